@@ -12,8 +12,12 @@ HISTORIES ?= $(if $(SEED),1,300)
 ENGINE ?=
 MUTANTS ?= 100
 SEEDS ?= 1000
-# Another PySpark than the newest goes into an environment of its own: VENV=.venv-4.1 SPARK='4.1.*'
+CHANGES ?= 200000
+TABLES ?= 12
+# Each other PySpark has an environment of its own below $(SPARK_VENVS).
 SPARK ?=
+SPARK_VERSIONS ?= 4.1.* 4.2.* 4.3.*
+SPARK_VENVS ?= $(VENV)
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -21,11 +25,11 @@ SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore examples tests prop
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fmt lint types props mutate simulate interop services differential bench browser spark demo-spark bench-spark docs ci clean
+.PHONY: help venv demo test fmt lint types props mutate simulate interop services cdc-load differential bench browser spark spark-versions demo-spark bench-spark docs ci clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lakecore needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; name another by: make PYTHON=python3.12")'
@@ -68,13 +72,16 @@ interop: $(VENV)/.installed-interop ## exchange tables with other implementation
 	$(BIN)/python -m tests.interop.setup_peers
 	$(PYTEST) -m interop -n 2 tests/interop $(ARGS)
 
-services: $(VENV)/.installed-services ## run catalogs on real servers: PostgreSQL, MariaDB, Hive Metastore, REST (Java 17, Maven)
+services: $(VENV)/.installed-services ## run catalogs, storage and CDC on real servers: databases, Hive, REST, GCS, Azure, HDFS, Kafka (Java 17, Maven, Go, npm)
 	$(BIN)/python -m tests.interop.setup_peers
 	$(BIN)/python -m tests.services.setup
 	$(PYTEST) -m services -n 2 --dist loadfile tests/services $(ARGS)
 
+cdc-load: $(VENV)/.installed-services ## mirror a MariaDB under a long random load, with kills of both sides (CHANGES=n, TABLES=n)
+	LAKECORE_CDC_CHANGES=$(CHANGES) LAKECORE_CDC_TABLES=$(TABLES) $(PYTEST) -m services tests/services/test_cdc_mysql.py -k random_load $(ARGS)
+
 $(VENV)/.installed-services: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,jdbc,hive]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,jdbc,hive,gcs,azure,hdfs,cdc-kafka,cdc-mysql,cdc-postgres]'
 	@touch $@
 
 differential: $(VENV)/.installed-interop ## play random histories on lakecore and on Java (HISTORIES=n, SEED=s, ENGINE=e)
@@ -98,6 +105,13 @@ $(VENV)/.installed-browser: $(INSTALLED)
 spark: $(VENV)/.installed-spark ## write and read tables by Spark (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers --spark
 	$(PYTEST) -m spark tests/spark $(ARGS)
+
+spark-versions: ## run `make spark` on every supported PySpark (SPARK_VERSIONS='4.1.* 4.2.*'), each in an environment of its own
+	@set -f; failed=; for version in $(SPARK_VERSIONS); do \
+	    echo "PySpark $$version: environment $(SPARK_VENVS)/pyspark-$${version%.\*}"; \
+	    $(MAKE) --no-print-directory spark VENV="$(SPARK_VENVS)/pyspark-$${version%.\*}" SPARK="$$version" \
+	        || failed="$$failed $$version"; \
+	done; [ -z "$$failed" ] || { echo "failed on PySpark$$failed"; exit 1; }
 
 demo-spark: $(VENV)/.installed-spark ## run a pipeline of streams by Spark on real data (Java 17)
 	$(BIN)/python examples/spark_pipeline.py $(ARGS)

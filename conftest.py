@@ -1,8 +1,8 @@
 """What every test shares: the Hypothesis profiles, and the marker of the property tests.
 
-`brief`, the default, and `quick`, which has more, draw the same examples each time, so that a
-failure is the fault of the change at hand. `explore` (`make props`) draws anew and more still; a
-failure prints the blob that replays it.
+`brief`, the default, and `quick`, under which long tests are shorter, draw the same examples each
+time, so that a failure is the fault of the change at hand. `explore` (`make props`) draws many
+more, other ones in each run; a failure prints the blob that replays it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ PROPERTY_TESTS = Path(__file__).parent / "property_tests"
 DRAWING = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 COMMON = settings(deadline=None, print_blob=True, suppress_health_check=DRAWING)
 settings.register_profile("brief", COMMON, max_examples=12, derandomize=True)
-settings.register_profile("quick", COMMON, max_examples=30, derandomize=True)
+settings.register_profile("quick", COMMON, max_examples=8, derandomize=True)
 settings.register_profile("explore", COMMON, max_examples=300)
 settings.load_profile("brief")
 
 
-# The longest by far: begun last, all workers but one would wait for it.
+# The longest by far: if it began last, all workers but one would wait for it.
 FIRST = "test_processes_commit_many_times_side_by_side[s3-8]"
 
 

@@ -1,9 +1,9 @@
 """`python -m bench [NAME …]`: run the benchmarks, print figures as ratios of one run.
 
 Names: merge_6m fold_6m compact_6m scan_6m checksums_5m pack_20m plan_10k commits_10k polls_100k
-lookup_10m lookups_20m upserts_20m memory_50m large_rows big_bucket formats tpch
-vectors expire_10k orphans_200k. Without one, all of them (more than an hour on two cores; most is
-pypaimon's Python path, and buckets of 10 GB).
+lookup_10m lookups_20m upserts_20m memory_50m large_rows big_bucket cluster formats tpch
+vectors upserts_lakes cdc_decode expire_10k orphans_200k. Without one, all of them (more than an
+hour on two cores; most is pypaimon's Python path, and buckets of 10 GB).
 Exits with 1 if a promise was not kept.
 
 `python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
@@ -20,6 +20,11 @@ Exits with 1 if a promise was not kept.
 
 `python -m bench vectors commits=NUMBER` is vectors with another number of commits.
 
+`python -m bench upserts_lakes rows=NUMBER` is upserts_lakes in another size.
+
+`python -m bench cdc_mysql [rows=NUMBER changes=NUMBER runs=NUMBER]` mirrors a MariaDB server, which
+must be installed, with Java and Maven for Debezium.
+
 `python -m bench compaction [SETTING=VALUE …]` measures nothing: it simulates compaction under some
 workloads, see `compaction.py`.
 """
@@ -32,7 +37,10 @@ from typing import TYPE_CHECKING
 
 from bench import (
     big_bucket,
+    cdc_decode,
+    cdc_mysql,
     checksums_5m,
+    cluster,
     commits_10k,
     compact_6m,
     compaction,
@@ -51,6 +59,7 @@ from bench import (
     scan_6m,
     tpch,
     upserts_20m,
+    upserts_lakes,
     vectors,
 )
 from bench.report import console
@@ -76,30 +85,40 @@ BENCHMARKS: dict[str, Callable[[], bool]] = {
     "memory_50m": memory_50m.run,
     "large_rows": large_rows.run,
     "big_bucket": big_bucket.run,
+    "cluster": cluster.run,
     "formats": formats.run,
     "tpch": tpch.run,
     "vectors": vectors.run,
+    "upserts_lakes": upserts_lakes.run,
+    "cdc_decode": cdc_decode.run,
+}
+# What takes all further words as settings of its own: always, or if there are some.
+MAINS: dict[str, Callable[[list[str]], int]] = {
+    "compaction": compaction.main,
+    "cdc_mysql": cdc_mysql.main,
+    "lookup": lookup.main,
+    "lookups": lookups.main,
+    "upserts": upserts_20m.main,
+}
+SIZED: dict[str, Callable[[list[str]], int]] = {
+    "vectors": vectors.main,
+    "upserts_lakes": upserts_lakes.main,
+}
+WORDED: dict[str, Callable[[list[str]], bool]] = {
+    "big_bucket": big_bucket.run,
+    "cluster": cluster.run,
+    "formats": formats.run,
+    "tpch": tpch.run,
 }
 
 
 def main(names: list[str]) -> int:
     """Run the named benchmarks, or all; 0 if every promise was kept."""
-    if names[:1] == ["compaction"]:
-        return compaction.main(names[1:])
-    if names[:1] == ["lookup"]:
-        return lookup.main(names[1:])
-    if names[:1] == ["lookups"]:
-        return lookups.main(names[1:])
-    if names[:1] == ["vectors"] and names[1:]:
-        return vectors.main(names[1:])
-    if names[:1] == ["upserts"]:
-        return upserts_20m.main(names[1:])
-    if names[:1] == ["big_bucket"]:
-        return 0 if big_bucket.run(names[1:]) else 1
-    if names[:1] == ["formats"]:
-        return 0 if formats.run(names[1:]) else 1
-    if names[:1] == ["tpch"]:
-        return 0 if tpch.run(names[1:]) else 1
+    first, words = next(iter(names), ""), names[1:]
+    if first in MAINS or (first in SIZED and words):
+        return (MAINS | SIZED)[first](words)
+    if first in WORDED:
+        return 0 if WORDED[first](words) else 1
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         console.print(f"unknown: {unknown}; known: {list(BENCHMARKS)}")

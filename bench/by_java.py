@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from bench.spark import cpu_seconds
+from bench.spark_engines import cpu_seconds
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import lakecore
 from bench.merge_6m import Contender
 from bench.report import Figures, console, promise
-from bench.spark import Contender as Spark
-from bench.spark import add, cpu_seconds
+from bench.spark_engines import Contender as Spark
+from bench.spark_engines import add, cpu_seconds
 from tests.interop.engines import PeerEngine, start
 from tests.interop.limits import JAVA
 from tests.interop.setup_peers import set_up, set_up_spark

@@ -1,8 +1,9 @@
-"""`python -m bench.spark [NAME …]`: Spark jobs by the bridge, beside Paimon's connector for Spark.
+"""`python -m bench.spark [NAME …]`: Spark jobs by the bridge, compared with Paimon's connector for
+Spark.
 
-Names: write, read, memory, sink. Without one, all. Both Sparks read the same Parquet files, in
-turn, in one run; exits with 1 if a promise was not kept. `BENCH_SPARK_SCALE`: 0.1 makes a tenth of
-the rows.
+Names: write, read, memory, sink, compact, merge, append. Without one, all. Both Sparks read the
+same Parquet files, alternately, in one run. Exits with 1 if a promise was not kept.
+`BENCH_SPARK_SCALE=0.1` uses a tenth of the rows.
 """
 
 from __future__ import annotations
@@ -13,117 +14,38 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import psutil
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.report import Figures, console, promise
-from tests.interop.setup_peers import spark_jar, spark_python
+from bench.spark_engines import (
+    BUCKETS,
+    MILLION,
+    OPTIONS,
+    ROOT,
+    SCALE,
+    Contender,
+    add,
+    cpu_seconds,
+    rows_of,
+    seconds_of,
+    settle,
+    write_input,
+)
+from bench.spark_verbs import append, compact, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-ROOT = Path(__file__).parents[1]
-SCALE = float(os.environ.get("BENCH_SPARK_SCALE", "1"))
-MILLION = 1_000_000
-BUCKETS = "8"
-OPTIONS = {"bucket": BUCKETS, "write-only": "true", "file.compression": "zstd"}
 WRITE_RATIO_MIN = 2.0
 READ_RATIO_MIN, RAW_RATIO_MIN = 1.0, 0.9
 WARM_READS = 5
-_SETTLE_SECONDS = 1.0
 WORKER_MIB_MAX, JVM_MIB_MAX = 700, 1536
 SINK_SECONDS_MAX = 0.5
-
-
-@dataclass
-class Contender:
-    """A process with one Spark, that answers requests."""
-
-    process: subprocess.Popen[str]
-
-    @staticmethod
-    def start(engine: str, warehouse: Path, heap: str = "6g") -> Contender:
-        """A Spark that is up."""
-        python = sys.executable if engine == "bridge" else str(spark_python())
-        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        process = subprocess.Popen(
-            [python, "-W", "ignore", "-m", "bench.spark_contender", engine, str(warehouse)],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "PYTHONPATH": path,
-                "PYSPARK_PYTHON": python,
-                "PYSPARK_DRIVER_PYTHON": python,
-                "PAIMON_SPARK_JAR": str(spark_jar()),
-                "BENCH_SPARK_HEAP": heap,
-            },
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        return Contender(process)
-
-    def ask(self, verb: str, table: str = "", **facts: object) -> dict[str, object]:
-        """What it answers."""
-        stdin, stdout = _pipes(self.process)
-        stdin.write(json.dumps({"verb": verb, "table": table, **facts}) + "\n")
-        stdin.flush()
-        line = stdout.readline()
-        assert line, f"the contender ended at {verb}"
-        answer: dict[str, object] = json.loads(line)
-        return answer
-
-    def close(self) -> None:
-        """End it."""
-        _pipes(self.process)[0].close()
-        self.process.wait(60)
-
-
-def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    return process.stdin, process.stdout
-
-
-def rows_of(ids: np.ndarray, seed: int) -> pa.Table:
-    """Six columns: a BIGINT key, INT, BIGINT, DOUBLE, STRING, INT."""
-    random, count = np.random.default_rng(seed), len(ids)
-    names = pa.array(random.integers(0, 10**9, count)).cast(pa.string())
-    return pa.table(
-        {
-            "id": pa.array(ids, pa.int64()),
-            "a": pa.array(random.integers(0, 1000, count), pa.int32()),
-            "b": pa.array(random.integers(0, 10**12, count)),
-            "c": pa.array(random.random(count)),
-            "d": names,
-            "e": pa.array(random.integers(0, 50, count), pa.int32()),
-        }
-    )
-
-
-def write_input(home: Path) -> list[list[str]]:
-    """10 M rows as Parquet: 6 M in random order of their keys, then four updates of 1 M."""
-    random = np.random.default_rng(7)
-    base, update = int(6 * MILLION * SCALE), int(MILLION * SCALE)
-    commits = []
-    for number, count in enumerate([base, *[update] * 4]):
-        keys = random.permutation(base) if number == 0 else random.choice(base, count, False)
-        files = []
-        for part, ids in enumerate(np.array_split(keys, 4)):
-            path = home / f"input-{number}-{part}.parquet"
-            pq.write_table(rows_of(ids, 10 * number + part), path, row_group_size=131_072)
-            files.append(str(path))
-        commits.append(files)
-    return commits
 
 
 def write(home: Path) -> bool:
@@ -148,9 +70,9 @@ def write(home: Path) -> bool:
             total = {name: [0.0, 0.0] for name in engines}
             for number, files in enumerate(commits):
                 for name, engine in engines.items():
-                    _settle()
+                    settle()
                     worked = cpu_seconds(engine.process.pid)
-                    seconds = _seconds(engine.ask("write", table, files=files))
+                    seconds = seconds_of(engine.ask("write", table, files=files))
                     worked = cpu_seconds(engine.process.pid) - worked
                     total[name] = [total[name][0] + seconds, total[name][1] + worked]
                     console.print(f"  commit {number + 1}: {name} {seconds:.1f} s")
@@ -204,32 +126,6 @@ def read(home: Path) -> bool:
     return all(kept)
 
 
-def add(
-    figures: Figures, name: str, engine: Contender, verb: str, table: str, **facts: object
-) -> object:
-    """One more run of a verb, and what it found."""
-    worked = cpu_seconds(engine.process.pid)
-    answer = engine.ask(verb, table, **facts)
-    figures.add(name, _seconds(answer), cpu_seconds(engine.process.pid) - worked)
-    return answer["found"]
-
-
-def _settle() -> None:
-    """Let what one engine has left behind, pages to write and code to compile, be its own time."""
-    os.sync()
-    time.sleep(_SETTLE_SECONDS)
-
-
-def cpu_seconds(pid: int) -> float:
-    """What a process and all below it have worked so far; workers that ended are forgotten."""
-    process = psutil.Process(pid)
-    times = []
-    for each in (process, *process.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            times.append(each.cpu_times())
-    return float(sum(each.user + each.system for each in times))
-
-
 def memory(home: Path) -> bool:
     """One bucket of 20 M rows: the largest Python worker, and the JVM."""
     rows = int(20 * MILLION * SCALE)
@@ -246,7 +142,7 @@ def memory(home: Path) -> bool:
             answer = engine.ask("write", "t", files=files)
     finally:
         engine.close()
-    console.print(f"  {rows:,} rows into one bucket: {_seconds(answer):.0f} s, {answer['found']}")
+    console.print(f"  {rows:,} rows into one bucket: {seconds_of(answer):.0f} s, {answer['found']}")
     kept = [
         promise("MiB, largest Python worker", peaks.worker_mib, WORKER_MIB_MAX, at_least=False),
         promise("MiB, JVM", peaks.jvm_mib, JVM_MIB_MAX, at_least=False),
@@ -313,17 +209,14 @@ def sink(home: Path) -> bool:
     return all(kept)
 
 
-def _seconds(answer: Mapping[str, object]) -> float:
-    seconds = answer["seconds"]
-    assert isinstance(seconds, float)
-    return seconds
-
-
 BENCHMARKS: dict[str, Callable[[Path], bool]] = {
     "write": write,
     "read": read,
     "memory": memory,
     "sink": sink,
+    "compact": compact,
+    "merge": merge,
+    "append": append,
 }
 
 

@@ -1,8 +1,10 @@
-"""One Spark: `python -m bench.spark_contender ENGINE`, a JSON request a line, an answer a line.
+"""One Spark: `python -m bench.spark_contender ENGINE`. Each line of input is a JSON request, each
+line of output an answer.
 
-Engines: `bridge` (the newest PySpark and spark_bridge) and `connector` (Paimon's own connector for
-Spark, in the environment that `tests/interop/setup_peers.py --spark` makes). Both run on `local[2]`
-with the same heap; only the verb itself is timed.
+Engines: `bridge` (the newest PySpark and spark_bridge), `connector` (Paimon's own connector for
+Spark, in the environment that `tests/interop/setup_peers.py --spark` makes), and `local` (lakecore
+without Spark, which compacts only). Both Sparks run on `local[2]` with the same heap; only the verb
+itself is timed.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CORES = 2
+ONE_CORE = "BENCH_ONE_CORE" in os.environ
 HEAP = os.environ.get("BENCH_SPARK_HEAP", "6g")
 EXTENSIONS = "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions"
 CATALOG = "org.apache.paimon.spark.SparkCatalog"
@@ -77,9 +80,54 @@ class Bridge:
 
     def compact(self, name: str) -> object:
         """One run a bucket; the files of the table then."""
+        import spark_bridge
+
         table = self._catalog.get_table(f"bench.{name}")
-        table.compact(full=True)
+        spark_bridge.compact(self.spark, table, full=True)
         return table.inspect.files()["file_path"].to_list()
+
+    def merge(self, name: str, rows: DataFrame) -> object:
+        """Update what matches, insert what does not."""
+        import spark_bridge
+
+        table = self._catalog.get_table(f"bench.{name}")
+        merging = spark_bridge.merge(self.spark, table, rows, ["id"])
+        done = merging.when_matched_update_all().when_not_matched_insert_all().execute()
+        return [done.rows_updated, done.rows_inserted]
+
+    def create_append(self, name: str) -> None:
+        """A new table of days without a key."""
+        columns = dict(part.split(" ", 1) for part in f"day STRING, {DDL}".split(", "))
+        self._catalog.create_table(f"bench.{name}", columns, partition_keys=["day"])
+
+    def append(self, name: str, rows: DataFrame, *, one: bool) -> object:
+        """Append the rows as one day, by all tasks or by one."""
+        import spark_bridge
+
+        table = self._catalog.get_table(f"bench.{name}")
+        day = rows.selectExpr("'2026-01-01' AS day", "*")
+        if not one:
+            return len(spark_bridge.write(day, table).tasks)
+        spark_bridge.register(self.spark)
+        writer = day.coalesce(1).write.format("lakecore").mode("append")
+        writer.option("path", table.path).save()
+        return 1
+
+
+class Local:
+    """lakecore in one process, without Spark."""
+
+    def __init__(self, warehouse: Path) -> None:
+        if ONE_CORE:
+            os.sched_setaffinity(0, {0})
+        import lakecore
+
+        self._catalog = lakecore.connect(warehouse, create=True)
+        self._catalog.create_database("bench", ignore_if_exists=True)
+
+    def compact(self, name: str) -> object:
+        """Compact each bucket into one run."""
+        return self._catalog.get_table(f"bench.{name}").compact(full=True).buckets
 
 
 class Connector:
@@ -115,8 +163,17 @@ class Connector:
         del columns
         return self.spark.table(f"p.bench.{name}")
 
+    def merge(self, name: str, rows: DataFrame) -> object:
+        """Update what matches, insert what does not."""
+        rows.createOrReplaceTempView("incoming")
+        self.spark.sql(
+            f"MERGE INTO p.bench.{name} t USING incoming s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+        return None
+
     def compact(self, name: str) -> object:
-        """One run a bucket."""
+        """Compact each bucket into one run."""
         self.spark.sql(f"CALL p.sys.compact(table => 'bench.{name}')")
         return None
 
@@ -127,7 +184,8 @@ def main(name: str, warehouse: str) -> None:
     # What Spark prints is not an answer.
     os.dup2(2, 1)
     home = Path(warehouse)
-    engine: Bridge | Connector = Bridge(home) if name == "bridge" else Connector(home)
+    engines = {"bridge": Bridge, "connector": Connector, "local": Local}
+    engine: Any = engines[name](home)
     for line in sys.stdin:
         request = json.loads(line)
         table = request["table"]
@@ -137,6 +195,13 @@ def main(name: str, warehouse: str) -> None:
         elif request["verb"] == "write":
             rows = engine.spark.read.parquet(*request["files"])
             found = engine.write(table, rows, request.get("arguments", {}))
+        elif request["verb"] == "merge":
+            found = engine.merge(table, engine.spark.read.parquet(*request["files"]))
+        elif request["verb"] == "create append":
+            engine.create_append(table)
+        elif request["verb"] in {"append", "append one"}:
+            rows = engine.spark.read.parquet(*request["files"])
+            found = engine.append(table, rows, one=request["verb"] == "append one")
         elif request["verb"] == "scan":
             rows = engine.spark.read.parquet(*request["files"])
             rows.write.format("noop").mode("overwrite").save()
@@ -150,7 +215,8 @@ def main(name: str, warehouse: str) -> None:
             found = engine.compact(table)
         answers.write(json.dumps({"seconds": time.perf_counter() - began, "found": found}) + "\n")
         answers.flush()
-    engine.spark.stop()
+    if name != "local":
+        engine.spark.stop()
 
 
 if __name__ == "__main__":

@@ -67,7 +67,8 @@ def _scans(table: lakecore.Table, runs: int) -> bool:
     connection, dataset = duckdb.connect(), table.to_arrow_dataset()
     connection.register("ours", dataset)
     total = [pl.sum("amount"), pl.max("price"), pl.len()]
-    query = "SELECT sum(amount), max(price), count(*) FROM "
+    sums, key = "sum(amount), max(price), count(*)", pl.col("id") == 1
+    query = f"SELECT {sums} FROM "
     bare = f"read_parquet({files!r})"
     kept = True
     for task, ours, theirs in (
@@ -83,8 +84,18 @@ def _scans(table: lakecore.Table, runs: int) -> bool:
         ),
         (
             "sum, max and count, DuckDB",
+            lambda: table.to_duckdb(connection).aggregate(sums).fetchall(),
+            lambda: connection.sql(query + bare).fetchall(),
+        ),
+        (
+            "sum, max and count of a registered dataset, DuckDB",
             lambda: connection.sql(query + "ours").fetchall(),
             lambda: connection.sql(query + bare).fetchall(),
+        ),
+        (
+            "one key, Polars",
+            lambda: table.scan().filter(key).collect(),
+            lambda: pl.scan_parquet(files).filter(key).collect(),
         ),
     ):
         reading = Figures(task)

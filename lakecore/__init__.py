@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Uncomputable,
         Unsupported,
     )
+    from lakecore.frames.variants import variant_to_json
     from lakecore.model.branches import Branch, FastForwardResult
     from lakecore.model.compaction import CompactionResult
     from lakecore.model.consumer import Consumer
@@ -101,6 +102,7 @@ __all__ = [
     "open_table",
     "sql",
     "sql_expr",
+    "variant_to_json",
 ]
 
 __version__ = "0.1.0"
@@ -118,6 +120,7 @@ _HOMES = {
         "Uncomputable",
         "Unsupported",
     ),
+    "lakecore.frames.variants": ("variant_to_json",),
     "lakecore.model.branches": ("Branch", "FastForwardResult"),
     "lakecore.model.compaction": ("CompactionResult",),
     "lakecore.model.consumer": ("Consumer",),
@@ -153,7 +156,7 @@ _MODULES = ("memory",)
 
 
 def __getattr__(name: str) -> object:
-    """The public name, imported from its home at first use."""
+    """Import the public name from its module when it is first used."""
     if name in _MODULES:
         return import_module(f"lakecore.{name}")
     home = _HOME_OF.get(name)

@@ -21,7 +21,7 @@ _STEP = 1024
 
 
 def one_line(value: object, most: int = CELL_MAX) -> str:
-    """The text of a value, cut to `most` characters, with control characters escaped."""
+    """The value as text, cut to `most` characters, with control characters escaped."""
     text = str(value)
     if len(text) > most:
         text = text[: most - 1] + "…"
@@ -29,14 +29,14 @@ def one_line(value: object, most: int = CELL_MAX) -> str:
 
 
 def pairs_text(pairs: Iterable[tuple[str, object]], indent: str = "") -> str:
-    """A line for each name and its value; the values are aligned."""
+    """One line for each name and value, with aligned values."""
     shown = [(one_line(name), one_line(value, 4 * CELL_MAX)) for name, value in pairs]
     width = max((len(name) for name, _ in shown), default=0)
     return "\n".join(f"{indent}{name:<{width}}  {value}".rstrip() for name, value in shown)
 
 
 def rows_text(rows: Sequence[Sequence[object]], indent: str = "", what: str = "rows") -> str:
-    """A line for each row, with aligned cells; after `ROWS_MAX` rows, the number of the others."""
+    """One line for each row, with aligned cells. Rows after `ROWS_MAX` are only counted."""
     cells = [[one_line(cell) for cell in row] for row in rows[:ROWS_MAX]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
@@ -49,7 +49,7 @@ def rows_text(rows: Sequence[Sequence[object]], indent: str = "", what: str = "r
 
 
 def pairs_html(title: str, pairs: Iterable[tuple[str, object]]) -> str:
-    """The names and values as an HTML table below a title."""
+    """An HTML table of names and values below a title."""
     lines = "".join(
         f"<tr><th style='text-align:left'>{_cell(name)}</th>"
         f"<td style='text-align:left'>{_cell(value, 4 * CELL_MAX)}</td></tr>"
@@ -61,7 +61,10 @@ def pairs_html(title: str, pairs: Iterable[tuple[str, object]]) -> str:
 def rows_html(
     title: str, heads: Sequence[str], rows: Sequence[Sequence[object]], what: str = "rows"
 ) -> str:
-    """The first `ROWS_MAX` rows as an HTML table below a title, and the number of the others."""
+    """An HTML table of the first `ROWS_MAX` rows below a title.
+
+    Rows after these are only counted.
+    """
     head = "".join(f"<th style='text-align:left'>{_cell(name)}</th>" for name in heads)
     lines = "".join(
         "<tr>"
@@ -87,7 +90,7 @@ def show_bytes(size_bytes: int) -> str:
 
 
 def short_repr(value: object) -> str:
-    """The `repr` of a dataclass without fields that are None, 0 or empty."""
+    """The `repr` of a dataclass, without the fields that are None, 0 or empty."""
     assert is_dataclass(value)
     said = {each.name: getattr(value, each.name) for each in fields(value)}
     shown = ", ".join(f"{name}={each!r}" for name, each in said.items() if each)

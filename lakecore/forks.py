@@ -1,4 +1,4 @@
-"""A forked child has none of its parent's threads: work for them would wait for ever.
+"""Detects forked child processes, which would hang: they do not have the threads of their parent.
 
 Polars starts a pool of threads with its first query and keeps it. A child that is forked later, as
 `multiprocessing` does by default on Linux before Python 3.14, inherits the pool without its
@@ -29,7 +29,10 @@ _TASKS = "/proc/self/task"
 
 
 class _Forks:
-    """Whether this process was forked from one with thread pools, whose threads it has lost."""
+    """Whether this process was forked from a parent with thread pools.
+
+    The child lacks these threads.
+    """
 
     pools_at_fork = False  # whether there were pools just before the last fork
     threads_lost = False
@@ -39,7 +42,7 @@ _forks: Final = _Forks()
 
 
 def require_threads() -> None:
-    """Raise Unsupported in a child that was forked from a process with pools of threads."""
+    """Raise Unsupported if this process was forked from a process with thread pools."""
     if _forks.threads_lost:
         raise Unsupported(
             "this process was forked from one that had used Polars or lakecore, whose threads it "
@@ -49,7 +52,11 @@ def require_threads() -> None:
 
 
 def with_threads(values: Iterator[Value]) -> Generator[Value]:
-    """The values of an iterator; before each, checks `require_threads`. Closes it at the end."""
+    """The values of an iterator, which is closed at the end.
+
+    Before each value, `require_threads` raises Unsupported in a forked child that lacks the
+    threads.
+    """
     with closing(values) if isinstance(values, Generator) else nullcontext():
         while True:
             require_threads()
@@ -70,7 +77,7 @@ def _in_child() -> None:
 
 
 def _has_pools() -> bool:
-    """Whether this process has threads of a pool of Polars or lakecore."""
+    """Whether Polars or lakecore has started a thread pool in this process."""
     threading = sys.modules.get("threading")
     if threading and any(t.name.startswith(_OWN_POOL) for t in threading.enumerate()):
         return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +23,8 @@ _WORD = (
 _SECRET_KEY = re.compile(_WORD, re.IGNORECASE)
 _USER = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s'\"]*:[^/\s'\"]*@")
 _STATED = re.compile(
-    rf"((?:{_WORD})[\w.-]*['\"]?\s*[=:]\s*['\"]?)(?!\*\*\*)[^\s'\"&,;)\]}}>]+", re.IGNORECASE
+    rf"((?:{_WORD}|(?<![a-z])sig(?!\w))[\w.-]*['\"]?\s*[=:]\s*['\"]?)(?!\*\*\*)[^\s'\"&,;)\]}}>]+",
+    re.IGNORECASE,
 )
 _SHORT = 4
 """Values of fewer characters are too common to look for in a text."""
@@ -31,6 +33,13 @@ _SHORT = 4
 def is_secret(key: str) -> bool:
     """Whether an option of that key holds a secret; `fields.*` never do: they name columns."""
     return not key.startswith("fields.") and _SECRET_KEY.search(key) is not None
+
+
+def secret_values(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The secrets among the options, both as they are and as a URL encodes them."""
+    secrets = [text for key, text in options.items() if is_secret(key)]
+    escaped = [quote(text, safe=safe) for text in secrets for safe in ("", "/")]
+    return tuple(dict.fromkeys(sorted([*secrets, *escaped], key=len, reverse=True)))
 
 
 def masked(text: str, values: Iterable[str] = ()) -> str:
@@ -50,7 +59,10 @@ def masked_options(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def masked_facts(facts: Mapping[str, object]) -> dict[str, object]:
-    """The facts of an error, with secrets hidden; also `value`, if `option` is a secret key."""
+    """The facts of an error, with secrets hidden.
+
+    If `option` is a secret key, `value` is hidden too.
+    """
     hides = is_secret(str(facts.get("option", "")))
     return {name: MASK if hides and name == "value" else _fact(facts[name]) for name in facts}
 

@@ -129,7 +129,7 @@ class Budget:
             self._keepers.add(keeper)
 
     def caches_fit(self) -> bool:
-        """Whether caches keep no more than their share, and leave leases their room."""
+        """Whether the caches keep at most their share, and leave enough memory for leases."""
         with self._changed:
             room = min(self.size_bytes // _KEPT_SHARE, self.size_bytes - self._used)
             return self.kept_bytes <= room
@@ -148,7 +148,7 @@ class Budget:
             self.set_size(size_bytes)
 
     def resize(self, lease: Lease, size_bytes: int) -> bool:
-        """Resize a lease in place. Returns False and changes nothing if there is no room."""
+        """Resize the lease. Returns False and changes nothing if the budget has no room for it."""
         with self._changed:
             delta = size_bytes - lease.size_bytes
             if delta > 0 and not self._fits(delta, held=lease.size_bytes):
@@ -161,7 +161,11 @@ class Budget:
         return True
 
     def _make_room(self) -> None:
-        """Ask caches to free memory for leases, without holding the lock: a cache has its own."""
+        """Ask caches to free memory for leases.
+
+        A cache is called without the lock of the budget. It takes its own lock, and two threads
+        that take both locks in different orders would wait for each other for ever.
+        """
         with self._changed:
             excess = self._used + self.kept_bytes - self.size_bytes
             keepers = tuple(self._keepers) if excess > 0 else ()

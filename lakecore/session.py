@@ -1,4 +1,4 @@
-"""What `connect` returns: a session, which is what users hold over any catalog.
+"""The session that `connect` returns: the user's access to any catalog.
 
 Each method of `Session` is one call to the catalog (`catalog/catalog.py`). `catalog/registry.py`
 chooses the catalog by the option `metastore`. Nothing is cached: two sessions on one warehouse
@@ -15,11 +15,11 @@ from threading import local
 from typing import TYPE_CHECKING, cast
 
 from lakecore.catalog.filesystem import create_table_at
-from lakecore.catalog.filled_table import create_filled
 from lakecore.catalog.identifier import check_directory
 from lakecore.catalog.opening import OpeningCatalog
 from lakecore.catalog.options import WAREHOUSE, is_storage_option
 from lakecore.catalog.registry import open_catalog
+from lakecore.deferred import deferred
 from lakecore.display import public_names
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
 from lakecore.forks import require_threads
@@ -31,29 +31,39 @@ from lakecore.io.stores.services import flag
 from lakecore.model.arguments import check_flags
 from lakecore.model.schema_change import check_changes
 from lakecore.options import OptionValue, option_texts
-from lakecore.sql.attached import attach
 from lakecore.sql.engine import SqlEngine
-from lakecore.sql.queries import names_in_scope
-from lakecore.table.handle import Table, load_table
+from lakecore.sql.python_objects import names_in_scope
 from lakecore.table.publication import EXCLUSIVE_CREATE
-from lakecore.table.verbs.switch_vectors import VECTORS, compact_for_switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import timedelta
 
     from lakecore.catalog.catalog import Catalog
+    from lakecore.catalog.compact_database import DatabaseCompaction, compact_database
+    from lakecore.catalog.filled_table import create_filled
     from lakecore.catalog.new_table import SchemaLike
     from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
     from lakecore.io.stores.store import Store
+    from lakecore.model.compaction import CompactionResult
     from lakecore.model.retention import OrphanFiles
     from lakecore.model.schema_change import Change
     from lakecore.model.times import Time
-    from lakecore.sql.attached import Attached
+    from lakecore.sql.attached import Attached, attach
+    from lakecore.table.handle import Table, load_table
+    from lakecore.table.verbs.switch_vectors import compact_for_switch
+else:
+    attach = deferred("lakecore.sql.attached", "attach")
+    DatabaseCompaction = deferred("lakecore.catalog.compact_database", "DatabaseCompaction")
+    compact_database = deferred("lakecore.catalog.compact_database", "compact_database")
+    compact_for_switch = deferred("lakecore.table.verbs.switch_vectors", "compact_for_switch")
+    create_filled = deferred("lakecore.catalog.filled_table", "create_filled")
+    load_table = deferred("lakecore.table.handle", "load_table")
 
 __all__ = ["Session", "connect", "open_table", "sql", "sql_engine"]
 
 AUTO_CREATE = "auto-create"
+_VECTORS = "deletion-vectors.enabled"
 _OF_THREAD = local()
 
 
@@ -163,7 +173,7 @@ def sql_engine(session: Session) -> SqlEngine:
 
 
 def engine_over(session: Session, opened: Callable[[Table], Table]) -> SqlEngine:
-    """An SQL engine over the tables of a session; `opened` gives a table another engine's verbs."""
+    """An SQL engine over the tables of a session. `opened` wraps each table for another engine."""
     catalog = OpeningCatalog(session._catalog, opened)  # noqa: SLF001 - the module's own class
     return SqlEngine(cast("Catalog", catalog), open_table)
 
@@ -327,7 +337,7 @@ class Session:
         it. Raises CommitConflict if concurrent schema changes win every retry.
         """
         check_changes(changes)
-        if any(getattr(change, "key", None) == VECTORS for change in changes):
+        if any(getattr(change, "key", None) == _VECTORS for change in changes):
             with suppress(NotFound):
                 compact_for_switch(self.get_table(identifier).context, changes)
         self._catalog.alter_table(identifier, changes, ignore_if_not_exists=ignore_if_not_exists)
@@ -359,6 +369,43 @@ class Session:
             name: self.get_table(name).remove_orphan_files(older_than, dry_run=dry_run, force=force)
             for name in names
         }
+
+    def compact_database(  # noqa: PLR0913  the public verb
+        self,
+        including_databases: str = ".*",
+        including_tables: str = ".*",
+        excluding_tables: str | None = None,
+        *,
+        mode: str = "divided",
+        full: bool = False,
+        max_bytes: int | None = None,
+        table_options: Mapping[str, OptionValue] | None = None,
+    ) -> dict[str, CompactionResult]:
+        """Compact all tables whose names match, each as `Table.compact` does.
+
+        The patterns are regular expressions of whole names. A table matches by its name, with or
+        without its database. With `mode` = `"combined"`, tables that are made meanwhile are
+        compacted too. `table_options` are dynamic options of every table
+        (https://paimon.apache.org/docs/master/maintenance/dedicated-compaction/).
+
+        Returns the result of each table by its name. Tables that are dropped meanwhile, and tables
+        of other types, are left out. If tables fail, the others are compacted first; then the first
+        error is raised, with the numbers of both. Raises InvalidRequest for a pattern or a mode
+        that is not valid.
+
+            catalog.compact_database("shop|sales_.*", excluding_tables="tmp_.*", full=True)
+        """
+        check_flags(full=full)
+        request = DatabaseCompaction(
+            including_databases=including_databases,
+            including_tables=including_tables,
+            excluding_tables=excluding_tables,
+            mode=mode,
+            full=full,
+            max_bytes=max_bytes,
+            table_options=option_texts(table_options or {}),
+        )
+        return compact_database(self._catalog, self.get_table, request)
 
     def sql(
         self, text: str, parameters: Sequence[object] | Mapping[str, object] | None = None
@@ -417,7 +464,7 @@ class Session:
         self._catalog.drop_table(identifier, ignore_if_not_exists=ignore_if_not_exists)
 
     def repair(self, name: str | None = None) -> tuple[str, ...]:
-        """List in the catalog what the warehouse holds, and copy the schemas of tables again.
+        """Update the catalog's table list and schema copies from the files of the warehouse.
 
         `name` is a table `db.t` or a database; by default, everything is repaired. Returns the
         names of the repaired tables, sorted. Tables without files stay listed. Raises NotFound if

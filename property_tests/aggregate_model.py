@@ -299,6 +299,9 @@ class NestedUpdate(Nested):
         self._take(found, value, limit)
         return list(found.values())
 
+    def agg_reversed(self, state: Any, value: Any, /) -> Any:
+        return state if value is None else self.agg(self.agg(None, value), state)
+
     def _take(self, found: dict[Any, Any], rows: Any, limit: int) -> None:
         for row in _rows(rows):
             key = self.keyed(row)

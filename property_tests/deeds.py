@@ -150,6 +150,11 @@ SCENES = {
         past=(*PAST, lambda table: table.overwrite(orders("ab", "again")), *PAST),
         deed=write(FRESH),
     ),
+    "manifests merged at once": Scene(
+        options={"bucket": "1"},
+        past=(*PAST, lambda table: table.overwrite(orders("ab", "again")), *PAST),
+        deed=lambda table: table.compact_manifests(),
+    ),
     "dynamic buckets": Scene(
         options={"dynamic-bucket.target-row-num": "2"},
         partitioned=True,

@@ -16,6 +16,8 @@ Paimon 2.1 is the measure, but for these:
   it brings the record back.
 - A -D that removes the record begins it anew: the functions start with its values. Java's
   `first_value` and its like would still know what came before.
+- `nested_update` merges the rows of a list that comes late too, and limits them. Java keeps such a
+  list as it is if nothing came before it, until the next merge.
 - first-row refuses a row to be taken back also where it is the key's only one.
 """
 

@@ -1,4 +1,4 @@
-"""Arguments that several verbs take: a table or its path, and counts."""
+"""Checks of arguments that several verbs take: a table or its path, and counts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from lakecore import InvalidRequest, open_table
 if TYPE_CHECKING:
     from lakecore import Table
 
-__all__ = ["check_counts", "check_spread", "opened"]
+__all__ = ["SPREAD_BYTES", "check_counts", "check_every", "check_spread", "opened"]
+
+SPREAD_BYTES = 256 << 20
+"""The driver itself does the work of a verb if its files have at most this many bytes."""
 
 
 def opened(table: Table | str | os.PathLike[str]) -> Table:
-    """The table, or the table at the path."""
+    """The table itself, or the table at the path."""
     return open_table(table) if isinstance(table, str | os.PathLike) else table
 
 
@@ -25,6 +28,12 @@ def check_counts(**counts: object) -> None:
             continue
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise InvalidRequest(f"{name} is a whole number from one on", **{name: count})
+
+
+def check_every(every: object) -> None:
+    """Raise InvalidRequest unless `compact_every` is None or a whole number from 0 on."""
+    if every is not None and (not isinstance(every, int) or isinstance(every, bool) or every < 0):
+        raise InvalidRequest("compact_every is a whole number from 0 on", compact_every=every)
 
 
 def check_spread(spread: object) -> None:

@@ -1,13 +1,13 @@
 """The number of tasks that assign the dynamic buckets of one partition.
 
-The hash h of a key belongs to assigner |h| % n, which fills the buckets b where b % n is its
-number (`plan/dynamic_bucket.py`). Each assigner is a separate task, so n tasks load one partition
+The hash h of a key belongs to assigner |h| % n, which fills the buckets b where b % n is its number
+(`plan/dynamic_bucket.py`). Each assigner is a separate task, so n tasks load one partition
 concurrently. As in Paimon, n is the parallelism of the job unless `dynamic-bucket.initial-buckets`
 states it.
 
 INVARIANT: every key of a table is in a bucket of its assigner. A key never changes its bucket. If a
-table was filled with another number of assigners, a number that fits its hash index is used; if
-none fits, one task for each partition.
+table was filled with another number of assigners, a number that fits its hash index is used. If
+none fits, one task assigns all keys of a partition.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lakecore.distributed.placing import BUCKETS_MAX, read_hashes
-from lakecore.distributed.values import HASH_INDEX
+from lakecore.distributed.placing import BUCKETS_MAX, crosses_partitions, read_hashes
+from lakecore.distributed.values import HASH_INDEX, POSTPONE_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,10 +36,13 @@ def assigners_of(context: TableContext, parallelism: int = 1, *, overwrite: bool
     """The number of assigners: at most `parallelism`, or the number in the table's options.
 
     A partitioned table has one assigner for each partition unless its options state more, because
-    its partitions are written concurrently. An overwrite starts with an empty index.
+    its partitions are written concurrently. An overwrite starts with an empty index. Rows for the
+    postponed bucket need no index; it is enough that the rows of a key are in one task.
     """
     options, schema = context.options, context.schema
-    if options.bucket != -1 or not schema.primary_keys:
+    if options.bucket == POSTPONE_BUCKET and not options.postpone_batch_write_fixed_bucket:
+        return max(parallelism, 1)
+    if options.bucket != -1 or not schema.primary_keys or crosses_partitions(context):
         return 1
     stated = options.dynamic_bucket_initial_buckets
     wanted = stated or (1 if schema.partition_keys else parallelism)
@@ -59,7 +62,10 @@ def assigners_of(context: TableContext, parallelism: int = 1, *, overwrite: bool
 
 
 def fitting(index: Iterable[tuple[int, NDArray[np.int32]]], most: int) -> int:
-    """The largest number up to `most` for which each hash is in a bucket of its assigner."""
+    """The largest number of assigners, up to `most`, for which the hash index is valid.
+
+    The index is valid if each hash is in a bucket of its assigner.
+    """
     fits = list(range(most, 1, -1))
     for bucket, hashes in index:
         sizes = np.abs(hashes.astype(np.int64))

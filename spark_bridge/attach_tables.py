@@ -1,4 +1,4 @@
-"""Tables of a warehouse under their own names in Spark SQL.
+"""Makes the tables of a warehouse available under their own names in Spark SQL.
 
 A catalog table of Spark stores only the name of its data source and a copy of its schema; its
 options do not reach a Python source. Each table therefore gets its own data source, a class that
@@ -47,7 +47,7 @@ _CATALOG = "spark.sql.catalogImplementation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """The tables that Spark SQL now knows, and for each other table the reason why not."""
+    """The tables that Spark SQL now knows, and for all other tables why they are missing."""
 
     tables: tuple[str, ...]
     left_out: Mapping[str, str]
@@ -114,15 +114,15 @@ def attach(
 
 
 def _anchored(table: Table) -> str:
-    """The absolute path of a table: Spark has another working directory."""
+    """The absolute path of a table, because Spark has another working directory."""
     return anchored(table.context.layout, table.context.store).root
 
 
 def _activate(spark: SparkSession) -> None:
     """Make the session the active one, as creating a frame does.
 
-    Spark looks up the name of a data source in the active session; it would refuse a name that only
-    another session has.
+    Spark looks up the name of a data source in the active session. A name that only another session
+    has would be refused.
     """
     spark.createDataFrame([], "active boolean")
 
@@ -160,7 +160,7 @@ def _attach_table(
 def provider(
     database: str, table: str, path: str, storage: Mapping[str, str]
 ) -> type[LakecoreSource]:
-    """A data source for one table; its name and key depend on the path."""
+    """A data source class for one table. Its name and key are derived from the path."""
     key = hashlib.sha256(path.encode()).hexdigest()[:16]
     title = f"lakecore__{database}__{table}__{key}".lower()
     members = {
@@ -175,7 +175,7 @@ def provider(
 
 
 def _key_of(schema: StructType) -> str | None:
-    """The key of the data source that made a schema; None if that is not lakecore's.
+    """The key that lakecore stored in a table schema; None if lakecore did not make the schema.
 
     NOTE: Spark copies the key to tables that it creates from rows with that schema.
     """
@@ -183,7 +183,10 @@ def _key_of(schema: StructType) -> str | None:
 
 
 def _format_of(spark: SparkSession, quoted: str) -> str | None:
-    """The format in which Spark itself stores a table; None: a Python source provides its rows."""
+    """The format in which Spark stores a table itself.
+
+    None if a Python source provides the rows.
+    """
     facts = spark.sql(f"DESCRIBE TABLE EXTENDED {quoted}").collect()
     texts = [(fact.col_name, fact.data_type) for fact in facts]
     # Columns come before the facts, and a column may have the same name as a fact.

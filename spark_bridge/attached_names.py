@@ -31,7 +31,7 @@ _FULL = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedDatabase:
-    """A database of a warehouse, with the names of its attached tables by their lower case."""
+    """A database of a warehouse. Its attached tables are keyed by their lower-case names."""
 
     name: str
     warehouse: Warehouse
@@ -43,7 +43,7 @@ _ATTACHED: WeakKeyDictionary[SparkSession, dict[str, AttachedDatabase]] = WeakKe
 
 
 def remember(spark: SparkSession, database: AttachedDatabase) -> None:
-    """Note that the session has attached a database. Replaces what was noted of it before."""
+    """Record that the session has attached a database. Replaces an earlier record of it."""
     _ATTACHED.setdefault(spark, {})[database.name.lower()] = database
 
 
@@ -53,7 +53,7 @@ def databases(spark: SparkSession) -> tuple[AttachedDatabase, ...]:
 
 
 def attached_database(spark: SparkSession, name: str) -> AttachedDatabase | None:
-    """The attached database of that name; Spark's names are case-insensitive."""
+    """The attached database of that name; None if there is none. Spark's names ignore case."""
     return _ATTACHED.get(spark, {}).get(name.lower())
 
 

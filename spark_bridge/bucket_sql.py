@@ -1,18 +1,18 @@
 """The bucket of a row as a Spark SQL expression, for the key types that it supports.
 
-Keys of whole numbers are hashed by arithmetic, in steps (`hash_sql.py`). The rest uses one
-expression. Paimon hashes a key with Murmur3 over its BinaryRow. Spark's `hash(binary)` is the same
-function with the same seed if the length is a multiple of 4, and the length of a BinaryRow always
-is. The expression builds the row's bytes as a hexadecimal string:
+Keys of integers are hashed by arithmetic, in steps (`hash_sql.py`). All other keys are hashed by
+one expression. Paimon hashes a key with Murmur3 over its BinaryRow. Spark's `hash(binary)` is the
+same function with the same seed if the length is a multiple of 4, and the length of a BinaryRow
+always is. The expression builds the row's bytes as a hexadecimal string:
 
 1. the header word: a bit for each null field, starting at bit 8;
 2. a word of 8 bytes for each field. Integers (also BOOLEAN and DATE) are stored in it, least
    significant byte first. So are strings and bytes up to length 7, with their length in the last
    byte. For longer ones, the word has offset and length;
-3. the longer ones themselves, padded with zeros to whole words.
+3. the bytes of the longer ones, padded with zeros to whole words.
 
-INVARIANT: an integer that is too large for the column's type gets some bucket, and no error: the
-task that gets the row raises an error with column and value.
+INVARIANT: an integer that is too large for the column's type gets an arbitrary bucket, not an
+error. The task that gets the row raises an error with column and value.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def bucket_steps(
     function: BucketFunction = BucketFunction.DEFAULT,
     never_null: frozenset[str] = frozenset(),
 ) -> tuple[tuple[str, ...], str] | None:
-    """The steps of the hash, and the bucket from the last step; None unless all are whole numbers.
+    """The SQL steps that compute the hash, and the bucket from the last step.
 
-    Takes a third of the time of `bucket_sql`.
+    None unless all fields are integers. Takes a third of the time of `bucket_sql`.
     """
     plain = all(is_plain(field, given) for field, given in zip(fields, types, strict=True))
     if not plain or function is not BucketFunction.DEFAULT or buckets == 1 or not fields:
@@ -104,7 +104,7 @@ def bucket_steps(
 
 
 def is_plain(field: Field, given: s.DataType) -> bool:
-    """Whether two values are equal in Spark exactly if they are equal in the column."""
+    """Whether Spark and lakecore agree on which values of the column are equal."""
     if field.default_value is not None or not isinstance(field.type, Atomic):
         return False
     match field.type.root:
@@ -141,7 +141,7 @@ def _is_whole(fields: Sequence[Field]) -> bool:
 
 
 def _row(fields: Sequence[Field], never_null: frozenset[str]) -> str:
-    """The row as hexadecimal text."""
+    """The bytes of the BinaryRow as a hexadecimal string."""
     nulls: list[str] = []
     words: list[str] = []
     tails: list[str] = []
@@ -170,7 +170,7 @@ def _row(fields: Sequence[Field], never_null: frozenset[str]) -> str:
 
 
 def _whole_number(column: str, data_type: Atomic) -> str:
-    """A BIGINT with the bytes of the field's word, most significant byte first."""
+    """A BIGINT with the bytes of the field's word in order, most significant byte first."""
     match data_type.root:
         case Root.BOOLEAN:
             return f"cast({column} as bigint)"
@@ -199,7 +199,10 @@ def _word(number: str, zeros_before: int = 0) -> str:
 
 
 def _of_bytes(column: str, size: str, offset: str) -> tuple[str, str]:
-    """The word of a string or bytes, and what follows after the words: empty for a short one."""
+    """The word of a string or bytes in the row, and the bytes stored after the words.
+
+    A short value is stored in its word; the bytes after the words are then empty.
+    """
     inline = f"concat(rpad(hex({column}), {2 * _INLINE_MAX}, {_ZEROS}), hex(128 + {size}))"
     place = _word(f"(shiftleft(cast({offset} as bigint), 32) | cast({size} as bigint))")
     digits = f"cast(({size} + 7) div 8 * 16 as int)"

@@ -1,6 +1,7 @@
-"""Parts of a verb as one Spark job, and one commit of what they changed.
+"""Runs the parts of a verb as one Spark job, and commits all changes at once.
 
-1. Splits are put into groups: all of a bucket together if its rows have a key or an order, else a
+1. Splits are put into groups: all splits of a table together if its keys may move between
+   partitions; all splits of a bucket together if its rows have a key or an order; otherwise each
    file alone. Small groups share a task.
 2. The tasks change their groups (`change_tasks.py`), all from one snapshot.
 3. The driver raises the first failure, or commits all parts at once. The commit is refused with
@@ -19,13 +20,16 @@ from typing import TYPE_CHECKING, Protocol
 from lakecore import CommitConflict, InvalidRequest
 from lakecore.distributed.committing import committed_before
 from lakecore.distributed.descriptor import describe
+from lakecore.distributed.placing import crosses_partitions
 from lakecore.distributed.row_verbs import commit_changes
 from lakecore.distributed.tables import SYSTEM
-from lakecore.distributed.writing import read_base
+from lakecore.distributed.values import POSTPONE_BUCKET
+from lakecore.distributed.writing import read_base, read_start
 from spark_bridge.change_tasks import ChangeTask
 from spark_bridge.failures import DATA_ERRORS, raised_as_own
 from spark_bridge.job_files import remove_files_of_job, remove_leftovers
 from spark_bridge.packing import packed
+from spark_bridge.postponed import is_postponed
 from spark_bridge.settings import described
 from spark_bridge.task import INITIAL_BUCKETS, WRITE_ONLY
 
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from lakecore.distributed.row_verbs import Changed, TableSource, Verb
     from lakecore.distributed.tables import TableContext
     from lakecore.distributed.values import Split
+    from lakecore.distributed.writing import WriteStart
     from spark_bridge.change_tasks import Change, ChangeOutcome
 
 __all__ = ["ChangeJob", "Parts", "committed_once", "groups_of", "size_of", "statement"]
@@ -54,7 +59,7 @@ class Parts(Protocol):
 
 
 def statement(spark: SparkSession, context: TableContext) -> TableContext:
-    """The table for one statement, which has the session's time zone and a fixed current time."""
+    """The table as one statement reads it: the session's time zone and a fixed current time."""
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     return replace(context, zone=zone, statement_ms=SYSTEM.now_ms())
 
@@ -102,6 +107,8 @@ class ChangeJob:
     verb: Verb
     memory_bytes: int
     assigners: int = 1
+    base: WriteStart | None = None
+    """What the tasks start from; None: it is read for them."""
 
     def task(
         self,
@@ -111,13 +118,18 @@ class ChangeJob:
         inserts: bool = False,
         schema: pa.Schema | None = None,
     ) -> ChangeTask:
-        """What the tasks have in common; see `ChangeTask`."""
+        """The part of the task that is the same for all groups; see `ChangeTask`."""
         context = self.context
+        base = self.base
+        if base is None:
+            # Postponed buckets are those of the snapshot whose splits the tasks have.
+            postponed = is_postponed(context)
+            base = read_start(context, source.snapshot) if postponed else read_base(context)
         options = {**WRITE_ONLY, INITIAL_BUCKETS: str(self.assigners)}
         assert context.statement_ms is not None, "a statement has its time"
         return ChangeTask(
             table=describe(context, options),
-            base=read_base(context),
+            base=base,
             snapshot=source.snapshot,
             job=SYSTEM.new_uuid(),
             memory_bytes=self.memory_bytes,
@@ -154,6 +166,9 @@ class ChangeJob:
         owner: dict[tuple[bytes, int], int] = {}
         for outcome in outcomes:
             for message in outcome.changed.messages if outcome.changed else ():
+                if message.bucket == POSTPONE_BUCKET:
+                    # Rows wait there in files of their own; no two tasks have rows of one key.
+                    continue
                 if owner.setdefault((message.partition, message.bucket), outcome.number) != (
                     outcome.number
                 ):
@@ -168,8 +183,11 @@ class ChangeJob:
 def groups_of(
     context: TableContext, splits: Sequence[Split], cores: int
 ) -> list[tuple[Split, ...]]:
-    """The splits in groups that different tasks may change, the largest first."""
+    """The splits in groups that different tasks may change; the largest group comes first."""
     options = context.options
+    if crosses_partitions(context):
+        # The task that writes a key must know its place in every partition.
+        return [tuple(splits)] if splits else []
     # The deletion vectors of a bucket are in common index files.
     together = (
         bool(context.schema.primary_keys) or options.bucket > 0 or options.deletion_vectors_enabled
@@ -178,6 +196,9 @@ def groups_of(
     for split in splits:
         if together:
             alone[split.partition, split.bucket].append(split)
+        elif not split.raw:
+            # Its files hold columns of the same rows.
+            alone[split.partition, split.files[0].name].append(split)
         else:
             for file in split.files:
                 alone[split.partition, file.name].append(replace(split, runs=((file,),)))

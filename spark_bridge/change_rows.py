@@ -1,7 +1,8 @@
 """`delete` and `update`: rows changed where they are stored, without a shuffle.
 
 The driver checks the condition and the values and plans the files that may match, at one snapshot.
-Few bytes are changed by the driver itself, because starting tasks would take longer.
+If there are few bytes to change, the driver changes them itself, because starting tasks would take
+longer.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lakecore.distributed.row_verbs import (
     deletion,
 )
 from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER
-from spark_bridge.arguments import check_counts, check_spread, opened
+from spark_bridge.arguments import SPREAD_BYTES, check_counts, check_spread, opened
 from spark_bridge.change_job import ChangeJob, committed_once, groups_of, size_of, statement
 from spark_bridge.change_tasks import OUTCOME_SCHEMA, group_function
 from spark_bridge.placement import parallelism
@@ -38,10 +39,7 @@ if TYPE_CHECKING:
     from lakecore.distributed.tables import TableContext
     from lakecore.distributed.values import Split
 
-__all__ = ["SPREAD_BYTES", "delete", "in_groups", "update"]
-
-SPREAD_BYTES = 256 << 20
-"""The driver changes files of up to that many bytes itself."""
+__all__ = ["delete", "in_groups", "update"]
 
 
 def delete(  # noqa: PLR0913  the public verb
@@ -142,7 +140,7 @@ def _changed(
     spread: bool | None,  # noqa: FBT001  passed through
     here: Callable[[], Changed],
 ) -> tuple[Sequence[Changed], str | None]:
-    """The changes of all splits, by tasks or by this process."""
+    """The changes of all splits, made by tasks or by this process."""
     groups = groups_of(job.context, splits, parallelism(job.spark))
     by_size = size_of(splits) > SPREAD_BYTES and len(groups) > 1
     if not groups or not (by_size if spread is None else spread):

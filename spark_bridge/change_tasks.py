@@ -1,10 +1,10 @@
-"""A part of a DELETE, UPDATE or MERGE: the splits of a task -> changed files and rows.
+"""One task of a DELETE, UPDATE or MERGE: changes the rows of its splits.
 
 1. The task gets the pinned snapshot, its own splits, and what to change, as frozen values.
 2. It reads and writes with lakecore's code for the verb, within its memory. All parts are computed
    from the same snapshot, at the same statement time and time zone.
-3. The outcome is one row of bytes. An error of the data or the table is an outcome, too: another
-   attempt of the task would fail in the same way.
+3. The outcome is one row of bytes. An error of the data or the table is an outcome, too, because
+   another attempt of the task would fail in the same way.
 
 INVARIANT: nothing becomes visible here, and no two tasks write one bucket of a table with a key.
 """
@@ -53,7 +53,7 @@ Change: TypeAlias = Condition | Assignment | MergeRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeTask:
-    """What every task of a job has in common.
+    """The input that is the same for every task of a job.
 
     `inserts`: whether a merge inserts the source rows of its task that match nothing. `schema` are
     the columns of the source, for a task without source rows.
@@ -73,7 +73,7 @@ class ChangeTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeOutcome:
-    """What a task has changed, or its failure; `found` flags the source rows that matched."""
+    """The result of a task, or its failure. `found` flags the source rows that matched."""
 
     number: int
     changed: Changed | None = None
@@ -98,7 +98,7 @@ def group_function(
 
 
 def owner_function(task: ChangeTask, groups: Sequence[bytes]) -> Callable[[Batches], Batches]:
-    """The function for `mapInArrow` over source rows: a task changes the group of its number."""
+    """The function for `mapInArrow` over source rows: a task changes the group with its number."""
 
     def change(batches: Batches) -> Batches:
         acknowledge()

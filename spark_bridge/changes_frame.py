@@ -1,4 +1,4 @@
-"""What changed between two states of a table, as a Spark frame.
+"""The changes between two states of a table, as a Spark frame.
 
 The rows pass through the driver, so they must fit in its memory; `read_stream` reads many changes
 by tasks. Values have the types of `read`: a TIMESTAMP stays a time without a zone.

@@ -1,4 +1,4 @@
-"""Whether a frame fits a table: its columns are checked before any task runs."""
+"""Checks whether the columns of a frame fit a table, before any task runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["check_schema", "with_types_of"]
 
 
 def with_types_of(df: DataFrame, context: TableContext) -> DataFrame:
-    """The frame with the table's types in place of `void` within a column.
+    """The frame with the table's types in place of `void` inside nested columns.
 
     Spark gives `array()` and `map()` elements of type void, which have no value to convert.
     """
@@ -80,7 +80,7 @@ def _filled(given: s.DataType, stored: s.DataType) -> s.DataType:
 
 
 def check_schema(context: TableContext, schema: StructType, *, overwrite: bool = False) -> None:
-    """Raise InvalidRequest or Unsupported if rows of this schema do not fit the table."""
+    """Raise InvalidRequest if rows of this schema do not fit the table."""
     check_once(schema.fieldNames())
     arrow = spark_arrow_schema(schema)
     empty = pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in arrow], schema=arrow)

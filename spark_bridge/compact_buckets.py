@@ -1,7 +1,7 @@
-"""`compact`: buckets of a table compacted by the tasks of Spark jobs, with a commit for each job.
+"""`compact`: compacts the buckets of a table in tasks of Spark jobs, with one commit for each job.
 
-The driver plans, commits, and plans again if another commit took the files, by the code of
-`Table.compact`; executors write the files. The result is the same, changelogs included.
+With the code of `Table.compact`, the driver plans, commits, and plans again if another commit took
+the files; executors write the files. The result is the same, including changelogs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.distributed.values import check_flags
-from lakecore.distributed.verbs import CompactionRequest, compact_table
+from lakecore.distributed.verbs import CompactionRequest, compact_table, idle_ms
 from spark_bridge.arguments import check_counts, opened
 from spark_bridge.compact_tasks import SparkRunner
 from spark_bridge.placement import parallelism
@@ -19,6 +19,7 @@ from spark_bridge.task import MEMORY_PER_TASK
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
+    from datetime import timedelta
 
     import polars as pl
     from pyspark.sql import SparkSession
@@ -41,6 +42,9 @@ def compact(  # noqa: PLR0913  the public verb
     buckets: Sequence[int] | None = None,
     max_bytes: int | None = None,
     dry_run: bool = False,
+    order_strategy: str | None = None,
+    order_by: Sequence[str] | str | None = None,
+    partition_idle_time: timedelta | str | None = None,
     memory_per_task: int = MEMORY_PER_TASK,
 ) -> CompactionResult:
     """Compact the buckets of a table, or of the table at a path, by tasks of Spark.
@@ -72,6 +76,9 @@ def compact(  # noqa: PLR0913  the public verb
         buckets=buckets,
         max_bytes=max_bytes,
         dry_run=dry_run,
+        order_strategy=order_strategy,
+        order_by=order_by,
+        partition_idle_ms=idle_ms(partition_idle_time, order_by),
     )
     runner = SparkRunner(spark=spark, cores=cores, memory_bytes=memory_per_task)
     return compact_table(context, request, run=runner)

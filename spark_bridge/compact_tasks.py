@@ -1,7 +1,7 @@
-"""Planned buckets -> one Spark job that compacts them -> their commit messages on the driver.
+"""Compacts planned buckets in one Spark job, and returns their commit messages to the driver.
 
-1. Large items of the plan get a task each; small ones are packed, so that a task has enough to do
-   and no core is left without one. Spark starts the tasks in order, the largest first.
+1. Each large item of the plan gets its own task. Small items share tasks, so that a task has enough
+   work and every core has a task. Spark starts the tasks in order, the largest first.
 2. A task compacts its buckets one after another, within its memory budget. All file names begin
    with the id of the job.
 3. One row comes back for each bucket: its message, or the error. An error of the table is not
@@ -14,6 +14,7 @@ Nothing becomes visible here: the driver commits the messages.
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from spark_bridge.failures import portable, raised_as_own, raised_in_task
 from spark_bridge.job_files import remove_files_of_job, remove_leftovers
 from spark_bridge.packing import packed
 from spark_bridge.settings import described
+from spark_bridge.skew import report_skew
 from spark_bridge.worker import acknowledge, set_aside
 
 if TYPE_CHECKING:
@@ -68,6 +70,10 @@ class SparkRunner:
         if not works:
             return {}
         job = SYSTEM.new_uuid()
+        sizes: Counter[tuple[bytes, int]] = Counter()
+        for work in works:
+            sizes[work.partition, work.bucket] += _size(work)
+        report_skew(context, sizes, "the compaction", complete=True)
         groups = packed([_size(work) for work in works], self.cores)
         task = CompactTask(table=describe(context), job=job, memory_bytes=self.memory_bytes)
         try:
@@ -112,7 +118,7 @@ class SparkRunner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactTask:
-    """What every task of a job has in common."""
+    """The input that is the same for every task of a job."""
 
     table: TableDescriptor
     job: str
@@ -124,7 +130,7 @@ def _size(work: Work) -> int:
 
 
 def compact_function(task: CompactTask, sealed: Sequence[bytes]) -> Callable[[Batches], Batches]:
-    """The function for `mapInArrow`: a row is the number of a group."""
+    """The function for `mapInArrow`; each input row is the number of a group."""
 
     def compact(batches: Batches) -> Batches:
         acknowledge()
@@ -148,7 +154,7 @@ def _outcome(context: TableContext, work: Work) -> CommitMessage | LakecoreError
 
 
 def _uncounted(rows: int) -> None:
-    """Nothing: the driver counts whole buckets."""
+    """Does nothing: the driver counts whole buckets."""
 
 
 def _row(number: int, outcome: CommitMessage | LakecoreError) -> pa.RecordBatch:

@@ -36,13 +36,13 @@ _ABSENT = re.compile(
 
 
 def portable(error: LakecoreError, **facts: object) -> LakecoreError:
-    """The same error with more facts, all as strings, so that it can be pickled."""
+    """The same error with more facts. All facts are strings, so that the error can be pickled."""
     texts = {name: str(value) for name, value in {**error.facts, **facts}.items()}
     return type(error)(error.message, **texts)
 
 
 class TaskFailed(RuntimeError):
-    """Carries a LakecoreError from a task to the driver."""
+    """The exception that carries a LakecoreError from a task to the driver."""
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def raised_in_task() -> Iterator[None]:
 
 @contextmanager
 def raised_as_own() -> Iterator[None]:
-    """On the driver, raise the LakecoreError that made a task fail; other errors unchanged."""
+    """On the driver: raise the LakecoreError that made a task fail. Other errors are unchanged."""
     try:
         yield
     except PySparkException as failure:

@@ -1,4 +1,4 @@
-"""Paimon's hash of a row of whole numbers, as arithmetic in Spark SQL.
+"""Paimon's hash of a row of integers, as arithmetic in Spark SQL.
 
 Murmur3 over a BinaryRow adds its 32-bit words to a state, one after the other. In a single
 expression, each state would occur twice in the next one, so the text would double with every word.

@@ -36,7 +36,7 @@ def remove_leftovers(
 ) -> int:
     """Remove the files of lost attempts from the written buckets. Returns their number.
 
-    `buckets`: by partition and number, buckets that lost attempts may have written as well.
+    `buckets`: more buckets that lost attempts may have written, by partition and number.
     """
     kept = {name for message in messages for name in _names(message)}
     layout = context.layout

@@ -1,12 +1,13 @@
 """`merge`: a Spark frame merged into a table, by one of three ways.
 
-1. *By buckets*: a table with a key whose bucket the source row tells (`merge_routing.py`). Source
-   rows are shuffled to the task that owns their bucket, which reads the table where it is stored.
+1. *By buckets*: for a table with a key whose bucket follows from the source row
+   (`merge_routing.py`). Source rows are shuffled to the task that owns their bucket, which reads
+   that bucket.
 2. *By splits*: a small source is sent to every task. The tasks change their own splits and flag the
    source rows that matched; the driver inserts the others. For tables without a key, and for merges
    that insert nothing.
-3. *By the driver*: if source and table are small, because starting tasks would take longer, and
-   where neither of the other ways applies.
+3. *By the driver*: if source and table are small, because starting tasks would take longer, or if
+   neither of the other ways is possible.
 
 The clauses are checked on the driver before any task runs, and every way reads one snapshot and
 makes one commit.
@@ -32,14 +33,15 @@ from lakecore.distributed.row_verbs import (
     merging,
     source_plan,
 )
-from spark_bridge.arguments import check_counts, check_spread, opened
+from lakecore.distributed.writing import read_start
+from spark_bridge.arguments import SPREAD_BYTES, check_counts, check_spread, opened
 from spark_bridge.assigners import assigners_of
 from spark_bridge.change_job import ChangeJob, committed_once, groups_of, size_of, statement
-from spark_bridge.change_rows import SPREAD_BYTES
 from spark_bridge.change_tasks import OUTCOME_SCHEMA, group_function, owner_function
 from spark_bridge.check import with_types_of
 from spark_bridge.merge_routing import equal_columns, is_all_equal, merge_owners
-from spark_bridge.placement import parallelism, task_count
+from spark_bridge.placement import parallelism
+from spark_bridge.postponed import is_postponed
 from spark_bridge.settings import require_version, settings, transfer
 from spark_bridge.task import MEMORY_PER_TASK
 from spark_bridge.types import spark_arrow_schema
@@ -108,7 +110,7 @@ def merge(  # noqa: PLR0913  the public verb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SparkMerge:
-    """Carries out a merge; the `run` of the builder."""
+    """Executes a merge that the builder has described."""
 
     spark: SparkSession
     attempts: int
@@ -143,24 +145,23 @@ class _SparkMerge:
             return [merged(context, target, rows, request).changed], None
         cores = parallelism(self.spark)
         assigners = assigners_of(context, cores)
-        owners = merge_owners(context, schema, plan, splits, assigners)
+        base = read_start(context, target.snapshot) if is_postponed(context) else None
+        owners = merge_owners(context, schema, plan, splits, assigners=assigners, base=base)
         job = ChangeJob(
             spark=self.spark,
             context=context,
             verb=Verb.MERGE,
             memory_bytes=self.memory_bytes,
             assigners=assigners,
+            base=base,
         )
         if owners is not None:
-            buckets = max(1, owners.keys.buckets)
-            partitioned = bool(context.schema.partition_keys)
-            count = task_count(self.spark, buckets, partitioned=partitioned)
-            groups = owners.of_splits(context, splits, count)
+            groups = owners.of_splits(context, splits, owners.count(self.spark))
             return self._by_owner(job, df, target, request, owners, groups)
         return self._by_split(job, df.toArrow(), target, request, plan)
 
     def _few(self, df: DataFrame, splits: Sequence[Split]) -> pa.Table | None:
-        """The source rows, if the driver is to merge them."""
+        """The source rows, if they are few enough for the driver to merge; else None."""
         if self.spread is not None:
             return None if self.spread else df.toArrow()
         if size_of(splits) > SPREAD_BYTES:
@@ -180,7 +181,7 @@ class _SparkMerge:
         owners: MergeOwners,
         groups: Sequence[tuple[Split, ...]],
     ) -> tuple[Sequence[Changed], str]:
-        """Shuffle the source to the owners of the buckets."""
+        """Shuffle the source rows to the tasks that own the buckets, and merge there."""
         count = len(groups)
         task = job.task(target, request, inserts=True, schema=spark_arrow_schema(df.schema))
         sealed = [pickle.dumps(group) for group in groups]

@@ -1,12 +1,15 @@
-"""Which task gets a source row, and which gets a split of the table: both by the key's bucket.
+"""Assigns source rows and splits of the table to tasks, both by the bucket of the key.
 
 A merge is *bucket-local* if all rows that match a source row are in one bucket, known from the
 source row alone:
 
 1. `on`, or the equalities of an SQL condition, contain the partition keys and the bucket key. Both
    sides have one type, so that equal values have equal hashes.
-2. Every split has the table's number of buckets.
+2. Every split has the table's number of buckets. If the number of postponed buckets differs or is
+   not known yet, a task owns whole partitions, and only the partition keys matter.
 3. Insertions take these columns from the same source columns, so that new rows stay in the bucket.
+
+If keys may move between partitions, one task owns the whole table.
 
 INVARIANT: a source row and the rows of the table that it matches have the same owner. A row with a
 null in one of the columns matches nothing, and may have any owner.
@@ -23,20 +26,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as f
 
-from lakecore.distributed.placing import bucket_key_fields, hash_rows
+from lakecore.distributed.placing import bucket_key_fields, crosses_partitions, hash_rows
 from lakecore.distributed.row_verbs import SOURCE, TARGET, Match, Sql
 from lakecore.distributed.values import BucketFunction, with_nullable
 from spark_bridge.failures import DATA_ERRORS, raised_in_task
-from spark_bridge.placement import RoutingKeys, owner_numbers, routing_keys
+from spark_bridge.placement import RoutingKeys, owner_numbers, routing_keys, task_count
+from spark_bridge.postponed import buckets_of_changes, is_postponed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql import Column
+    from pyspark.sql import Column, SparkSession
 
     from lakecore.distributed.row_verbs import MergePlan
     from lakecore.distributed.tables import TableContext
     from lakecore.distributed.values import Split
+    from lakecore.distributed.writing import WriteStart
 
 Node: TypeAlias = "dict[str, Any]"
 """A node of DuckDB's syntax tree."""
@@ -53,6 +58,13 @@ class MergeOwners:
 
     keys: RoutingKeys
     places: tuple[int, ...]
+
+    def count(self, spark: SparkSession) -> int:
+        """The number of tasks."""
+        if not self.places:
+            return 1
+        partitioned = bool(self.keys.partition)
+        return task_count(spark, max(1, self.keys.buckets), partitioned=partitioned)
 
     def of_rows(self, columns: Sequence[str], count: int) -> Column:
         """The owner of each source row; `columns` are the names of the frame, by position."""
@@ -86,17 +98,31 @@ def merge_owners(
     source: pa.Schema,
     plan: MergePlan,
     splits: Sequence[Split],
+    *,
     assigners: int,
+    base: WriteStart | None,
 ) -> MergeOwners | None:
-    """The owners of a merge into a table with a key; None if it is not bucket-local."""
+    """The owners of a merge into a table with a key; None if it is not bucket-local.
+
+    `base` is what the tasks start from, for a table with postponed buckets.
+    """
     schema, options = context.schema, context.options
-    if not schema.primary_keys or (options.bucket < 1 and options.bucket != -1):
+    if not schema.primary_keys:
         return None
+    if crosses_partitions(context):
+        # One task. It takes a large source in parts, which needs columns to merge on.
+        keys = routing_keys(schema, (), (), 0, BucketFunction.DEFAULT)
+        return MergeOwners(keys=keys, places=()) if plan.on else None
     dynamic = options.bucket == -1
-    if any(split.total_buckets != options.bucket for split in splits):
+    own: int | None = options.bucket
+    if is_postponed(context):
+        assert base is not None, "the numbers of buckets are those of a snapshot"
+        own = buckets_of_changes(context, base)
+    if own is not None and any(split.total_buckets != own for split in splits):
         return None
     fields = schema.key_fields if dynamic else bucket_key_fields(schema, options)
-    buckets = assigners if dynamic else options.bucket
+    # Without a common number of buckets, a task owns whole partitions.
+    buckets = assigners if dynamic else own or 1
     function = BucketFunction.DEFAULT if dynamic else options.bucket_function_type
     hashed = buckets > 1
     keys = routing_keys(
@@ -153,7 +179,7 @@ def _conjuncts(tree: Node) -> Iterator[Node]:
 
 
 def _equalities(tree: Node) -> Iterator[tuple[str, str]]:
-    """The names of two plain columns that a conjunct compares for equality."""
+    """The pairs of plain columns that one condition of the conjunction compares for equality."""
     for part in _conjuncts(tree):
         if part.get("type") != "COMPARE_EQUAL":
             continue
@@ -164,7 +190,7 @@ def _equalities(tree: Node) -> Iterator[tuple[str, str]]:
 
 
 def _stay_there(plan: MergePlan, pairs: Mapping[str, str], wanted: Sequence[str]) -> bool:
-    """Whether inserted rows take the columns that determine their bucket from the equal columns."""
+    """Whether inserted rows take the bucket's columns from source columns that `on` compares."""
     for step in plan.steps[Match.NOT_MATCHED]:
         names = step.sides.of_side(step.values.values(), SOURCE)
         for name in wanted:

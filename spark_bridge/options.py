@@ -69,7 +69,10 @@ PROVIDER = "provider"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """The parsed options. `stated`: they name a state of the table, in `travel` or `table`."""
+    """The parsed options.
+
+    `stated`: whether they name a state of the table, in `travel` or `table`.
+    """
 
     path: str
     branch: str
@@ -83,7 +86,7 @@ class SourceOptions:
     def check_creation(self, key: str) -> None:
         """Raise InvalidRequest if Spark creates a catalog table that `attach` did not request.
 
-        `key` is the key of the source of one table; empty for the source named `lakecore`.
+        `key` is the key of a table's own data source. It is empty for the source named `lakecore`.
         """
         if self.created_by is not None and (not key or self.created_by != key):
             raise InvalidRequest(_CATALOG_TABLE, path=self.path)
@@ -159,7 +162,7 @@ def _number(text: str | None) -> int | None:
 
 
 def parse_time(text: str | None) -> int | str | None:
-    """The time: milliseconds, or ISO 8601 with a zone. InvalidRequest without a zone."""
+    """The time: milliseconds, or ISO 8601. Raises InvalidRequest for ISO 8601 without a zone."""
     if text is None or _is_whole(text):
         return None if text is None else int(text)
     if wall_time(text) is not None:

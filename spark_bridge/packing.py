@@ -1,4 +1,4 @@
-"""Work of very different sizes -> groups, one for each task."""
+"""Packs work items of very different sizes into groups, one for each task."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _TASKS_PER_CORE = 3
 
 
 def packed(sizes: Sequence[int], cores: int) -> list[list[int]]:
-    """The positions of the sizes, in groups: the largest group first, each in order of size.
+    """The indexes of the items in groups. The largest group is first; items are in order of size.
 
-    A size of at least the limit is alone. The others fill groups up to the limit, which is smaller
-    if there would be fewer groups than cores can work on.
+    An item of at least the size limit is alone. The others fill groups up to the limit. The limit
+    is lower if there would otherwise be fewer groups than cores.
     """
     limit = min(PACK_BYTES, sum(sizes) // (cores * _TASKS_PER_CORE))
     groups: list[list[int]] = []

@@ -4,12 +4,15 @@
 |---|---|---|
 | fixed buckets | a bucket of a partition | by bucket, and hash of the partition |
 | primary key, dynamic buckets | keys of one assigner of a partition | by both |
+| primary key, postponed buckets | a bucket, a partition, or keys (`postponed.py`) | by these |
+| primary key that lacks partition keys | the table | one task |
 | append, no buckets, partitioned | nothing | a large partition is split between tasks |
 | append, no buckets | nothing | none |
 
-The number of the owner is a Spark SQL expression where the types allow it (`bucket_sql.py`,
-`hash_sql.py`), else an Arrow function. It is used for routing only: the task computes partition and
-bucket again with lakecore's code, and the driver refuses to commit a bucket that two tasks wrote.
+The task that owns a row is computed by a Spark SQL expression if the types allow it
+(`bucket_sql.py`, `hash_sql.py`), otherwise by an Arrow function. It is used for routing only: the
+task computes partition and bucket again with lakecore's code, and the driver refuses to commit a
+bucket that two tasks wrote.
 """
 
 from __future__ import annotations
@@ -23,11 +26,20 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as f
 
-from lakecore.distributed.placing import KindRule, bucket_ids, bucket_key_fields, conform, hash_rows
+from lakecore.distributed.placing import (
+    KindRule,
+    bucket_ids,
+    bucket_key_fields,
+    conform,
+    crosses_partitions,
+    hash_rows,
+)
 from lakecore.distributed.values import BucketFunction
+from lakecore.distributed.writing import read_base
 from spark_bridge.bucket_sql import bucket_sql, bucket_steps, is_plain, quoted
 from spark_bridge.failures import DATA_ERRORS, raised_in_task
 from spark_bridge.hash_sql import HASH
+from spark_bridge.postponed import is_postponed, real_buckets
 from spark_bridge.worker import set_aside
 
 if TYPE_CHECKING:
@@ -35,6 +47,7 @@ if TYPE_CHECKING:
 
     from lakecore.distributed.tables import TableContext
     from lakecore.distributed.values import Field, TableSchema
+    from lakecore.distributed.writing import WriteStart
 
 __all__ = [
     "Owner",
@@ -44,6 +57,7 @@ __all__ = [
     "owner_of",
     "parallelism",
     "routing_keys",
+    "routing_of",
     "task_count",
 ]
 
@@ -55,7 +69,7 @@ _AS_GIVEN = KindRule(
 
 
 class Routing(StrEnum):
-    """How the number of the owner is computed."""
+    """The ways to compute the number of the owner."""
 
     NONE = "none"
     REBALANCE = "rebalance"
@@ -72,7 +86,7 @@ class Owner:
     - `steps`: SQL expressions that compute the column `HASH`, each from the one before; `number` is
       computed from `HASH`;
     - `groups`: the columns by which a task groups the rows of one owner and bucket;
-    - `rebalanced`: columns by which Spark brings equal values together, as far as the sizes of its
+    - `rebalanced`: columns whose equal values Spark brings together, as far as the sizes of its
       tasks allow.
     """
 
@@ -99,7 +113,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingKeys:
-    """The columns that determine the owner, for executors. `buckets` 0: partitions only."""
+    """The columns that determine the owner, in a form for executors.
+
+    `buckets` 0: only the partition counts.
+    """
 
     schema: TableSchema
     partition: tuple[str, ...]
@@ -109,11 +126,18 @@ class RoutingKeys:
 
 
 def owner_of(
-    df: DataFrame, context: TableContext, tasks: int | None = None, *, assigners: int = 1
+    df: DataFrame,
+    context: TableContext,
+    tasks: int | None = None,
+    *,
+    base: WriteStart | None = None,
+    assigners: int = 1,
+    overwrite: bool = False,
 ) -> Owner:
     """The owners of the rows of a frame; `tasks` overrides the number of tasks.
 
-    `assigners` is how many tasks assign the dynamic buckets of one partition.
+    `base` is what the tasks start from (None: it is read if it is needed), `assigners` how many
+    tasks assign the dynamic buckets of one partition.
     """
     schema, options = context.schema, context.options
     given = {field.name: field.dataType for field in df.schema.fields}
@@ -123,12 +147,14 @@ def owner_of(
         columns = tuple(f.col(name) for name in names)
         routing = Routing.REBALANCE if columns else Routing.NONE
         return Owner(tasks=tasks or 0, routing=routing, groups=columns, rebalanced=columns)
-    # The assigner of a key is found as its fixed bucket would be.
-    dynamic = options.bucket <= 0
-    buckets = assigners if dynamic else options.bucket
-    function = BucketFunction.DEFAULT if dynamic else options.bucket_function_type
-    fields = schema.key_fields if dynamic else bucket_key_fields(schema, options)
-    fixed = buckets > 1 or not dynamic
+    if crosses_partitions(context):
+        # The task that writes a key must know its place in every partition.
+        return Owner(tasks=1, routing=Routing.SQL, number=f.lit(0), groups=(f.lit(0).alias("__o"),))
+    own = options.bucket
+    if is_postponed(context):
+        own = real_buckets(context, base or read_base(context), overwrite=overwrite) or own
+    fields, buckets, function = _bucketing(context, own, assigners)
+    fixed = buckets > 1 or own > 0
     count = tasks or task_count(df.sparkSession, buckets, partitioned=bool(partition))
     plain = all(each.name in given and is_plain(each, given[each.name]) for each in partition)
     bucket: str | None = "0"
@@ -160,9 +186,10 @@ def owner_of(
 
 
 def parallelism(spark: SparkSession) -> int:
-    """The number of tasks that run at once, as far as the settings show it.
+    """The number of tasks that run at once, according to the settings.
 
-    If they do not, half of `spark.sql.shuffle.partitions`, which is set for a large cluster.
+    If the settings do not show it, half of `spark.sql.shuffle.partitions`, which users set for
+    large clusters.
     """
     conf = spark.conf
     stated = conf.get("spark.default.parallelism", "")
@@ -192,6 +219,30 @@ def task_count(spark: SparkSession, buckets: int, *, partitioned: bool) -> int:
     return max(1, min(wanted, TASKS_PER_CORE * cores))
 
 
+def routing_of(context: TableContext, assigners: int = 1) -> RoutingKeys | None:
+    """The columns that determine the owner of a row; None if any task may write any row."""
+    schema, options = context.schema, context.options
+    if options.bucket <= 0 and not schema.primary_keys:
+        return None
+    partition = () if crosses_partitions(context) else schema.partition_fields
+    fields, buckets, function = _bucketing(context, options.bucket, assigners)
+    fixed = buckets > 1 or options.bucket > 0
+    return routing_keys(schema, partition, fields, buckets if fixed else 0, function)
+
+
+def _bucketing(
+    context: TableContext, buckets: int, assigners: int
+) -> tuple[tuple[Field, ...], int, BucketFunction]:
+    """The columns whose hash gives the bucket or the assigner, their number, and the function.
+
+    The assigner of a key is found as its fixed bucket would be.
+    """
+    schema, options = context.schema, context.options
+    if buckets <= 0:
+        return schema.key_fields, assigners, BucketFunction.DEFAULT
+    return bucket_key_fields(schema, options), buckets, options.bucket_function_type
+
+
 def routing_keys(
     schema: TableSchema,
     partition: tuple[Field, ...],
@@ -215,7 +266,7 @@ def routing_keys(
 
 
 def _arrow_number(df: DataFrame, keys: RoutingKeys, count: int) -> Column:
-    """The number of the owner by a function that runs in the Python workers of Spark."""
+    """The number of the owner, computed by a function in Spark's Python workers."""
 
     def number(rows: pa.Array) -> pa.Array:
         with raised_in_task():

@@ -1,8 +1,9 @@
-"""A table and a request -> the plan of a Spark read: schema, tasks, and Parquet files.
+"""Plans a Spark read: its schema, its tasks, and the Parquet files that Spark reads itself.
 
 The driver plans once, at one snapshot. Spark's own Parquet reader gets the files for which it
-returns the same rows and which need no pruning inside: raw files without deletion vectors, written
-with the requested columns and types, whose footers have types that Spark reads like lakecore.
+returns the same rows and which need no pruning of row groups: raw files without deletion vectors,
+written with the requested columns and types, whose footers have types that Spark reads like
+lakecore.
 """
 
 from __future__ import annotations
@@ -39,14 +40,17 @@ if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql.types import StructType
 
+    from lakecore.distributed.reading import ReadPlan
     from lakecore.distributed.tables import TableContext
     from lakecore.distributed.values import DataFile, Field, Snapshot, Split, TableSchema
     from spark_bridge.read_job import Piece
 
-__all__ = ["Pinned", "PlannedRead", "pin", "plan_read", "read_schema"]
+__all__ = ["Pinned", "PlannedRead", "pin", "plan_parts", "plan_read", "read_schema"]
 
 FOOTERS_MAX = 1024
 """With more files, footers are not read, and Spark's own reader is not used."""
+ROWS_OF_ONE_TASK = 65_536
+"""In a read with a limit of up to this many rows, one task reads all of them."""
 _SPARK_READS = frozenset(Root) - {Root.TIME}
 _DIGITS_MAX = 6
 _MILLISECOND_DIGITS = 3
@@ -85,7 +89,7 @@ class PlannedRead:
 
 
 def pin(context: TableContext, travel: Travel) -> Pinned:
-    """The state that the request names, or the latest."""
+    """The state that the request names; by default the latest."""
     context.options.require_readable()
     if falls_back(context):
         raise Unsupported(
@@ -108,7 +112,7 @@ def read_schema(schema: TableSchema, columns: Sequence[str] | None = None) -> St
     return spark_schema(_fields(schema, columns), nullable=True)
 
 
-def plan_read(
+def plan_read(  # noqa: PLR0913  what a read names
     context: TableContext,
     pinned: Pinned,
     *,
@@ -116,10 +120,12 @@ def plan_read(
     where: pl.Expr | str | None = None,
     native: bool = False,
     zone: str = "",
+    limit: int | None = None,
 ) -> PlannedRead:
     """The plan of a read at a pinned state; `native` allows Spark's own Parquet reader.
 
-    `zone` is the time zone of an SQL condition; an empty string means the machine's zone.
+    `zone` is the time zone of an SQL condition; an empty string means the machine's zone. With a
+    `limit`, no task returns more rows. A small one without a condition makes a single task.
     """
     if isinstance(context.store, MemoryStore):
         raise Unsupported(
@@ -140,15 +146,12 @@ def plan_read(
     if native and condition is None:
         splits, paths = _left_to_spark(splits, source, names)
     plan = source.read_plan(splits, names)
-    options = source.context.options
-    cutting = Cutting(
-        target_bytes=options.source_split_target_size_bytes,
-        open_cost_bytes=options.source_split_open_file_cost_bytes,
-        schema=schema,
-        schemas=plan.schemas,
-        layout=plan.layout,
-        store=context.store,
-    )
+    tasks = tuple(make_tasks(splits, _cutting(source, plan)))
+    rows = sum(split.row_count for split in splits)
+    if limit is not None:
+        rows = min(rows, limit)
+        if condition is None and limit <= ROWS_OF_ONE_TASK and tasks:
+            tasks = (tuple(piece for task in tasks for piece in task),)
     return PlannedRead(
         schema=spark,
         snapshot_id=None if pinned.snapshot is None else pinned.snapshot.id,
@@ -157,11 +160,38 @@ def plan_read(
             store=context.store,
             where=condition,
             exchange=spark_arrow_schema(spark),
+            limit=limit,
         ),
-        tasks=tuple(make_tasks(splits, cutting)),
-        rows=sum(split.row_count for split in splits),
+        tasks=tasks,
+        rows=rows,
         native=paths,
         compared_by_spark=frozenset(name for name in names if _misses_rows(schema.field(name))),
+    )
+
+
+def plan_parts(
+    source: TableSource, columns: Sequence[str]
+) -> tuple[ReadJob, tuple[tuple[Piece, ...], ...]]:
+    """A read of all rows in the table's own Arrow types, and its tasks."""
+    layout = anchored(source.context.layout, source.context.store)
+    source = replace(source, context=replace(source.context, layout=layout))
+    splits = source.plan().splits
+    plan = source.read_plan(splits, columns)
+    arrow = source.table_schema.arrow
+    exchange = pa.schema([arrow.field(name) for name in columns])
+    job = ReadJob(plan=plan, store=source.context.store, where=None, exchange=exchange)
+    return job, tuple(make_tasks(splits, _cutting(source, plan)))
+
+
+def _cutting(source: TableSource, plan: ReadPlan) -> Cutting:
+    options = source.context.options
+    return Cutting(
+        target_bytes=options.source_split_target_size_bytes,
+        open_cost_bytes=options.source_split_open_file_cost_bytes,
+        schema=source.table_schema,
+        schemas=plan.schemas,
+        layout=plan.layout,
+        store=source.context.store,
     )
 
 
@@ -214,7 +244,7 @@ def _left_to_spark(
 
 
 def _is_alike(field: Field) -> bool:
-    """Whether Spark reads every value of the column from Parquet as lakecore does."""
+    """Whether Spark reads all values of the column from Parquet like lakecore."""
     kind = field.type
     if not isinstance(kind, Atomic) or kind.root not in _SPARK_READS:
         return False
@@ -263,9 +293,9 @@ def _same_columns(fields: Iterable[Field], stored: TableSchema) -> bool:
 def _is_as_said(
     file: DataFile, path: str, local: str, source: TableSource, fields: Iterable[Field]
 ) -> bool:
-    """Whether the footer has exactly the types of the schema.
+    """Whether the footer of the file has exactly the types of the schema.
 
-    CorruptTable for a wrong file size.
+    Raises CorruptTable for a wrong file size.
     """
     check_size(source.context.store, path, file)
     try:

@@ -1,4 +1,4 @@
-"""A table as a Spark DataFrame: planned on the driver, read by executors.
+"""A table as a Spark DataFrame: the driver plans the read, and executors read.
 
 The snapshot is chosen when `read` is called, and the frame keeps it. Spark's own Parquet reader
 reads the files that need no merge, if it returns the same rows. lakecore reads the rest, in tasks.
@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DatetimeType, NumericType, TimestampType
 
 from lakecore import InvalidRequest, open_table
-from lakecore.distributed.planning import SystemTable, Travel
+from lakecore.distributed.planning import SystemTable, Travel, checked_limit
 from lakecore.distributed.values import wall_time
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.plan_read import pin, plan_read
@@ -61,6 +61,7 @@ def read(  # noqa: PLR0913  the public verb
     snapshot_id: int | None = None,
     tag: str | None = None,
     timestamp: Time | None = None,
+    limit: int | None = None,
     raw_by_spark: bool = True,
 ) -> DataFrame:
     """The rows of a table, or of a system table, as a Spark DataFrame. The row order is undefined.
@@ -74,12 +75,14 @@ def read(  # noqa: PLR0913  the public verb
     - `snapshot_id`, `tag` or `timestamp`: the state to read; by default the latest snapshot. A
       `timestamp` without a zone, or a time in an SQL condition, is in the session's time zone
       (`spark.sql.session.timeZone`).
+    - `limit`: the most rows to read; it is not defined which. A task ends by itself at this number,
+      so its Python worker stays for the next job; `df.limit(n)` and `df.show()` end the worker.
     - `raw_by_spark`: if False, lakecore reads every file.
 
     All columns of the frame are nullable. Raises NotFound if the table or the state does not exist,
     and Unsupported for a type that Spark lacks.
 
-        spark_bridge.read(spark, "/data/shop/orders", ["id"], "price > 10")
+        spark_bridge.read(spark, "/data/shop/orders", columns=["id"], where="price > 10")
     """
     require_version(spark)
     if isinstance(table, str | os.PathLike):
@@ -89,27 +92,37 @@ def read(  # noqa: PLR0913  the public verb
     travel = Travel(
         snapshot_id=snapshot_id, tag=tag, timestamp=in_zone_of_session(spark, timestamp)
     )
+    limit = checked_limit(limit)
     if isinstance(table, SystemTable):
         if travel != Travel():
             refuse_state(table.identifier)
-        return _system(spark, table, resolved(spark, table.schema, columns), where)
+        return _system(spark, table, resolved(spark, table.schema, columns), where, limit)
     context = table.context
     pinned = pin(context, travel)
     names = resolved(spark, context.history.schema(pinned.schema_id), columns)
     zone = str(spark.conf.get("spark.sql.session.timeZone")) if isinstance(where, str) else ""
-    planned = plan_read(context, pinned, columns=names, where=where, native=raw_by_spark, zone=zone)
+    planned = plan_read(
+        context,
+        pinned,
+        columns=names,
+        where=where,
+        native=raw_by_spark and limit is None,
+        zone=zone,
+        limit=limit,
+    )
     frames = [
         frame for frame in (_native(spark, planned), _merged(spark, planned)) if frame is not None
     ]
-    if not frames:
+    if not frames or limit == 0:
         return spark.createDataFrame([], planned.schema)
-    return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+    rows = frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+    return rows if limit is None or len(planned.tasks) == 1 else rows.limit(limit)
 
 
 def resolved(
     spark: SparkSession, schema: TableSchema, columns: str | Sequence[str] | None
 ) -> list[str] | None:
-    """The table's names of these columns; unknown names are returned unchanged."""
+    """The table's spelling of these column names; unknown names are returned unchanged."""
     if columns is None:
         return None
     asked = [columns] if isinstance(columns, str) else list(columns)
@@ -142,13 +155,14 @@ def _system(
     table: SystemTable,
     columns: Sequence[str] | None,
     where: pl.Expr | str | None,
+    limit: int | None,
 ) -> DataFrame:
     fields = table.schema.fields
     if columns is not None:
         fields = tuple(table.schema.field(name) for name in columns)
     schema = spark_schema(fields, nullable=True)
     exchange = spark_arrow_schema(schema)
-    rows = table.to_arrow([field.name for field in fields], where)
+    rows = table.to_arrow([field.name for field in fields], where, limit=limit)
     batches = [to_exchange(batch, exchange) for batch in rows.to_batches()]
     return spark.createDataFrame(pa.Table.from_batches(batches, exchange), schema)
 

@@ -1,13 +1,15 @@
-"""The values that executors receive for a read: one job, and tasks of pieces. Frozen, no table.
+"""The values that executors receive for a read: one job, and tasks of pieces. They hold no table.
 
-A *piece* is a split, the part of one between two keys, or some row groups of one; a *task* is the
-pieces that one reader reads one after another. Both sides pickle them by the names of lakecore's
-classes, so both must run the same lakecore: what one version sealed, another refuses to open.
+A *piece* is a split, the part of a split between two keys, or some of its row groups. A *task* is
+the pieces that one reader reads one after another. The values are pickled by the names of
+lakecore's classes, so driver and executors must run the same version of lakecore: another version
+refuses to open them.
 """
 
 from __future__ import annotations
 
 import pickle
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -33,7 +35,7 @@ from lakecore.distributed.reading import (
 from spark_bridge.worker import set_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from lakecore.distributed.planning import Condition
     from lakecore.distributed.reading import BatchSource
@@ -66,15 +68,17 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadJob:
-    """How to read any piece: the columns of `plan`, of the rows that match `where` (None: all).
+    """How to read all pieces: the columns of `plan`, and the rows that match `where` (None: all).
 
-    The rows are given out in `exchange`, whose fields are the columns of the plan in their order.
+    The rows are returned in the schema `exchange`, whose fields are the columns of the plan in
+    their order. `limit` is the largest number of rows that a task returns.
     """
 
     plan: ReadPlan
     store: Store
     where: Condition | None
     exchange: pa.Schema
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +129,24 @@ class _PieceSource:
         predicate: Predicate | None = None,
         *,
         unchecked_bytes_max: int | None = None,
-    ) -> list[str] | None:
+    ) -> None:
         del columns, predicate, unchecked_bytes_max
-        return None
 
 
 def read_task(job: ReadJob, task: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
-    """The rows of the pieces, in batches of the types in which Spark takes them."""
+    """The rows of the pieces, as batches in the types that Spark accepts."""
+    if job.limit is None:
+        yield from _rows(job, task)
+    else:
+        left = job.limit
+        with closing(_rows(job, task)) as batches:
+            while left and (batch := next(batches, None)) is not None:
+                yield batch.slice(0, left)
+                left -= min(left, batch.num_rows)
+    set_aside("read")
+
+
+def _rows(job: ReadJob, task: Sequence[Piece]) -> Generator[pa.RecordBatch]:
     budget = Budget(MEMORY_PER_TASK)
     for piece in task:
         # The source may return keys outside the bounds, but either all rows of a key or none.
@@ -146,7 +161,6 @@ def read_task(job: ReadJob, task: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         where = parts[0] if len(parts) == 1 else parts[0] & parts[1] if parts else None
         for batch in reader(source, job.plan.columns, where):
             yield to_exchange(batch, job.exchange)
-    set_aside("read")
 
 
 def to_exchange(batch: pa.RecordBatch, exchange: pa.Schema) -> pa.RecordBatch:
@@ -169,7 +183,7 @@ def to_exchange(batch: pa.RecordBatch, exchange: pa.Schema) -> pa.RecordBatch:
 
 
 def seal(value: object) -> bytes:
-    """The value as bytes that the same version of lakecore opens."""
+    """The value as bytes, which only the same version of lakecore can open."""
     return pickle.dumps((lakecore.__version__, pickle.dumps(value)))
 
 

@@ -1,9 +1,10 @@
-"""Splits -> pieces of a task's size -> tasks.
+"""Cuts splits into pieces, and packs the pieces into tasks.
 
-1. A split larger than the target is cut between keys, so that one big bucket is not one task. Any
-   key is a place to cut; good ones are the first keys of its files and, in large files, the least
-   keys of their row groups. A cut is made where the bytes before it pass a multiple of the target.
-2. Each piece keeps the files whose key range reaches into it.
+1. A split larger than the target is cut between keys, so that one big bucket is not one task. It
+   may be cut at any key; good ones are the first keys of its files and, in large files, the
+   smallest keys of their row groups. A cut is made when the bytes since the last cut exceed the
+   target.
+2. Each piece keeps the files whose key range overlaps the piece.
 3. A large raw file without a key to cut it by is cut between row groups.
 4. Pieces are packed to tasks in order; a file counts as its open cost at least. The target is
    `source.split.target-size`, or less, so that a small table still makes enough tasks.
@@ -53,7 +54,7 @@ _FINE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutting:
-    """What cutting needs: sizes, schemas, and where the files are."""
+    """The values that cutting needs: sizes, schemas, and the locations of the files."""
 
     target_bytes: int
     open_cost_bytes: int
@@ -65,7 +66,7 @@ class Cutting:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A file, or a row group of one: its least key and its bytes."""
+    """A file, or one of its row groups: its smallest key and its size in bytes."""
 
     low: Key
     size_bytes: int
@@ -112,7 +113,7 @@ def _weight(split: Split, cutting: Cutting) -> int:
 
 
 def _parts(split: Split, cutting: Cutting, target: int, footers: int) -> tuple[list[_Part], int]:
-    """The parts of the files by which to cut, and how many footers were read for them."""
+    """The parts of the files between which to cut, and the number of footers that were read."""
     fields = cutting.schema.key_fields
     types = [field.type for field in fields]
     if not fields or not all(isinstance(t, Atomic) and t.root in _CUT_TYPES for t in types):
@@ -132,7 +133,7 @@ def _parts(split: Split, cutting: Cutting, target: int, footers: int) -> tuple[l
 
 
 def _row_groups(split: Split, file: DataFile, cutting: Cutting) -> list[_Part]:
-    """The row groups of a file; none if it does not store the least key of each."""
+    """The row groups of a file; empty if the file does not store the smallest key of each."""
     fields = cutting.schema.key_fields
     mappings = map_fields(fields, cutting.schemas[file.schema_id].fields)
     stored = [m.stored.name for m in mappings if m.stored is not None and not m.changed]
@@ -218,7 +219,7 @@ def _cut(split: Split, cuts: Sequence[Key], schema: TableSchema) -> list[Piece]:
 def _cut_files(
     split: Split, cutting: Cutting, target: int, footers: int
 ) -> tuple[list[Piece], int]:
-    """Pieces for the row groups of large files, one for all other files; and the footers read."""
+    """The pieces of large files, one piece for all other files, and the number of footers read."""
     pieces: list[Piece] = []
     whole: list[DataFile] = []
     read = 0
@@ -238,7 +239,7 @@ def _cut_files(
 
 
 def _row_group_bounds(split: Split, file: DataFile, cutting: Cutting, target: int) -> list[int]:
-    """The row groups at which to cut, from 0 to their number; empty if they are unknown."""
+    """The row groups at which to cut, from 0 to the number of row groups; empty if unknown."""
     path = cutting.layout.data_file(split.partition_path, split.bucket, file)
     try:
         groups = row_group_bounds(cutting.store, path, [])

@@ -1,6 +1,7 @@
 """Settings of a Spark session that a job of the bridge changes while it runs, and then restores.
 
-If the platform does not allow a change, the setting is not changed: all of them only save time.
+If the platform does not allow a change, the setting stays as it is. All these settings only save
+time.
 """
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ def require_version(spark: SparkSession) -> None:
 
 
 def transfer(spark: SparkSession, schema: StructType) -> Mapping[str, str]:
-    """How the JVM is to cut rows of these columns into batches for Python.
+    """Settings for how the JVM cuts rows of these columns into batches for Python.
 
-    Bytes, nested values and very many texts may be of any size. A limit of bytes that the user has
-    set is kept.
+    They limit the bytes of a batch, because binaries, nested values and many strings may have any
+    size. A limit that the user has set is kept.
     """
     types = [field.dataType for field in schema.fields]
     texts = sum(isinstance(each, StringType) for each in types)
@@ -75,9 +76,9 @@ def transfer(spark: SparkSession, schema: StructType) -> Mapping[str, str]:
 
 
 def rebalanced(df: DataFrame, parallelism: int) -> Mapping[str, str]:
-    """How large the tasks of a rebalanced frame are, in bytes of the shuffle.
+    """Settings for the task size of a rebalanced frame, in bytes of the shuffle.
 
-    Every core gets some, but no task is smaller than `_TASK_BYTES_MIN` or larger than Spark's own
+    Every core gets a task, but no task is smaller than `_TASK_BYTES_MIN` or larger than Spark's own
     default. A size that the user has set is kept. Spark's estimate counts rows uncompressed, and
     Spark Connect gives none.
     """
@@ -139,7 +140,7 @@ def _put_back(spark: SparkSession, key: str) -> None:
 
 
 def _of_user(spark: SparkSession, key: str) -> str | None:
-    """The value of a setting when no job of the bridge runs."""
+    """The value of a setting without the changes of running jobs."""
     with _CHANGING:
         changed = _CHANGED.get(spark, {}).get(key)
         return spark.conf.get(key, None) if changed is None else changed.before
@@ -149,7 +150,7 @@ def _of_user(spark: SparkSession, key: str) -> str | None:
 def described(spark: SparkSession, text: str) -> Iterator[None]:
     """Name the jobs that start inside the block in Spark's UI: by tag, group and description.
 
-    Under Spark Connect there are tags alone.
+    Under Spark Connect, only tags are set.
     """
     tag = text.replace(",", " ")
     try:

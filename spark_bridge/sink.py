@@ -1,7 +1,8 @@
 """`df.write.format("lakecore")` and INSERT INTO: Spark runs the tasks and then calls `commit`.
 
-Spark does not shuffle the rows of a bucket to one task for a data source; `spark_bridge.prepare`
-does. A frame that was not prepared is refused if two of its tasks wrote one bucket.
+For a data source, Spark does not shuffle the rows of a bucket to one task; use
+`spark_bridge.prepare`. A frame that was not prepared is refused if two of its tasks wrote the same
+bucket.
 
 | option | is |
 |---|---|
@@ -28,6 +29,7 @@ from lakecore.distributed.committing import author
 from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER
 from spark_bridge.assigners import assigners_of
 from spark_bridge.check import check_schema
+from spark_bridge.evolve import evolved
 from spark_bridge.failures import DATA_ERRORS
 from spark_bridge.job_commit import Publication, publish
 from spark_bridge.job_files import remove_files_of_job, remove_leftovers
@@ -57,26 +59,33 @@ def writer(
 
     Raises InvalidRequest if the columns do not fit.
     """
-    context = table.context
+    context, evolution = evolved(table.context, schema)
     check_schema(context, schema, overwrite=overwrite)
     identifier = _whole(options, _IDENTIFIER, BATCH_COMMIT_IDENTIFIER)
     assigners = assigners_of(context, overwrite=overwrite)
     how = Publication(
         by=author(context, options.get(_USER), identifier),
         assigners=assigners,
+        evolution=evolution,
         overwrite=overwrite,
         dynamic=_DYNAMIC in context.options.texts and context.options.dynamic_partition_overwrite,
     )
     memory_bytes = _whole(options, _MEMORY, MEMORY_PER_TASK)
     if memory_bytes < 1:
         raise InvalidRequest("the option is positive", option=_MEMORY, value=memory_bytes)
-    task = new_task(context, overwrite=overwrite, memory_bytes=memory_bytes, assigners=assigners)
+    task = new_task(
+        context,
+        overwrite=overwrite,
+        memory_bytes=memory_bytes,
+        assigners=assigners,
+        evolution=evolution,
+    )
     return LakecoreWriter(task, how)
 
 
 @dataclass
 class _Message(WriterCommitMessage):
-    """The outcome of a task, in the class that Spark requires."""
+    """The outcome of a task, as an instance of the class that Spark requires."""
 
     outcome: TaskOutcome
 
@@ -111,8 +120,8 @@ class LakecoreWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove the files of the tasks, if it is certain that no snapshot contains them.
 
-        A failed task is None in `messages`. If there is none, `commit` was called, which has
-        removed the files itself if that was safe.
+        A failed task is None in `messages`. If no task failed, `commit` was called, and has removed
+        the files itself if that was safe.
         """
         context = self._context()
         if None in messages and not self._may_be_committed(context):

@@ -57,7 +57,7 @@ __all__ = ["LakecoreSource", "marked"]
 class LakecoreSource(DataSource):
     """Tables by path: `spark.read.format("lakecore").load(path)`, `df.write.format("lakecore")`.
 
-    A class that `attach` creates for one table has its path in `LOCATION`.
+    The class that `attach` creates for a table has the table's path in `LOCATION`.
     """
 
     LOCATION: ClassVar[str | None] = None
@@ -75,7 +75,7 @@ class LakecoreSource(DataSource):
         return "lakecore"
 
     def schema(self) -> StructType:
-        """The columns of the table, or of the system table; fixes the snapshot to read."""
+        """The columns of the table or system table. Also fixes the snapshot to read."""
         if any(map(is_stream_option, self.options)):
             return self._stream_schema()
         given = self._given()
@@ -148,7 +148,7 @@ class LakecoreSource(DataSource):
     def _written(
         self, schema: StructType, known: frozenset[str]
     ) -> tuple[Table, dict[str, str], SourceOptions]:
-        """The table to write to, and the options that are neither the table's nor the storage's."""
+        """The table to write to, the options of the write, and all parsed options."""
         own = {key: text for key, text in self.options.items() if key.lower() in known}
         others = {key.lower(): text for key, text in self.options.items() if key not in own}
         # Spark adds the directory of the checkpoint to the options of a stream.
@@ -233,7 +233,7 @@ class _SystemReader(DataSourceReader):
 
 
 def marked(schema: StructType, key: str) -> StructType:
-    """The schema, whose columns name the data source that made it."""
+    """The schema, with the data source that made it noted in each column."""
     return StructType(
         [
             StructField(

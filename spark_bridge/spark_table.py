@@ -1,7 +1,7 @@
-"""A table whose verbs run as Spark jobs, for lakecore's SQL: same names, same arguments.
+"""A table whose verbs run as Spark jobs, for lakecore's SQL.
 
-Procedures and statements call the verbs of a table. Those that read or write many rows are replaced
-here; all others are the table's own.
+SQL procedures and statements call the verbs of a table. Here the verbs that read or write many rows
+are replaced by Spark jobs with the same names and arguments; all others are the table's own.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from lakecore import Table
 from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER
 from spark_bridge.change_rows import delete, update
 from spark_bridge.compact_buckets import compact
+from spark_bridge.maintenance import analyze, by_spark, rescale
 from spark_bridge.merge_frame import merge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import timedelta
 
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakecore import CommitResult, CompactionResult
+    from lakecore import AnalyzeResult, CommitResult, CompactionResult
     from lakecore.distributed.row_verbs import MergeInto
     from lakecore.distributed.values import OptionValue
 
@@ -28,10 +30,10 @@ __all__ = ["SparkTable"]
 
 
 class SparkTable(Table):
-    """A table of lakecore, whose verbs `spark` runs."""
+    """A table of lakecore whose verbs run as jobs of `spark`."""
 
     def __init__(self, table: Table, spark: SparkSession) -> None:
-        super().__init__(table.context)
+        super().__init__(by_spark(spark, table).context)
         self._spark = spark
 
     def copy(self, dynamic_options: Mapping[str, OptionValue]) -> SparkTable:
@@ -72,7 +74,11 @@ class SparkTable(Table):
         df: DataFrame = source
         return merge(self._spark, self, df, on)
 
-    def compact(
+    def analyze(self, columns: Sequence[str] | str | None = None) -> AnalyzeResult:
+        """As `Table.analyze`, by tasks of Spark."""
+        return analyze(self._spark, self, columns)
+
+    def compact(  # noqa: PLR0913  the public verb
         self,
         *,
         full: bool = False,
@@ -81,6 +87,9 @@ class SparkTable(Table):
         buckets: Sequence[int] | None = None,
         max_bytes: int | None = None,
         dry_run: bool = False,
+        order_strategy: str | None = None,
+        order_by: Sequence[str] | str | None = None,
+        partition_idle_time: timedelta | str | None = None,
     ) -> CompactionResult:
         """As `Table.compact`, by tasks of Spark."""
         return compact(
@@ -92,4 +101,17 @@ class SparkTable(Table):
             buckets=buckets,
             max_bytes=max_bytes,
             dry_run=dry_run,
+            order_strategy=order_strategy,
+            order_by=order_by,
+            partition_idle_time=partition_idle_time,
         )
+
+    def rescale(
+        self,
+        *,
+        bucket_num: int | None = None,
+        partition: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
+        where: pl.Expr | str | None = None,
+    ) -> CommitResult:
+        """As `Table.rescale`, by tasks of Spark."""
+        return rescale(self._spark, self, bucket_num=bucket_num, partition=partition, where=where)

@@ -1,7 +1,8 @@
-"""A query of Spark SQL over attached tables: time travel and system tables become frames.
+"""Runs queries of Spark SQL over attached tables, with time travel and system tables.
 
 Spark's planner refuses `VERSION AS OF`, `TIMESTAMP AS OF` and `t$snapshots` for a Python source.
-These places of the text are replaced by frames of `spark_bridge.read`; all other text is Spark's.
+These parts of the text are replaced by frames of `spark_bridge.read`; the rest is passed to Spark
+unchanged.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ def query(spark: SparkSession, text: str) -> DataFrame:
 
 
 def _literal(text: str) -> str:
-    """The text with braces doubled: `spark.sql` takes single ones for placeholders of frames."""
+    """The text with doubled braces: `spark.sql` reads single ones as placeholders of frames."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def _chain(text: str, tokens: Sequence[Token], place: int) -> tuple[list[str], int]:
-    """The names separated by dots that start at a token, and the place after them."""
+    """The names separated by dots that start at a token, and the index of the token after them."""
     names: list[str] = []
     while tokens[place].kind in _NAMES and text[tokens[place].start] != '"':
         names.append(tokens[place].value)
@@ -73,7 +74,10 @@ def _chain(text: str, tokens: Sequence[Token], place: int) -> tuple[list[str], i
 def _state(
     spark: SparkSession, text: str, tokens: Sequence[Token], chain: list[str], end: int
 ) -> tuple[DataFrame, int] | None:
-    """The frame of a system table or of time travel, and its last token's place; else None."""
+    """The frame for a system table or time travel, and the index of its last token.
+
+    None for others.
+    """
     base, mark, system = chain[-1].rpartition("$")
     if mark and system.lower() in SYSTEM_TABLES:
         found = attached_table(spark, [*chain[:-1], base])
@@ -95,7 +99,7 @@ def _state(
 
 
 def _moment(text: str, tokens: Sequence[Token], place: int) -> tuple[str, int]:
-    """The text of a version or a time, and the place of its last token."""
+    """The text of a version or a time, and the index of its last token."""
     first = last = place
     if tokens[place].value == "(" and tokens[place].kind is Kind.OTHER:
         depth = 0

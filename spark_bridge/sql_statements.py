@@ -155,7 +155,10 @@ def _by_engine(spark: SparkSession, database: AttachedDatabase, text: str) -> Da
 
 
 def _changed_schema(spark: SparkSession, database: AttachedDatabase, text: str) -> DataFrame:
-    """Run a statement that changes tables or schemas, and attach again: Spark has copies."""
+    """Run a statement that changes tables or schemas.
+
+    Then attach again, because Spark has copies.
+    """
     result = _by_engine(spark, database, text)
     attach(spark, database.warehouse, database.name)
     return result
@@ -232,7 +235,7 @@ def _typed(
 def _create_as(
     spark: SparkSession, database: AttachedDatabase, statement: CreateTable
 ) -> DataFrame:
-    """CREATE TABLE ... AS: the table and its rows, or nothing."""
+    """CREATE TABLE ... AS: creates the table with its rows, or nothing."""
     if statement.replace or statement.columns:
         raise InvalidRequest(
             "CREATE TABLE ... AS creates a new table with the columns of the query: name no "
@@ -264,7 +267,7 @@ def _create_as(
 
 
 def _counted(spark: SparkSession, result: CommitResult) -> DataFrame:
-    """The snapshot and the counts of a verb, as one row."""
+    """The result of a verb as one row: the snapshot and the counts."""
     counts = {name: getattr(result, name) for name in _COUNTS}
     columns = {"snapshot_id": pa.array([result.snapshot_id], pa.int64())}
     columns |= {

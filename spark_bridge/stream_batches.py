@@ -14,33 +14,26 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.errors import PySparkException
-
 from lakecore import InvalidRequest, open_table
+from spark_bridge.arguments import check_every
 from spark_bridge.stream_commit import (
-    QUERY_ID,
     author_of_batch,
     compact_in_loop,
     is_due,
     loop_of,
 )
+from spark_bridge.stream_query import NotSent, query_of
 from spark_bridge.task import MEMORY_PER_TASK
 from spark_bridge.write_frame import publication, write_as
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from lakecore import Table
     from spark_bridge.write_frame import WriteResult
 
 __all__ = ["BatchSink", "foreach_batch"]
 
-_RUN = "spark.jobGroup.id"
-"""While a query runs, this local property is the id of the run, which is new after a restart."""
 _RESULTS_MAX = 100
 _WRITTEN: dict[tuple[str, str], tuple[str | None, int, int]] = {}
 """Table and commit user -> the run, the batch and the sink that wrote last in this process."""
@@ -78,7 +71,7 @@ def foreach_batch(  # noqa: PLR0913  the public verb
         sink = spark_bridge.foreach_batch("/data/shop/orders")
         query = df.writeStream.foreachBatch(sink).option("checkpointLocation", path).start()
     """
-    _check_every(compact_every)
+    check_every(compact_every)
     if mode not in {"append", "overwrite"}:
         raise InvalidRequest("unknown mode", mode=mode, known=["append", "overwrite"])
     if isinstance(table, str | os.PathLike):
@@ -93,11 +86,6 @@ def foreach_batch(  # noqa: PLR0913  the public verb
         tasks=tasks,
         memory_per_task=memory_per_task,
     )
-
-
-def _check_every(every: object) -> None:
-    if every is not None and (not isinstance(every, int) or isinstance(every, bool) or every < 0):
-        raise InvalidRequest("compact_every is a whole number from 0 on", compact_every=every)
 
 
 class BatchSink:
@@ -126,12 +114,16 @@ class BatchSink:
         self._memory = memory_per_task
         self.results: deque[tuple[int, WriteResult]] = deque(maxlen=_RESULTS_MAX)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Raises Unsupported: only Spark Connect sends the function elsewhere."""
+        raise NotSent("foreach_batch", 'use writeStream.format("lakecore")')
+
     def __call__(self, df: DataFrame, batch_id: int) -> WriteResult:
         """Write one batch. Returns the result; `already_committed` for a repeated batch."""
-        # Opened for each batch: the table may have a new schema, and a remote function is pickled.
+        # Opened for each batch: the table may have a new schema.
         table = open_table(self._table) if isinstance(self._table, str) else self._table
         context = table.context
-        query, run = _query_of(df.sparkSession)
+        query, run = query_of(df.sparkSession)
         by = author_of_batch(context, query, batch_id, self._prefix, self._name)
         key = context.layout.root, by.user
         self._refuse_second(key, run, batch_id)
@@ -164,27 +156,3 @@ class BatchSink:
                 path=key[0],
                 commit_user=key[1],
             )
-
-
-def _query_of(spark: SparkSession) -> tuple[str | None, str | None]:
-    """The ids of the query and of its run in which this thread runs a batch; None outside of one.
-
-    Through Spark Connect, only a task knows the query, and nobody the run.
-    """
-    try:
-        context = spark.sparkContext
-    except PySparkException:
-        rows = spark.range(0, 1, 1, 1).mapInArrow(_ids_of_task, "query string, run string")
-        (row,) = rows.collect()
-        return row.query, row.run
-    query: str | None = context.getLocalProperty(QUERY_ID)
-    run: str | None = context.getLocalProperty(_RUN)
-    return query, run
-
-
-def _ids_of_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    task = TaskContext.get()
-    for _ in batches:
-        found = [None if task is None else task.getLocalProperty(key) for key in (QUERY_ID, _RUN)]
-        arrays = [pa.array([text], pa.string()) for text in found]
-        yield pa.RecordBatch.from_arrays(arrays, names=["query", "run"])

@@ -1,11 +1,12 @@
-"""The identity of a batch of a streaming query, and what both ways of writing a stream do with it.
+"""The identity of a batch of a streaming query: the commit user and identifier of its commit.
 
 The commit user of a query is `spark-QUERYID`, and the identifier of a batch is its number. Spark
 keeps the id of a query in its checkpoint, and repeats at most the last batch after a restart.
 
 INVARIANT: a batch is never left out without an error. The id of the query is always in the commit
-user, so the batches of a new checkpoint are not taken for those of an old one. A batch before the
-last committed one is refused: Spark never repeats it, so the checkpoint is older than the table.
+user, so the batches of a new checkpoint are not mistaken for those of an old one. A batch before
+the last committed one is refused: Spark never repeats it, so the checkpoint is older than the
+table.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
     from lakecore.distributed.committing import Author
     from lakecore.distributed.tables import TableContext
 
-__all__ = ["QUERY_ID", "author_of_batch", "compact_in_loop", "is_due", "loop_of"]
+__all__ = [
+    "QUERY_ID",
+    "author_of_batch",
+    "batch_and_last",
+    "compact_in_loop",
+    "is_due",
+    "loop_of",
+]
 
 QUERY_ID = "sql.streaming.queryId"
 """The local property in which Spark tells tasks the id of their query."""
@@ -33,6 +41,17 @@ def author_of_batch(
     context: TableContext, query: str | None, batch: int, prefix: str | None = None, name: str = ""
 ) -> Author:
     """The author of a batch. Raises InvalidRequest if later batches of the query are committed."""
+    by, _ = batch_and_last(context, query, batch, prefix, name)
+    return by
+
+
+def batch_and_last(
+    context: TableContext, query: str | None, batch: int, prefix: str | None = None, name: str = ""
+) -> tuple[Author, int | None]:
+    """The author of a batch, and the last batch of the query that is committed, or None.
+
+    Raises InvalidRequest if that is a later one.
+    """
     if query is None:
         raise InvalidRequest(
             "this is not a batch of a streaming query that has an id: pass the function to "
@@ -53,15 +72,15 @@ def author_of_batch(
             commit_user=user,
             table=context.identifier,
         )
-    return by
+    return by, None if last is None else last.commit_identifier
 
 
 def loop_of(context: TableContext, every: int | None) -> int | None:
-    """After how many batches a stream compacts the table; None: never. `every` 0: never.
+    """The number of batches between two compactions by a stream; None: never. `every` 0: never.
 
-    If `every` is not stated, a table that is `write-only` is compacted by another job. Otherwise a
-    bucket gets a run in each batch, and is due after as many batches as the option
-    `num-sorted-run.compaction-trigger` says. The number is never above the stop trigger.
+    Without `every`, the stream does not compact a `write-only` table, because another job does. For
+    other tables, the number is the option `num-sorted-run.compaction-trigger`, because a bucket
+    gets one run in each batch. The number is never above the stop trigger.
     """
     options = context.options
     if every == 0 or (every is None and options.write_only):
@@ -76,7 +95,9 @@ def is_due(batch: int, every: int | None) -> bool:
 
 
 def compact_in_loop(table: Table) -> CompactionResult | None:
-    """Compact what is due; None if that failed. The rows are committed, so that is no error.
+    """Compact what is due.
+
+    A failure returns None and is not an error, because the rows are committed.
 
     The next batch waits for it: a stream never writes faster than its table is compacted.
     """

@@ -1,7 +1,7 @@
 """The changes of a table as a streaming DataFrame.
 
-The arguments become options of `format("lakecore")`: Spark plans a stream in processes that know
-nothing else.
+The arguments are passed as options of `format("lakecore")`, because Spark plans a stream in
+processes that get nothing else.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class StateOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offset:
-    """A position: after a snapshot, or within its state."""
+    """A position of a stream: after a snapshot, or within the state of a snapshot."""
 
     snapshot: int
     schema: int

@@ -55,7 +55,7 @@ _ELSEWHERE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The most that one batch has; None: no limit."""
+    """The limits of one batch; None: no limit."""
 
     snapshots: int | None = None
     files: int | None = None
@@ -68,7 +68,7 @@ class Limits:
         return self != Limits()
 
     def hold(self, snapshots: int, files: int, size_bytes: int, rows: int) -> bool:
-        """Whether a batch of this size is within the limits."""
+        """Whether a batch of this size is within all limits."""
         pairs = (
             (self.snapshots, snapshots),
             (self.files, files),
@@ -94,7 +94,7 @@ class StreamOptions:
 
 
 def is_stream_option(key: str) -> bool:
-    """Whether only a stream takes the option."""
+    """Whether the option is only valid for streams."""
     name = key.lower()
     return name.startswith(_PREFIX) or name in {CHANGELOG, _VERSION, _TIME, *_LIMITS, *_ELSEWHERE}
 

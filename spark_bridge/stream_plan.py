@@ -3,7 +3,7 @@
 1. `begin` finds the start of a new stream.
 2. `latest` goes from an offset to the next one: over the splits of the first state, then from
    snapshot to snapshot, as far as the limits allow.
-3. `tasks` plans what is between two offsets, at once or again after a restart.
+3. `tasks` plans the reading of what is between two offsets, now or again after a restart.
 
 A snapshot that changes the columns that the stream reads ends a batch, and the next one fails: the
 columns of a Spark query are fixed, so it must be started again.
@@ -55,7 +55,7 @@ SKIPPED_MAX = 16
 
 
 class ChangePlanner:
-    """The changes of a table as batches. Not thread-safe; one for a query."""
+    """Plans the changes of a table as batches. Not thread-safe: each query has its own."""
 
     def __init__(
         self,
@@ -68,7 +68,8 @@ class ChangePlanner:
     ) -> None:
         """`stated` are options that name a start.
 
-        `columns` are those of the table that the stream reads; None: all, also new ones.
+        `columns` are the table's columns that the stream reads. None: all, including columns that
+        are added later.
         """
         self._given = context
         self._request = request
@@ -152,7 +153,7 @@ class ChangePlanner:
         return self._offset(start.snapshot, state)
 
     def _follow(self, start: Offset, limits: Limits) -> Offset:
-        """The end of a batch of changes."""
+        """The end of a batch of changes that begins at `start`."""
         if self.last is not None and start.snapshot >= self.last:
             self._check_commit(start)
             return start
@@ -337,7 +338,7 @@ class ChangePlanner:
         )
 
     def record(self, next_id: int) -> None:
-        """Record in the consumer of the stream, if it has one, that all before this is done."""
+        """Record in the consumer of the stream, if any, that all earlier snapshots are done."""
         consumer_id = self._context.options.consumer_id
         if consumer_id is not None:
             write_consumer(self._context, consumer_id, next_id)

@@ -1,7 +1,7 @@
-"""What executors receive to read changes: one job, and units of planned rows. Frozen, no table.
+"""The values that executors receive to read changes: one job, and units. They hold no table.
 
 A *unit* is rows that one task reads in order: all changes of a bucket in one snapshot, or a split
-of a state. A task is some units, in the order of their snapshots.
+of a state. A task is a list of units, in the order of their snapshots.
 
 INVARIANT: all rows of a key in one snapshot are in one unit, in the order of the changes.
 """
@@ -52,7 +52,7 @@ class ChangeUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeJob:
-    """How to read any unit.
+    """How to read all units.
 
     - `schema`: all columns that a condition may name, with `_row_kind` and `_snapshot_id`;
     - `own`: those of the table; `columns`: those to return;
@@ -123,15 +123,14 @@ class _UnitSource:
         predicate: Predicate | None = None,
         *,
         unchecked_bytes_max: int | None = None,
-    ) -> list[str] | None:
+    ) -> None:
         del columns, predicate, unchecked_bytes_max
-        return None
 
 
 def read_changes(job: ChangeJob, units: Sequence[ChangeUnit]) -> Iterator[pa.RecordBatch]:
-    """The rows of the units, one after another, in batches of the types in which Spark takes them.
+    """The rows of the units, one after another, as batches in the types that Spark accepts.
 
-    Keeps the order of the rows, which a scan by a query engine might not do.
+    The rows keep their order, which a scan by a query engine does not guarantee.
     """
     budget = Budget(MEMORY_PER_TASK)
     for unit in units:

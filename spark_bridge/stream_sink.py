@@ -1,4 +1,4 @@
-"""`df.writeStream.format("lakecore")`: a batch is a commit, exactly once.
+"""`df.writeStream.format("lakecore")`: each batch becomes one commit, exactly once.
 
 As for `df.write`, Spark does not bring the rows of a bucket to one task: `spark_bridge.prepare`
 does, for a streaming frame too. `spark_bridge.foreach_batch` prepares each batch by itself.
@@ -30,6 +30,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from lakecore import CommitConflict, InvalidRequest
 from spark_bridge.assigners import assigners_of
 from spark_bridge.check import check_schema
+from spark_bridge.evolve import evolved
 from spark_bridge.failures import DATA_ERRORS
 from spark_bridge.job_commit import Publication, publish
 from spark_bridge.job_files import remove_files_of_job, remove_leftovers
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     from lakecore import Table
     from lakecore.distributed.tables import TableContext
+    from lakecore.distributed.writing import Evolution
     from spark_bridge.options import SourceOptions
 
 __all__ = ["STREAM_WRITE_OPTIONS", "BatchWriter", "stream_writer"]
@@ -61,7 +63,7 @@ STREAM_WRITE_OPTIONS = frozenset({_USER, _MEMORY, _COMPACT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loop:
-    """How the batches of a query are committed; the same for all of them."""
+    """How the batches of a query are committed. It is the same for all batches."""
 
     source: SourceOptions
     prefix: str | None
@@ -72,11 +74,12 @@ class _Loop:
 
 @dataclass
 class _Message(WriterCommitMessage):
-    """The outcome of a task, the job that it was part of, and the query."""
+    """The outcome of a task, the job that it was part of, the query, and the schema to store."""
 
     outcome: TaskOutcome
     job: str
     query: str | None
+    evolution: Evolution | None
 
 
 def stream_writer(
@@ -91,7 +94,7 @@ def stream_writer(
 
     Raises InvalidRequest if the columns do not fit.
     """
-    context = table.context
+    context, evolution = evolved(table.context, schema)
     check_schema(context, schema, overwrite=overwrite)
     memory_bytes = _whole(options, _MEMORY, 1)
     assigners = assigners_of(context, overwrite=overwrite)
@@ -100,6 +103,7 @@ def stream_writer(
         overwrite=overwrite,
         memory_bytes=memory_bytes or MEMORY_PER_TASK,
         assigners=assigners,
+        evolution=evolution,
     )
     loop = _Loop(
         source=source,
@@ -108,22 +112,23 @@ def stream_writer(
         assigners=assigners,
         compact_every=loop_of(context, _whole(options, _COMPACT, 0)),
     )
-    return BatchWriter(task, loop)
+    return BatchWriter(task, loop, evolution)
 
 
 class BatchWriter(DataSourceStreamArrowWriter):
     """The batches of a query: `write` runs on executors, `commit` or `abort` near the driver."""
 
-    def __init__(self, task: WriteTask, loop: _Loop) -> None:
+    def __init__(self, task: WriteTask, loop: _Loop, evolution: Evolution | None) -> None:
         self._task = task
         self._loop = loop
+        self._evolution = evolution
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the files of one task."""
         outcome = write_rows(self._task, iterator)
         spark = TaskContext.get()
         query = None if spark is None else spark.getLocalProperty(QUERY_ID)
-        return _Message(outcome=outcome, job=self._task.job, query=query)
+        return _Message(outcome=outcome, job=self._task.job, query=query, evolution=self._evolution)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commit the files of the tasks in one snapshot, unless the batch is committed."""
@@ -134,7 +139,11 @@ class BatchWriter(DataSourceStreamArrowWriter):
         try:
             by = author_of_batch(context, own[0].query, batchId, loop.prefix)
             how = Publication(
-                by=by, overwrite=loop.overwrite, assigners=loop.assigners, skip_empty=True
+                by=by,
+                overwrite=loop.overwrite,
+                assigners=loop.assigners,
+                skip_empty=True,
+                evolution=own[0].evolution,
             )
             result = publish(context, [message.outcome for message in own], how)
         except (CommitConflict, *DATA_ERRORS):

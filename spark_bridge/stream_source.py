@@ -4,7 +4,7 @@ Spark makes one reader next to the driver, which goes from offset to offset for 
 another one whose pickled form reads the partitions on executors. Spark 4.1 asks for the latest
 offset without a start and without a limit; later versions give both.
 
-INVARIANT: what executors receive holds no table. A partition carries all that it reads.
+INVARIANT: executors receive no table. A partition has all values that reading it needs.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: Offset | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """Pickled without the table, which stays next to the driver."""
+        """The state to pickle, without the table, which only the driver needs."""
         return {**self.__dict__, "_planner": None}
 
     # --- next to the driver ----------------------------------------------------------------------
@@ -152,7 +152,10 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._last.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's
-        """A limit of Spark that stands for all of ours: Spark passes it back to `latestOffset`."""
+        """A Spark limit that stands for all of lakecore's limits.
+
+        Spark passes it to `latestOffset`.
+        """
         return ReadMaxFiles(self._limits.snapshots or 1) if self._limits.any else ReadAllAvailable()
 
     def latestOffset(  # noqa: N802  Spark's
@@ -192,7 +195,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(seal(task)) for task in tasks or ((),)]
 
     def commit(self, end: dict[str, object]) -> None:
-        """The batch is done: record it in the consumer, if there is one."""
+        """Called when the batch is done: records it in the consumer, if there is one."""
         done = parse_offset(end)
         if done.snapshot and (done.state is None or done.state.complete):
             self._plan.record(done.snapshot + 1)

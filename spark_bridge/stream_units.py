@@ -1,8 +1,9 @@
-"""The rows of a snapshot -> units, and units -> tasks.
+"""Groups the rows of a snapshot into units, and units into tasks.
 
-Splits that may hold rows of the same key are one unit, in the order of the changes: a bucket, or,
-where an overwrite may move a key to another bucket, a partition. Splits of a state, and those of a
-table without keys or fixed buckets, are a unit each.
+Splits that may hold rows of the same key are one unit, in the order of the changes. That unit is
+usually a bucket. It is a partition if an overwrite may move a key to another bucket, and the whole
+table if a key may move to another partition. Every other split is a unit of its own: those of a
+state, and those of a table that has neither a key nor fixed buckets.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TASKS_WANTED = 16
 
 @dataclass(slots=True)
 class Size:
-    """The size of a batch."""
+    """The size of a batch, in snapshots, files, bytes and rows."""
 
     snapshots: int = 0
     files: int = 0
@@ -86,7 +87,7 @@ def units_of(change: StoredRows | Replaced, wanted: Wanted) -> list[ChangeUnit]:
 
 
 def _together(split: Split, context: TableContext, *, replaced: bool) -> object:
-    """A value that is equal for splits that may share keys; None if no splits share keys."""
+    """A value that is equal for splits that may share keys; None if no splits can share keys."""
     schema, fixed = context.schema, context.options.bucket > 0
     if not schema.primary_keys:
         return (split.partition, split.bucket) if fixed else None

@@ -17,7 +17,7 @@ def split_system(path: str) -> tuple[str, str | None]:
 
 
 def refuse_state(name: str) -> None:
-    """Raise InvalidRequest: the system table `name` cannot be read at a stated state."""
+    """Raise InvalidRequest, because the system table `name` cannot be read at a stated state."""
     raise InvalidRequest(
         "a system table is read as it is; to look at the files of a snapshot, give the table's own "
         "option scan.snapshot-id",

@@ -1,4 +1,4 @@
-"""One task of a write: rows -> data files of the buckets it owns -> an outcome.
+"""One task of a write: writes rows to data files of the buckets it owns, and returns an outcome.
 
 1. The task creates a lakecore writer from a frozen value. The writer never compacts, and keeps its
    buffers within the task's memory budget; it spills the largest one first.
@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from lakecore import LakecoreError
 from lakecore.distributed.descriptor import describe
 from lakecore.distributed.tables import SYSTEM, of_job
-from lakecore.distributed.writing import TableWrite, read_base
+from lakecore.distributed.writing import batch_writer, read_base
 from spark_bridge.failures import DATA_ERRORS, portable, raised_in_task
 from spark_bridge.worker import Batches, acknowledge, joined, set_aside
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lakecore import CommitMessage
     from lakecore.distributed.descriptor import TableDescriptor
     from lakecore.distributed.tables import TableContext
-    from lakecore.distributed.writing import WriteStart
+    from lakecore.distributed.writing import Evolution, WriteStart
 
 __all__ = [
     "MEMORY_PER_TASK",
@@ -60,8 +60,8 @@ class WriteTask:
     """The input of a task: the table and its state, the job, and the memory of the task.
 
     - `buckets`: the number of fixed buckets of a partition, else -1;
-    - `columns`: the names of the table's columns, if those of the frame were replaced by numbers;
-      they are the last columns of each batch. Else empty;
+    - `columns`: the names of the table's columns, if the frame's names were replaced by numbers
+      (otherwise empty); these are the last columns of each batch;
     - `assigners`: the number of tasks that share the dynamic buckets of a partition.
     """
 
@@ -99,11 +99,12 @@ def new_task(
     overwrite: bool,
     memory_bytes: int = MEMORY_PER_TASK,
     assigners: int = 1,
+    evolution: Evolution | None = None,
 ) -> WriteTask:
-    """The task of a new job on a table as it is now."""
+    """The task of a new job on a table as it is now, or as it was before its new schema."""
     return WriteTask(
         table=describe(context, {**WRITE_ONLY, INITIAL_BUCKETS: str(assigners)}),
-        base=read_base(context),
+        base=read_base(context) if evolution is None else evolution.base,
         job=SYSTEM.new_uuid(),
         overwrite=overwrite,
         memory_bytes=memory_bytes,
@@ -133,7 +134,7 @@ def grouped_function(task: WriteTask) -> Callable[[Batches], Batches]:
 
 
 def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
-    """Write the rows of one attempt of one task; an error names the task."""
+    """Write the rows of one attempt of a task. An error names the task."""
     spark = TaskContext.get()
     partition = spark.partitionId() if spark else 0
     began_ms = SYSTEM.now_ms()
@@ -142,7 +143,7 @@ def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
     acknowledge()
     try:
         context = task.table.context(task.memory_bytes, of_job(task.job))
-        with TableWrite(context, overwrite=task.overwrite, base=task.base) as writer:
+        with batch_writer(context, overwrite=task.overwrite, base=task.base) as writer:
             writer.write(joined(_named(batches, task.columns)))
             messages = tuple(writer.prepare_commit())
             rows = writer.row_count
@@ -163,13 +164,13 @@ def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
 
 
 def unpickled(outcome: bytes | bytearray) -> TaskOutcome:
-    """The outcome that one of our own tasks sent."""
+    """The outcome from the bytes that a task has sent."""
     value: TaskOutcome = pickle.loads(bytes(outcome))  # noqa: S301  made by this job's tasks
     return value
 
 
 def _named(batches: Batches, columns: tuple[str, ...]) -> Batches:
-    """The last columns of the rows, renamed to `columns`; the rows unchanged if that is empty."""
+    """The rows with the last columns renamed to `columns`; unchanged if `columns` is empty."""
     for batch in batches:
         own = range(batch.num_columns - len(columns), batch.num_columns)
         yield batch.select(own).rename_columns(list(columns)) if columns else batch

@@ -262,7 +262,10 @@ def same_type(one: s.DataType, other: s.DataType) -> bool:
 
 
 def takes_nulls_of(there: s.DataType, asked: s.DataType) -> bool:
-    """Whether `asked` allows nulls wherever `there` does; both types have the same values."""
+    """Whether `asked` allows nulls wherever `there` does.
+
+    Assumes that both types are equal apart from nullability.
+    """
     match asked, there:
         case s.ArrayType(), s.ArrayType():
             return asked.containsNull >= there.containsNull and takes_nulls_of(

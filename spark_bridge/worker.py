@@ -1,13 +1,13 @@
-"""Optimisations in Spark's Python workers, so that small tasks do not mostly wait.
+"""Optimisations in Spark's Python workers, because small tasks otherwise mostly wait.
 
-1. Spark's daemon runs Python's garbage collector after every task. It would look at all that the
-   imports of lakecore, Polars and PyArrow have left, for some 50 ms a task, and find nothing. After
-   its first task, a worker therefore excludes all existing objects from collections: later
-   collections see what is new.
-2. The JVM sends a task in several small writes, and TCP keeps a small one back until the one before
-   is acknowledged. A reused worker would acknowledge only after 40 ms; here it does so at once.
+1. Spark's daemon runs Python's garbage collector after every task. It would visit all objects that
+   the imports of lakecore, Polars and PyArrow have created, for about 50 ms per task, and free
+   nothing. After its first task, a worker therefore excludes all existing objects from later
+   collections.
+2. The JVM sends a task in several small writes, and TCP delays a small write until the previous one
+   is acknowledged. A reused worker would acknowledge only after 40 ms; here it does so immediately.
    (`spark.python.unix.domain.socket.enabled` avoids TCP, but is off by default.)
-3. Batches of a few thousand rows are joined: each costs lakecore about the same.
+3. Batches of a few thousand rows are joined, because each batch has a fixed cost.
 4. Spark 4.1 leaves out offsets below nested values that are all empty (SPARK-55056). No reader of
    Arrow here accepts that, so the offsets are added before anything looks at a batch.
 """
@@ -43,7 +43,7 @@ Batches: TypeAlias = Iterator[pa.RecordBatch]
 def set_aside(kind: str) -> None:
     """Exclude all objects after a worker's first task of a kind from garbage collections.
 
-    This keeps none of them alive: an object is still freed with its last reference.
+    They are still freed with their last reference.
     """
     del kind
     if TaskContext.get() is not None:
@@ -51,7 +51,7 @@ def set_aside(kind: str) -> None:
 
 
 def acknowledge() -> None:
-    """Have the kernel acknowledge what has come from the JVM, so that the rest of it comes."""
+    """Let the kernel acknowledge the data from the JVM, so that the JVM sends the rest."""
     option = getattr(socket, "TCP_QUICKACK", None)
     if option is None or TaskContext.get() is None:
         return

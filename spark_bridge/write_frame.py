@@ -1,4 +1,4 @@
-"""A Spark frame -> one commit: tasks write the files of their buckets, the driver commits once.
+"""Writes a Spark frame in one commit: tasks write the files of their buckets, the driver commits.
 
 1. Before any task runs, the driver checks whether the commit was made before and whether the frame
    fits the table, and reads the state of the table.
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -33,11 +34,13 @@ from spark_bridge.arguments import check_counts, opened
 from spark_bridge.assigners import assigners_of
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.check import check_schema, with_types_of
+from spark_bridge.evolve import evolved
 from spark_bridge.failures import DATA_ERRORS, raised_as_own
 from spark_bridge.job_commit import Publication, publish
 from spark_bridge.job_files import remove_files_of_job, remove_leftovers
 from spark_bridge.placement import Owner, Routing, owner_of, parallelism
 from spark_bridge.settings import GROUPS, described, rebalanced, require_version, settings, transfer
+from spark_bridge.skew import SkewedBucket, report_skew
 from spark_bridge.task import (
     MEMORY_PER_TASK,
     OUTCOME_SCHEMA,
@@ -85,7 +88,8 @@ class WriteResult:
     - `rows`: the rows of the frame; `rows_stored`: the rows in the files;
     - `leftovers`: the number of removed files of lost attempts;
     - `already_committed`: an earlier run had committed; no task ran, or its files were removed;
-    - `distribution`: how rows were routed to tasks.
+    - `distribution`: how rows were routed to tasks;
+    - `skewed`: buckets that got many more rows than the others; one task wrote each of them.
     """
 
     snapshot_ids: tuple[int, ...] = ()
@@ -99,6 +103,7 @@ class WriteResult:
     identifier: int | None = None
     distribution: str = ""
     tasks: tuple[WrittenTask, ...] = ()
+    skewed: tuple[SkewedBucket, ...] = ()
 
     @property
     def snapshot_id(self) -> int | None:
@@ -113,6 +118,7 @@ def write(  # noqa: PLR0913  the public verb
     partition: Mapping[str, object] | None = None,
     *,
     dynamic: bool | None = None,
+    evolve_schema: bool | None = None,
     commit_user: str | None = None,
     identifier: int = BATCH_COMMIT_IDENTIFIER,
     by: Literal["task", "group"] = "task",
@@ -123,6 +129,8 @@ def write(  # noqa: PLR0913  the public verb
 
     - `mode`, `partition` and `dynamic`: as in `Table.write` and `Table.overwrite`. A column
       `_row_kind` holds +I, -U, +U or -D.
+    - `evolve_schema`: as in `Table.write`. The new schema is stored after all tasks have written
+      their rows, before the commit.
     - `commit_user` and `identifier`: the commit is idempotent. If this user has committed this or a
       higher identifier before, no task runs.
     - `tasks`: the number of tasks that the buckets are distributed to.
@@ -142,14 +150,23 @@ def write(  # noqa: PLR0913  the public verb
     table = opened(table)
     written_by = author(table.context, commit_user, identifier)
     how = publication(table, mode, partition, dynamic, written_by)
-    return write_as(df, table, how, by=by, tasks=tasks, memory_per_task=memory_per_task)
+    return write_as(
+        df,
+        table,
+        how,
+        evolve_schema=evolve_schema,
+        by=by,
+        tasks=tasks,
+        memory_per_task=memory_per_task,
+    )
 
 
-def write_as(
+def write_as(  # noqa: PLR0913  what `write` takes
     df: DataFrame,
     table: Table,
     how: Publication,
     *,
+    evolve_schema: bool | None = None,
     by: Literal["task", "group"] = "task",
     tasks: int | None = None,
     memory_per_task: int = MEMORY_PER_TASK,
@@ -160,11 +177,13 @@ def write_as(
     done = _done_before(context, how.by)
     if done is not None:
         return done
+    context, evolution = evolved(context, df.schema, evolve_schema=evolve_schema)
     df = with_types_of(df, context)
     check_schema(context, df.schema, overwrite=how.overwrite)
     check_counts(tasks=tasks, memory_per_task=memory_per_task)
     cores = parallelism(df.sparkSession)
-    how = replace(how, assigners=assigners_of(context, tasks or cores, overwrite=how.overwrite))
+    assigners = assigners_of(context, tasks or cores, overwrite=how.overwrite)
+    how = replace(how, assigners=assigners, evolution=evolution)
     if by == "group" and tasks is not None:
         raise InvalidRequest(
             "groups go into as many tasks as spark.sql.shuffle.partitions says: leave tasks out, "
@@ -172,9 +191,15 @@ def write_as(
             tasks=tasks,
         )
     task = new_task(
-        context, overwrite=how.overwrite, memory_bytes=memory_per_task, assigners=how.assigners
+        context,
+        overwrite=how.overwrite,
+        memory_bytes=memory_per_task,
+        assigners=assigners,
+        evolution=evolution,
     )
-    owner = owner_of(df, context, tasks, assigners=how.assigners)
+    owner = owner_of(
+        df, context, tasks, base=task.base, assigners=how.assigners, overwrite=how.overwrite
+    )
     by_group = by == "group" and owner.routing is not Routing.NONE
     try:
         outcomes = _run(df, task, owner, by_group=by_group)
@@ -200,19 +225,36 @@ def write_as(
             stacklevel=2,
         )
     distribution = owner.routing.value + (", by group" if by_group else "")
-    return _result(result, outcomes, leftovers, distribution)
+    written = _result(result, outcomes, leftovers, distribution)
+    return replace(written, skewed=report_skew(context, _sizes(outcomes), "the write"))
+
+
+def _sizes(outcomes: tuple[TaskOutcome, ...]) -> Mapping[tuple[bytes, int], int]:
+    """The bytes written to each partition and bucket."""
+    sizes: Counter[tuple[bytes, int]] = Counter()
+    for outcome in outcomes:
+        for message in outcome.messages:
+            key = (message.partition, message.bucket)
+            sizes[key] += sum(file.size_bytes for file in message.new_files)
+    return sizes
 
 
 def prepare(
-    df: DataFrame, table: Table | str | os.PathLike[str], *, tasks: int | None = None
+    df: DataFrame,
+    table: Table | str | os.PathLike[str],
+    *,
+    evolve_schema: bool | None = None,
+    tasks: int | None = None,
 ) -> DataFrame:
     """The frame, shuffled so that the rows of each bucket are in one task.
 
     Use it before `df.write.format("lakecore")` and INSERT INTO; `spark_bridge.write` does it by
-    itself. Raises InvalidRequest if the columns do not fit.
+    itself. With `evolve_schema`, the frame may have columns that the table lacks: set
+    `write.merge-schema` for the write that follows. Raises InvalidRequest if the columns do not
+    fit.
     """
     require_version(df.sparkSession)
-    context = opened(table).context
+    context, _ = evolved(opened(table).context, df.schema, evolve_schema=evolve_schema)
     check_counts(tasks=tasks)
     df = with_types_of(df, context)
     check_schema(context, df.schema)
@@ -226,7 +268,7 @@ def publication(
     dynamic: bool | None,  # noqa: FBT001  passed through
     by: Author,
 ) -> Publication:
-    """How to commit a write. Raises InvalidRequest for arguments that contradict each other."""
+    """How a write is committed. Raises InvalidRequest for arguments that contradict each other."""
     if mode not in {"append", "overwrite"}:
         raise InvalidRequest("unknown mode", mode=mode, known=["append", "overwrite"])
     if mode == "append" and (partition is not None or dynamic is not None):

@@ -242,6 +242,7 @@ class S3Service:
     lost_replies: int = 0  # the next so many are carried out and not answered
     refusal: str | None = None  # an HTTP status with which every PUT of a file is refused
     ignores_conditions: bool = False  # as some services that call themselves compatible
+    keys: set[str] | None = None  # the valid access keys; None: all keys are valid
 
     @property
     def options(self) -> dict[str, str]:
@@ -274,6 +275,7 @@ class S3Service:
         self.lost_requests = self.lost_replies = 0
         self.refusal = None
         self.ignores_conditions = False
+        self.keys = None
 
 
 @contextmanager
@@ -289,6 +291,10 @@ def s3_service() -> Iterator[S3Service]:
             puts_file = environ["REQUEST_METHOD"] == "PUT" and environ["PATH_INFO"].count("/") > 1
             if puts_file and service.ignores_conditions:
                 environ.pop("HTTP_IF_NONE_MATCH", None)
+            stated = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2]
+            if service.keys is not None and stated.partition("/")[0] not in service.keys:
+                start_response("403 Forbidden", [("Content-Length", "0")])
+                return []
             if puts_file and service.refusal:
                 start_response(service.refusal, [("Content-Length", "0")])
                 return []

@@ -16,7 +16,7 @@ from lakecore.catalog.options import parse_catalog_options
 from lakecore.errors import LakecoreError
 from lakecore.io.stores.open import open_store
 from lakecore.io.stores.storage_errors import plain_remote_errors
-from lakecore.masking import MASK, is_secret, masked, masked_options
+from lakecore.masking import MASK, is_secret, masked, masked_options, secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,3 +163,15 @@ def test_representations_show_no_secret(tmp_path: Path) -> None:
         assert SECRET not in " ".join(pages), type(thing)
     found = lc.open_table(table.path, options={"s3.secret-key": SECRET})
     assert SECRET not in f"{found!r} {found} {found.inspect.options()} {found.explain()}"
+
+
+def test_signature_of_a_signed_address_is_hidden_and_names_that_begin_alike_are_not() -> None:
+    assert masked("GET /lake?sv=1&sig=bm90%2FaQ%3D%3D&se=2") == "GET /lake?sv=1&sig=***&se=2"
+    assert masked("sigma=3, signal: 4") == "sigma=3, signal: 4"
+
+
+def test_secrets_are_also_hidden_as_a_url_shows_them() -> None:
+    values = secret_values({"fs.azure.sas.token": "a/b+c=", "s3.region": "eu"})
+
+    assert masked("x a/b+c= y a%2Fb%2Bc%3D z", values) == "x *** y *** z"
+    assert "eu" not in values

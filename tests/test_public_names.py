@@ -54,6 +54,7 @@ PUBLIC = [
     "open_table",
     "sql",
     "sql_expr",
+    "variant_to_json",
 ]
 
 

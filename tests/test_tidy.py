@@ -54,15 +54,25 @@ STORAGE_FREE = re.compile(  # names and types, no storage
 )
 
 # Files and messages of JSON, whose values have any type before they are checked.
-JSON_FOLDERS = ("lakecore/format", "lakecore/catalog/rest", "lakecore/rest_server")
+JSON_FOLDERS = (
+    "lakecore/format",
+    "lakecore/catalog/rest",
+    "lakecore/cdc/formats",
+    "lakecore/rest_server",
+)
 
 # Each heavy package is known to the packages that own it.
 OWNERS = {
     "adlfs": ("lakecore/io",),
+    "confluent_kafka": ("lakecore/cdc/kafka",),
     "duckdb": ("lakecore/frames", "lakecore/scalar", "lakecore/sql"),
     "fsspec": ("lakecore/io",),
     "gcsfs": ("lakecore/io",),
+    "msgspec": ("lakecore/cdc/formats",),
     "pymetastore": ("lakecore/catalog/hive",),
+    "psycopg2": ("lakecore/cdc/postgres",),
+    "pymysql": ("lakecore/cdc/mysql",),
+    "pymysqlreplication": ("lakecore/cdc/mysql",),
     "pyspark": ("spark_bridge",),
     "pyspark_lakecore": ("pyspark_lakecore",),
     "s3fs": ("lakecore/io",),

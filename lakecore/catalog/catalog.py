@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lakecore.catalog.functions import Functions
     from lakecore.catalog.new_table import SchemaLike
+    from lakecore.catalog.views import Views
     from lakecore.model.schema_change import Change
     from lakecore.options import OptionValue
     from lakecore.table.handle import Table
@@ -31,7 +33,10 @@ __all__ = ["Catalog"]
 
 
 class Catalog(Protocol):
-    """The databases and tables of one warehouse. Caches nothing that another process may change."""
+    """The databases and tables of one warehouse.
+
+    Nothing that another process may change is cached.
+    """
 
     @property
     def warehouse(self) -> str:
@@ -117,10 +122,22 @@ class Catalog(Protocol):
         """Remove a table with all its data, snapshots, tags and branches."""
         ...
 
+    # --- views and functions ----------------------------------------------------------------------
+
+    @property
+    def views(self) -> Views | None:
+        """The views that the catalog stores; None if it stores none."""
+        ...
+
+    @property
+    def functions(self) -> Functions | None:
+        """The functions that the catalog stores; None if it stores none."""
+        ...
+
     # --- branches and tags of a table -------------------------------------------------------------
 
     def list_branches(self, identifier: str) -> tuple[str, ...]:
-        """The names of the branches of a table, sorted, without `main`."""
+        """The names of the branches of a table, sorted. `main` is not listed."""
         ...
 
     def list_tags(self, identifier: str) -> tuple[str, ...]:
@@ -130,9 +147,10 @@ class Catalog(Protocol):
     # --- repair -----------------------------------------------------------------------------------
 
     def repair(self, name: str | None = None) -> tuple[str, ...]:
-        """List again what the warehouse holds: a table, a database, or by default everything.
+        """Update the catalog's list of names from the files of the warehouse.
 
-        Returns the tables that were looked at. Raises Unsupported if the catalog keeps no names
-        beside the files of the tables.
+        `name` is a table or a database; by default, everything is repaired. Returns the tables that
+        were repaired. Raises Unsupported if the catalog keeps no names apart from the files of the
+        tables.
         """
         ...

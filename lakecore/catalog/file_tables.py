@@ -1,27 +1,41 @@
-"""What catalogs share whose tables keep their schemas as files: names, branches, schema changes."""
+"""Helpers that catalogs share: checks of table names, branches, and schema changes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.identifier import MAIN_BRANCH, SYSTEM_DATABASE, Identifier, parse_identifier
+from lakecore.catalog.identifier import (
+    MAIN_BRANCH,
+    SYSTEM_DATABASE,
+    Identifier,
+    check_name,
+    parse_identifier,
+)
+from lakecore.deferred import deferred
 from lakecore.errors import CommitConflict, InvalidRequest
 from lakecore.format.layout import Layout
 from lakecore.io.history.history import History
+from lakecore.model.arguments import check_flags
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import check_changes
-from lakecore.table.compactions.change_options import check_option_changes
+from lakecore.options import OptionValue, option_texts
 from lakecore.table.publication import SchemaProposal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
     from lakecore.model.schema_change import Change
+    from lakecore.table.compactions.change_options import check_option_changes
     from lakecore.table.publication import Publication
+else:
+    check_option_changes = deferred(
+        "lakecore.table.compactions.change_options", "check_option_changes"
+    )
 
 __all__ = [
+    "asked_table",
     "base_name",
     "branch_names",
     "change_schema",
@@ -38,7 +52,7 @@ _NAMES_SHOWN = 20
 
 
 def data_table(text: str, verb: str, *, branch_allowed: bool) -> Identifier:
-    """The table that a verb is to change.
+    """The table whose data a verb changes.
 
     Raises InvalidRequest for a system table, and for a branch unless `branch_allowed`.
     """
@@ -50,6 +64,20 @@ def data_table(text: str, verb: str, *, branch_allowed: bool) -> Identifier:
             f"a branch cannot be {_done(verb)} by the catalog", table=name, branch=name.branch
         )
     return name
+
+
+def asked_table(
+    identifier: str, options: Mapping[str, OptionValue] | None, *, ignore_if_exists: bool
+) -> tuple[Identifier, dict[str, str]]:
+    """The name of a table to create, and its options as strings.
+
+    Raises InvalidRequest for arguments of the wrong kind, and for an invalid table name.
+    """
+    check_flags(ignore_if_exists=ignore_if_exists)
+    given = option_texts(options, table=identifier)
+    name = data_table(identifier, "create", branch_allowed=False)
+    check_name("table", name.table)
+    return name, given
 
 
 def is_table(store: Store, path: str, branch: str = MAIN_BRANCH) -> bool:
@@ -65,7 +93,7 @@ def is_table(store: Store, path: str, branch: str = MAIN_BRANCH) -> bool:
 
 
 def branch_names(store: Store, path: str) -> tuple[str, ...]:
-    """The names of the branches of the table in that directory, sorted, without `main`."""
+    """The names of the branches of the table in that directory, sorted. `main` is not listed."""
     names = directories(store, Layout(root=path).branches_dir)
     return tuple(sorted(n.removeprefix(BRANCH) for n in names if n.startswith(BRANCH)))
 
@@ -118,7 +146,7 @@ def directories(store: Store, path: str) -> list[str]:
 
 
 def base_name(path: str) -> str:
-    """The last name of a path."""
+    """The last component of a path."""
     return path.rstrip("/").rpartition("/")[2]
 
 

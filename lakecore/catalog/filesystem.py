@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from lakecore.catalog.file_tables import (
+    asked_table,
     base_name,
     branch_names,
     change_schema,
@@ -29,7 +30,6 @@ from lakecore.catalog.file_tables import (
     is_table,
     shown,
 )
-from lakecore.catalog.filled_table import create_filled
 from lakecore.catalog.identifier import (
     MAIN_BRANCH,
     SYSTEM_DATABASE,
@@ -39,8 +39,8 @@ from lakecore.catalog.identifier import (
     parse_identifier,
 )
 from lakecore.catalog.options import parse_catalog_options
-from lakecore.catalog.system_database import global_table, global_tables
 from lakecore.catalog.warehouse import open_warehouse
+from lakecore.deferred import deferred
 from lakecore.errors import (
     AlreadyExists,
     CorruptTable,
@@ -52,18 +52,26 @@ from lakecore.format.layout import SCHEMA_PREFIX, SNAPSHOT_PREFIX, Layout, parse
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.directories import drop_database, drop_table, finish_drop, move_table, sweep
 from lakecore.model.arguments import check_flags
-from lakecore.options import OptionValue, option_texts
-from lakecore.table.handle import Table, load_table
 from lakecore.table.publication import EXCLUSIVE_CREATE, write_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lakecore.catalog.filled_table import create_filled
     from lakecore.catalog.new_table import SchemaLike
     from lakecore.catalog.options import CatalogOptions
+    from lakecore.catalog.system_database import global_table, global_tables, has_global_table
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
+    from lakecore.options import OptionValue
+    from lakecore.table.handle import Table, load_table
+else:
+    create_filled = deferred("lakecore.catalog.filled_table", "create_filled")
+    global_table = deferred("lakecore.catalog.system_database", "global_table")
+    global_tables = deferred("lakecore.catalog.system_database", "global_tables")
+    has_global_table = deferred("lakecore.catalog.system_database", "has_global_table")
+    load_table = deferred("lakecore.table.handle", "load_table")
 
 __all__ = ["FilesystemCatalog", "create_table_at", "open_filesystem"]
 
@@ -147,9 +155,7 @@ class FilesystemCatalog:
     def table_exists(self, identifier: str) -> bool:
         name = parse_identifier(identifier)
         if name.database == SYSTEM_DATABASE:
-            return str(name).lower() in {
-                f"{SYSTEM_DATABASE}.{each}" for each in global_tables(self)
-            }
+            return has_global_table(self, name)
         return is_table(self.store, self.table_path(name), name.branch)
 
     def create_table(  # noqa: PLR0913  the public verb
@@ -164,10 +170,7 @@ class FilesystemCatalog:
         comment: str | None = None,
         ignore_if_exists: bool = False,
     ) -> Table:
-        check_flags(ignore_if_exists=ignore_if_exists)
-        given = option_texts(options, table=identifier)
-        name = data_table(identifier, "create", branch_allowed=False)
-        check_name("table", name.table)
+        name, given = asked_table(identifier, options, ignore_if_exists=ignore_if_exists)
         if not self.database_exists(name.database):
             raise self._no_database(name.database)
         path = self.table_path(name)
@@ -250,6 +253,14 @@ class FilesystemCatalog:
         )
         if not done and not ignore_if_not_exists:
             raise self._no_table(name)
+
+    @property
+    def views(self) -> None:
+        """Always None: a warehouse of directories stores no views."""
+
+    @property
+    def functions(self) -> None:
+        """Always None: as in Java, only a REST catalog stores functions."""
 
     def list_branches(self, identifier: str) -> tuple[str, ...]:
         name = data_table(identifier, "list", branch_allowed=False)

@@ -46,7 +46,7 @@ def create_filled(  # noqa: PLR0913  what a table is made of
 ) -> bool:
     """Create a table with `create` and write its rows. Of concurrent callers, one gets True.
 
-    The schema is the given one, or else that of the rows. Without `data`, the table has no rows.
+    Without `schema`, the table has the schema of the rows. Without `data`, it has no rows.
     """
     first, rows = first_schema(
         schema,
@@ -96,7 +96,7 @@ def first_schema(  # noqa: PLR0913  what a table is made of
     now_ms: int,
     table: str,
 ) -> tuple[TableSchema, object]:
-    """The schema of a new table, given or else that of the rows; and the rows."""
+    """The schema of a new table, and its first rows. Without `schema`, the rows determine it."""
     if schema is None:
         if data is None:
             raise InvalidRequest(

@@ -1,6 +1,7 @@
-"""The name of a table in a catalog: text -> database, table, branch and system table.
+"""Parses the name of a table in a catalog: database, table, branch and system table.
 
-Rules of the text, which are Paimon's (https://paimon.apache.org/docs/master/concepts/system-tables/):
+Rules of the text, which are Paimon's
+(https://paimon.apache.org/docs/master/concepts/system-tables/):
 
 1. `DATABASE.TABLE`: the first dot separates them; a table's name may contain more dots.
 2. `$` separates the table from a suffix: `t$files` is a system table, `t$branch_b1` the branch

@@ -1,12 +1,12 @@
-"""What keeps the names of tables whose schemas and rows are files: a database or a server.
+"""The interface of a metastore: a database or a server that keeps the names of tables.
 
-`MetastoreCatalog` does all that such catalogs share; a `Metastore` only stores names, copies of
-schemas for other readers, and locks. The files of a table are the truth: a metastore that lost a
-copy is repaired from them.
+The schemas and rows of the tables are files. `MetastoreCatalog` does all that such catalogs share;
+a `Metastore` only stores names, copies of schemas for other readers, and locks. A metastore that
+lost a copy is repaired from the files.
 
 The lock of a table is held for two short steps, as other Paimon engines do: while a snapshot is
-published, and while a schema is. It is no more than a second guard where the storage can create a
-file exclusively.
+published, and while a schema is. If the storage can create a file exclusively, the lock is only a
+second protection.
 """
 
 from __future__ import annotations
@@ -20,15 +20,23 @@ from lakecore.format.layout import MAIN_BRANCH
 from lakecore.table.publication import EXCLUSIVE_CREATE, Published, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from lakecore.catalog.identifier import Identifier
+    from lakecore.catalog.views import Views
     from lakecore.format.layout import Layout
     from lakecore.io.history.history import History
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
-    from lakecore.table.publication import Outcome, References, SchemaProposal, SnapshotProposal
+    from lakecore.table.publication import (
+        Outcome,
+        ReadAccess,
+        References,
+        SchemaProposal,
+        SnapshotProposal,
+    )
 
 _log = logging.getLogger(__name__)
 
@@ -44,11 +52,14 @@ class Entry:
 
 
 class Metastore(Protocol):
-    """Names of databases and tables. Every call asks the server; nothing is cached."""
+    """Names of databases and tables in a metastore.
+
+    Every call asks the server; nothing is cached.
+    """
 
     @property
-    def owns_others(self) -> bool:
-        """Whether views and other tables are dropped with a database, or prevent its drop."""
+    def views(self) -> Views | None:
+        """The views that queries can read; None if the metastore stores none for Paimon."""
         ...
 
     def databases(self) -> tuple[str, ...]:
@@ -76,7 +87,7 @@ class Metastore(Protocol):
         ...
 
     def remove_database(self, name: str) -> None:
-        """Remove a database and whatever the metastore still lists in it, without files."""
+        """Remove a database, its views, and all other entries in it. Does not delete files."""
         ...
 
     def database_path(self, name: str) -> str:
@@ -89,6 +100,10 @@ class Metastore(Protocol):
 
     def others(self, database: str) -> tuple[str, ...]:
         """The names of views and of tables that are not Paimon's, sorted."""
+        ...
+
+    def foreign(self, database: str) -> tuple[str, ...]:
+        """The names of views and tables of other engines, which prevent the database's drop."""
         ...
 
     def find(self, name: Identifier) -> Entry | None:
@@ -125,6 +140,15 @@ class Metastore(Protocol):
         """Copy what a commit of the main branch changed. Never fails: it logs what went wrong."""
         ...
 
+    def after_tags(
+        self, name: Identifier, history: History, made: Sequence[str], gone: Sequence[str]
+    ) -> None:
+        """Copy the new and deleted tags of the main branch.
+
+        Never fails: it logs what went wrong.
+        """
+        ...
+
     def repair_partitions(self, name: Identifier, store: Store, path: str) -> None:
         """List again the partitions of a table, if the metastore lists partitions."""
         ...
@@ -145,8 +169,13 @@ class MetastorePublication:
     name: Identifier
 
     @property
+    def access(self) -> ReadAccess | None:
+        """Always None: no metastore states which rows may be read."""
+        return None
+
+    @property
     def references(self) -> References | None:
-        """None: tags and branches are files."""
+        """Always None: tags and branches are files."""
         return None
 
     def history(self, store: Store, layout: Layout) -> History:
@@ -154,7 +183,10 @@ class MetastorePublication:
         return EXCLUSIVE_CREATE.history(store, layout)
 
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
-        """Create the snapshot's file under the lock. Without the lock, publish nothing."""
+        """Create the snapshot's file under the lock.
+
+        Publishes nothing if the lock cannot be taken.
+        """
         name = self._on_branch(layout)
         try:
             with self.metastore.lock(name):
@@ -190,7 +222,7 @@ class MetastorePublication:
     def _copy_again(
         self, name: Identifier, store: Store, layout: Layout, proposed: TableSchema
     ) -> None:
-        """Copy the newest schema, in place of the `proposed` one, which was not published."""
+        """Copy the newest schema again, because the `proposed` one was copied but not published."""
         try:
             newest = self.history(store, layout).latest_schema()
             if newest is not None:
@@ -201,6 +233,13 @@ class MetastorePublication:
     def write_hints(self, history: History, snapshot: Snapshot) -> None:
         """Write the hints that save readers a listing."""
         EXCLUSIVE_CREATE.write_hints(history, snapshot)
+
+    def note_tags(
+        self, history: History, *, made: Sequence[str] = (), gone: Sequence[str] = ()
+    ) -> None:
+        """Copy the tags of the main branch to the metastore."""
+        if history.layout.branch == MAIN_BRANCH and (made or gone):
+            self.metastore.after_tags(self.name, history, made, gone)
 
     def _on_branch(self, layout: Layout) -> Identifier:
         return replace(self.name, branch=layout.branch)

@@ -11,8 +11,7 @@ The order of the steps decides what a crash in between leaves:
 - alter: the copy in the metastore, then the schema file. A crash leaves a copy of a schema that the
   table does not have; `repair` copies the right one.
 
-Creation, renaming and altering hold the lock of the table. A rename takes both locks in the order
-of their names, so that two renames never wait for each other.
+Creation, renaming and altering hold the lock of the table; a rename both, in order of their names.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from lakecore.catalog.file_tables import (
+    asked_table,
     branch_names,
     change_schema,
     data_table,
@@ -40,7 +40,7 @@ from lakecore.catalog.identifier import (
 )
 from lakecore.catalog.metastore import MetastorePublication
 from lakecore.catalog.repair import repair_names
-from lakecore.catalog.system_database import global_table, global_tables
+from lakecore.catalog.system_database import global_table, global_tables, has_global_table
 from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError, NotFound, Unsupported
 from lakecore.format.layout import Layout
 from lakecore.format.locations import storage_of
@@ -48,7 +48,6 @@ from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.directories import drop_table, finish_drop, move_table, sweep
 from lakecore.io.stores.open import open_store
 from lakecore.model.arguments import check_flags
-from lakecore.options import OptionValue, option_texts
 from lakecore.table.handle import Table, load_table
 
 if TYPE_CHECKING:
@@ -57,9 +56,11 @@ if TYPE_CHECKING:
     from lakecore.catalog.metastore import Entry, Metastore
     from lakecore.catalog.new_table import SchemaLike
     from lakecore.catalog.options import CatalogOptions
+    from lakecore.catalog.views import Views
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
+    from lakecore.options import OptionValue
 
 __all__ = ["MetastoreCatalog"]
 
@@ -69,6 +70,8 @@ _LISTED_WAIT_SECONDS = 0.05
 
 class MetastoreCatalog:
     """The databases and tables that a metastore lists (`catalog.py`). It caches nothing."""
+
+    functions = None  # as in Java, only a REST catalog stores functions
 
     def __init__(
         self,
@@ -120,12 +123,11 @@ class MetastoreCatalog:
                 database=name,
                 **{"tables" if tables else "others": shown(tables or others)},
             )
-        if others and not self.metastore.owns_others:
+        if foreign := self.metastore.foreign(name):
             raise InvalidRequest(
-                "the database holds views, or tables that are not Paimon's: drop them first, with "
-                "the engine that made them",
+                "the database holds views or tables that are not Paimon's: drop them first",
                 database=name,
-                others=shown(others),
+                others=shown(foreign),
             )
         for table in tables:
             self.drop_table(str(Identifier(database=name, table=table)), ignore_if_not_exists=True)
@@ -151,7 +153,7 @@ class MetastoreCatalog:
     def table_exists(self, identifier: str) -> bool:
         name = parse_identifier(identifier)
         if name.database == SYSTEM_DATABASE:
-            return name.table.lower() in global_tables(self)
+            return has_global_table(self, name)
         entry = self.metastore.find(name)
         return entry is not None and is_table(self._store(entry.path), entry.path, name.branch)
 
@@ -167,10 +169,7 @@ class MetastoreCatalog:
         comment: str | None = None,
         ignore_if_exists: bool = False,
     ) -> Table:
-        check_flags(ignore_if_exists=ignore_if_exists)
-        given = option_texts(options, table=identifier)
-        name = data_table(identifier, "create", branch_allowed=False)
-        check_name("table", name.table)
+        name, given = asked_table(identifier, options, ignore_if_exists=ignore_if_exists)
         self.metastore.check_table_name(name)
         if not self.metastore.has_database(name.database):
             raise self._no_database(name.database)
@@ -271,18 +270,19 @@ class MetastoreCatalog:
         if not entry.external and store.list(entry.path):
             drop_table(store, entry.path, self.ambient)
 
+    @property
+    def views(self) -> Views | None:
+        return self.metastore.views
+
     # --- branches and tags of a table -------------------------------------------------------------
 
     def list_branches(self, identifier: str) -> tuple[str, ...]:
-        name = data_table(identifier, "list", branch_allowed=False)
-        table = self._load(name)
+        table = self._load(data_table(identifier, "list", branch_allowed=False))
         return branch_names(table.context.store, table.path)
 
     def list_tags(self, identifier: str) -> tuple[str, ...]:
-        name = data_table(identifier, "list", branch_allowed=True)
-        return self._load(name).context.history.tag_names()
-
-    # --- repair -----------------------------------------------------------------------------------
+        table = self._load(data_table(identifier, "list", branch_allowed=True))
+        return table.context.history.tag_names()
 
     def repair(self, name: str | None = None) -> tuple[str, ...]:
         return repair_names(self.metastore, self._store, self.warehouse, name)
@@ -345,7 +345,7 @@ class MetastoreCatalog:
     # --- finding ----------------------------------------------------------------------------------
 
     def _store(self, path: str) -> Store:
-        """The storage of a directory; a table may be on another one than the warehouse."""
+        """The storage of a directory. A table may be on another storage than the warehouse."""
         same = storage_of(path) == storage_of(self.warehouse)
         return self.store if same else open_store(path, self.options.texts)
 
@@ -387,7 +387,7 @@ class MetastoreCatalog:
         if not self.database_exists(name.database):
             return self._no_database(name.database)
         if name.table in self.metastore.others(name.database):
-            return Unsupported("this is a view, or not a table of Paimon", table=name)
+            return Unsupported("a view (SQL reads it), or not a table of Paimon", table=name)
         tables = self.metastore.tables(name.database)
         return NotFound("no such table", table=name, tables=shown(tables))
 

@@ -1,4 +1,4 @@
-"""A catalog whose tables have the verbs of another engine."""
+"""A catalog that opens its tables with the operations of another engine, such as Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpeningCatalog:
-    """Passes all calls to a catalog; `opened` gives each table the verbs of another engine."""
+    """Forwards all calls to a catalog. `opened` wraps each table for another engine."""
 
     catalog: Catalog
     opened: Callable[[Table], Table]

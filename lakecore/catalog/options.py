@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.io.stores.services import SERVICES, flag
+from lakecore.io.stores.service_settings import is_storage_option
+from lakecore.io.stores.services import flag
 from lakecore.masking import masked_options
 from lakecore.options import DURATION, OptionValue, nearest, option_texts, parse_options
 
@@ -23,6 +24,7 @@ __all__ = [
     "WAREHOUSE",
     "CatalogOptions",
     "OptionReader",
+    "check_kerberos",
     "is_storage_option",
     "parse_catalog_options",
 ]
@@ -46,12 +48,19 @@ _FIXED: Mapping[str, tuple[str, ...]] = {
     "table.type": ("managed",),
 }
 
+_KERBEROS = (
+    "security.",
+    "hive.metastore.kerberos.",
+    "hive.metastore.sasl.",
+    "hive.metastore.client.kerberos.",
+)
+
 # Keys that only affect a metastore, a lock or a cache that this catalog does not have.
 _FOREIGN = (
     "cache.",
     "client-pool-size",
     "file-io.allow-cache",
-    "hadoop-conf-dir",
+    "hadoop-conf-loader",
     "hive-conf-dir",
     "jdbc.",
     "local-cache.",
@@ -76,13 +85,6 @@ class CatalogOptions:
         return f"CatalogOptions({masked_options(self.texts)!r}, warehouse={self.warehouse!r})"
 
 
-def is_storage_option(key: str) -> bool:
-    """Whether the key belongs to a storage service, as `s3.endpoint` does."""
-    return any(
-        key.startswith(prefix) for service in SERVICES.values() for prefix in service.prefixes
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class OptionReader:
     """Reads typed values of catalog options. A bad value raises InvalidRequest."""
@@ -90,15 +92,15 @@ class OptionReader:
     texts: Mapping[str, str] = field(repr=False)
 
     def text(self, key: str, default: str) -> str:
-        """A text that is not blank."""
+        """The value of an option as text; `default` if it is missing or blank."""
         return self.texts.get(key, "").strip() or default
 
     def flag(self, key: str, *, default: bool) -> bool:
-        """True or false."""
+        """The value of an option that is true or false."""
         return flag(key, self.texts.get(key, str(default)))
 
     def integer(self, key: str, default: int, *, least: int) -> int:
-        """A whole number."""
+        """The value of an option that is a whole number."""
         text = self.texts.get(key, str(default)).strip()
         if not text.isascii() or not text.isdecimal() or int(text) < least:
             raise InvalidRequest(
@@ -133,11 +135,7 @@ def parse_catalog_options(
     for key, text in options.items():
         if key not in own and not key.startswith(tuple(prefixes)):
             _check(key, text, catalog, own)
-    defaults = {
-        key.removeprefix(TABLE_DEFAULT): text
-        for key, text in options.items()
-        if key.startswith(TABLE_DEFAULT)
-    }
+    defaults = defaults_of_tables(options)
     parse_options(defaults, table="(table-default)", creating=True)
     return CatalogOptions(
         texts=dict(options),
@@ -147,7 +145,28 @@ def parse_catalog_options(
     )
 
 
+def defaults_of_tables(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that a catalog with these options gives to new tables."""
+    return {
+        key.removeprefix(TABLE_DEFAULT): text
+        for key, text in options.items()
+        if key.startswith(TABLE_DEFAULT)
+    }
+
+
+def check_kerberos(key: str) -> None:
+    """Raise Unsupported for an option of a login by Kerberos, which lakecore does not do itself."""
+    if key.startswith(_KERBEROS):
+        raise Unsupported(
+            "lakecore does not log in by Kerberos: for HDFS, get a ticket by `kinit -kt KEYTAB "
+            "PRINCIPAL` and set hadoop.security.authentication to kerberos; a Hive Metastore with "
+            "Kerberos cannot be used",
+            option=key,
+        )
+
+
 def _check(key: str, text: str, catalog: str, further: Sequence[str]) -> None:
+    check_kerberos(key)
     own = (WAREHOUSE, METASTORE, SINGLE_WRITER)
     if key in own or key.startswith(TABLE_DEFAULT) or is_storage_option(key):
         return

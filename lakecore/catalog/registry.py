@@ -9,22 +9,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from lakecore.catalog.filesystem import open_filesystem
-from lakecore.catalog.hive.open import open_hive
-from lakecore.catalog.jdbc.open import open_jdbc
 from lakecore.catalog.options import FILESYSTEM, METASTORE
-from lakecore.catalog.rest.rest_catalog import open_rest
+from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakecore.catalog.catalog import Catalog
+    from lakecore.catalog.hive.open import open_hive
+    from lakecore.catalog.jdbc.open import open_jdbc
+    from lakecore.catalog.rest.rest_catalog import open_rest
+else:
+    open_hive = deferred("lakecore.catalog.hive.open", "open_hive")
+    open_jdbc = deferred("lakecore.catalog.jdbc.open", "open_jdbc")
+    open_rest = deferred("lakecore.catalog.rest.rest_catalog", "open_rest")
 
 __all__ = ["CATALOGS", "open_catalog"]
 
 
 class Opener(Protocol):
-    """Opens a catalog by its options."""
+    """A function that opens a catalog by its options."""
 
     def __call__(self, given: Mapping[str, str], *, create: bool) -> Catalog:
         """The catalog. Raises NotFound if the warehouse is missing, unless `create` is set."""

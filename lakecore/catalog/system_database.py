@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakecore.table.handle import Table
     from lakecore.table.system.cell_texts import Row
 
-__all__ = ["GLOBAL_TABLES", "global_table", "global_tables"]
+__all__ = ["GLOBAL_TABLES", "global_table", "global_tables", "has_global_table"]
 
 _COLUMNS: Mapping[str, Mapping[str, str]] = {
     "tables": {
@@ -76,6 +76,11 @@ def global_tables(catalog: Catalog) -> tuple[str, ...]:
     """The names of the tables of `sys`, sorted."""
     hidden = catalog.option_texts.get(_SHOWS_OPTIONS, "true").strip().lower() == "false"
     return tuple(sorted(set(GLOBAL_TABLES) - ({"catalog_options"} if hidden else set())))
+
+
+def has_global_table(catalog: Catalog, name: Identifier) -> bool:
+    """Whether `sys` has a table of that name. Names of `sys` ignore case, and have no `$`."""
+    return str(name).lower() in {f"{SYSTEM_DATABASE}.{each}" for each in global_tables(catalog)}
 
 
 def global_table(catalog: Catalog, identifier: Identifier) -> SystemTable:
@@ -137,7 +142,8 @@ def _number(text: str | None) -> int | None:
 
 def _partition_rows(catalog: Catalog) -> Iterator[Row]:
     for database, name, table in _tables(catalog):
-        if not table.context.schema.partition_keys:
+        # Partitions of a table whose rows are filtered may be hidden ones.
+        if not table.context.schema.partition_keys or table.options.query_auth_enabled:
             continue
         context = table.context
         snapshot = context.history.latest_snapshot()

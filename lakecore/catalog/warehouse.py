@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.stores.open import locate, open_store
+from lakecore.io.stores.remote import SINGLE_WRITER_OPTION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakecore.io.stores.store import Store
 
-__all__ = ["open_warehouse"]
+__all__ = ["open_warehouse", "under_lock"]
 
 
 def open_warehouse(stated: str, options: Mapping[str, str], *, create: bool) -> tuple[str, Store]:
@@ -31,6 +32,15 @@ def open_warehouse(stated: str, options: Mapping[str, str], *, create: bool) -> 
     elif _is_file(store, warehouse):
         raise InvalidRequest("a warehouse must be a directory", warehouse=warehouse)
     return warehouse, store
+
+
+def under_lock(warehouse: str, options: Mapping[str, str]) -> Store:
+    """The store of a warehouse for a catalog that commits while it holds the lock of a table.
+
+    On a storage without conditional puts, the lock ensures that no other process writes between the
+    check and the put.
+    """
+    return open_store(warehouse, {**options, SINGLE_WRITER_OPTION: "true"})
 
 
 def _is_file(store: Store, path: str) -> bool:

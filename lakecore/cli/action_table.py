@@ -1,8 +1,8 @@
 """The actions of Paimon's Flink action jar: their flags, and the procedure that does the work.
 
-Sources: https://paimon.apache.org/docs/master/flink/action-jars/ and the pages of maintenance.
-A flag maps to the argument of the procedure. An empty argument means: Paimon has the flag, but it
-only says how Flink runs the job, so it is refused.
+Sources: https://paimon.apache.org/docs/master/flink/action-jars/ and the pages of maintenance. A
+flag maps to an argument of the procedure. An empty argument means that Paimon has the flag only to
+say how Flink runs the job; such a flag is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ACTIONS", "CATALOG_FLAGS", "HELP", "REPEATED", "Action"]
+__all__ = ["ACTIONS", "CATALOG_FLAGS", "ELSEWHERE", "HELP", "REPEATED", "Action"]
 
 CATALOG_FLAGS = ("warehouse", "catalog_conf")
 TABLE_FLAGS = ("database", "table", "path")
@@ -55,9 +55,8 @@ ACTIONS: dict[str, Action] = {
         flags={
             "partition": "partitions",
             "table_conf": "options",
-            "buckets": FLINK,
             **_same("order_strategy", "order_by", "where"),
-            **_same("partition_idle_time", "compact_strategy"),
+            **_same("partition_idle_time", "compact_strategy", "buckets"),
         },
     ),
     "compact_chain_table": Action(
@@ -75,7 +74,15 @@ ACTIONS: dict[str, Action] = {
         table=None,
     ),
     "compact_manifest": Action(
-        procedure="compact_manifest", flags=_same("options", "dry_run"), switches=("dry_run",)
+        procedure="compact_manifest",
+        flags=_same(
+            "options",
+            "dry_run",
+            "manifest_sort_enabled",
+            "manifest_sort_partition_field",
+            "manifest_sort_max_rewrite_size",
+        ),
+        switches=("dry_run",),
     ),
     "create_branch": Action(
         procedure="create_branch",
@@ -201,6 +208,13 @@ ACTIONS: dict[str, Action] = {
     ),
 }
 
+ELSEWHERE = {
+    f"{source}_sync_{what}": "lakecore has no such source"
+    for source in ("kafka", "mongodb", "pulsar")
+    for what in ("database", "table")
+}
+"""Actions of the jar that are no procedures and that lakecore does not have, with the reason."""
+
 HELP = """\
 Usage: lakecore action NAME [--FLAG VALUE]...
 
@@ -210,3 +224,6 @@ Usage: lakecore action NAME [--FLAG VALUE]...
 
 Actions:
 """ + "".join(f"  {name}\n" for name in ACTIONS)
+HELP += """
+The actions that follow a source, such as mysql_sync_database: `lakecore cdc`.
+"""

@@ -1,4 +1,4 @@
-"""`lakecore action`: the arguments of the Flink action jar -> a CALL, or a DELETE.
+"""`lakecore action`: runs the arguments of the Flink action jar as a CALL or a DELETE.
 
 1. Read the flags: `--flag value` or `--flag=value`; `-` and `_` are the same in names.
 2. Check them against the table of actions.
@@ -7,17 +7,21 @@
 
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.identifier import parse_identifier
-from lakecore.cli.action_table import ACTIONS, FLINK, REPEATED, Action
+from lakecore.cdc.action_table import SYNC_ACTIONS
+from lakecore.cli.action_table import ACTIONS, ELSEWHERE, FLINK, REPEATED, Action
 from lakecore.cli.arguments import Format, stated
+from lakecore.cli.cdc import sync
+from lakecore.cli.flags import Flags, read_flags
 from lakecore.cli.printing import say
 from lakecore.cli.sql_rows import print_rows
 from lakecore.cli.target import place_of, session_of
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
+from lakecore.session import sql_engine
+from lakecore.sql.procedures.registry import UNSUPPORTED
 from lakecore.sql.tokens import quoted, quoted_text
 
 if TYPE_CHECKING:
@@ -28,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["action"]
 
 _OF_OUTPUT = ("output", "json", "csv")
-_FLAG = re.compile(r"--?(?P<name>[A-Za-z][\w-]*)(?P<rest>=(?P<value>.*))?", re.DOTALL)
 _CLAUSES = {
     "matched_upsert": ("matched_upsert_set", "matched_upsert_condition"),
     "not_matched_by_source_upsert": (
@@ -46,9 +49,15 @@ _FOR_FLINK_ONLY = "force_start_flink_job"
 def action(arguments: Sequence[str]) -> None:
     """Run the action that the arguments state, and print the rows of its procedure."""
     name = arguments[0].lower().replace("-", "_")
+    if name in SYNC_ACTIONS:
+        sync(arguments)
+        return
     found = ACTIONS.get(name)
     if found is None:
-        near = get_close_matches(name, ACTIONS, 1)
+        reason = {**UNSUPPORTED, **ELSEWHERE}.get(name)
+        if reason is not None:
+            raise Unsupported("this action is not supported", action=name, reason=reason)
+        near = get_close_matches(name, (*ACTIONS, *SYNC_ACTIONS), 1)
         raise NotFound(
             "no action of that name; `lakecore action` lists them",
             action=arguments[0],
@@ -57,7 +66,16 @@ def action(arguments: Sequence[str]) -> None:
     if {"-h", "--help"} & set(arguments[1:]):
         say(_usage(name, found))
         return
-    flags = _read(name, found, arguments[1:])
+    flags = read_flags(
+        Flags(
+            action=name,
+            known=(*found.known, *_OF_OUTPUT),
+            repeated=REPEATED,
+            switches=(*found.switches, "json", "csv"),
+            unsupported={_FOR_FLINK_ONLY: "lakecore does the work itself, without Flink"},
+        ),
+        arguments[1:],
+    )
     _check(name, found, flags)
     form = _form(flags)
     session, table = _place(found, flags)
@@ -71,7 +89,7 @@ def action(arguments: Sequence[str]) -> None:
     if found.table is not None and table is not None:
         given = {found.table: table, **given}
     listed = ", ".join(f"{quoted(key)} => {quoted_text(text)}" for key, text in given.items())
-    print_rows(session, f"CALL sys.{found.procedure}({listed})", form, None)
+    print_rows(sql_engine(session), f"CALL sys.{found.procedure}({listed})", form, None)
 
 
 def _usage(name: str, found: Action) -> str:
@@ -90,45 +108,6 @@ def _usage(name: str, found: Action) -> str:
 
 
 # --- flags ----------------------------------------------------------------------------------------
-
-
-def _read(name: str, found: Action, arguments: Sequence[str]) -> dict[str, list[str]]:
-    """The flags with their values. Raises InvalidRequest for one that is unknown."""
-    known = (*found.known, *_OF_OUTPUT)
-    flags: dict[str, list[str]] = {}
-    rest = list(arguments)
-    while rest:
-        part = rest.pop(0)
-        match = _FLAG.fullmatch(part)
-        if match is None:
-            raise InvalidRequest("expected a flag, such as --table", action=name, given=part)
-        flag = match["name"].replace("-", "_")
-        if flag == _FOR_FLINK_ONLY:
-            raise Unsupported("lakecore does the work itself, without Flink", flag=f"--{flag}")
-        if flag not in known:
-            near = get_close_matches(flag, known, 1)
-            raise InvalidRequest(
-                "the action has no such flag",
-                action=name,
-                flag=part.partition("=")[0],
-                **({"nearest": f"--{near[0]}"} if near else {"known": list(known)}),
-            )
-        if match["rest"] is not None:
-            value = match["value"]
-        elif flag in (*found.switches, "json", "csv") and (not rest or _is_flag(rest[0])):
-            value = "true"
-        elif rest and not (_is_flag(rest[0]) and rest[0].startswith("--")):
-            value = rest.pop(0)
-        else:
-            raise InvalidRequest("the flag needs a value", action=name, flag=part)
-        if flag in flags and flag not in REPEATED:
-            raise InvalidRequest("the flag is given twice", action=name, flag=part)
-        flags.setdefault(flag, []).append(value)
-    return flags
-
-
-def _is_flag(text: str) -> bool:
-    return _FLAG.fullmatch(text) is not None
 
 
 def _check(name: str, found: Action, flags: Mapping[str, list[str]]) -> None:
@@ -157,7 +136,7 @@ def _form(flags: Mapping[str, list[str]]) -> Format:
 
 
 def _place(found: Action, flags: Mapping[str, list[str]]) -> tuple[Session, str | None]:
-    """The session, and the table: `db.t`, or `db.*` for the tables of a database."""
+    """The session, and the table: `db.t`, or `db.*` for all tables of a database."""
     options = flags.get("catalog_conf")
     stated(options, "--catalog_conf")
     (warehouse,) = flags.get("warehouse", [None])
@@ -189,7 +168,7 @@ def _delete(session: Session, table: str, flags: Mapping[str, list[str]], form: 
     target = f"{quoted(named.database)}.{quoted(named.table)}"
     condition = flags["where"][0]
     text = f"DELETE FROM {target} WHERE {condition}"  # noqa: S608 - SQL is what the flag takes
-    print_rows(session, text, form, None)
+    print_rows(sql_engine(session), text, form, None)
 
 
 def _arguments(name: str, found: Action, flags: Mapping[str, list[str]]) -> dict[str, str]:
@@ -202,13 +181,11 @@ def _arguments(name: str, found: Action, flags: Mapping[str, list[str]]) -> dict
         given[argument] = joined.join(flags[flag])
     if name == "merge_into":
         return _merge_arguments(given, flags)
-    if name == "create_branch" and given.get("ignore_if_exists", "false").lower() == "false":
-        given.pop("ignore_if_exists", None)
     return given
 
 
 def _merge_arguments(given: dict[str, str], flags: Mapping[str, list[str]]) -> dict[str, str]:
-    """The arguments of merge_into. `merge_actions` says which of its clauses apply."""
+    """The arguments of merge_into. `merge_actions` says which of its clauses are used."""
     chosen = [each.strip().replace("-", "_") for each in given.pop("merge_actions").split(",")]
     for each in chosen:
         if each not in _CLAUSES:

@@ -5,7 +5,7 @@ it, are imported when the command runs: `lakecore --help` does not load Polars, 
 
 Data goes to standard output; notes, progress and errors go to standard error. Exit code 0: success.
 1: a lakecore error, printed in one line; `--debug` shows the traceback. 2: wrong usage. 130: ended
-by Ctrl-C. It is not an error if the reader closes the pipe early.
+by Ctrl-C. It is not an error if the reader of a pipe closes it early.
 """
 
 from __future__ import annotations

@@ -23,10 +23,15 @@ __all__ = [
     "AsJson",
     "Columns",
     "DryRun",
+    "EvolveSchema",
     "Format",
+    "Full",
+    "Interval",
     "Limit",
     "Options",
     "Output",
+    "Partitions",
+    "PartitionsWhere",
     "TableName",
     "Warehouse",
     "Where",
@@ -38,6 +43,7 @@ __all__ = [
 ]
 
 ROWS_SHOWN = 20
+_YEAR_SECONDS = 365 * 86_400
 PROFILE: ContextVar[str | None] = ContextVar("PROFILE", default=None)
 """The profile that `--profile` names; `main` sets it."""
 
@@ -52,7 +58,7 @@ def _table_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 class Format(StrEnum):
-    """The output format of a command."""
+    """The output formats of a command."""
 
     TABLE = "table"
     JSON = "json"
@@ -104,12 +110,31 @@ Limit = Annotated[
     ),
 ]
 
+Partitions = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE,...", help="Only such partitions; repeatable."),
+]
+PartitionsWhere = Annotated[
+    str | None, typer.Option(metavar="SQL", help="Only partitions that match.")
+]
+Full = Annotated[
+    bool, typer.Option("--full", help="Merge everything into one sorted run per bucket.")
+]
+Interval = Annotated[
+    float,
+    typer.Option(
+        min=0.01, max=_YEAR_SECONDS, metavar="SECONDS", help="With --watch: wait between looks."
+    ),
+]
+EvolveSchema = Annotated[
+    bool, typer.Option("--evolve-schema", help="Add columns that the table lacks.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def group(text: str) -> typer.Typer:
-    """A command that only holds others, such as `lakecore tag`."""
+    """A command that only groups other commands, such as `lakecore tag`."""
     return typer.Typer(
         help=text,
         no_args_is_help=True,
@@ -134,7 +159,7 @@ def names(columns: str | None) -> list[str] | None:
 
 
 def stated(pairs: Iterable[str] | None, what: str = "an option") -> Mapping[str, str]:
-    """The options of KEY=VALUE arguments. Raises InvalidRequest for any other form."""
+    """Parse KEY=VALUE arguments to options. Raises InvalidRequest for any other form."""
     options: dict[str, str] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")

@@ -1,4 +1,4 @@
-"""`lakecore orphans` and `lakecore partition-done`."""
+"""`lakecore orphans`, `lakecore repair` and `lakecore partition-done`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakecore.display import show_bytes
 if TYPE_CHECKING:
     from lakecore.table.handle import Table
 
-__all__ = ["orphans", "partition_done"]
+__all__ = ["orphans", "partition_done", "repair"]
 
 _ALL = ".*"
 
@@ -55,6 +55,12 @@ def _tables(name: str, warehouse: str | None, option: list[str] | None) -> list[
     database = name.removesuffix(_ALL)
     session = session_of(None, warehouse, option)
     return [session.get_table(f"{database}.{each}") for each in session.list_tables(database)]
+
+
+def repair(name: str | None, warehouse: str | None, option: list[str] | None, form: Format) -> None:
+    """Repair the catalog, and print the names of the repaired tables."""
+    repaired = session_of(None, warehouse, option).repair(name)
+    write_frame(pl.DataFrame({"table": repaired}, {"table": pl.String}), form)
 
 
 def partition_done(

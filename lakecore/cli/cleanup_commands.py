@@ -1,4 +1,4 @@
-"""Declares `lakecore orphans` and `lakecore partition-done`; `cleanup.py` carries them out."""
+"""Declares `lakecore orphans`, `repair` and `partition-done`; `cleanup.py` carries them out."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ _MODULE = "lakecore.cli.cleanup"
 def add_to(app: typer.Typer) -> None:
     """Add the commands to a program."""
     app.command()(orphans)
+    app.command()(repair)
     app.command("partition-done")(partition_done)
 
 
@@ -68,6 +69,31 @@ def orphans(  # noqa: PLR0913  one option per part of the question
         dry_run=dry_run,
         yes=yes,
     )
+
+
+def repair(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DB|DB.TABLE]",
+            help="What to repair; all databases by default.",
+            show_default=False,
+        ),
+    ] = None,
+    option: Options = None,
+    warehouse: Warehouse = None,
+    *,
+    output: Output = Format.TABLE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """List in the catalog what the warehouse holds, and copy the schemas of tables again.
+
+    It is for JDBC and Hive catalogs, after a crash, or for a warehouse that was filled without the
+    catalog. The names of the repaired tables are printed.
+    """
+    form = chosen(output, json=json, csv=csv)
+    run(_MODULE, "repair", name, warehouse, option, form)
 
 
 def partition_done(  # noqa: PLR0913  one option per part of the question

@@ -46,6 +46,8 @@ class What(TypedDict):
     buckets: list[int] | None
     max_bytes: str | None
     dry_run: bool
+    order_strategy: str | None
+    order_by: str | None
 
 
 def compact(
@@ -63,9 +65,13 @@ def compact(
         partitions=_partitions(what["partitions"]),
         where=what["where"],
         buckets=what["buckets"] or None,
-        max_bytes=None if limit is None else _size(limit),
+        max_bytes=None if limit is None else size_of(limit),
         dry_run=what["dry_run"],
+        order_strategy=what["order_strategy"],
+        order_by=what["order_by"],
     )
+    if interval is not None and request.order_strategy is not None:
+        raise InvalidRequest("--watch and --order-strategy cannot be combined")
     if interval is not None and request.dry_run:
         raise InvalidRequest("--watch and --dry-run cannot be combined")
     context = table_of(name, warehouse, option).context
@@ -80,7 +86,8 @@ def _partitions(specs: list[str] | None) -> list[Mapping[str, object]] | None:
     return [{**stated(spec.split(","), "a partition")} for spec in specs or ()] or None
 
 
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
+    """The bytes of `--max-bytes`."""
     try:
         return SIZE.parse(text)
     except ValueError as error:
@@ -139,7 +146,7 @@ def _watch(
     status = note if as_json else say
 
     def at(text: str) -> str:
-        return f"{_clock(context.ambient.local_wall_clock_ms() // 1000)} {text}"
+        return f"{clock(context.ambient.local_wall_clock_ms() // 1000)} {text}"
 
     def report(event: StepDone | Setback) -> None:
         if isinstance(event, Setback):
@@ -147,9 +154,9 @@ def _watch(
         elif as_json:
             say(json_text({**asdict(event.step), "seconds": round(event.seconds, 3)}))
         else:
-            say(at(_line(event)))
+            say(at(line_of(event)))
 
-    with _stop_on_signal() as stop:
+    with stop_on_signal() as stop:
         status(at(f"watching {context.identifier}, every {interval_seconds:g} s"))
         steps = run_compaction(
             context, request, interval_seconds=interval_seconds, stop=stop, report=report
@@ -158,7 +165,7 @@ def _watch(
 
 
 @contextmanager
-def _stop_on_signal() -> Iterator[threading.Event]:
+def stop_on_signal() -> Iterator[threading.Event]:
     """An event that the first SIGINT or SIGTERM sets; a second signal has its usual effect."""
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -180,8 +187,8 @@ def _stop_on_signal() -> Iterator[threading.Event]:
         give_back()
 
 
-def _line(done: StepDone) -> str:
-    """A commit in one line."""
+def line_of(done: StepDone) -> str:
+    """A commit as one line."""
     step = done.step
     before = f"{step.files_before} files, {show_bytes(step.bytes_before)}"
     after = f"{step.files_after} files, {show_bytes(step.bytes_after or 0)}"
@@ -192,8 +199,8 @@ def _line(done: StepDone) -> str:
     )
 
 
-def _clock(seconds: int) -> str:
-    """The time of day of a wall clock."""
+def clock(seconds: int) -> str:
+    """The time of day as text."""
     minutes, second = divmod(seconds % _DAY_SECONDS, 60)
     hour, minute = divmod(minutes, 60)
     return f"{hour:02}:{minute:02}:{second:02}"

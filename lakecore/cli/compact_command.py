@@ -10,8 +10,12 @@ from lakecore.cli.arguments import (
     AsCsv,
     AsJson,
     Format,
+    Full,
+    Interval,
     Options,
     Output,
+    Partitions,
+    PartitionsWhere,
     TableName,
     Warehouse,
     chosen,
@@ -19,8 +23,6 @@ from lakecore.cli.arguments import (
 from lakecore.cli.run import run
 
 __all__ = ["add_to"]
-
-_YEAR_SECONDS = 365 * 86_400
 
 
 def add_to(app: typer.Typer) -> None:
@@ -33,16 +35,9 @@ def compact(  # noqa: PLR0913  one option per part of the question
     option: Options = None,
     warehouse: Warehouse = None,
     *,
-    full: Annotated[
-        bool, typer.Option("--full", help="Merge everything into one sorted run per bucket.")
-    ] = False,
-    partition: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE,...", help="Only such partitions; repeatable."),
-    ] = None,
-    where: Annotated[
-        str | None, typer.Option(metavar="SQL", help="Only partitions that match.")
-    ] = None,
+    full: Full = False,
+    partition: Partitions = None,
+    where: PartitionsWhere = None,
     bucket: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Only this bucket; repeatable.")
     ] = None,
@@ -55,15 +50,20 @@ def compact(  # noqa: PLR0913  one option per part of the question
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what would be done.")
     ] = False,
+    order_strategy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="order|zorder|hilbert", help="Sort all rows of a table without a primary key."
+        ),
+    ] = None,
+    order_by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN,...", help="With --order-strategy: the columns to sort by."),
+    ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Keep compacting while others write, until stopped.")
     ] = False,
-    interval: Annotated[
-        float,
-        typer.Option(
-            min=0.01, max=_YEAR_SECONDS, metavar="SECONDS", help="With --watch: wait between looks."
-        ),
-    ] = 10.0,
+    interval: Interval = 10.0,
     output: Output = Format.TABLE,
     json: AsJson = False,
     csv: AsCsv = False,
@@ -82,6 +82,8 @@ def compact(  # noqa: PLR0913  one option per part of the question
         "buckets": bucket,
         "max_bytes": max_bytes,
         "dry_run": dry_run,
+        "order_strategy": order_strategy,
+        "order_by": order_by,
     }
     every = interval if watch else None
     run("lakecore.cli.compact", "compact", table, warehouse, option, what, every, form)

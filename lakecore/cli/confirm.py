@@ -17,16 +17,16 @@ R = TypeVar("R")
 
 
 class Verb(Protocol[R_co]):
-    """A verb that removes something, or only says what it would remove."""
+    """A verb that removes something, or in a dry run only says what it would remove."""
 
     def __call__(self, *, dry_run: bool) -> R_co: ...
 
 
 def confirmed(verb: Verb[R], question: Callable[[R], str | None], *, dry_run: bool, yes: bool) -> R:
-    """What a verb removed after the user agreed; with `dry_run`, what it would remove.
+    """Run a verb after the user agreed, and return its result; with `dry_run`, that of a dry run.
 
-    A dry run finds out what that is, and `question` puts it into words. None means that there is
-    nothing to remove: then nothing is asked and nothing is done.
+    A dry run determines what would be removed, and `question` makes a question of it. If `question`
+    returns None, there is nothing to remove: then nothing is asked and nothing is done.
     """
     planned = verb(dry_run=True)
     asked = None if dry_run else question(planned)

@@ -332,7 +332,7 @@ def alter(
 
 
 def _changes(given: Mapping[str, Sequence[str]]) -> Iterator[Change]:
-    """The changes, in the order of their kinds."""
+    """The schema changes, in the order of their kinds."""
     for kind, texts in given.items():
         for text in texts:
             yield from _change(kind, text)
@@ -380,7 +380,7 @@ def _added(text: str) -> Change:
 
 
 def _named(text: str) -> tuple[str, str]:
-    """The name and the type of a column that is written as in CREATE TABLE."""
+    """The name and the type from a column definition as in CREATE TABLE."""
     found = _COLUMN.fullmatch(text)
     if found is None:
         raise InvalidRequest("a column is written 'NAME TYPE', such as 'id BIGINT'", given=text)

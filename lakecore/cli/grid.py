@@ -27,7 +27,7 @@ _ASCII = ("+++", "+++", "+++", "-", "|", "~")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The text of a value; text that is not data, such as NULL, is faint."""
+    """A cell: the text of a value. Text that is not data, such as NULL, is faint."""
 
     text: str
     faint: bool = False
@@ -43,7 +43,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """The output of a grid: its width in characters (None: unlimited), characters and colours."""
+    """How a grid is printed: width in characters (None: unlimited), line characters, colours."""
 
     width: int | None = None
     unicode: bool = True
@@ -51,7 +51,7 @@ class Style:
 
 
 def layout(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], style: Style) -> list[str]:
-    """The lines of a grid, or of one block per row where a grid would be too narrow."""
+    """The lines of a grid, or of one block per row if a grid would be too narrow."""
     natural = [
         max([cell_len(column.name), *(cell_len(row[at].text) for row in rows)])
         for at, column in enumerate(columns)
@@ -127,7 +127,7 @@ def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], style: St
 
 
 def _sized(text: str, width: int, style: Style, *, right: bool = False) -> str:
-    """The text cut or padded to exactly that many characters."""
+    """The text cut or padded to exactly this width."""
     shown = _cut(text, width, style)
     blanks = " " * (width - cell_len(shown))
     return blanks + shown if right else shown + blanks

@@ -1,6 +1,6 @@
-"""`lakecore import` and `lakecore write`: rows of files into a table, in one commit.
+"""`lakecore import` and `lakecore write`: write rows of files to a table, in one commit.
 
-Files of CSV and JSON are read in the types of the table's columns; for a new table the types are
+CSV and JSON files are read in the types of the table's columns; for a new table the types are
 inferred. Rows stream within the memory budget. A terminal shows how many rows are read.
 """
 
@@ -204,7 +204,7 @@ def opened(
     schema: TableSchema | None,
     types: Mapping[str, DataType] | None = None,
 ) -> Iterator[FileRows]:
-    """The rows of files, in the stated types and those of a table's schema."""
+    """The rows of files, in stated types or else in those of a table's schema."""
     kind, delimiter, no_header, header_names, null, date_format, timestamp_format = reading
     arrow = {} if schema is None else {field.name: field.type for field in schema.arrow}
     arrow |= {key: _arrow(key, each) for key, each in (types or {}).items()}
@@ -223,7 +223,12 @@ def opened(
             date_format=date_format,
             timestamp_format=timestamp_format,
         )
-        rows = FileRows(paths=paths, format=found, types=arrow)
+        shown = {
+            path: "standard input"
+            for given, path in zip(files, paths, strict=True)
+            if given == STDIN
+        }
+        rows = FileRows(paths=paths, format=found, types=arrow, shown=shown)
         for each in rows.notes:
             note(f"note: {each}")
         try:

@@ -81,7 +81,7 @@ def explain(
 
 
 def _listed(session: Session, database: str, name: str) -> tuple[object, ...]:
-    """A row of the list; a table that cannot be opened has only its name and a note."""
+    """A row of the list of tables. A table that cannot be opened has only its name and a note."""
     try:
         table = session.get_table(f"`{database}`.`{name}`")
         snapshot = table.context.history.latest_snapshot()
@@ -98,7 +98,7 @@ def _listed(session: Session, database: str, name: str) -> tuple[object, ...]:
 
 
 def _section(table: Table, section: str) -> pl.DataFrame:
-    """A section as it is stored."""
+    """A section with all of its columns, as stored."""
     match section:
         case "schema":
             return columns_frame(table)
@@ -146,7 +146,7 @@ def _key(schema: TableSchema, column: str) -> str | None:
 
 
 def _health(table: Table) -> str:
-    """The number of manifests that a reader opens, and whether a commit will merge some."""
+    """The health of a table: how many manifests a reader opens, and whether some will be merged."""
     options, frame = table.options, table.inspect.manifests()
     target = options.manifest_target_file_size_bytes
     small = frame.filter(pl.col("file_size") < target).height

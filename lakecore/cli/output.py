@@ -1,4 +1,4 @@
-"""The only module that writes to standard output, so that its errors can be distinguished."""
+"""The only module that writes to standard output, so that output errors can be recognised."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BinaryOutput", "OutputFailed", "flush", "to_nowhere", "write"]
 
 
 class OutputFailed(Exception):
-    """Standard output cannot be written: a disk is full, or a device is missing."""
+    """Raised if standard output cannot be written: a disk is full, or a device is missing."""
 
 
 def write(text: str) -> None:
@@ -41,7 +41,7 @@ class BinaryOutput(io.RawIOBase):
         self._position = 0
 
     def writable(self) -> bool:
-        """Bytes can be written."""
+        """Always True."""
         return True
 
     def tell(self) -> int:

@@ -1,4 +1,4 @@
-"""`lakecore inspect`: a picture of a table in the terminal, as JSON, or as one page of HTML."""
+"""`lakecore inspect`: an overview of a table in the terminal, as JSON, or as an HTML page."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _buckets(overview: Overview) -> pl.DataFrame:
 
 
 def _levels(bucket: BucketFiles) -> str:
-    """The levels as `L0 ## L5 #`: one sign per file, or a number if there are many files."""
+    """The levels in the form `L0 ## L5 #`: one sign per file, or a number for many files."""
     counts: dict[int, int] = {}
     for file in bucket.files:
         counts[file.level] = counts.get(file.level, 0) + 1

@@ -1,4 +1,4 @@
-"""The picture of a table as one self-contained HTML page, without scripts or network access."""
+"""The overview of a table as one self-contained HTML page, without scripts or network access."""
 
 from __future__ import annotations
 

@@ -5,21 +5,32 @@ from __future__ import annotations
 import io
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import polars as pl
-import pyarrow.parquet as pq
 
 from lakecore.cli.arguments import Format
 from lakecore.cli.grid import Column, Style, layout
 from lakecore.cli.output import BinaryOutput, flush, write
-from lakecore.cli.texts import NULL, cells, csv_text, json_lines, json_text, one_line, printable
+from lakecore.cli.texts import NULL, cells, json_text, one_line
+from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["note", "say", "write_batches", "write_frame", "write_record"]
+    from polars import DataFrame
+    from pyarrow.parquet import ParquetWriter
+
+    from lakecore.cli.frame_texts import csv_text, json_lines, printable
+else:
+    # Polars is imported when the first frame is printed.
+    DataFrame = deferred("polars", "DataFrame")
+    ParquetWriter = deferred("pyarrow.parquet", "ParquetWriter")
+    csv_text = deferred("lakecore.cli.frame_texts", "csv_text")
+    json_lines = deferred("lakecore.cli.frame_texts", "json_lines")
+    printable = deferred("lakecore.cli.frame_texts", "printable")
+
+__all__ = ["note", "say", "write_batches", "write_frame", "write_grid", "write_record"]
 
 _WIDTH = 100
 
@@ -37,18 +48,30 @@ def note(text: str) -> None:
 
 
 def write_frame(
-    frame: pl.DataFrame, form: Format, title: str | None = None, *, null: str = NULL
+    frame: DataFrame, form: Format, title: str | None = None, *, null: str = NULL
 ) -> None:
-    """Print the rows of a frame; people see `null` for a null."""
+    """Print the rows of a frame. For people, a null is shown as the text `null`."""
     if form is not Format.TABLE:
         write_batches(frame, (), form)
         return
-    columns = [Column(one_line(name), kind.is_numeric()) for name, kind in frame.schema.items()]
-    lines = layout(columns, [cells(row, null) for row in printable(frame).iter_rows()], _style())
+    columns = [Column(name, kind.is_numeric()) for name, kind in frame.schema.items()]
+    write_grid(columns, printable(frame).iter_rows(), title, null=null)
+
+
+def write_grid(
+    columns: Iterable[Column],
+    rows: Iterable[Sequence[object]],
+    title: str | None = None,
+    *,
+    null: str = NULL,
+) -> None:
+    """Print rows of Python values for people."""
+    heads = [replace(column, name=one_line(column.name)) for column in columns]
+    lines = layout(heads, [cells(row, null) for row in rows], _style())
     say("\n".join([*([title] if title else []), *lines]))
 
 
-def write_batches(first: pl.DataFrame, rest: Iterable[pl.DataFrame], form: Format) -> None:
+def write_batches(first: DataFrame, rest: Iterable[DataFrame], form: Format) -> None:
     """Print batches as they arrive: JSON lines, CSV, or one Parquet file. The first may be empty.
 
     Raises InvalidRequest if Parquet would be printed to a terminal.
@@ -71,7 +94,7 @@ def write_record(record: Mapping[str, object], form: Format, text: str) -> None:
         return
     if form is Format.PARQUET:
         row = {key: v if _is_plain(v) else json_text(v) for key, v in record.items()}
-        _write_parquet(pl.DataFrame([row]), ())
+        _write_parquet(DataFrame([row]), ())
         return
     _to_utf8()
     if form is Format.JSON:
@@ -81,12 +104,12 @@ def write_record(record: Mapping[str, object], form: Format, text: str) -> None:
     say(_csv_line(values) + "\n" + _csv_line(values.values()))
 
 
-def _write_parquet(first: pl.DataFrame, rest: Iterable[pl.DataFrame]) -> None:
+def _write_parquet(first: DataFrame, rest: Iterable[DataFrame]) -> None:
     """Write one Parquet file. It is complete if a stream is ended by Ctrl-C."""
     if sys.stdout.isatty():
         raise InvalidRequest("Parquet is no text for a terminal: add > FILE, or a pipe")
     head = first.to_arrow()
-    with BinaryOutput() as output, pq.ParquetWriter(output, head.schema) as writer:
+    with BinaryOutput() as output, ParquetWriter(output, head.schema) as writer:
         if head.num_rows:
             writer.write_table(head)
         for batch in rest:

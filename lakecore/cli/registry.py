@@ -61,8 +61,22 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "Run an action of Paimon's Flink action jar, with the same name and flags.",
         ),
     },
+    "Mirror": {
+        "cdc": (
+            "cdc",
+            "Keep tables in step with a database or a topic, schema changes included.",
+        ),
+    },
     "Maintain": {
         "compact": ("compact", "Merge the files of each bucket into fewer sorted runs."),
+        "rescale": (
+            "buckets",
+            "Give partitions another number of buckets, in one commit.",
+        ),
+        "compact-database": (
+            "buckets",
+            "Compact all tables of a warehouse whose names match.",
+        ),
         "analyze": (
             "analyze",
             "Compute statistics of a table and store them for other engines to plan with.",
@@ -83,6 +97,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "cleanup",
             "Delete files that nothing reaches: a crash or a lost write left them.",
         ),
+        "repair": (
+            "cleanup",
+            "List in the catalog what the warehouse holds, and copy the schemas of tables again.",
+        ),
         "partition-done": (
             "cleanup",
             "Mark partitions as done, so that others know that they are complete.",
@@ -97,11 +115,12 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 COMMANDS = {name: entry for names in SECTIONS.values() for name, entry in names.items()}
-_SINGLE = frozenset({"action", "analyze", "compact", "inspect", "serve", "sql"})
+_SINGLE = frozenset({"action", "analyze", "cdc", "compact", "inspect", "serve", "sql"})
+"""The subjects whose module is named `SUBJECT_command`; the others are `SUBJECT_commands`."""
 
 
 class Commands(TyperGroup):
-    """The program: each command is declared when it is asked for."""
+    """The program. Each command is declared when it is needed."""
 
     def list_commands(self, ctx: Context) -> list[str]:
         """The names of all commands, in the order of the help."""

@@ -127,7 +127,7 @@ def merge(  # noqa: PLR0913, PLR0917  what the command takes
 def _noting(
     batches: Iterator[pa.RecordBatch], failed: list[LakecoreError]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches; an error that reading them raises is also appended to `failed`."""
+    """The batches. If reading them raises an error, it is also appended to `failed`."""
     try:
         yield from batches
     except LakecoreError as error:
@@ -151,7 +151,7 @@ def _statement(identifier: str, on: str, clauses: Mapping[str, Sequence[str]]) -
 
 
 def _starts(text: str) -> bool:
-    """Whether a clause begins with AND or THEN, as after WHEN MATCHED."""
+    """Whether a clause begins with AND or THEN, like the text after WHEN MATCHED."""
     return re.match(r"(AND|THEN)\b", text, re.IGNORECASE) is not None
 
 

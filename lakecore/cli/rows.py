@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 from lakecore.cli.arguments import ROWS_SHOWN, Format, names
 from lakecore.cli.printing import note, write_batches, write_frame, write_record
 from lakecore.cli.target import table_of
-from lakecore.frames.polars_source import to_frame
+from lakecore.frames.arrow_frames import to_frame
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,7 +18,7 @@ Chosen = tuple[str | None, str | None, int | None]
 
 
 class At(TypedDict):
-    """The state to read, as `Table.scan` takes it."""
+    """The state to read, as in `Table.scan`."""
 
     snapshot_id: int | None
     tag: str | None
@@ -77,7 +77,7 @@ def changes(
 
 
 def _asked(limit: int | None) -> int:
-    """The rows to read: one more than a grid shows, to detect whether there are more."""
+    """How many rows to read: one more than a grid shows, to detect whether there are more."""
     return ROWS_SHOWN + 1 if limit is None else limit
 
 

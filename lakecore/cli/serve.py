@@ -1,4 +1,4 @@
-"""Carries out `lakecore serve-rest`."""
+"""Executes `lakecore serve-rest`."""
 
 from __future__ import annotations
 

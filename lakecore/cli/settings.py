@@ -1,7 +1,8 @@
-"""Where the warehouse, the options and the memory of a command come from.
+"""Determines the warehouse, the options and the memory of a command.
 
-First found wins: a flag of the command; the profile that `--profile` names; a `LAKECORE_*`
-variable; the profile that `LAKECORE_PROFILE` names, or else the profile `default`, if there is one.
+The first that is set wins: a flag of the command; the profile that `--profile` names; a
+`LAKECORE_*` variable; the profile that `LAKECORE_PROFILE` names, or else the profile `default`, if
+there is one.
 
 Profiles are tables of `config.toml` in `$XDG_CONFIG_HOME/lakecore` (`~/.config/lakecore`), or of
 the file that `LAKECORE_CONFIG` names:
@@ -24,11 +25,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakecore.cli.arguments import PROFILE
+from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, NotFound
-from lakecore.memory import set_process_budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from lakecore.memory import set_process_budget
+else:
+    set_process_budget = deferred("lakecore.memory", "set_process_budget")
 
 __all__ = ["CONFIG", "MEMORY", "PROFILE_VARIABLE", "WAREHOUSE", "Settings", "profiles", "settings"]
 
@@ -41,7 +46,7 @@ _DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the profile and the variables say. `origins` names where each value is from."""
+    """The settings from the profile and the variables. `origins` names the source of each value."""
 
     profile: str | None = None
     warehouse: str | None = None
@@ -104,7 +109,10 @@ def profiles() -> dict[str, dict[str, str]]:
 def _flat(
     given: Mapping[str, object], path: Path, profile: str, start: str = ""
 ) -> Iterator[tuple[str, str]]:
-    """The keys and values; `s3.endpoint = ...` makes a table in TOML, and becomes one key again."""
+    """The keys and values of a profile.
+
+    In TOML, `s3.endpoint = ...` makes a table: it is one key here.
+    """
     for key, value in given.items():
         match value:
             case dict():

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding import KeyPressEvent
 
-    from lakecore.session import Session
+    from lakecore.sql.engine import SqlEngine
 
 __all__ = ["SqlCompleter", "run_shell"]
 
@@ -49,12 +49,12 @@ statements end with ; and may have several lines
 .exit, Ctrl-D    leave"""
 
 
-def run_shell(session: Session, form: Format, limit: int | None) -> None:
+def run_shell(engine: SqlEngine, form: Format, limit: int | None) -> None:
     """Read statements from the terminal and print their rows, until the end of the input."""
-    shell = _Shell(session, form, limit)
+    shell = _Shell(engine, form, limit)
     prompt: PromptSession[str] = PromptSession(
         history=_history(),
-        completer=SqlCompleter(session),
+        completer=SqlCompleter(engine),
         complete_while_typing=False,
         key_bindings=_keys(),
         multiline=Condition(lambda: True),
@@ -74,10 +74,10 @@ def run_shell(session: Session, form: Format, limit: int | None) -> None:
 
 
 class _Shell:
-    """The settings of the shell, and the execution of input."""
+    """The state of the shell, and the execution of input."""
 
-    def __init__(self, session: Session, form: Format, limit: int | None) -> None:
-        self._session = session
+    def __init__(self, engine: SqlEngine, form: Format, limit: int | None) -> None:
+        self._engine = engine
         self._form = form
         self._limit = limit
         self._timing = True
@@ -90,7 +90,7 @@ class _Shell:
                 return
             for statement in split(text):
                 start_ms = SYSTEM.now_ms()
-                count = print_rows(self._session, statement, self._form, self._limit)
+                count = print_rows(self._engine, statement, self._form, self._limit)
                 if self._timing:
                     note(f"{count} rows, {(SYSTEM.now_ms() - start_ms) / 1000:.2f} s")
         except KeyboardInterrupt:
@@ -117,8 +117,8 @@ class _Shell:
 class SqlCompleter(Completer):
     """Completes keywords, tables, columns of the tables that the text names, and option keys."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, engine: SqlEngine) -> None:
+        self._engine = engine
 
     def get_completions(self, document: Document, complete_event: object) -> Iterable[Completion]:
         """The completions of the word before the cursor."""
@@ -134,12 +134,12 @@ class SqlCompleter(Completer):
 
     def _names(self, text: str) -> list[str]:
         try:
-            tables = [row[0] for row in self._session.sql("SHOW TABLES").fetchall()]
-            databases = self._session.list_databases()
+            tables = [row[0] for row in self._engine.run("SHOW TABLES").fetchall()]
+            databases = [row[0] for row in self._engine.run("SHOW DATABASES").fetchall()]
             columns: list[str] = []
             for table in tables:
                 if re.search(rf"\b{re.escape(table)}\b", text):
-                    rows = self._session.sql(f"SHOW COLUMNS FROM `{table}`").fetchall()
+                    rows = self._engine.run(f"SHOW COLUMNS FROM `{table}`").fetchall()
                     columns += [row[0] for row in rows]
         except LakecoreError:  # a failed completion must not disturb the user
             return []
@@ -147,7 +147,7 @@ class SqlCompleter(Completer):
 
 
 def _keys() -> KeyBindings:
-    """Enter submits the text if it is a command or ends with `;`; otherwise it adds a line."""
+    """The key bindings: Enter submits a command or text that ends with `;`, else it adds a line."""
     keys = KeyBindings()
 
     @keys.add("enter")

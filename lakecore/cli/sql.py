@@ -6,19 +6,25 @@
 from __future__ import annotations
 
 import sys
-from difflib import get_close_matches
 from pathlib import Path
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from lakecore.cli.arguments import Format
 from lakecore.cli.printing import say, write_frame
 from lakecore.cli.run import run
 from lakecore.cli.sql_rows import print_rows
-from lakecore.cli.target import session_of
-from lakecore.errors import InvalidRequest, NotFound
-from lakecore.sql.procedures.registry import listed
+from lakecore.cli.target import engine_of
+from lakecore.deferred import deferred
+from lakecore.errors import InvalidRequest
 from lakecore.sql.tokens import quoted, split
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+    from lakecore.sql.procedures.registry import listed
+else:
+    DataFrame = deferred("polars", "DataFrame")
+    listed = deferred("lakecore.sql.procedures.registry", "listed")
 
 __all__ = ["procedures", "sql"]
 
@@ -36,17 +42,17 @@ def sql(  # noqa: PLR0913, PLR0917  what the command takes
 ) -> None:
     """Run statements and print the rows of each; or open a shell."""
     given = _given(texts, file)
-    session = session_of(None, warehouse, option, create=create)
+    engine = engine_of(warehouse, option, create=create)
     if database is not None:
-        session.sql(f"USE {quoted(database)}")
+        engine.run(f"USE {quoted(database)}")
     if given is None:
         # The library of the shell is only loaded for interactive use.
-        run("lakecore.cli.shell", "run_shell", session, form, limit)
+        run("lakecore.cli.shell", "run_shell", engine, form, limit)
         return
     for text in split(given):
         if text.upper() in {"EXIT", "QUIT"}:
             return
-        print_rows(session, text, form, limit)
+        print_rows(engine, text, form, limit)
 
 
 def _given(texts: list[str] | None, file: str | None) -> str | None:
@@ -65,12 +71,8 @@ def _given(texts: list[str] | None, file: str | None) -> str | None:
 
 def procedures(name: str | None, form: Format) -> None:
     """Print the procedures, with their arguments."""
-    columns, rows = listed()
-    chosen = [row for row in rows if name is None or name.lower() in str(row[0])]
-    if not chosen:
-        near = get_close_matches(name or "", [str(row[0]) for row in rows], 1)
-        raise NotFound("no procedure has such a name", name=name, nearest=near[0] if near else None)
+    columns, chosen = listed(name or "")
     if form is not Format.TABLE:
-        write_frame(pl.DataFrame(chosen, dict.fromkeys(columns, pl.String), orient="row"), form)
+        write_frame(DataFrame(chosen, dict.fromkeys(columns, str), orient="row"), form)
         return
     say("\n".join(f"{usage}\n    {about}" for _, usage, about in chosen))

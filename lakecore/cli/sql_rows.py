@@ -5,21 +5,26 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import polars as pl
+import pyarrow as pa
 
 from lakecore.cli.arguments import ROWS_SHOWN, Format
-from lakecore.cli.printing import note, write_batches, write_frame
-from lakecore.frames.polars_source import to_frame
-from lakecore.session import sql_engine
+from lakecore.cli.grid import Column
+from lakecore.cli.printing import note, write_batches, write_frame, write_grid
+from lakecore.cli.running import watched
+from lakecore.deferred import deferred
 from lakecore.sql.queries import batches_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
+    import polars as pl
 
-    from lakecore.session import Session
+    from lakecore.cdc.sink_parts import Progress
+    from lakecore.frames.arrow_frames import to_frame
+    from lakecore.sql.engine import SqlEngine
     from lakecore.table.writes.ingest import IngestResult
+else:
+    to_frame = deferred("lakecore.frames.arrow_frames", "to_frame")
 
 __all__ = ["print_rows"]
 
@@ -28,30 +33,47 @@ _DEFINES = frozenset(
 )
 
 
-def print_rows(session: Session, text: str, form: Format, limit: int | None) -> int:
-    """Run one statement and print its rows. Returns how many were printed.
+def print_rows(engine: SqlEngine, text: str, form: Format, limit: int | None) -> int:
+    """Run one statement and print its rows. Returns the number of printed rows.
 
     A table shows the first rows; JSON and CSV stream all of them. DDL statements print nothing.
+    Ctrl-C stops the statement at once, also within a long computation of DuckDB.
     """
-    engine = sql_engine(session)
+    with watched(engine):
+        return _printed(engine, text, form, limit)
+
+
+def _printed(engine: SqlEngine, text: str, form: Format, limit: int | None) -> int:
     engine.on_commit(_say_commit)
+    engine.on_checkpoint(_say_checkpoint)
     changes = engine.changes(text)
     if changes is not None:
         return _follow(changes, form)
-    relation = session.sql(text)
+    relation = engine.run(text)
     if relation.columns == ["result"] and relation.types == ["VARCHAR"] and _is_done(text):
         return 0
     shown = limit if form is not Format.TABLE or limit is not None else ROWS_SHOWN + 1
     schema, batches = batches_of(relation if shown is None else relation.limit(shown))
-    empty = to_frame(schema.empty_table())
     if form is not Format.TABLE:
+        # NOTE: `schema.empty_table()` makes arrays of Python lists, for which Arrow imports pandas.
+        empty = to_frame(pa.Table.from_batches([], schema))
         return _stream(empty, map(to_frame, batches), form)
-    frame = pl.concat([empty, *map(to_frame, batches)])
-    cut = limit is None and frame.height > ROWS_SHOWN
-    write_frame(frame.head(ROWS_SHOWN) if cut else frame, Format.TABLE)
+    rows = pa.Table.from_batches(batches, schema)
+    cut = limit is None and rows.num_rows > ROWS_SHOWN
+    rows = rows.slice(0, ROWS_SHOWN) if cut else rows
+    _write_table(rows)
     if cut:
         note(f"the first {ROWS_SHOWN} rows; --limit N shows more, --json or --csv prints all")
-    return min(frame.height, ROWS_SHOWN) if cut else frame.height
+    return int(rows.num_rows)
+
+
+def _write_table(rows: pa.Table) -> None:
+    """Print a grid. Polars is only loaded for types whose values Python cannot always represent."""
+    if not all(map(_is_plain, rows.schema.types)):
+        write_frame(to_frame(rows), Format.TABLE)
+        return
+    columns = [Column(each.name, _is_number(each.type)) for each in rows.schema]
+    write_grid(columns, zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
 
 def _follow(changes: Iterator[pa.Table], form: Format) -> int:
@@ -72,6 +94,10 @@ def _say_commit(done: IngestResult) -> None:
     note(f"{done.rows:,} rows written, snapshot {snapshots}")
 
 
+def _say_checkpoint(name: str, progress: Progress) -> None:
+    note(progress.line(name))
+
+
 def _stream(empty: pl.DataFrame, frames: Iterator[pl.DataFrame], form: Format) -> int:
     count = 0
 
@@ -85,6 +111,18 @@ def _stream(empty: pl.DataFrame, frames: Iterator[pl.DataFrame], form: Format) -
     return count
 
 
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether Arrow and Polars make the same Python values of this type."""
+    kinds = pa.types
+    texts = kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_boolean(kind)
+    return texts or _is_number(kind)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    kinds = pa.types
+    return bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind))
+
+
 def _is_done(text: str) -> bool:
-    """Whether the result of a statement only states success."""
+    """Whether the result of a statement only says that it succeeded."""
     return text.lstrip().split(None, 1)[0].upper() in _DEFINES

@@ -129,7 +129,10 @@ def reset_consumer(  # noqa: PLR0913  one option per part of the question
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Let a consumer go on with another snapshot, or delete it. Stop its stream first."""
+    """Set the next snapshot that a consumer reads, or delete the consumer.
+
+    Stop its stream first.
+    """
     form = chosen(output, json=json, csv=csv)
     if (next_snapshot is None) is not delete:
         raise typer.BadParameter("give one of --next ID and --delete")

@@ -19,7 +19,7 @@ from lakecore.cli.printing import note, write_batches, write_frame, write_record
 from lakecore.cli.run import INTERRUPTED
 from lakecore.cli.target import table_of
 from lakecore.errors import InvalidRequest
-from lakecore.frames.polars_source import to_frame
+from lakecore.frames.arrow_frames import to_frame
 from lakecore.model.times import is_time_text
 
 if TYPE_CHECKING:

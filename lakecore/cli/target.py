@@ -1,23 +1,32 @@
-"""The table or warehouse that a command names, with the options of flags, profile and variables."""
+"""Finds the table or warehouse that a command names; options come from flags and settings."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.options import is_storage_option
 from lakecore.cli.arguments import stated
 from lakecore.cli.settings import settings
+from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, NotFound
-from lakecore.session import connect, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lakecore.session import Session
+    from lakecore.catalog.options import is_storage_option
+    from lakecore.forks import require_threads
+    from lakecore.session import Session, connect, open_table, sql_engine
+    from lakecore.sql.engine import SqlEngine
     from lakecore.table.handle import Table
+else:
+    SqlEngine = deferred("lakecore.sql.engine", "SqlEngine")
+    connect = deferred("lakecore.session", "connect")
+    is_storage_option = deferred("lakecore.catalog.options", "is_storage_option")
+    open_table = deferred("lakecore.session", "open_table")
+    require_threads = deferred("lakecore.forks", "require_threads")
+    sql_engine = deferred("lakecore.session", "sql_engine")
 
-__all__ = ["catalog_options_of", "place_of", "session_of", "table_of"]
+__all__ = ["catalog_options_of", "engine_of", "place_of", "session_of", "table_of"]
 
 _IDENTIFIER = re.compile(r"[^/\\:]*[^/\\:.][^/\\:]*\.[^/\\:]+")
 _DIRECTORY = re.compile(r"(?P<warehouse>.*?)/*(?P<database>[^/]+)\.db/+(?P<table>[^/]+?)/*")
@@ -47,8 +56,8 @@ _OF_CATALOGS = (
 def table_of(name: str, warehouse: str | None, option: Iterable[str] | None) -> Table:
     """The table in a directory, or the table of that name if a warehouse is given.
 
-    With a warehouse, `database.table` is a name; a text with a slash is always a path. Options of
-    catalogs and storage apply to the warehouse, all others to the table.
+    With a warehouse, `database.table` is a name. An argument with a slash is always a path. Options
+    of catalogs and storage apply to the warehouse, all others to the table.
     """
     known = settings()
     options = stated(option)
@@ -80,6 +89,20 @@ def session_of(
 ) -> Session:
     """The session on the warehouse of the argument, of --warehouse, or of the settings."""
     return connect(catalog_options_of(path, warehouse, option), create=create)
+
+
+def engine_of(
+    warehouse: str | None, option: Iterable[str] | None, *, create: bool = False
+) -> SqlEngine:
+    """The SQL engine on the warehouse; without a catalog if none is named.
+
+    Raises InvalidRequest for options of a catalog if no warehouse is named.
+    """
+    named = warehouse or settings().warehouse
+    if not named and not create and not option:
+        require_threads()
+        return SqlEngine(None, open_table)
+    return sql_engine(session_of(None, warehouse, option, create=create))
 
 
 def catalog_options_of(
@@ -123,7 +146,7 @@ def place_of(
 
 
 def _parted(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options of the catalog and its storage, and those of the table."""
+    """Split options: those of the catalog and its storage, and those of the table."""
     of_catalog = {
         key: text
         for key, text in options.items()

@@ -13,6 +13,7 @@ from lakecore.cli.arguments import (
     AsCsv,
     AsJson,
     DryRun,
+    EvolveSchema,
     Format,
     Options,
     Output,
@@ -120,9 +121,7 @@ def import_files(  # noqa: PLR0913  one option per part of the question
     null: NullText = "",
     date_format: DateFormat = None,
     timestamp_format: TimestampFormat = None,
-    evolve_schema: Annotated[
-        bool, typer.Option("--evolve-schema", help="Add columns that the table lacks.")
-    ] = False,
+    evolve_schema: EvolveSchema = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print the schema and the number of rows.")
     ] = False,
@@ -166,9 +165,7 @@ def write(  # noqa: PLR0913  one option per part of the question
             show_default=False,
         ),
     ] = None,
-    evolve_schema: Annotated[
-        bool, typer.Option("--evolve-schema", help="Add columns that the table lacks.")
-    ] = False,
+    evolve_schema: EvolveSchema = False,
     kind: Kind = None,
     delimiter: Delimiter = None,
     no_header: NoHeader = False,

@@ -1,4 +1,4 @@
-"""`lakecore demo`: `tour` is the story, `flights` its data, `answers` the checks.
+"""The demo `lakecore demo`: `tour` tells the story, `flights` has the data, `answers` the checks.
 
 `stage` and `pictures` print. The demo of Spark reads the same flights.
 """

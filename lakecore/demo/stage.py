@@ -1,4 +1,4 @@
-"""Where the demo is played: chapters, code that is printed as it runs, and checked answers."""
+"""The printing of the demo: chapters, code that is printed as it runs, and checked results."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Stage:
 
     @property
     def seconds(self) -> float:
-        """How long the story has been playing."""
+        """The seconds since the demo began."""
         return (SYSTEM.now_ms() - self._began_ms) / 1000
 
     def chapter(self, title: str, says: str) -> None:
-        """Begin a chapter."""
+        """Begin a chapter: print its title and the text `says`."""
         self._chapters += 1
         self._lap_ms = SYSTEM.now_ms()
         self.console.print()
@@ -90,7 +90,7 @@ class Stage:
             yield from bar.track(items)
 
     def check(self, question: str, got: object, expected: object) -> None:
-        """Compare an answer of the table with the answer computed from the CSV."""
+        """Compare a result from the table with the result computed from the CSV file."""
         if got != expected:
             raise CorruptTable(
                 "the table and the CSV differ", question=question, table=got, csv=expected
@@ -104,7 +104,7 @@ class Stage:
 
 
 def _code(step: Callable[..., object] | str) -> RenderableType:
-    """A function's body, or a text of SQL, as code in a frame."""
+    """A function's body, or an SQL text, as code in a frame."""
     if isinstance(step, str):
         return pictures.code(step, "sql")
     body = inspect.getsource(step).partition(":\n")[2]

@@ -1,8 +1,7 @@
-"""`lakecore demo`: what lakecore does, with a year of real flights.
+"""The demo `lakecore demo`: shows what lakecore does, with a year of real flights.
 
 The code that the demo prints is the code that runs: each small function is printed and called.
-INVARIANT: every number about flights is computed a second time, by plain Polars over the CSV; if
-the two differ, the demo stops with an error.
+INVARIANT: plain Polars computes each number about flights again; if they differ, the demo fails.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ BLIZZARD, BLIZZARD_WEEK = date(2013, 2, 8), 6
 
 
 def play(warehouse: str, *, stays: bool = True) -> None:
-    """Run the demo in that warehouse; prints where the table is if it is kept."""
+    """Run the demo in that warehouse. If the table `stays`, print where it is."""
     stage = Stage()
     with stage.waiting("reading flights out of New York, 2013 …"):
         planned = load_flights()
@@ -80,7 +79,10 @@ def write_weeks(flights: Table, weeks: Iterable[pl.DataFrame]) -> None:
 
 
 def follow(stage: Stage, flights: Table, planned: pl.DataFrame, flown: pl.DataFrame) -> list[int]:
-    """Write a commit for each week; the snapshot ids of the timetable and of each week."""
+    """Commit the changes of each week.
+
+    Returns the snapshot ids of the timetable and of each week.
+    """
     says = "Each week brings delays (upserts) and cancellations (deletes), in one commit."
     stage.chapter("The year happens", says)
     weeks = [news(planned, week) for week in range(1, WEEKS + 1)]

@@ -13,7 +13,6 @@ from lakecore.table.changes.changes import (
     Replaced,
     State,
     StoredRows,
-    Wanted,
 )
 from lakecore.table.changes.follow import START_OPTIONS, Follower, Found, Nothing
 from lakecore.table.changes.planned import PlannedRows
@@ -26,6 +25,7 @@ from lakecore.table.changes.positions import (
 )
 from lakecore.table.changes.retained import retained_changes
 from lakecore.table.changes.stream import StreamRequest
+from lakecore.table.changes.wanted import Wanted
 from lakecore.table.maintenance.consumers import write_consumer
 
 __all__ = [

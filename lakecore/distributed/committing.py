@@ -1,4 +1,4 @@
-"""What the driver of a write does with the messages of its tasks: one commit, or a clean-up."""
+"""For the driver of a write: commits the messages of its tasks, or cleans up."""
 
 from __future__ import annotations
 

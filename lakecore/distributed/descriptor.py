@@ -1,8 +1,8 @@
 """A table as a frozen value that another process can open.
 
-INVARIANT: nothing in it is open, and nothing is looked up again: schema and options are those that
-the driver decided on, whatever others commit while the job runs. Driver and executors run the same
-version of lakecore, because the values between them are pickled.
+INVARIANT: the value holds no open files or connections. Its schema and options are those that the
+driver chose, whatever others commit while the job runs. Driver and executors run the same version
+of lakecore, because the values between them are pickled.
 """
 
 from __future__ import annotations

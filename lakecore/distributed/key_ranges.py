@@ -1,4 +1,4 @@
-"""Keys at which a bucket is cut: their order, and the condition for rows between two of them."""
+"""Cuts a bucket by keys: the order of keys, and the condition for rows between two of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows -> partition and bucket: which task owns a row."""
+"""Finds the partition and bucket of rows, which decide the task that owns them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from lakecore.plan.bucketing import bucket_ids
 from lakecore.plan.dynamic_bucket import BUCKETS_MAX
 from lakecore.plan.partitions import bucket_key_fields
 from lakecore.rows.conform import KindRule, conform
+from lakecore.table.context import crosses_partitions
 from lakecore.table.writes.dynamic_index import read_hashes
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "bucket_ids",
     "bucket_key_fields",
     "conform",
+    "crosses_partitions",
     "hash_rows",
     "read_hashes",
 ]

@@ -1,8 +1,9 @@
-"""The decisions of the driver of a read: snapshot, schema, condition, splits and their parts."""
+"""For the driver of a read: chooses snapshot, schema and condition, and plans the splits."""
 
 from __future__ import annotations
 
 from lakecore.catalog.options import is_storage_option
+from lakecore.frames.source import checked_limit
 from lakecore.io.files.data_files import row_group_bounds
 from lakecore.rows.evolution import map_fields
 from lakecore.table.changes.between import changes_of_options
@@ -25,6 +26,7 @@ __all__ = [
     "as_of",
     "changes_of_options",
     "check_size",
+    "checked_limit",
     "falls_back",
     "hides_level_0",
     "is_storage_option",

@@ -1,4 +1,4 @@
-"""Splits -> merged batches, by a plan that the driver made."""
+"""For tasks: reads splits to merged batches, by a plan that the driver made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DELETE, UPDATE and MERGE in parts: the driver checks and commits, a task changes its splits.
+"""DELETE, UPDATE and MERGE in parts: the driver checks and commits, tasks change splits.
 
 Tasks load DuckDB from here, because conditions and values may be SQL.
 """

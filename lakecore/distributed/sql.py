@@ -1,4 +1,4 @@
-"""SQL that another engine runs over tables: lakecore's parser, and statements as calls of verbs."""
+"""SQL that another engine runs on tables: the parser, and the execution of statements as verbs."""
 
 from __future__ import annotations
 

@@ -1,16 +1,23 @@
-"""A table in a process that did not open it: its context, its store, clock and file names."""
+"""For tasks: a table that another process opened, with its context, store, clock and file names."""
 
 from __future__ import annotations
 
 from lakecore.io.ambient import JOB_ID_LENGTH, SYSTEM, of_job
-from lakecore.io.stores.store import MemoryStore, Store
-from lakecore.table.context import TableContext
+from lakecore.io.bulk import IN_THREADS
+from lakecore.io.parallel import delete_all, read_all
+from lakecore.io.stores.store import FileStatus, MemoryStore, Store
+from lakecore.table.context import TableContext, reload_context
 
 __all__ = [
+    "IN_THREADS",
     "JOB_ID_LENGTH",
     "SYSTEM",
+    "FileStatus",
     "MemoryStore",
     "Store",
     "TableContext",
+    "delete_all",
     "of_job",
+    "read_all",
+    "reload_context",
 ]

@@ -1,4 +1,4 @@
-"""Frozen values that exist without a table: types, schemas, files, names and numbers."""
+"""Frozen values that do not need a table: types, schemas, files, names and numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lakecore.model.types import (
     arrow_type,
     with_nullable,
 )
-from lakecore.options import BucketFunction, OptionValue
+from lakecore.options import POSTPONE_BUCKET, BucketFunction, OptionValue
 
 __all__ = [
     "BATCH_COMMIT_IDENTIFIER",
@@ -35,6 +35,7 @@ __all__ = [
     "INTEGERS",
     "LENGTH_MAX",
     "MAIN_BRANCH",
+    "POSTPONE_BUCKET",
     "STRINGS",
     "TIMESTAMPS",
     "Array",

@@ -1,3 +1,3 @@
-"""The model <-> bytes and file names. Pure in both directions: no IO, no clock."""
+"""Converts the model to bytes and file names, and back. Pure: no IO, no clock."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The buffers of Arrow arrays as NumPy arrays, without copies; slices are respected."""
+"""Views of the buffers of Arrow arrays as NumPy arrays, without copies; slices are respected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Words: TypeAlias = "NDArray[np.uint64]"
 def conform(column: pa.Array, data_type: DataType) -> pa.Array:
     """The column as one array in the Arrow layout of the type, cast if necessary.
 
-    Two differences from that layout stay: large strings and binaries, and a timestamp's zone.
+    Two differences are kept: large strings and binaries stay large, and a timestamp keeps its zone.
     """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     want, have = arrow_type(data_type), array.type
@@ -44,7 +44,7 @@ def conform(column: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def fixed_width(array: pa.Array, dtype: str) -> NDArray[np.generic]:
-    """The value buffer of an array as NumPy sees it, without copying."""
+    """The value buffer of an array as a NumPy array, without copying."""
     width = np.dtype(dtype).itemsize
     buffer = array.buffers()[1]
     if buffer is None:
@@ -53,7 +53,10 @@ def fixed_width(array: pa.Array, dtype: str) -> NDArray[np.generic]:
 
 
 def byte_ranges(array: pa.Array) -> tuple[Bytes, Ints, Ints]:
-    """Bytes, starts and lengths of a string or binary array of 32- or 64-bit offsets."""
+    """The bytes, starts and lengths of the values of a string or binary array.
+
+    Offsets may have 32 or 64 bits.
+    """
     wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     dtype = np.dtype(np.int64 if wide else np.int32)
     if not len(array):

@@ -1,10 +1,10 @@
-"""Avro object container files <-> records, as used for manifests.
+"""Reads and writes Avro object container files, as used for manifests.
 
 fastavro reads and writes the records; `avro_container.py` handles the frame around them:
 
-1. reading: check the frame, decompress each block, and give fastavro the same bytes uncompressed
-   under a simpler schema, without logical types and inner records: what it then builds for each
-   record is one dictionary of plain values;
+1. reading: check the frame and decompress each block. fastavro gets the same bytes uncompressed,
+   with a simpler schema without logical types and inner records, so that it builds one dictionary
+   of plain values for each record;
 2. writing: let fastavro write an uncompressed container, compress each block, state the codec.
 
 INVARIANT: the sync marker follows from the schema, so equal records give equal bytes.
@@ -30,7 +30,7 @@ BLOCK_SIZE_BYTES = 64_000
 
 
 def write_container(schema: dict[str, Any], records: Iterable[object], compression: str) -> bytes:
-    """The container of these records. `schema` must be parsed by fastavro."""
+    """The Avro container with these records. fastavro must have parsed `schema` before."""
     codec = codec_of(compression)
     sync = _sync_of(schema)
     plain = io.BytesIO()
@@ -48,7 +48,7 @@ def write_container(schema: dict[str, Any], records: Iterable[object], compressi
 def container(
     schema: dict[str, Any], blocks: Sequence[tuple[int, bytes]], compression: str
 ) -> bytes:
-    """The container of these blocks of encoded records, each with its number of records.
+    """The Avro container with these blocks of encoded records, each with its number of records.
 
     The blocks are already compressed with the codec of `compression`.
     """
@@ -102,7 +102,7 @@ def _opened(data: bytes, path: str) -> tuple[Frame, Any]:
 
 
 def _inner_records(schema: Any, prefix: str = "") -> frozenset[str]:
-    """The flat names of the records inside a record schema."""
+    """The names of the records inside a record schema, prefixed with the names of their parents."""
     inside = frozenset[str]()
     for field in schema["fields"]:
         if isinstance(field["type"], dict) and field["type"]["type"] == "record":
@@ -127,14 +127,14 @@ def _flat_fields(schema: Any, inner: frozenset[str], prefix: str = "") -> list[d
 
 
 def _record(schema: Any) -> Any:
-    """The record schema itself, or the record inside a union with null."""
+    """The record schema itself, or the record schema in a union with null."""
     parts = schema if isinstance(schema, list) else [schema]
     (record,) = (part for part in parts if isinstance(part, dict) and part["type"] == "record")
     return record
 
 
 def _flattens(schema: Any, inner: frozenset[str], prefix: str = "") -> bool:
-    """Whether the flat schema can decode the bytes: no flattened record is a union with null."""
+    """Whether the flat schema can decode the bytes: no flattened record is in a union with null."""
     return isinstance(schema, dict) and all(
         _flattens(field["type"], inner, prefix + field["name"])
         for field in schema["fields"]
@@ -145,7 +145,7 @@ def _flattens(schema: Any, inner: frozenset[str], prefix: str = "") -> bool:
 def _flat_record(
     record: Any, schema: Any, inner: frozenset[str], prefix: str = ""
 ) -> dict[str, Any]:
-    """A record decoded by its nested schema, as the values of the flat fields."""
+    """The values of the flat fields, from a record that was decoded by its nested schema."""
     if record is None:
         raise ValueError(f"null where a record must be: {prefix or 'the whole'}")
     out: dict[str, Any] = {}
@@ -201,7 +201,10 @@ def _fits(written: Any, wanted: Any) -> bool:
 
 
 def _number(name: Any) -> Any:
-    """The name of a primitive type; `long` for `int`, because Avro stores both alike."""
+    """The name of a primitive type.
+
+    `long` also for `int`, because Avro stores both in the same way.
+    """
     of = name["type"] if isinstance(name, dict) and len(name) == 1 else name
     return "long" if of == "int" else of
 

@@ -4,7 +4,7 @@ A container is a header (magic, metadata, sync marker) and blocks (count, size, 
 sync marker). This module does not interpret the records.
 
 zstd blocks include zstd's own checksum, which every zstd reader verifies. The decompressed size of
-a block is limited, whatever size the block states.
+a block is limited independently of the size that the block states.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import zstandard
 from fastavro.schema import SchemaParseException
 
 from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, Unsupported
+from lakecore.format.varints import append_varint, read_varint, unzigzag, zigzag
 from lakecore.memory import process_budget
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ BROKEN = (
 
 
 def codec_of(compression: str) -> str:
-    """The Avro codec that a `manifest.compression` option means."""
+    """The Avro codec for a value of the option `manifest.compression`."""
     name = compression.strip().lower()
     codec = {"zstd": "zstandard", "none": "null", "": "null"}.get(name, name)
     if codec not in CODECS:
@@ -78,7 +79,7 @@ def compress(block: bytes, codec: str) -> bytes:
 def decompress(block: bytes, codec: str, bytes_max: int = VALUE_BYTES_MAX) -> bytes:
     """The block, decompressed with the codec.
 
-    Raises ValueError if the result has more than `bytes_max` bytes, whatever size the block states.
+    Raises ValueError if the result has more than `bytes_max` bytes.
     """
     plain = CODECS[codec][1](block, bytes_max)
     if len(plain) > bytes_max:
@@ -112,7 +113,7 @@ def named_faults(data: bytes, path: str) -> Iterator[None]:
 
 
 class Readable(Protocol):
-    """Bytes that are read one after the other."""
+    """A protocol: bytes that are read one after another."""
 
     def read(self, size: int, /) -> bytes:
         """The next bytes, fewer at the end."""
@@ -139,7 +140,10 @@ class Frame:
         self.codec = self.metadata.get("avro.codec", b"null").decode()
 
     def plain_blocks(self) -> list[tuple[int, bytes]]:
-        """Each block's number of records and decompressed bytes. Unsupported for unknown codecs."""
+        """Each block's number of records and decompressed bytes.
+
+        Raises Unsupported for unknown codecs.
+        """
         if self.codec not in CODECS:
             raise Unsupported("unknown Avro codec", codec=self.codec, path=self.path)
         plain: list[tuple[int, bytes]] = []
@@ -174,7 +178,7 @@ class Frame:
         return taken
 
     def _long(self, first: int | None = None) -> int:
-        """The next number; `first` is its first byte, if that byte has already been read."""
+        """The next number. `first` is its first byte, if the caller has already read that byte."""
         value = shift = 0
         while True:
             byte = self._bytes(1)[0] if first is None else first
@@ -182,13 +186,13 @@ class Frame:
             value |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
-                return (value >> 1) ^ -(value & 1)
+                return unzigzag(value)
             if shift >= _LONG_BITS:
                 raise CorruptTable("a number is too long", path=self.path, offset=self._at)
 
 
 def check_count(count: int, plain: bytes) -> None:
-    """Raise ValueError for a block with more records than bytes: each record has bytes."""
+    """Raise ValueError for a block with more records than bytes: a record has at least one byte."""
     if count > len(plain):
         raise ValueError(f"a block of {len(plain)} bytes says that it has {count} records")
 
@@ -201,7 +205,7 @@ def _plain_bytes_max(size_bytes: int) -> int:
 def assemble(
     metadata: Mapping[str, bytes], sync: bytes, blocks: Sequence[tuple[int, bytes]]
 ) -> bytes:
-    """The container of these blocks, each with its number of records."""
+    """The Avro container with these blocks, each with its number of records."""
     parts = [_MAGIC, _long(len(metadata))]
     for name, value in metadata.items():
         parts += [_long(len(name)), name.encode("ascii"), _long(len(value)), value]
@@ -212,12 +216,8 @@ def assemble(
 
 
 def _long(value: int) -> bytes:
-    value = (value << 1) ^ (value >> 63)
     out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+    append_varint(out, zigzag(value))
     return bytes(out)
 
 
@@ -272,12 +272,10 @@ def _snappy_compress(block: bytes) -> bytes:
 
 def _snappy_decompress(block: bytes, bytes_max: int) -> bytes:
     # Raw snappy begins with the decompressed size as a base-128 number; Avro adds a checksum.
-    size = shift = 0
-    for byte in block[:5]:
-        size |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
+    try:
+        size, _ = read_varint(block, 0)
+    except IndexError as error:
+        raise ValueError("a block of snappy is cut short") from error
     if size > bytes_max:
         raise too_large(bytes_max)
     plain: bytes = pa.Codec("snappy").decompress(block[:-4], size, asbytes=True)

@@ -1,4 +1,4 @@
-"""Avro containers of many rows: their columns, and their records in batches of blocks.
+"""Reads Avro containers with many rows: the names of columns, and records in batches of blocks.
 
 Only the blocks of one batch are read, decompressed and decoded together, so that reading a file
 takes the memory of one batch.
@@ -43,7 +43,7 @@ def container_columns(source: bytes | Readable, path: str) -> tuple[str, ...]:
 
 
 def block_counts(source: bytes | Readable, path: str) -> Iterator[int]:
-    """The number of records of each block. Decompresses the blocks, which detects damaged bytes."""
+    """The number of records in each block. Blocks are decompressed, which detects damaged bytes."""
     with _damaged(path):
         frame = Frame(source, path)
         if frame.codec not in CODECS:
@@ -56,7 +56,9 @@ def block_counts(source: bytes | Readable, path: str) -> Iterator[int]:
 def read_batches(
     source: bytes | Readable, path: str, batch_rows: int, batch_bytes: int
 ) -> Generator[list[dict[str, Any]], None, None]:
-    """The container's records in batches of a row count or size; logical types as plain numbers.
+    """The container's records in batches, limited by rows and bytes.
+
+    Logical types are plain numbers.
 
     A batch has at least one block.
     """
@@ -89,7 +91,7 @@ def read_batches(
 
 
 def _record_of(schema: Any) -> Any:
-    """The record type of a container's schema, also if the schema is a union of it with null."""
+    """The record type of a container's schema, or the record type in a union with null."""
     branches = schema if isinstance(schema, list) else [schema]
     return next(branch for branch in branches if isinstance(branch, dict))
 

@@ -50,7 +50,10 @@ _TEXTS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BinaryRows:
-    """Rows of one arity without its prefix; row i is `data[offsets[i]:offsets[i + 1]]`."""
+    """Rows without the arity prefix; row i is `data[offsets[i]:offsets[i + 1]]`.
+
+    All have one arity.
+    """
 
     data: NDArray[np.uint8]
     offsets: NDArray[np.int64]
@@ -99,7 +102,7 @@ def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> NDArray
 def _hash_apart(
     columns: Sequence[pa.Array], types: Sequence[DataType], long: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """The hash of each row; the rows `long` are hashed one by one, the others together."""
+    """The hash of each row. The rows `long` are hashed one by one, all others together."""
     hashes = np.zeros(len(columns[0]), np.int32)
     others = np.delete(np.arange(len(hashes)), long)
     if len(others):
@@ -112,10 +115,10 @@ def _hash_apart(
 
 
 def _long_rows(columns: Sequence[pa.Array]) -> NDArray[np.int64]:
-    """The few long rows that are faster to hash one by one; ascending.
+    """The positions of the few rows that are so long that hashing them one by one is faster.
 
-    Hashing all rows together takes as many steps as the longest row has words. One such step costs
-    about as much as hashing twenty words of a single row.
+    Ascending. Hashing all rows together takes as many steps as the longest row has words. One such
+    step costs about as much as hashing twenty words of a single row.
     """
     lengths = [
         pc.binary_length(column) for column in columns if any(test(column.type) for test in _TEXTS)
@@ -167,7 +170,10 @@ def _hash(words: RowWords) -> NDArray[np.int32]:
 
 
 def _hash_long(row: NDArray[np.uint8]) -> int:
-    """The hash of one row. What does not depend on the state is computed for all words at once."""
+    """The hash of one row.
+
+    Steps that do not depend on the hash state are computed for all words at once.
+    """
     keys = row.view(np.uint32) * _C1
     keys = ((keys << np.uint32(15)) | (keys >> np.uint32(17))) * _C2
     state, add = _SEED, int(_ADD)
@@ -183,7 +189,7 @@ def _hash_long(row: NDArray[np.uint8]) -> int:
 
 
 def _mix(state: _State, half_word: _State | None, scratch: _State) -> None:
-    """Mix 32 bits of each row into its hash state; None means zeros."""
+    """Mix 32 bits of each row into its hash state. None for the bits means zeros."""
     key, carry = scratch
     if half_word is not None:
         np.multiply(half_word, _C1, out=key)

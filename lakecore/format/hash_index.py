@@ -1,8 +1,9 @@
-"""The hash index of a dynamic bucket <-> bytes: the hash of every key ever put in it.
+"""Converts the hash index of a dynamic bucket to bytes and back.
 
-The file consists of big-endian 32-bit integers; their order has no meaning. The format has no room
-for a checksum, and other programs would read a trailer as hashes. lakecore puts the CRC-32 of the
-file into its name: a changed hash would put a stored key into a second bucket, without an error.
+The index has the hash of every key that was ever put in the bucket. The file consists of big-endian
+32-bit integers; their order has no meaning. The format has no room for a checksum, and other
+programs would read a trailer as hashes. lakecore puts the CRC-32 of the file into its name: a
+changed hash would put a stored key into a second bucket, without an error.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def decode_hashes(data: bytes, file: IndexFile, path: str) -> NDArray[np.int32]:
 
 
 def encode_hashes(hashes: NDArray[np.int32], writer: str) -> tuple[bytes, IndexFile]:
-    """The bytes of an index file of these hashes, and its entry; `writer` makes its name unique."""
+    """The bytes of an index file with these hashes, and its entry.
+
+    `writer` makes its name unique.
+    """
     data = hashes.astype(_STORED).tobytes()
     return data, IndexFile(
         index_type=HASH_INDEX,

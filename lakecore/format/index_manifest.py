@@ -1,4 +1,4 @@
-"""Index manifests <-> values: all live index files of a table, in files of `manifest_records.py`.
+"""Reads and writes index manifests, which list all live index files of a table.
 
 Each index manifest is complete, so it contains no deletions.
 """

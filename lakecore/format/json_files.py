@@ -1,4 +1,4 @@
-"""Schema, snapshot, tag, consumer, hint and success files <-> values.
+"""Converts schema, snapshot, tag, consumer, hint and success files to values and back.
 
 The JSON is formatted like Java's, including the field order, so an unchanged value has exactly the
 bytes that Java wrote. Unknown fields are ignored; an absent optional field is None, never 0. A
@@ -7,6 +7,7 @@ newer format version is refused, because its meaning is unknown.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SNAPSHOT_VERSION = 3
+_SCHEMAS_KEPT = 256
 
 
 # --- schemas ------------------------------------------------------------------------------------
@@ -41,8 +43,9 @@ def encode_schema(schema: TableSchema) -> bytes:
     return json_bytes(out)
 
 
+@lru_cache(_SCHEMAS_KEPT)
 def decode_schema(data: bytes, path: str) -> TableSchema:
-    """The schema that a schema file holds.
+    """The schema that a schema file holds. Cached, because every opening of a table reads it.
 
     Its options include the defaults of old format versions: `bucket` is 1 up to version 1, and
     `file.format` is orc up to version 2.

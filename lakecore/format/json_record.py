@@ -1,6 +1,6 @@
 """JSON objects with typed fields, and JSON text formatted like Java's.
 
-A field that is missing or has the wrong type is CorruptTable with its name and the path.
+A field that is missing or has the wrong type raises CorruptTable, naming the field and the path.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ def check_version(version: int, known: int, path: str, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A JSON object whose fields are asked for by name and type; CorruptTable if they differ."""
+    """A JSON object with typed access to its fields.
+
+    Raises CorruptTable if a field does not fit.
+    """
 
     source: Mapping[str, Any]
     path: str
@@ -45,7 +48,7 @@ class Record:
         return cls(source, path, what)
 
     def number(self, name: str) -> int:
-        """A number that must be there."""
+        """A required number."""
         value = self.optional_number(name)
         if value is None:
             raise self._bad(name)
@@ -61,14 +64,14 @@ class Record:
         return value
 
     def text(self, name: str) -> str:
-        """A text that must be there."""
+        """A required string."""
         value = self.optional_text(name)
         if value is None:
             raise self._bad(name)
         return value
 
     def optional_text(self, name: str) -> str | None:
-        """A text, or None."""
+        """A string, or None."""
         value = self.source.get(name)
         if value is not None and not isinstance(value, str):
             raise self._bad(name)
@@ -105,7 +108,7 @@ def json_bytes(value: Mapping[str, Any]) -> bytes:
 
 
 def json_lines(value: Any, indent: str) -> Iterator[str]:
-    """The text of a JSON value as Java prints it: objects on lines of their own, lists in one."""
+    """The lines of a JSON value as Java prints it: an object on many lines, a list on one."""
     match value:
         case dict() if value:
             inner = f"{indent}  "

@@ -89,9 +89,9 @@ class Layout:
     """The paths of one branch of a table. `root` is the table directory, as the store names it.
 
     `index_in_data_dir` is the option `index-file-in-data-file-dir`, `data_directory` the option
-    `data-file.path-directory`. `external_roots` are the places outside the table whose files may be
-    read: those of `data-file.external-paths` and `lakecore.external-paths`. Partition paths come
-    from `format/partition_path.py`; the partition path of an unpartitioned table is empty.
+    `data-file.path-directory`. `external_roots` are the directories outside the table whose files
+    may be read: those of `data-file.external-paths` and `lakecore.external-paths`. Partition paths
+    come from `format/partition_path.py`; the partition path of an unpartitioned table is empty.
     """
 
     root: str
@@ -148,7 +148,7 @@ class Layout:
 
     @property
     def rollback_record(self) -> str:
-        """The record of a rollback that is under way; there is none at other times."""
+        """The record of a rollback that is in progress; the file exists only during a rollback."""
         return f"{self.snapshot_dir}/ROLLBACK"
 
     @property
@@ -240,7 +240,7 @@ class Layout:
         return f"{self._main()}/{self.data_directory}" if self.data_directory else self._main()
 
     def partition_dir(self, partition_path: str) -> str:
-        """The directory of a partition; of the whole table for the empty path."""
+        """The directory of a partition. For the empty path, the directory of the whole table."""
         return f"{self.data_dir}/{partition_path}" if partition_path else self.data_dir
 
     def bucket_dir(self, partition_path: str, bucket: int) -> str:
@@ -291,15 +291,22 @@ class Layout:
             )
         return place
 
+    @property
+    def load_history_dir(self) -> str:
+        """The folder of the records of files that COPY INTO has loaded."""
+        return f"{self._main()}/copy-into/history"
+
     def _main(self) -> str:
         return self.root.rstrip("/")
 
 
 def one_name(name: str, given: str = "") -> str:
-    """The name, checked to be a single file or directory name, not a path, on every storage.
+    """Check that a name is a single file or directory name on every storage, not a path.
 
-    `given` says what a caller named: a tag, a branch, a consumer; it is empty for a name from the
-    metadata. If the check fails, raises InvalidRequest for the caller's name, else CorruptTable.
+    Returns it.
+
+    `given` says what a caller named: a tag, a branch or a consumer. It is empty for a name from the
+    metadata. If the check fails, raises InvalidRequest for a caller's name, else CorruptTable.
     """
     if _PLAIN_NAME.fullmatch(name):
         return name
@@ -313,7 +320,7 @@ def one_name(name: str, given: str = "") -> str:
 
 
 def parse_numbered(name: str, prefix: str) -> int | None:
-    """The number of a name such as `snapshot-12`; None for temporary and foreign files."""
+    """The number in a name such as `snapshot-12`; None for temporary files and unrelated files."""
     digits = name.removeprefix(prefix)
     if len(digits) == len(name) or not (digits.isascii() and digits.isdecimal()):
         return None
@@ -358,7 +365,7 @@ def index_manifest_name(committer: str, counter: int) -> str:
 
 
 def index_file_name(writer: str, counter: int, checksum: int | None = None) -> str:
-    """The name of a deletion-vector or hash index file; it may hold the CRC-32 of the file."""
+    """The name of a deletion-vector or hash index file. It may contain the CRC-32 of the file."""
     ending = "" if checksum is None else f"-crc32-{checksum:08x}"
     return f"index-{writer}-{counter}{ending}"
 

@@ -1,4 +1,4 @@
-"""The meaning of a path or URI, in one set of rules for every place where a user gives one.
+"""The rules for every path or URI that a user passes.
 
 1. A scheme is a word before `://`, or `file` before `:`; its case is ignored.
 2. `file:/x`, `file:///x` and `file://localhost/x` are the local path `/x`. Other hosts raise an
@@ -60,7 +60,7 @@ def is_local(text: str) -> bool:
 def storage_of(text: str) -> str:
     """The identity of a storage: empty for local disk, else the scheme.
 
-    Each name of `memory://` is a storage of its own. All schemes of S3 are one storage.
+    Each name of `memory://` is a separate storage. All schemes of S3 are the same storage.
     """
     scheme = _SCHEME.match(text)
     if is_local(text) or scheme is None:
@@ -72,7 +72,7 @@ def storage_of(text: str) -> str:
 
 
 def is_within(path: str, root: str) -> bool:
-    """Whether a canonical path is below a canonical root, judged by names only."""
+    """Whether a canonical path is below a canonical root. Compares names only."""
     below = path.removeprefix(root.rstrip("/") + "/")
     return len(below) < len(path) and not {"", ".", ".."} & set(below.split("/"))
 

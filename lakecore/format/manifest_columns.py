@@ -1,11 +1,11 @@
-"""Manifest entries as columns <-> the bytes of manifests, without Python objects per entry.
+"""Converts manifests to columns of entries and back, without a Python object for each entry.
 
 A frame of entries has a row for each entry and a column for each field, in the order of
 `MANIFEST_SCHEMA`; the fields of the record `_FILE` replace it. Fields that an older writer did not
 know are null. Merging manifests, whose cost grows with the table, works on such frames:
 
-1. decoding: the blocks are decompressed, and Polars reads a container of the decompressed blocks.
-   A container that Polars cannot read (a writer declared a record as a union with null) is read
+1. decoding: the blocks are decompressed, and Polars reads a container of the decompressed blocks. A
+   container that Polars cannot read (a writer declared a record as a union with null) is read
    record by record. A Parquet or ORC file has columns already (`manifest_tables.py`);
 2. encoding: each column becomes the Avro bytes of its values. The bytes of a row are joined, rows
    are gathered into blocks, and blocks into manifests of the requested size. Parquet and ORC
@@ -32,6 +32,7 @@ from lakecore.format.manifest_files import MANIFEST_VERSION
 from lakecore.format.manifest_records import DEFAULT_FORMAT, check_version
 from lakecore.format.manifest_schemas import MANIFEST_SCHEMA
 from lakecore.format.manifest_tables import is_table, read_table, write_table
+from lakecore.format.varints import encode_zigzags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -57,7 +58,7 @@ _IDENTITY = (
 
 
 def _bare(of: Any) -> Any:
-    """The type, taken out of a union with null, without a logical type."""
+    """The type inside a union with null, without its logical type."""
     if isinstance(of, list):
         (of,) = (part for part in of if part != "null")
     if isinstance(of, dict) and of["type"] not in {"record", "array"}:
@@ -66,7 +67,7 @@ def _bare(of: Any) -> Any:
 
 
 def _fields(schema: Any) -> dict[str, Any]:
-    """The columns of a frame of entries: name -> Avro type."""
+    """The Avro type of each column of a frame of manifest entries, by column name."""
     out: dict[str, Any] = {}
     for part in schema["fields"]:
         out |= _fields(part["type"]) if part["name"] == _FILE else {part["name"]: part["type"]}
@@ -125,7 +126,7 @@ def encode_entries(
 ) -> Iterator[EncodedManifest]:
     """The manifests of a frame, in order; if there are several, each has at least the target size.
 
-    A smaller manifest would count as small, and each commit would merge and rewrite it.
+    A manifest below the target size would count as small, and each commit would rewrite it.
     """
     encode = _containers if file_format == DEFAULT_FORMAT else partial(_tables, file_format)
     yield from encode(frame, compression, target_size_bytes)
@@ -156,7 +157,10 @@ def _containers(
 def _tables(
     file_format: str, frame: pl.DataFrame, compression: str, target_size_bytes: int
 ) -> Iterator[EncodedManifest]:
-    """One Parquet or ORC file or, if it were too large, several with equal numbers of entries."""
+    """The manifest of a frame, as one Parquet or ORC file.
+
+    If the file would be too large, several files with equal numbers of entries.
+    """
     file_columns = [part["name"] for part in MANIFEST_SCHEMA["fields"][-1]["type"]["fields"]]
     nested = frame.with_columns(pl.col("_CREATION_TIME").cast(pl.Datetime("ms"))).select(
         pl.exclude(file_columns), pl.struct(file_columns).alias(_FILE)
@@ -181,7 +185,7 @@ def _tables(
 
 @dataclass(slots=True)
 class _Blocks:
-    """The compressed blocks of one manifest, and the rows that are in them."""
+    """The compressed blocks of one manifest, and the number of rows in them."""
 
     first: int
     end: int = field(init=False)
@@ -315,7 +319,10 @@ def _encode(values: pa.Array, of: Any) -> pa.Array:
 
 
 def _encode_lists(values: pa.Array, items: Any) -> pa.Array:
-    """Arrays: the number of items, the items, and a zero; an empty array is a single zero."""
+    """Arrays in Avro form: the number of items, the items, and a zero.
+
+    An empty array is a single zero.
+    """
     sizes = pc.fill_null(pc.list_value_length(values), 0)
     counts = sizes.to_numpy(zero_copy_only=False).astype(np.int64)
     encoded = _encode(values.flatten(), items)
@@ -334,19 +341,10 @@ def _constant(value: bytes, other: pa.Array) -> pa.Array:
 
 
 def _varints(values: NDArray[np.int64]) -> pa.Array:
-    """Zigzag numbers of base 128, the lowest digits first."""
-    rest = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    most = int(rest.max(initial=0))
-    width = max(1, -(-most.bit_length() // 7))
-    shifts = np.arange(width, dtype=np.uint64) * np.uint64(7)
-    digits = rest[:, None] >> shifts
-    there = digits != 0
-    there[:, 0] = True
-    more = np.zeros_like(there)
-    more[:, :-1] = there[:, 1:]
-    content = ((digits & np.uint64(0x7F)) | (more * np.uint64(0x80))).astype(np.uint8)[there]
+    """Numbers in Avro's zigzag varint form, lowest digits first."""
+    content, sizes = encode_zigzags(values)
     offsets = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(there.sum(axis=1), out=offsets[1:])
+    np.cumsum(sizes, out=offsets[1:])
     return pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(content)]
     )

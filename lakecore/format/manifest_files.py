@@ -1,4 +1,4 @@
-"""Manifest lists and manifests <-> values, in the files of `manifest_records.py`.
+"""Converts manifest lists and manifests to values and back, in the forms of `manifest_records.py`.
 
 lakecore writes the newest set of fields, which every engine reads. It reads fields by name: a field
 that an older writer lacked is None, and a field that a newer writer added is ignored.
@@ -132,7 +132,7 @@ def encode_manifest(
 
 
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
-    """The entries of a manifest, in order. Equal partitions are one object."""
+    """The entries of a manifest, in order. Equal partitions share one bytes object."""
     entries: list[ManifestEntry] = []
     partitions: dict[bytes, bytes] = {}
     # The order is that of `MANIFEST_SCHEMA`. One flat loop: planning spends its time here.

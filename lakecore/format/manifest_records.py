@@ -1,4 +1,4 @@
-"""The file formats of manifests: records in Avro containers, or in Parquet or ORC tables."""
+"""The file formats of manifests: records in Avro containers, or rows in Parquet or ORC files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_version(version: int, known: int, path: str) -> None:
 
 
 def listed(values: Sequence[object] | None) -> list[object] | None:
-    """A list for a record, because fastavro reads a tuple in a union as (type, value)."""
+    """The values as a list for fastavro, which would read a tuple in a union as (type, value)."""
     return None if values is None else list(values)
 
 

@@ -1,7 +1,8 @@
 """The Avro schemas of manifest lists, manifests and index manifests, with the newest fields.
 
-Names and nullability are part of the format: every engine resolves them. The outermost record is
-named `record`, a nested one `record_` and its field's name, joined by `_` at each depth.
+Names and nullability are part of the format, because every engine resolves fields by them. The
+outermost record is named `record`, a nested one `record_` and its field's name, joined by `_` at
+each depth.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Manifests, manifest lists and index manifests in Parquet or ORC <-> Arrow tables, and records.
+"""Converts metadata files in Parquet or ORC format to Arrow tables or records, and back.
+
+These are manifests, manifest lists and index manifests.
 
 The option `manifest.format` sets the format of new files. A reader recognises the format by the
 first bytes of a file, so files written before the option changed stay readable. Columns are found
@@ -55,7 +57,7 @@ def _orc(source: pa.BufferReader) -> pa.Table:
 
 
 def _check_size(size_bytes: int, rows: int, plain_bytes: int) -> None:
-    """Raise ValueError for a file whose stated decoded size is too large for a manifest."""
+    """Raise ValueError for a file that states a decoded size too large for a manifest."""
     rows_max = max(_ROWS_LEAST, _ROWS_A_BYTE * size_bytes)
     if not 0 <= rows <= rows_max or not 0 <= plain_bytes <= _PLAIN_BYTES_MAX:
         raise ValueError(f"{size_bytes} bytes cannot hold {rows} rows of {plain_bytes} bytes")
@@ -136,7 +138,7 @@ def _encoded(table: pa.Table, compression: str, file_format: str) -> bytes:
 
 
 def _stored_fields(schema: dict[str, Any]) -> list[pa.Field]:
-    """The columns as stored: the types of `_arrow_type` with nullability; int8 for `_BYTES`."""
+    """The columns in their stored types, with nullability. `_BYTES` are int8."""
     out: list[pa.Field] = []
     for field in schema["fields"]:
         name, of = field["name"], field["type"]

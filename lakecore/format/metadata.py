@@ -1,4 +1,4 @@
-"""Schema, snapshot, tag, consumer, hint, statistics, manifests and index manifest <-> bytes.
+"""Converts all metadata files of a table to values and back, in one place.
 
 Pure in both directions: `encode_*` takes a value of the model; `decode_*` takes bytes and the path
 that they came from, which every error names. JSON files are in `json_files.py` and

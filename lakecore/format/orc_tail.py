@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakecore.errors import CorruptTable
+from lakecore.format.varints import read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,14 +30,13 @@ MAGIC = b"ORC"
 _FOOTER, _STRIPES, _ROWS = 2, 3, 5
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
-_VARINT_BYTES_MAX = 10
 _BEGIN, _END = b"LakeCRC<", b">LakeCRC"
 TRAILER_BYTES = len(_BEGIN) + 3 * 4 + len(_END)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostScript:
-    """The lengths of a tail's parts; the tail includes the postscript and its length byte."""
+    """The lengths of the parts of an ORC tail, including the postscript and its length byte."""
 
     footer_bytes: int
     tail_bytes: int
@@ -101,7 +101,7 @@ def read_stripe_footer(footer: bytes) -> tuple[list[int], int]:
 
 
 def trailer_of(body_crc: int, tail: bytes) -> bytes:
-    """The trailer between stripes with the CRC `body_crc` and a tail."""
+    """The trailer that belongs to stripes with the CRC `body_crc` and to a tail."""
     data = _BEGIN + body_crc.to_bytes(4, "little") + zlib.crc32(tail).to_bytes(4, "little")
     return data + zlib.crc32(data).to_bytes(4, "little") + _END
 
@@ -167,16 +167,10 @@ def _fields(data: bytes | memoryview) -> Iterator[tuple[int, memoryview | int]]:
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
     """A varint, and the position after it."""
-    value = 0
-    for place in range(_VARINT_BYTES_MAX):
-        if at >= len(message):
-            raise _cut_short()
-        byte = message[at]
-        value |= (byte & 0x7F) << (7 * place)
-        at += 1
-        if byte < 0x80:
-            return value, at
-    raise _cut_short()
+    try:
+        return read_varint(message, at)
+    except (IndexError, ValueError):
+        raise _cut_short() from None
 
 
 def _cut_short() -> ValueError:

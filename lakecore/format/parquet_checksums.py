@@ -12,8 +12,8 @@ before the footer, which other readers ignore as a gap. Its numbers are little-e
     ">LakeCRC"               8 bytes
 
 INVARIANT: if one of the two markers is present, the file has a trailer, and the trailer must be
-complete. The trailer is not a key-value text in the footer: a program that copies a table would
-copy such a text, too.
+complete. The trailer is not stored as key-value metadata of the footer, because a program that
+rewrites a file may copy that metadata.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def read_trailer(before: bytes, chunks: int, path: str, footer: bytes | None) ->
     """The checksums of column chunks, in order; None if the file has no trailer.
 
     `before` are the `trailer_bytes` bytes before the footer, or fewer if the file has fewer. Raises
-    CorruptTable if the trailer or the footer is damaged; `footer` None is not checked.
+    CorruptTable if the trailer or the footer is damaged. With `footer` None, the footer is not
+    checked.
     """
     if not (before.endswith(_END) or before.startswith(_BEGIN)):
         return None

@@ -87,9 +87,9 @@ class TextStatistics:
 
 @dataclass(slots=True)
 class FooterJoin:
-    """The footer of a file that grows by parts. `size_bytes` is the offset of the next part.
+    """The footer of a file that is joined from parts. `size_bytes` is the offset of the next part.
 
-    `copies` are columns, by name, that the file has before the columns of the parts.
+    `copies` are additional columns by name, which come before the columns of the parts.
     """
 
     name: str
@@ -105,9 +105,9 @@ class FooterJoin:
     def add(
         self, part: memoryview, texts: Mapping[int, TextStatistics] = MappingProxyType({})
     ) -> list[memoryview]:
-        """The bytes of a part to append to the file; its row groups are now in the footer.
+        """Add the row groups of a part to the footer. Returns the bytes to append to the file.
 
-        `texts` are statistics, by leaf, of leaf columns for which the part has none. A part with
+        `texts` are statistics of leaf columns for which the part has none, by leaf. A part with
         such statistics has one row group.
         """
         part = part.cast("B")
@@ -138,7 +138,7 @@ class FooterJoin:
         return [*copied, body]
 
     def finish(self) -> bytes:
-        """The bytes that end the file: checksums, footer, its length, magic."""
+        """The last bytes of the file: checksums, the footer, its length, and the magic."""
         assert self._footer is not None, "a file needs one part at least"
         schema = _get(self._footer, _FILE_SCHEMA)
         assert isinstance(schema, ListValue)
@@ -173,7 +173,7 @@ class FooterJoin:
     def _elements(self, elements: list[Struct]) -> list[Wire]:
         """The schema's elements: the root renamed, copies added, INT96 columns relabelled.
 
-        Elements are in depth-first order; each states its number of children, which follow it.
+        Elements are in depth-first order. Each states the number of its children, which come next.
         """
         root = elements[0]
         _set(root, _ELEMENT_NAME, self.name.encode())
@@ -220,7 +220,7 @@ def with_maps_as_lists(footer: memoryview) -> bytes:
 
 
 def with_times_as_bytes(footer: memoryview) -> bytes:
-    """A file of this footer only, with INT96 as 12 fixed bytes and each map as a list."""
+    """A file that consists of this footer, with INT96 as 12 fixed bytes and each map as a list."""
     struct, _ = read_struct(footer, 0)
     _make_lists_of_maps(struct)
     for element in _structs(_get(struct, _FILE_SCHEMA)):
@@ -248,7 +248,7 @@ def _make_lists_of_maps(footer: Struct) -> None:
 
 
 def _alone(footer: Struct) -> bytes:
-    """A file that is nothing but a footer."""
+    """A file that consists of this footer only."""
     out = bytearray(MAGIC)
     write_struct(out, footer)
     length = len(out) - len(MAGIC)
@@ -319,7 +319,7 @@ def _columns(elements: list[Struct]) -> Iterator[Struct]:
 
 
 def _chunk_checksums(group: Struct, part: memoryview) -> list[int]:
-    """The checksums of the column chunks of a row group, before any is copied."""
+    """The checksums of the column chunks in a row group, before columns are copied."""
     metas = [_meta(chunk) for chunk in _structs(_get(group, _GROUP_COLUMNS))]
     begins = [(_begin(meta), _int(_get(meta, _META_BYTES))) for meta in metas]
     return [zlib.crc32(part[begin : begin + size]) for begin, size in begins]

@@ -1,4 +1,4 @@
-"""The header of a Parquet page: how long it and its body are, and the checksum of the body."""
+"""Reads the header of a Parquet page: the lengths of header and body, and the body's checksum."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNSIGNED = 0xFFFF_FFFF
 
 
 class Page(NamedTuple):
-    """The stored sizes of a page's header and body in bytes; the CRC-32 of the body, if stated."""
+    """The sizes of a page's header and body in bytes, and the CRC-32 of the body, if stated."""
 
     header_bytes: int
     body_bytes: int

@@ -45,14 +45,18 @@ def partition_path(
 
     `values` is one row whose columns are those of `fields`, in order.
     """
-    texts = partition_texts(values, fields, default_name, legacy_name=legacy_name)
+    return directories_of(partition_texts(values, fields, default_name, legacy_name=legacy_name))
+
+
+def directories_of(texts: Mapping[str, str]) -> str:
+    """The directories of a partition with these values, joined by `/`."""
     return "/".join(f"{escape(name)}={escape(text)}" for name, text in texts.items())
 
 
 def partition_texts(
     values: pa.RecordBatch, fields: Sequence[Field], default_name: str, *, legacy_name: bool
 ) -> Mapping[str, str]:
-    """The text of each partition value, unescaped, by column name in order."""
+    """The string of each partition value, unescaped, by column name."""
     assert not fields or values.num_rows == 1, "a partition is one row"
     texts: dict[str, str] = {}
     for column, field in zip(values.columns, fields, strict=True):
@@ -68,7 +72,7 @@ def escape(text: str) -> str:
 
 
 def value_text(scalar: pa.Scalar, field: Field, *, legacy: bool) -> str:
-    """The text of a non-null value: Java's internal form if `legacy`, else its cast to string."""
+    """The string of a non-null value: Java's internal form if `legacy`, else a cast to string."""
     data_type = field.type
     if isinstance(data_type, Atomic):
         match data_type.root:

@@ -1,4 +1,4 @@
-"""The record of a rollback that is under way <-> bytes.
+"""Converts the record of a rollback in progress to bytes and back.
 
 lakecore writes it before the first change and deletes it after the last, so that a rollback whose
 process died can be finished. It holds the target snapshot and all snapshots to remove; their
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackRecord:
-    """`target` is to become the latest snapshot; `removed` are the snapshots after it.
+    """A rollback: `target` becomes the latest snapshot, and the snapshots `removed` after it go.
 
     `kept_by` are the snapshots of the removed tags and long-lived changelogs.
     """
@@ -42,7 +42,7 @@ def encode_rollback(record: RollbackRecord) -> bytes:
 
 
 def decode_rollback(data: bytes, path: str) -> RollbackRecord:
-    """The record. Raises CorruptTable."""
+    """Parse the record. Raises CorruptTable if it is damaged."""
     try:
         found = json.loads(data)
         target, removed, kept_by = found["target"], found["removed"], found["keptBy"]

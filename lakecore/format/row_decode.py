@@ -106,7 +106,7 @@ def _check_arity(prefixes: NDArray[np.uint32], arity: int) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Joined:
-    """Concatenated rows; `starts` are the byte positions of their headers."""
+    """Concatenated rows. `starts` are the byte positions at which the rows begin."""
 
     content: bytes
     words: NDArray[np.uint32]
@@ -147,7 +147,7 @@ class _Joined:
     def _range(
         self, low: NDArray[np.uint32], high: NDArray[np.uint32], nulls: Bools
     ) -> tuple[Ints, Ints]:
-        """The absolute starts and lengths that slots point to; nulls have length 0."""
+        """The absolute starts and lengths of variable-length values. Nulls have length 0."""
         lengths = np.where(nulls, 0, low.astype(np.int64))
         offsets = np.where(nulls, 0, high.astype(np.int64))
         outside = (offsets + lengths > self.lengths) | ((offsets & 3) != 0)

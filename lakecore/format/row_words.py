@@ -57,7 +57,10 @@ _NATURAL_WIDTH = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FixedTail:
-    """The same number of words for each row; `words[j]` holds the j-th word of all rows."""
+    """A tail with the same number of words in each row.
+
+    `words[j]` holds the j-th word of all rows.
+    """
 
     words: tuple[Words, ...]
 
@@ -74,7 +77,7 @@ class FixedTail:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BytesTail:
-    """Byte strings from `source`; `counts` is the number of words of each row."""
+    """A tail of byte strings from `source`; `counts` is the number of words in each row."""
 
     source: Words
     starts: Ints
@@ -101,7 +104,7 @@ Tail: TypeAlias = FixedTail | BytesTail
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnWords:
-    """One column: null mask (None: no null), slots, and the tail that the slots point to, if any.
+    """One column: its null mask (None: no nulls), its slots, and the tail that the slots point to.
 
     The slots do not contain the offset of the tail yet, because it depends on the columns before.
     The offset is added later: to the slots marked in `pointing`, or to all.
@@ -122,11 +125,11 @@ class RowWords:
 
     @property
     def header_words(self) -> int:
-        """The number of words of row kind and null bits."""
+        """The number of words in the header, which holds the row kind and the null bits."""
         return (len(self.columns) + 8 + 63) // 64
 
     def header(self, place: int) -> Words | None:
-        """One word of the header; None where it is 0 in all rows."""
+        """One word of the header for all rows; None if it is 0 in all rows."""
         word: Words | None = None
         for index, column in enumerate(self.columns):
             bit = index + 8 - 64 * place
@@ -138,7 +141,7 @@ class RowWords:
     def parts(self, *, long: bool = True) -> Iterator[tuple[int | Ints, Ints | None, Words | None]]:
         """Each word of the rows: its position in the row, the rows (None: all), values (None: 0).
 
-        Without `long`, it skips the values that `bytes` copies row by row.
+        Without `long`, long values are skipped, because `bytes` copies them row by row.
         """
         for place in range(self.header_words):
             yield place, None, self.header(place)
@@ -195,7 +198,7 @@ class RowWords:
 
 
 def _is_long(tail: Tail, rows: int) -> bool:
-    """Whether a value has more words than there are rows, so that rows are copied one by one."""
+    """Whether a value has more words than there are rows: copying row by row is then faster."""
     return isinstance(tail, BytesTail) and rows < int(tail.counts.max(initial=0))
 
 
@@ -233,7 +236,10 @@ def padded_words(content: Bytes) -> Words:
 
 
 def gather_word(source: Words, starts: Ints, lengths: Ints, place: int) -> Words:
-    """Bytes 8*place to 8*place+7 of each byte string as a word, with zeros after its end."""
+    """The word at index `place` of each byte string: bytes 8*place to 8*place+7.
+
+    Bytes after the end of a string are zeros.
+    """
     at = starts + 8 * place if place else starts
     index = at >> 3
     shift = ((at & 7) << 3).astype(np.uint64)
@@ -357,7 +363,7 @@ def _collection(value: pa.Scalar, data_type: Array | Map | Multiset) -> bytes:
 
 
 def _array_bytes(values: pa.Array, element: DataType) -> bytes:
-    """The nested form: count, null bits in 4-byte words, elements, their variable parts."""
+    """The bytes of a nested array: count, null bits in 4-byte words, elements, variable parts."""
     count = len(values)
     column = column_words(values, element)
     width = natural_width(element)

@@ -30,6 +30,7 @@ from lakecore.format.arrow_buffers import conform
 from lakecore.format.binary_row import decode_rows, serialize_row
 from lakecore.model.coded_texts import CODED
 from lakecore.model.files import EMPTY_ROW, DataFile, Stats
+from lakecore.model.rows import TRACKING_FIELDS
 from lakecore.model.types import BINARIES, TIMESTAMPS, Atomic, Root, arrow_type
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _BELOW_BLANK = r"(?s)[\x00-\x1f].*"
 
 
 class StatsKind(StrEnum):
-    """How much is kept about a column."""
+    """How many statistics are kept for a column."""
 
     NONE = "none"
     COUNTS = "counts"
@@ -56,14 +57,14 @@ class StatsKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StatsMode:
-    """The statistics kept for a column; `length`: the characters that `truncate` keeps."""
+    """The statistics kept for a column. `length` is the number of characters for `truncate`."""
 
     kind: StatsKind
     length: int | None = None
 
 
 def parse_stats_mode(text: str) -> StatsMode:
-    """The mode of an option's text, such as `truncate(16)`."""
+    """Parse the mode of an option, such as `truncate(16)`."""
     match = re.fullmatch(r"(none|counts|full)|truncate\(0*([1-9]\d*)\)", text.strip().lower())
     if match is None:
         known = ["none", "counts", "full", "truncate(N)"]
@@ -82,7 +83,7 @@ def stats_modes(
 
 @dataclass(slots=True, eq=False)
 class _Bounds:
-    """The bounds of one column so far. Each array has one value, for one or several batches."""
+    """The bounds of one column so far. The arrays have one value for one or several batches."""
 
     lows: list[pa.Array] = field(default_factory=list)
     highs: list[pa.Array] = field(default_factory=list)
@@ -156,7 +157,7 @@ class StatsCollector:
         bounds.widen(pa.array([low], pa.string()), pa.array([high], pa.string()))
 
     def finish(self, names: Sequence[str] | None = None) -> Stats:
-        """The statistics of all rows taken in, of these columns in this order (None: of all)."""
+        """The statistics of all rows, for these columns in this order (None: for all columns)."""
         places = self._places.values() if names is None else [self._places[n] for n in names]
         lows: list[pa.Array] = []
         highs: list[pa.Array] = []
@@ -203,14 +204,14 @@ def are_bounded_texts(data_type: DataType, mode: StatsMode) -> bool:
 
 
 def cut_texts(values: pa.ChunkedArray, length: int | None) -> pa.ChunkedArray:
-    """The strings; long ones are cut to what bounds of `length` characters (None: all) need."""
+    """The strings, cut to the length that bounds of `length` characters need (None: not cut)."""
     if length is None or not _are_long_texts(values):
         return values
     return pc.utf8_slice_codeunits(values, 0, length + 1)
 
 
 def _are_long_texts(values: pa.ChunkedArray) -> bool:
-    """Whether the strings are so long that comparing whole ones is slow."""
+    """Whether the strings are so long that comparing whole strings is slow."""
     text: bool = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
     return text and values.nbytes >= _LONG_TEXT_BYTES * max(1, len(values))
 
@@ -249,7 +250,9 @@ def _truncated(low: str, high: str, length: int) -> tuple[str | None, str | None
 
 
 class StatsFrame(NamedTuple):
-    """Statistics of many files: one row for each file, the columns of the schema, null if unknown.
+    """Statistics of many files as a frame: a row for each file, a column for each schema column.
+
+    An unknown value is null.
 
     NOTE: other writers ignore NaN in the bounds of float columns, so a file may hold a NaN above
     its maximum.
@@ -261,7 +264,10 @@ class StatsFrame(NamedTuple):
 
 
 def stats_columns(file: DataFile, schema: TableSchema) -> tuple[Field, ...]:
-    """The fields that a file's value statistics cover, in order; `schema` is that of the file."""
+    """The fields that a file's value statistics cover, in order.
+
+    `schema` is the schema of the file.
+    """
     if file.value_stats.min_values == EMPTY_ROW:
         return ()
     names = file.value_stats_columns
@@ -269,10 +275,12 @@ def stats_columns(file: DataFile, schema: TableSchema) -> tuple[Field, ...]:
         names = file.write_columns
     if names is None:
         return schema.fields
-    unknown = [name for name in names if name not in schema.by_name]
+    # Files whose rows keep their ids have columns with these ids, too.
+    known = {**schema.by_name, **{field.name: field for field in TRACKING_FIELDS}}
+    unknown = [name for name in names if name not in known]
     if unknown:
         raise CorruptTable("statistics of unknown columns", file=file.name, columns=unknown)
-    return tuple(schema.by_name[name] for name in names)
+    return tuple(known[name] for name in names)
 
 
 def stats_frame(
@@ -347,10 +355,10 @@ def _group_frame(
 
 
 def _unpadded(low: pa.Array, data_type: DataType) -> pa.Array:
-    """Lower bounds of padded CHAR values -> lower bounds of the values without padding.
+    """Convert lower bounds of padded CHAR values to lower bounds of the values without padding.
 
-    Trailing blanks are removed. A character below a blank is removed, with all that follows it:
-    `a` and a tab is below `a` padded with a blank, but above `a` itself.
+    Trailing blanks are removed. A character that sorts below a blank is removed, with all that
+    follows: `a` with a tab sorts below the padded `a` with a blank, but above `a` itself.
     """
     if not isinstance(data_type, Atomic) or data_type.root is not Root.CHAR:
         return low
@@ -358,7 +366,7 @@ def _unpadded(low: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def _without_nan(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The bounds; both are null if one of them is NaN, which bounds nothing."""
+    """The bounds; both are null if one of them is NaN, because NaN is not a bound."""
     if not pa.types.is_floating(low.type):
         return low, high
     no_bound = pc.or_kleene(pc.is_nan(low), pc.is_nan(high)).fill_null(False)

@@ -1,6 +1,7 @@
-"""The statistics file of a table <-> value (https://paimon.apache.org/docs/master/spark/sql-write/).
+"""The statistics file of a table: converts it to a value and back.
 
-The JSON is that of Java, including the order of fields.
+See https://paimon.apache.org/docs/master/spark/sql-write/. The JSON is that of Java, including the
+order of fields.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Thrift's compact protocol, as far as Parquet footers and pages need it.
+"""Reads and writes Thrift's compact protocol, as far as Parquet footers and pages need it.
 
-A struct is a list of (field id, wire type, value), so unknown fields are written back as they were
-read. Invalid Thrift raises CorruptTable: truncated, nested too deeply, or with impossible lengths.
+A struct is a list of (field id, wire type, value), so unknown fields are written back unchanged.
+Invalid Thrift raises CorruptTable: truncated, nested too deeply, or with impossible lengths.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lakecore.errors import CorruptTable
+from lakecore.format.varints import append_varint, read_varint, unzigzag, zigzag
 
 Struct: TypeAlias = "list[tuple[int, int, Wire]]"
 Wire: TypeAlias = "bool | int | bytes | ListValue | Struct"
@@ -27,23 +28,11 @@ class ListValue:
 
 
 _DEPTH_MAX = 64
-_VARINT_BYTES_MAX = 10
-
-
-def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    value = 0
-    for place in range(_VARINT_BYTES_MAX):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return value, at
-    raise CorruptTable("a number of Thrift is too long", offset=at)
 
 
 def _read_int(data: memoryview, at: int) -> tuple[int, int]:
-    value, at = _read_varint(data, at)
-    return (value >> 1) ^ -(value & 1), at
+    number, at = read_varint(data, at)
+    return unzigzag(number), at
 
 
 def read_struct(data: memoryview, at: int) -> tuple[Struct, int]:
@@ -52,6 +41,8 @@ def read_struct(data: memoryview, at: int) -> tuple[Struct, int]:
         return _read_struct(data, at, _DEPTH_MAX)
     except IndexError as error:
         raise CorruptTable("a struct of Thrift is cut short", size_bytes=len(data)) from error
+    except ValueError as error:
+        raise CorruptTable("a number of Thrift is too long", size_bytes=len(data)) from error
 
 
 def _read_struct(data: memoryview, at: int, depth: int) -> tuple[Struct, int]:
@@ -88,14 +79,14 @@ def _read_value(data: memoryview, at: int, kind: int, depth: int) -> tuple[Wire,
         case 7:
             return _read_bytes(data, at, 8)
         case 8:
-            length, at = _read_varint(data, at)
+            length, at = read_varint(data, at)
             return _read_bytes(data, at, length)
         case 9 | 10:
             head = data[at]
             at += 1
             count, of = head >> 4, head & 0x0F
             if count == 15:
-                count, at = _read_varint(data, at)
+                count, at = read_varint(data, at)
             items: list[Wire] = []
             if not depth:
                 raise CorruptTable("lists of Thrift are nested too deep", depth=_DEPTH_MAX)
@@ -115,15 +106,8 @@ def _read_bytes(data: memoryview, at: int, length: int) -> tuple[bytes, int]:
     return bytes(data[at : at + length]), at + length
 
 
-def _write_varint(out: bytearray, value: int) -> None:
-    while value > 0x7F:
-        out.append((value & 0x7F) | 0x80)
-        value >>= 7
-    out.append(value)
-
-
 def _write_int(out: bytearray, value: int) -> None:
-    _write_varint(out, (value << 1) ^ (value >> 63))
+    append_varint(out, zigzag(value))
 
 
 def write_struct(out: bytearray, struct: Struct) -> None:
@@ -151,14 +135,14 @@ def _write_value(out: bytearray, kind: int, value: Wire) -> None:
         case bytes():
             # Other values are written unchanged: fixed-width numbers, and serialized structs.
             if kind == BINARY:
-                _write_varint(out, len(value))
+                append_varint(out, len(value))
             out += value
         case ListValue(of, items):
             if len(items) < 15:
                 out.append(len(items) << 4 | of)
             else:
                 out.append(0xF0 | of)
-                _write_varint(out, len(items))
+                append_varint(out, len(items))
             for item in items:
                 _write_value(out, of, item)
         case list():

@@ -25,17 +25,16 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.frames.source import needed, reading, tell_damage
+from lakecore.frames.engine_batches import BATCH_ROWS, Condition, Scanned, engine_batches
+from lakecore.frames.source import needed, reading
 from lakecore.io.stores.no_files import NO_FILE, NO_FILES
-from lakecore.plan.predicate import arrow_columns, from_arrow, is_exact
+from lakecore.plan.predicate import arrow_columns, from_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lakecore.frames.source import BatchSource
 
-_BATCH_ROWS = 131_072
-_BATCHES_AHEAD = 2
 _TUNING = {
     "batch_readahead",
     "batch_size",
@@ -52,7 +51,7 @@ _SECONDS_TO_END = 1.0
 
 
 class SourceScanner:
-    """One scan of a source: columns and filter; it can be read more than once."""
+    """One scan of a source with columns and a filter. It can be read more than once."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class SourceScanner:
         columns: Sequence[str] | None,
         condition: pc.Expression | None,
         schema: pa.Schema,
-        batch_size: int = _BATCH_ROWS,
+        batch_size: int = BATCH_ROWS,
     ) -> None:
         self._source = source
         self._condition = condition
@@ -80,61 +79,26 @@ class SourceScanner:
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows in batches."""
+        """The rows as Arrow batches."""
         condition, schema = self._condition, self._source.schema
         others = [] if condition is None else arrow_columns(condition)
         names = needed(schema, self._names, others)
         pruner = None if condition is None else from_arrow(condition, schema)
         if condition is not None and set(others) <= set(schema.names):
             _check_filter(condition, pa.schema([schema.field(name) for name in others]))
-        files = self._source.engine_files(names, pruner)
-        floats = any(map(_is_floating, map(schema.field, others)))
-        # Arrow applies only conditions that the predicate language expresses exactly.
-        exact = pruner is not None and is_exact(pruner)
-        pushed = condition if exact and not floats else None
-        with reading(
-            self._source.batches(names, pruner)
-            if files is None
-            else self._scanned(pa.schema([schema.field(name) for name in names]), files, pushed)
-        ) as batches:
+        both = None if condition is None else Condition(arrow=condition, pruner=pruner)
+        scanned = engine_batches(self._source, names, both)
+        if scanned is None:
+            scanned = Scanned(self._source.batches(names, pruner), condition is None)
+        with reading(scanned.batches) as batches:
             for batch in batches:
-                is_done = condition is None or (files is not None and pushed is not None)
-                kept = batch if is_done else _matching(batch, condition)
+                kept = batch if scanned.is_filtered else _matching(batch, condition)
                 if kept.num_rows:
                     kept = kept.select(self._names)
                     shown = kept.schema.equals(self.projected_schema)
                     kept = kept if shown else kept.cast(self.projected_schema)
                     for start in range(0, kept.num_rows, self._batch_size):
                         yield kept.slice(start, self._batch_size)
-
-    def _scanned(
-        self, schema: pa.Schema, files: list[str], condition: pc.Expression | None
-    ) -> Iterator[pa.RecordBatch]:
-        """The matching rows, read by Arrow from the files.
-
-        Arrow must not apply a condition on floats: it skips row groups by their bounds, and
-        Parquet's bounds contain no NaN and do not distinguish -0.0 from 0.0.
-        """
-        if not files:
-            return
-        try:
-            yield from (
-                ds.dataset(
-                    files,
-                    schema=schema,
-                    format="parquet",
-                )
-                .scanner(
-                    filter=condition,
-                    batch_size=_BATCH_ROWS,
-                    batch_readahead=_BATCHES_AHEAD,
-                    fragment_readahead=1,
-                )
-                .to_batches()
-            )
-        except (pa.ArrowException, OSError, UnicodeDecodeError):
-            tell_damage(self._source, schema.names)
-            raise
 
     def to_table(self) -> pa.Table:
         """All rows."""
@@ -307,7 +271,7 @@ class SourceDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow is p
                 "a dataset of merged rows has no fragments to set options of",
                 fragment_scan_options=tuning["fragment_scan_options"],
             )
-        size = tuning.get("batch_size", _BATCH_ROWS)
+        size = tuning.get("batch_size", BATCH_ROWS)
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise InvalidRequest("batch_size must be a whole number above 0", batch_size=size)
         if isinstance(columns, dict):
@@ -317,7 +281,7 @@ class SourceDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow is p
         return SourceScanner(self._source, names, both, self._shown, size)
 
     def _both(self, condition: pc.Expression) -> pc.Expression:
-        """The scanner's own condition and another one."""
+        """The conjunction of the scanner's own condition and another one."""
         if not isinstance(condition, pc.Expression):
             raise InvalidRequest(
                 "a filter must be a pyarrow expression, such as pyarrow.compute.field('id') > 3",
@@ -327,7 +291,7 @@ class SourceDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow is p
 
 
 class _Pulled:
-    """Batches that threads of pyarrow read, without calling Python while the interpreter exits.
+    """Batches for threads of pyarrow. No Python code is called while the interpreter exits.
 
     Such a thread continues after its reader was dropped, and would abort the process at exit. At
     exit the batches end, and the exit waits until the thread has released them.
@@ -358,7 +322,7 @@ class _Pulled:
     def stop(self) -> threading.Event | None:
         """End before the next batch.
 
-        Returns an event for the release of the batches, if a thread reads.
+        If a thread is reading, returns an event that is set when it has released the batches.
         """
         with self._one_by_one:
             pulling = self._begun and self._batches is not None
@@ -390,10 +354,6 @@ def _check_filter(condition: pc.Expression, schema: pa.Schema) -> None:
         raise InvalidRequest(
             "the filter does not fit the types of its columns", filter=str(condition), cause=error
         ) from error
-
-
-def _is_floating(field: pa.Field) -> bool:
-    return bool(pa.types.is_floating(field.type))
 
 
 def _unsupported(method: str) -> Unsupported:

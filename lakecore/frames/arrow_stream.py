@@ -8,7 +8,8 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.forks import with_threads
-from lakecore.frames.polars_source import no_value, to_frame
+from lakecore.frames.arrow_frames import to_frame
+from lakecore.frames.polars_source import no_value
 from lakecore.frames.source import checked_limit, needed, reading
 from lakecore.plan.predicate import from_polars
 
@@ -58,12 +59,15 @@ def _batches(
 
 
 def _named(where: pl.Expr, schema: pa.Schema) -> list[str]:
-    """The columns that a condition needs; all columns if it has a selector."""
+    """The columns that a condition reads. All columns if it has a selector."""
     return schema.names if where.meta.has_multiple_outputs() else where.meta.root_names()
 
 
 def _mask(batch: pa.RecordBatch, where: pl.Expr) -> pa.Array:
-    """A mask of the matching rows. Several output columns must all be true, as in Polars."""
+    """A mask of the matching rows.
+
+    If the condition has several columns, all must be true, as in Polars.
+    """
     frame = to_frame(batch)
     # A condition without columns has one value; the added column repeats it for each row.
     try:

@@ -17,7 +17,7 @@ from lakecore.plan.predicate import all_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lakecore.frames.source import BatchSource
+    from lakecore.frames.source import BatchSource, EngineFile
     from lakecore.plan.predicate import Predicate
 
 
@@ -85,14 +85,14 @@ class FilteredSource:
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,
-    ) -> list[str] | None:
+    ) -> list[EngineFile] | None:
         """Always None: an engine's own reader would not apply the condition."""
         del columns, predicate
         return None
 
 
 def one_array(mask: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The mask as one array, which the filter of a record batch requires."""
+    """The mask as one array, because the filter of a record batch does not take chunks."""
     if not isinstance(mask, pa.ChunkedArray):
         return mask
     if mask.num_chunks == 1:

@@ -21,7 +21,7 @@ column name twice, and at most about `bytes_max` bytes after each row has its ow
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import polars as pl
@@ -41,9 +41,12 @@ from lakecore.model.arrow_arrays import with_offsets
 from lakecore.model.arrow_sizes import cut
 from lakecore.model.types import check_no_objects
 from lakecore.rows.fit import check_once
+from lakecore.scalar.infinity import finite_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from duckdb import DuckDBPyRelation
 
     from lakecore.model.types import Field
 
@@ -63,15 +66,6 @@ _TAKEN = (
 )
 
 
-class _Relation(Protocol):
-    """The part of a DuckDB relation that is used."""
-
-    columns: list[str]
-    types: list[object]
-
-    def to_arrow_reader(self, batch_size: int) -> pa.RecordBatchReader: ...
-
-
 def incoming_batches(
     data: object,
     fields: Sequence[Field] = (),
@@ -81,10 +75,10 @@ def incoming_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `data` in batches, in order; without rows, one empty batch or none.
 
-    `fields` are the table's columns, if known; they determine types that Python values leave open.
+    `fields` are the table's columns, if known. They decide the types of ambiguous Python values.
     With `settles`, Python values are converted to the type of their column if they fit it.
 
-    Raises InvalidRequest for any other object, with its type and the accepted ones; and for a
+    Raises InvalidRequest for any other object, naming its type and the accepted types, and for a
     column name that occurs twice.
     """
     for batch in _batches(data, Named(fields, bytes_max, settles=settles)):
@@ -111,7 +105,7 @@ def _batches(data: object, named: Named) -> Iterator[pa.RecordBatch]:  # noqa: C
         case "pandas.DataFrame":
             return batches_of_pandas(cast("PandasFrame", data), named)
         case "duckdb.DuckDBPyRelation":
-            return _of_relation(cast("_Relation", data))
+            return _of_relation(cast("DuckDBPyRelation", data))
     if hasattr(data, "__arrow_c_stream__"):
         return _of_stream(data)
     if hasattr(data, "__arrow_c_array__"):
@@ -172,7 +166,7 @@ def _of_stream(data: object) -> Iterator[pa.RecordBatch]:
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    """An empty batch with the columns, which are checked in any case."""
+    """An empty batch with these columns. The columns are checked even though there are no rows."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
 
 
@@ -191,11 +185,11 @@ def _streamed(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
     return frame.collect_batches(chunk_size=_STREAM_ROWS, engine="streaming", lazy=True)
 
 
-def _of_relation(relation: _Relation) -> Iterator[pa.RecordBatch]:
+def _of_relation(relation: DuckDBPyRelation) -> Iterator[pa.RecordBatch]:
     for name, kind in zip(relation.columns, relation.types, strict=True):
         if "TIME WITH TIME ZONE" in str(kind):  # Arrow would drop the zone
             raise zoned_time(name)
-    return _of_reader(relation.to_arrow_reader(_STREAM_ROWS))
+    return _of_reader(finite_rows(relation).to_arrow_reader(_STREAM_ROWS))
 
 
 def _of_iterable(items: Iterable[object], named: Named) -> Iterator[pa.RecordBatch]:

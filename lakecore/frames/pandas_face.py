@@ -66,7 +66,7 @@ def _pandas() -> ModuleType:
 
 
 def _loses_null(column: pa.ChunkedArray) -> bool:
-    """Whether NumPy would turn a null of the column into a value, or a value into a null."""
+    """Whether NumPy would lose the difference between null and a value in this column."""
     if column.type == pa.timestamp("ns"):
         return bool(pc.any(pc.equal(column.cast(pa.int64()), _NOT_A_TIME)).as_py())
     if pa.types.is_floating(column.type):
@@ -75,7 +75,7 @@ def _loses_null(column: pa.ChunkedArray) -> bool:
 
 
 def _is_foreign(kind: pa.DataType) -> bool:
-    """Whether NumPy and pandas strings represent the type only by Python objects."""
+    """Whether neither NumPy nor pandas strings can represent the type, but only Python objects."""
     t = pa.types
     return not (
         t.is_integer(kind)

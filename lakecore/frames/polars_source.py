@@ -1,14 +1,13 @@
 """A batch source as a LazyFrame that reads nothing until it is collected.
 
-Polars passes columns, predicate and row limit. A predicate prunes in the form of lakecore's
-predicate language, and then filters as the original expression. NOTE: a limit that comes with a
-predicate counts rows before the filter (`lf.head(5).filter(...)`), so nothing may be pruned then.
+Polars passes columns, a predicate and a row limit. The predicate is translated to lakecore's
+predicate language for pruning; then the original expression filters the rows. NOTE: a limit that
+comes with a predicate counts rows before the filter (`lf.head(5).filter(...)`), so nothing may be
+pruned then.
 
-INVARIANT: Polars' own scan of files gets only those parts of a predicate that lakecore's language
-expresses exactly, and none on floats. Polars evaluates any expression on the minimum and maximum of
-a row group and skips the row group, even where this does not bound the result: `n + 100 > 0` on a
-TINYINT overflows. A frame is therefore never a bare scan of files, because a caller may add any
-filter.
+A frame is never Polars' own `scan_parquet`. Polars evaluates a filter on the minimum and maximum of
+a row group, and for some filters it skips rows that match (`engine_scan.py` lists them); a caller
+may add any filter.
 """
 
 from __future__ import annotations
@@ -17,28 +16,21 @@ import atexit
 import re
 import threading
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
-from polars.selectors import Selector, by_name
 
 from lakecore.errors import InvalidRequest
+from lakecore.frames.arrow_frames import to_frame
+from lakecore.frames.engine_scan import EngineScan, named, of_columns, polars_schema
 from lakecore.frames.source import FrameSource, needed, reading, tell_damage
 from lakecore.io.files.parquet_read import NARROW_BYTES_MAX
-from lakecore.plan.predicate import (
-    all_of,
-    columns_of,
-    conjuncts,
-    from_polars,
-    is_exact,
-    to_polars,
-)
+from lakecore.plan.predicate import from_polars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from lakecore.frames.source import BatchSource
     from lakecore.plan.predicate import Predicate
@@ -61,7 +53,7 @@ _EXIT_WAIT_SECONDS_MAX = 10.0
 
 
 def scan(source: BatchSource) -> pl.LazyFrame:
-    """The rows of the source as a lazy frame, in the Polars equivalents of its Arrow types."""
+    """The rows of the source as a lazy frame, with the Polars equivalents of the Arrow types."""
 
     def read(
         columns: list[str] | None,
@@ -83,7 +75,7 @@ def scan(source: BatchSource) -> pl.LazyFrame:
 def select(frame: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:
     """The columns of a frame. Raises InvalidRequest for one that is named twice."""
     check_once(names)
-    return frame.select(_named(names))
+    return frame.select(named(names))
 
 
 def check_once(names: list[str]) -> None:
@@ -95,7 +87,7 @@ def check_once(names: list[str]) -> None:
 def collect(
     frame: pl.LazyFrame, source: Callable[[], BatchSource], where: pl.Expr | str | None
 ) -> pl.DataFrame:
-    """The rows of a frame over the source, after a condition was applied.
+    """Collect the rows of a frame over the source; `where` was applied before.
 
     Raises CorruptTable, with the path, for a damaged file; InvalidRequest for a condition that
     cannot be computed for some row.
@@ -107,6 +99,23 @@ def collect(
             tell_damage(source())
         elif where is not None:
             raise no_value(where, error) from error
+        raise
+
+
+def whole_frame(source: BatchSource, names: list[str]) -> pl.DataFrame | None:
+    """All rows with these columns; None if Polars' own scan cannot read the files.
+
+    Raises CorruptTable, with the path, for a damaged file.
+    """
+    files = source.engine_files(names) if names else None
+    if not files:
+        return None
+    scan = EngineScan(schema=source.schema, files=files, names=names, wanted=names)
+    try:
+        return scan.frame()
+    except FAILURES as error:
+        if _is_of_a_file(error):
+            tell_damage(source, names)
         raise
 
 
@@ -133,20 +142,20 @@ def not_computed(error: BaseException, message: str, **facts: object) -> Invalid
 
 
 def _is_of_a_file(error: BaseException) -> bool:
-    """Whether the error is about reading a file, not about computing an expression."""
+    """Whether the error comes from reading a file, not from computing an expression."""
     return not isinstance(error, pl.exceptions.PolarsError) or "parquet" in str(error).lower()
 
 
-def polars_schema(schema: pa.Schema) -> pl.Schema:
-    """The Polars twin of an Arrow schema."""
-    return to_frame(schema.empty_table()).schema
-
-
-def to_frame(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
-    """The rows as a Polars frame; shares the values where the layouts are equal."""
-    frame = pl.from_arrow(rows, rechunk=False)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
+def engine_frames(source: BatchSource, scan: EngineScan) -> Generator[pl.DataFrame, None, None]:
+    """The rows of a scan of the source's files. Raises CorruptTable for a damaged file."""
+    if not scan.files:
+        return
+    try:
+        yield from scan.frames()
+    except FAILURES as error:
+        if _is_of_a_file(error):
+            tell_damage(source, scan.names)
+        raise
 
 
 def to_batches(frame: pl.DataFrame, schema: pa.Schema, bytes_max: int) -> Iterator[pa.RecordBatch]:
@@ -174,8 +183,20 @@ def bytes_in_arrow(frame: pl.DataFrame) -> int:
     return _VALUE_BYTES * frame.width * frame.height + sum(int(each.sum()) for each in texts)
 
 
+def frames_of(
+    source: BatchSource,
+    columns: Sequence[str],
+    predicate: Predicate | None = None,
+    limit: int | None = None,
+) -> Iterator[pl.DataFrame]:
+    """The rows of `batches` as Polars frames."""
+    if isinstance(source, FrameSource):
+        return source.frames(columns, predicate, limit)
+    return to_frames(source.batches(columns, predicate, limit))
+
+
 def to_frames(batches: Iterator[pa.RecordBatch]) -> Generator[pl.DataFrame, None, None]:
-    """The batches as frames; closes their iterator at the end."""
+    """The batches as Polars frames. Closes the iterator of batches at the end."""
     with reading(batches):
         for batch in batches:
             yield to_frame(batch)
@@ -240,23 +261,19 @@ def _frames(
     pruner = from_polars(predicate, source.schema) if prune and predicate is not None else None
     files = source.engine_files(names, pruner)
     if files is not None:
-        try:
-            if files:
-                skipping = _skipping(pruner, source.schema)
-                sound = predicate is None or skipping.filter is not None
-                rows = parquet_scan(source.schema, files, names, statistics=sound)
-                yield from _engine_rows(rows, wanted, predicate, row_limit, skipping)
-        except FAILURES as error:
-            if _is_of_a_file(error):
-                tell_damage(source, names)
-            raise
+        scan = EngineScan(
+            schema=source.schema,
+            files=files,
+            names=names,
+            wanted=wanted,
+            predicate=predicate,
+            pruner=pruner,
+            row_limit=row_limit,
+        )
+        yield from engine_frames(source, scan)
         return
     left = row_limit
-    with reading(
-        source.frames(names, pruner, row_limit)
-        if isinstance(source, FrameSource)
-        else to_frames(source.batches(names, pruner, row_limit))
-    ) as frames:
+    with reading(frames_of(source, names, pruner, row_limit)) as frames:
         for each in frames:
             frame = each if left is None else each.head(left)
             if left is not None:
@@ -264,7 +281,7 @@ def _frames(
             if predicate is not None:
                 frame = frame.filter(predicate)
             if frame.height:
-                yield _of_columns(frame, wanted)
+                yield of_columns(frame, wanted)
             if left == 0:
                 return
 
@@ -277,94 +294,3 @@ def _check(predicate: pl.Expr, schema: pa.Schema) -> None:
         raise not_computed(
             error, "the filter does not fit the types of its columns", filter=predicate
         ) from error
-
-
-def _engine_rows(
-    rows: pl.LazyFrame,
-    wanted: list[str],
-    predicate: pl.Expr | None,
-    row_limit: int | None,
-    skipping: _Skipping,
-) -> Iterator[pl.DataFrame]:
-    """The rows of Polars' own scan of files."""
-    if row_limit is not None:
-        rows = rows.head(row_limit)
-    if predicate is None and not wanted:
-        yield pl.DataFrame(height=rows.select(pl.len()).collect().item())
-        return
-    whole = predicate is None
-    if predicate is not None and row_limit is None:
-        # Without a safe part the scan uses no statistics, so it may get the whole predicate.
-        some = None if skipping.is_all else skipping.filter
-        whole = some is None
-        rows = rows.filter(predicate if some is None else some)
-    names = wanted or rows.collect_schema().names()[:1]
-    kept = rows.select(_named(names)) if whole else rows
-    for each in kept.collect_batches(maintain_order=False):
-        frame = each if whole or predicate is None else each.filter(predicate)
-        if frame.height:
-            yield _of_columns(frame, wanted)
-
-
-@dataclass(frozen=True, slots=True)
-class _Skipping:
-    """The filter that a scan of files may use, and whether it is the whole predicate."""
-
-    filter: pl.Expr | None = None
-    is_all: bool = False
-
-
-def _skipping(pruner: Predicate | None, schema: pa.Schema) -> _Skipping:
-    """The parts of a predicate by which a scan of files may skip row groups.
-
-    These are comparisons of columns with values, for types whose bounds cover every value. Bounds
-    of FLOAT and DOUBLE do not: they exclude NaN, and engines disagree on -0.0.
-    """
-    if pruner is None:
-        return _Skipping()
-    floats = {field.name for field in schema if pa.types.is_floating(field.type)}
-    parts = conjuncts(pruner)
-    sound = [each for each in parts if is_exact(each) and floats.isdisjoint(columns_of(each))]
-    if not sound:
-        return _Skipping()
-    return _Skipping(to_polars(all_of(sound)), len(sound) == len(parts))
-
-
-def parquet_scan(
-    schema: pa.Schema,
-    files: list[str],
-    names: list[str],
-    *,
-    casts: bool = True,
-    by_row_groups: bool = False,
-    statistics: bool = True,
-) -> pl.LazyFrame:
-    """Polars' scan of files with these columns, in the Polars equivalents of their Arrow types.
-
-    With `by_row_groups`, whole row groups are decoded. In this case, and without `statistics`, no
-    row group is skipped. Without `casts`, files of another program with other types raise
-    SchemaError.
-    """
-    types = polars_schema(pa.schema([schema.field(name) for name in names]))
-    rows = pl.scan_parquet(
-        files,
-        parallel="row_groups" if by_row_groups else "auto",
-        use_statistics=statistics and not by_row_groups,
-        glob=False,
-        extra_columns="ignore",
-    ).select(_named(names))
-    stored = rows.collect_schema()
-    changed = {name: kind for name, kind in types.items() if stored[name] != kind}
-    if changed and not casts:
-        raise pl.exceptions.SchemaError(f"columns of other types: {[*changed]}")
-    return rows.with_columns(_named([name]).cast(kind) for name, kind in changed.items())
-
-
-def _of_columns(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-    """The columns of these names. Without names the frame keeps its rows, which may be counted."""
-    return frame.select(_named(names)) if names else frame.drop(_named(frame.columns))
-
-
-def _named(names: list[str]) -> Selector:
-    """The columns of exactly these names, in this order; elsewhere Polars expands `*` in a name."""
-    return by_name(*names)

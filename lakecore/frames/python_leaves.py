@@ -49,7 +49,10 @@ class Column:
 
 
 def leaves_of(values: Sequence[object], kinds: set[type], column: Column) -> pa.Array:
-    """The values, of these types, as an Arrow array. InvalidRequest names the first misfit."""
+    """The values as an Arrow array; `kinds` are their Python types.
+
+    Raises InvalidRequest for the first value that does not fit.
+    """
     root = column.type.root if isinstance(column.type, Atomic) else None
     if column.is_part and column.nan_is_null and root in TIMESTAMPS and kinds == {int}:
         # PyArrow's to_pandas makes integers of nanoseconds in maps, and in ROWs in lists.
@@ -70,7 +73,10 @@ def leaves_of(values: Sequence[object], kinds: set[type], column: Column) -> pa.
 
 
 def _nanoseconds(values: Sequence[object], kinds: set[type]) -> pa.Array | None:
-    """Datetimes with the nanoseconds of pandas; None if none has any."""
+    """Datetimes as Arrow values with the nanoseconds of pandas.
+
+    None if no value has nanoseconds.
+    """
     if not all(issubclass(kind, dt.datetime) for kind in kinds):
         return None
     times = cast("Sequence[dt.datetime | None]", values)
@@ -91,7 +97,7 @@ def _since_epoch(value: dt.datetime) -> int:
 
 
 def arrow_of(values: Sequence[object] | np.ndarray, column: Column) -> pa.Array:
-    """The values converted by Arrow, in one chunk. InvalidRequest names the first misfit."""
+    """The values converted by Arrow, in one chunk. Raises InvalidRequest for the first misfit."""
     try:
         array = pa.array(values, from_pandas=column.nan_is_null)
     except REFUSED_BY_ARROW as error:
@@ -106,7 +112,10 @@ def arrow_of(values: Sequence[object] | np.ndarray, column: Column) -> pa.Array:
 def _odd_one_out(
     column: Column, values: Sequence[object] | np.ndarray, error: Exception
 ) -> InvalidRequest:
-    """The error for the first value that Arrow cannot convert, alone or with those before it."""
+    """The error that names the first value that Arrow cannot convert.
+
+    Arrow may fail on the value alone, or only together with the values before it.
+    """
     fits, fails = 0, len(values)
     while fails - fits > 1:
         middle = (fits + fails) // 2
@@ -178,5 +187,5 @@ def as_instants(array: pa.Array, column: Column) -> pa.Array:
 
 
 def is_of_pandas(kind: type) -> bool:
-    """Whether the type is one of pandas'."""
+    """Whether the Python type is defined by pandas."""
     return kind.__module__.partition(".")[0] == "pandas"

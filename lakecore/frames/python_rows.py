@@ -44,7 +44,7 @@ class _Places(Protocol):
 
 
 class PandasFrame(Protocol):
-    """The part of a pandas frame that is used."""
+    """The part of the pandas.DataFrame interface that lakecore uses."""
 
     index: _Index
     columns: Iterable[object]
@@ -56,7 +56,7 @@ class PandasFrame(Protocol):
 
 
 class Named:
-    """The columns of the table by name, and the maximum bytes of a batch."""
+    """The fields of the table by name, and the maximum bytes of a batch."""
 
     def __init__(self, fields: Sequence[Field], bytes_max: int, *, settles: bool = False) -> None:
         self._types: dict[str, DataType] = {field.name: field.type for field in fields}
@@ -70,7 +70,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Values:
-    """Python values of one column, without a type."""
+    """Python values of one column that has no Arrow type yet."""
 
     values: Sequence[object]
     nan_is_null: bool = False
@@ -79,7 +79,7 @@ class _Values:
 def batches_of_dicts(
     rows: Sequence[Mapping[object, object]], named: Named
 ) -> Iterator[pa.RecordBatch]:
-    """The rows, with the names of all of them as columns; a missing value is null."""
+    """The rows as batches. The columns are the names in all dicts; a missing value is null."""
     names = _texts(dict.fromkeys(chain.from_iterable(rows)))
     columns = {name: _Values(values=[row.get(name) for row in rows]) for name in names}
     return _batches(columns, len(rows), named)
@@ -146,7 +146,7 @@ def _converted(
 
 
 def _settled(array: pa.Array, column: Column) -> pa.Array:
-    """The values in the type of their column, if they all fit it."""
+    """The values cast to the type of their column, if all of them fit."""
     if column.type is None:
         return array
     with suppress(InvalidRequest):
@@ -156,7 +156,7 @@ def _settled(array: pa.Array, column: Column) -> pa.Array:
 
 
 def _parts(columns: Sequence[Sequence[object]], count: int, bytes_max: int) -> Iterator[slice]:
-    """Slices of the rows whose Python values take at most that many bytes, found by halving."""
+    """Slices of the rows, found by halving, whose Python values take at most that many bytes."""
     waiting = [slice(0, count)]
     while waiting:
         part = waiting.pop()

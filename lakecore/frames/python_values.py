@@ -1,7 +1,7 @@
 """Python values as Arrow arrays: dicts, lists, numbers, times.
 
-Arrow finds the type of most values. These cases are handled here, because Arrow would lose
-information or knows less:
+Arrow infers the type of most values. These cases are handled here, because Arrow would lose
+information or does not know the column's type:
 
 1. `None`, `pd.NA`, `pd.NaT`, NumPy's NaT and masked NumPy values are null, at any depth.
 2. The column's type, if known, determines the meaning of a dict: the entries of a MAP or MULTISET,
@@ -76,7 +76,7 @@ def array_of(values: Sequence[object], column: Column) -> pa.Array:
 
 
 def bytes_of(values: Sequence[object], enough: int) -> int:
-    """The approximate bytes of the values in Arrow, at most twice the true number.
+    """The approximate bytes that the values take in Arrow, at most twice the true number.
 
     A value that is certainly smaller than `enough` may be counted up to four times too large.
     """
@@ -134,7 +134,7 @@ def _shape(kind: type) -> str:
 def _without_absent(
     values: Sequence[object], *, nan_is_null: bool
 ) -> tuple[Sequence[object], set[type]]:
-    """The values with None for missing ones, and the types of the others."""
+    """The values with None in place of missing ones, and the types of the other values."""
     kinds = set(map(type, values)) - {type(None)}
     missing = {k for k in kinds if is_of_pandas(k) and k.__name__ in {"NAType", "NaTType"}}
     missing |= {kind for kind in kinds if kind is type(np.ma.masked)}
@@ -157,7 +157,7 @@ def _without_absent(
 
 
 def _structs(values: Sequence[Mapping[object, object] | None], column: Column) -> pa.Array:
-    """Dicts as structs with the names of all of them; a missing name is null."""
+    """Dicts as Arrow structs. The fields are the names in all dicts; a missing name is null."""
     known = column.type.fields if isinstance(column.type, Row) else ()
     types = {field.name: field.type for field in known}
     names = list(dict.fromkeys(chain.from_iterable(each for each in values if each is not None)))
@@ -200,7 +200,7 @@ def _lists(values: Sequence[object], column: Column) -> pa.Array:
 
 
 def _of_numbers(arrays: Sequence[np.ndarray], column: Column) -> pa.Array:
-    """The values of all arrays; null where DuckDB masks them."""
+    """The values of all masked arrays of DuckDB; masked values are null."""
     numbers = np.concatenate([np.asarray(each) for each in arrays])
     if not any(isinstance(each, np.ma.MaskedArray) for each in arrays):
         return as_instants(arrow_of(numbers, column), column)

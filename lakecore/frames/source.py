@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lakecore.errors import InvalidRequest
@@ -31,7 +32,7 @@ _ROWS_MAX = (1 << 32) - 1
 
 
 def checked_limit(limit: object) -> int | None:
-    """The row limit of a read. InvalidRequest unless it is a whole number or None."""
+    """The row limit of a read. Raises InvalidRequest unless it is a whole number or None."""
     if limit is None:
         return None
     if isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0:
@@ -40,7 +41,7 @@ def checked_limit(limit: object) -> int | None:
 
 
 def checked_columns(columns: object, schema: TableSchema) -> list[str]:
-    """The requested column names, all in the schema; InvalidRequest for anything else.
+    """The requested column names. Raises InvalidRequest for a name that is not in the schema.
 
     A single string is the name of one column.
     """
@@ -51,6 +52,26 @@ def checked_columns(columns: object, schema: TableSchema) -> list[str]:
         if not isinstance(name, str):
             raise InvalidRequest("the name of a column must be a string", column=name)
     return [schema.field(name).name for name in names]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFile:
+    """A local Parquet file that an engine may scan, and which of its rows are returned.
+
+    `kept` has a bit for each row, the lowest bit of the first byte for the first row; None: all
+    rows are returned.
+    """
+
+    path: str
+    row_count: int
+    kept: bytes | None = None
+
+    @property
+    def kept_count(self) -> int:
+        """The number of rows that are returned."""
+        if self.kept is None:
+            return self.row_count
+        return int.from_bytes(self.kept, "little").bit_count()
 
 
 class BatchSource(Protocol):
@@ -78,11 +99,11 @@ class BatchSource(Protocol):
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,
-    ) -> list[str] | None:
+    ) -> list[EngineFile] | None:
         """Local Parquet files that hold all matching rows, and perhaps others, with these columns.
 
-        None if anything must be merged, cast or removed. An empty list means no rows. Raises
-        CorruptTable for a file whose checksums do not match.
+        None if anything must be merged or cast. An empty list means no rows. Raises CorruptTable
+        for a file whose checksums do not match.
         """
         ...
 
@@ -111,6 +132,21 @@ class FrameSource(BatchSource, Protocol):
 
 
 @runtime_checkable
+class SurvivingSource(BatchSource, Protocol):
+    """A source that knows which rows survive a merge before it reads their values."""
+
+    def surviving_files(
+        self, columns: Sequence[str], *, known_only: bool = False
+    ) -> list[EngineFile] | None:
+        """Local Parquet files like those of `engine_files`, also if they must be merged.
+
+        The bits of a file then leave out the rows that do not survive. With `known_only`, None if
+        the keys would have to be read first.
+        """
+        ...
+
+
+@runtime_checkable
 class CheckedSource(BatchSource, Protocol):
     """A source whose files can be checked before an engine hides their errors."""
 
@@ -119,9 +155,19 @@ class CheckedSource(BatchSource, Protocol):
         ...
 
 
+def whole_files(files: Sequence[EngineFile] | None) -> list[str] | None:
+    """The paths of the files if all of their rows are returned; None if a row is left out."""
+    if files is None or any(file.kept is not None for file in files):
+        return None
+    return [file.path for file in files]
+
+
 @contextmanager
 def reading(batches: Iterator[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The batches; closes their iterator, if possible, when the block ends."""
+    """The batches as a context manager.
+
+    At its end, the iterator of batches is closed, if possible.
+    """
     try:
         yield batches
     finally:
@@ -130,7 +176,7 @@ def reading(batches: Iterator[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordBat
 
 
 def tell_damage(source: BatchSource, columns: Sequence[str] | None = None) -> None:
-    """Read the source with lakecore's own reader, which raises its error for a damaged file.
+    """Read the source with lakecore's own reader, to raise an error that names the damaged file.
 
     The error of an engine that reads files itself names neither the file nor the table.
     """
@@ -140,7 +186,10 @@ def tell_damage(source: BatchSource, columns: Sequence[str] | None = None) -> No
 
 
 def needed(schema: pa.Schema, columns: Sequence[str] | None, others: Sequence[str]) -> list[str]:
-    """`columns` (None: all) and `others` without duplicates; at least one, to count rows by."""
+    """`columns` (None: all) and `others`, without duplicates.
+
+    At least one, so that rows are counted.
+    """
     wanted = schema.names if columns is None else columns
     names = list(dict.fromkeys((*wanted, *others)))
     return names or schema.names[:1]

@@ -1,3 +1,3 @@
-"""The only code that touches storage, time or chance."""
+"""The only code that uses storage, the clock or random numbers."""
 
 from __future__ import annotations

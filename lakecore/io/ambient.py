@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import calendar
+import getpass
+import os
 import random
 import threading
 import time
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["JOB_ID_LENGTH", "SYSTEM", "Ambient", "forked", "of_job", "seeded"]
+__all__ = ["JOB_ID_LENGTH", "SYSTEM", "Ambient", "forked", "of_job", "seeded", "user_name"]
 
 START_MS_DEFAULT = 1_700_000_000_000
 JOB_ID_LENGTH = 19
@@ -27,7 +29,10 @@ JOB_ID_LENGTH = 19
 
 @dataclass(frozen=True, slots=True)
 class Ambient:
-    """The injected environment. Times are milliseconds since 1970."""
+    """The clock, file names, sleep and random numbers that code uses; tests replace them.
+
+    Times are milliseconds since 1970.
+    """
 
     now_ms: Callable[[], int]
     # Local time, stored as if it were UTC, as in Paimon's `_CREATION_TIME`.
@@ -37,7 +42,7 @@ class Ambient:
     random: Callable[[], float]  # in [0, 1)
 
     async def sleep_async(self, seconds: float) -> None:
-        """As `sleep`, while other tasks of the event loop run."""
+        """Like `sleep`, while other tasks of the event loop run."""
         if self.sleep is not time.sleep:
             self.sleep(seconds)
             seconds = 0
@@ -95,7 +100,8 @@ def forked(ambient: Ambient) -> Ambient:
 def seeded(seed: int, start_ms: int = START_MS_DEFAULT) -> Ambient:
     """An environment that depends only on the seed; a sleep advances its clock without waiting.
 
-    The local time is UTC. Threads may share it; the order of their draws is then not deterministic.
+    The local time is UTC. Threads may share the environment, but then the order of their calls is
+    not deterministic.
     """
     chance = random.Random(seed)  # noqa: S311 - reproducible on purpose
     lock = threading.Lock()
@@ -121,3 +127,8 @@ def seeded(seed: int, start_ms: int = START_MS_DEFAULT) -> Ambient:
     return Ambient(
         now_ms=now_ms, local_wall_clock_ms=now_ms, new_uuid=new_uuid, sleep=sleep, random=draw
     )
+
+
+def user_name() -> str:
+    """The name of the user. As for clients of Hadoop, `HADOOP_USER_NAME` has precedence."""
+    return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()

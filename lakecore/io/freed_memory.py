@@ -1,9 +1,9 @@
 """Freed memory: when allocators keep it for reuse, and when it is returned to the system.
 
-An allocator keeps the memory that a thread has freed for that thread. Reusing it is free. Getting
-new memory from the system costs as much as filling it, because every page is cleared first: a fifth
-of the time of a compaction, if each row group returned its memory. Freed memory is therefore kept
-until the process holds a large part of the budget.
+An allocator keeps the memory that a thread has freed for that thread. Reusing it is free. New
+memory from the system costs as much as filling it, because every page is cleared first. A
+compaction would take a fifth longer if each row group returned its memory. Freed memory is
+therefore kept until the process holds a large part of the budget.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Arrow's default is one second. In an idle process, jemalloc returns nothing in e
 
 @cache
 def encoding_pool() -> pa.MemoryPool:
-    """The pool of the encoders: the one that reuses freed pages fastest."""
+    """The memory pool of the encoders: the one that reuses freed pages fastest."""
     if "jemalloc" in pa.supported_memory_backends():
         if _may_keep(process_budget().size_bytes):
             # This applies only to arenas created later, which are those of new threads.
@@ -46,7 +46,7 @@ def encoding_pool() -> pa.MemoryPool:
 
 
 class _Inside:
-    """The number of callers within `reused_memory`, and the pool to restore after the last one."""
+    """The callers inside `reused_memory`, and the pool to restore after the last one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -78,10 +78,9 @@ def reused_memory(budget_bytes: int) -> Iterator[None]:
     """Within the block, Arrow uses the encoders' pool, unless the user has chosen a pool.
 
     This is for long work that allocates and frees much memory: Arrow's own pool would return freed
-    pages to the system in between. The pool is that of the whole process, because decoding has no
-    argument for it. Each buffer returns to its own pool, whichever pool is set at that time. With a
-    small budget nothing changes, because the memory that the other pool keeps would be held in
-    addition.
+    pages to the system in between. The pool is set for the whole process, because decoding has no
+    argument for it. Each buffer is freed into the pool that it came from. With a small budget
+    nothing changes, because the memory that the other pool keeps would come on top.
     """
     if not _may_keep(budget_bytes):
         yield

@@ -1,11 +1,12 @@
-"""One HTTP request, by which a table reports to another system."""
+"""One HTTP request with JSON: sends a report of a table, or reads from another system."""
 
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from http.client import HTTPException
 from typing import TYPE_CHECKING
-from urllib.error import URLError
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
 from lakecore.errors import InvalidRequest, StorageError
@@ -13,7 +14,7 @@ from lakecore.errors import InvalidRequest, StorageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["post_json"]
+__all__ = ["get_json", "post_json"]
 
 _TIMEOUT_S = 60
 
@@ -24,19 +25,36 @@ def post_json(url: str, body: Mapping[str, object]) -> Mapping[str, object]:
     Raises InvalidRequest for a URL that is not http or https; StorageError if the server cannot be
     reached, refuses the request, or returns anything but a JSON object.
     """
-    if urlsplit(url).scheme not in {"http", "https"}:
-        raise InvalidRequest("the URL of a report is of http or https", url=url)
+    return _answer(url, json.dumps(body).encode(), "the report was not taken")
+
+
+def get_json(url: str) -> Mapping[str, object]:
+    """The JSON object at a URL. Raises as `post_json`.
+
+    A user and a password in the URL are sent by basic authentication.
+    """
+    return _answer(url, None, "the server does not answer")
+
+
+def _answer(url: str, data: bytes | None, failure: str) -> Mapping[str, object]:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"}:
+        raise InvalidRequest("the URL must be of http or https", url=url)
+    user, at, server = parts.netloc.rpartition("@")
+    headers = {"Content-Type": "application/json"}
+    if at:
+        headers["Authorization"] = f"Basic {b64encode(unquote(user).encode()).decode()}"
     request = Request(  # noqa: S310  the scheme is checked
-        url,
-        data=json.dumps(body).encode(),
-        headers={"Content-Type": "application/json"},
-        method="POST",
+        urlunsplit(parts._replace(netloc=server)),
+        data=data,
+        headers=headers,
+        method="GET" if data is None else "POST",
     )
     try:
         with urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310  as above
             answer = json.loads(response.read())
-    except (URLError, OSError, ValueError) as error:
-        raise StorageError("the report was not taken", url=url, cause=error) from error
+    except (HTTPException, OSError, ValueError) as error:
+        raise StorageError(failure, url=url, cause=error) from error
     if not isinstance(answer, dict):
-        raise StorageError("the report was answered by something else than an object", url=url)
+        raise StorageError("the answer is not a JSON object", url=url)
     return answer

@@ -1,4 +1,4 @@
-"""Reads and removes small files concurrently: on an object store, latency dominates."""
+"""Reads and deletes small files concurrently, because on an object store latency dominates."""
 
 from __future__ import annotations
 

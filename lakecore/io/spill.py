@@ -1,10 +1,10 @@
-"""Sorted runs of a write buffer that is too large for memory, as Arrow IPC files on local disk.
+"""Sorted runs on local disk, as Arrow IPC files, for write buffers that are too large for memory.
 
-They are in a temporary directory of one writer, and are deleted when the writer closes; nothing in
-a table refers to them. A killed process leaves its directories behind, and the next process that
-spills removes them. The name `lakecore-spill-BOOT-PID-...` identifies the owner. The owner also
-holds a lock on the file `owner` in the directory; the lock ends with the process, even if it is
-killed.
+The files are in a temporary directory of one writer, and are deleted when the writer closes.
+Nothing in a table refers to them. A killed process leaves its directories behind, and the next
+process that spills removes them. The name `lakecore-spill-BOOT-PID-...` identifies the owner. The
+owner also holds a lock on the file `owner` in the directory; the lock ends with the process, even
+if it is killed.
 
 INVARIANT: a directory is removed only if nobody holds its lock (not even a process in another
 container, which cannot be seen) and its process is not a running process of this machine.
@@ -20,8 +20,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import StorageError
@@ -32,8 +33,11 @@ if sys.platform != "win32":  # Windows has no fcntl: nothing is swept there
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
 _PREFIX = "lakecore-spill-"
 _OWNER = "owner"
+_Number = TypeVar("_Number", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,7 @@ class SpilledRun:
 class SpillDirectory:
     """The directory in which one writer spills; created at the first spill."""
 
-    def __init__(self, compression: str = "zstd") -> None:
+    def __init__(self, compression: str | None = "zstd") -> None:
         self._options = pa.ipc.IpcWriteOptions(compression=compression)
         self._directory: str | None = None
         self._owner: int | None = None  # the file descriptor that holds the lock
@@ -61,12 +65,7 @@ class SpillDirectory:
     ) -> SpilledRun:
         """Write tables, in order, to disk as one run."""
         try:
-            if self._directory is None:
-                sweep()
-                self._directory = tempfile.mkdtemp(prefix=f"{_PREFIX}{_boot()}-{os.getpid()}-")
-                self._owner = _lock(Path(self._directory))
-            path = str(Path(self._directory) / f"{self._count}.arrow")
-            self._count += 1
+            path = self.next_path("arrow")
             rows = 0
             with pa.ipc.new_file(path, schema, options=self._options) as writer:
                 for table in tables:
@@ -91,6 +90,45 @@ class SpillDirectory:
             reader = pa.ipc.open_file(source)
             for index in range(reader.num_record_batches) if numbers is None else numbers:
                 yield reader.get_batch(index)
+
+    def mapped_rows(self, run: SpilledRun) -> pa.Table:
+        """The rows of a run, mapped into memory if they are not compressed.
+
+        Raises StorageError if the file is gone. Rows that were returned before stay usable.
+        """
+        try:
+            with pa.memory_map(run.path) as source:
+                return pa.ipc.open_file(source).read_all()
+        except (OSError, pa.ArrowInvalid) as error:
+            raise StorageError("cannot read spilled rows", cause=error) from error
+
+    def mapped(self, array: NDArray[_Number]) -> NDArray[_Number]:
+        """A copy of a flat array in a file, mapped into memory; it can be changed.
+
+        The file is deleted with the last reference to the copy, or with the directory.
+        """
+        if not len(array):
+            return array
+        try:
+            path = self.next_path("array")
+            array.tofile(path)
+            copy = np.memmap(path, array.dtype, "r+", shape=array.shape)
+        except OSError as error:
+            raise StorageError("cannot spill an index of keys", cause=error) from error
+        with suppress(OSError):
+            # Where the system allows it, delete the open file's name; the file stays usable.
+            Path(path).unlink()
+        return copy
+
+    def next_path(self, ending: str) -> str:
+        """The path of a new file, for the caller to write. Creates the directory if needed."""
+        if self._directory is None:
+            sweep()
+            self._directory = tempfile.mkdtemp(prefix=f"{_PREFIX}{_boot()}-{os.getpid()}-")
+            self._owner = _lock(Path(self._directory))
+        path = str(Path(self._directory) / f"{self._count}.{ending}")
+        self._count += 1
+        return path
 
     def schema(self, run: SpilledRun) -> pa.Schema:
         """The schema of a run."""
@@ -122,7 +160,7 @@ def sweep() -> None:
 
 
 def _is_left(directory: Path) -> bool:
-    """Whether the process that spilled there has ended."""
+    """Whether the process that spilled into the directory has ended."""
     boot, _, rest = directory.name.removeprefix(_PREFIX).partition("-")
     pid = rest.partition("-")[0]
     if sys.platform == "win32" or not pid.isdecimal() or (boot == _boot() and _runs(int(pid))):
@@ -159,7 +197,7 @@ def _runs(pid: int) -> bool:
 
 @cache
 def _boot() -> str:
-    """An identifier of this boot of the machine, without dashes."""
+    """An identifier of the current boot of the machine, without dashes."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
     except OSError:

@@ -1,3 +1,3 @@
-"""The shape of one bucket: sorted runs, levels, sections. Pure."""
+"""The structure of one bucket: sorted runs, levels, sections. Pure."""
 
 from __future__ import annotations

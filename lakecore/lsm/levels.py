@@ -39,7 +39,7 @@ class SortedRun:
 
     @property
     def level(self) -> int:
-        """The level of its first file; in a run of `level_runs`, that of all its files."""
+        """The level of the first file. In a run of `level_runs`, all files have this level."""
         return self.files[0].level
 
     @property
@@ -59,7 +59,10 @@ class SortedRun:
 
 
 class _Ranked(NamedTuple):
-    """A file with its key ranks; the files of a run are kept sorted by them."""
+    """A file with the ranks of its first and last key.
+
+    The files of a run are sorted by these ranks.
+    """
 
     low: int
     high: int
@@ -131,7 +134,7 @@ def _newest_first(file: DataFile) -> tuple[int, int, int, str]:
 
 
 def _ages(files: Iterable[_Ranked]) -> list[list[_Ranked]]:
-    """The files grouped by overlapping sequence ranges, oldest group first."""
+    """The files, grouped by overlapping sequence ranges. The oldest group comes first."""
     ages: list[list[_Ranked]] = []
     reach = -1
     for ranked in sorted(files, key=lambda r: (r.file.sequence_min, r.file.sequence_max, r.number)):
@@ -144,7 +147,7 @@ def _ages(files: Iterable[_Ranked]) -> list[list[_Ranked]]:
 
 
 def _deal(age: list[_Ranked]) -> list[list[_Ranked]]:
-    """The fewest runs for files of one age: each file is appended to the run that ends first."""
+    """The fewest runs that files of one age can form. Each file joins the run that ends first."""
     runs: list[list[_Ranked]] = []
     ends: list[tuple[int, int]] = []
     for ranked in sorted(age):

@@ -1,13 +1,13 @@
 """Which files of a table without a key are packed together, decided by their sizes alone.
 
-Rows have no key, so packing copies rows and merges nothing; rewriting a large file gains nothing.
+Rows have no key, so packing copies rows and merges nothing. Rewriting a large file has no benefit.
 There are two kinds of tables:
 
 - *Ordered buckets* (`bucket` > 0): the rows of a bucket keep their order. Files are sorted by their
   first sequence number, and only neighbours are packed together.
-  1. `pick_adjacent`: take files from the oldest on, until there are `compaction.min.file-num`.
-     If there are fewer, but they hold twice the target size, drop the oldest. `fewer_adjacent`
-     drops groups that would become as many files again.
+  1. `pick_adjacent`: take files from the oldest on, until there are `compaction.min.file-num`. If
+     there are fewer, but they hold twice the target size, drop the oldest. `fewer_adjacent` leaves
+     out groups whose packing would not reduce the number of files.
   2. `pick_adjacent_full`: skip large files at the beginning; take all others, if there are at least
      three and more small files than large ones.
 - *Unaware buckets* (`bucket` = -1): rows have no order, so any small files of a partition may be
@@ -79,7 +79,7 @@ class PackingPolicy:
 
 
 def in_order(files: Sequence[DataFile]) -> Group:
-    """The files of a bucket in row order; `files` are in commit order."""
+    """The files of a bucket in the order of their rows; `files` are in commit order."""
     return tuple(sorted(files, key=lambda file: file.sequence_min))
 
 
@@ -107,7 +107,7 @@ def pick_adjacent(files: Sequence[DataFile], policy: PackingPolicy) -> Group | N
 
 
 def picks_adjacent(files: Sequence[DataFile], policy: PackingPolicy) -> tuple[Group, ...]:
-    """The groups of repeated `pick_adjacent` calls, each on the files after the previous group."""
+    """The groups from repeated calls of `pick_adjacent`, each on the files after the last group."""
     groups: list[Group] = []
     left = in_order(files)
     while (group := pick_adjacent(left, policy)) is not None:
@@ -117,14 +117,18 @@ def picks_adjacent(files: Sequence[DataFile], policy: PackingPolicy) -> tuple[Gr
 
 
 def becomes_fewer(group: Group, policy: PackingPolicy) -> bool:
-    """Whether rewriting the group leaves fewer files, each but the last of the target size."""
+    """Whether rewriting the group yields fewer files.
+
+    Each new file but the last has the target size.
+    """
     return sum(file.size_bytes for file in group) // policy.target_bytes + 1 < len(group)
 
 
 def fewer_adjacent(files: Sequence[DataFile], policy: PackingPolicy) -> tuple[Group, ...]:
     """Groups of neighbours whose packing reduces the number of files, oldest first.
 
-    `pick_adjacent` alone would repeatedly pick large neighbours that become as many files again.
+    `pick_adjacent` alone would pick the same large neighbours again and again, without reducing the
+    number of files.
     """
     groups: list[Group] = []
     left = in_order(files)
@@ -154,7 +158,7 @@ def pick_adjacent_full(files: Sequence[DataFile], policy: PackingPolicy) -> Grou
 
 
 def with_stale(groups: Sequence[Group], stale: Collection[str], files: Group) -> tuple[Group, ...]:
-    """The groups, and each `stale` file (by name) that is in no group, alone; in order."""
+    """The groups, plus a group for each `stale` file (by name) that is in none; in order."""
     taken = {file.name for group in groups for file in group}
     alone = [(file,) for file in files if file.name in stale and file.name not in taken]
     return tuple(sorted((*groups, *alone), key=lambda group: group[0].sequence_min))

@@ -107,7 +107,7 @@ def _moved(
 
 
 def _lone(waiting: Sequence[Section]) -> DataFile | None:
-    """The only file of these sections; None if there are several."""
+    """The only file of these sections; None if there are several files."""
     files = [file for section in waiting for run in section for file in run.files]
     return files[0] if len(files) == 1 else None
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Reason(StrEnum):
-    """The rule that picked a unit."""
+    """The rule by which the files of a compaction were chosen."""
 
     INTERVAL = "interval"
     TOTAL_SIZE = "total size"
@@ -102,18 +102,18 @@ class CompactionPolicy:
         )
 
     def level_max(self, runs: Sequence[SortedRun]) -> int:
-        """The last level of a bucket, at least the deepest of its own."""
+        """The last level of a bucket: that of the policy, or a deeper one that has files."""
         return max([self.level_count - 1, *(run.level for run in runs)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """What a pick depends on in addition to the files.
+    """The facts that a pick depends on, in addition to the files.
 
     - `now_ms`: the time by the clock of `DataFile.creation_time_ms`;
     - `hour`: the hour of the writer's day, 0 to 23;
-    - `last_full_ms`: the last known full compaction of the bucket; the function of that name
-      derives it from the files;
+    - `last_full_ms`: the time of the last known full compaction of the bucket, from the function
+      `last_full_ms`;
     - `idle_picks`: the picks that found nothing since `level_0_every` last took level 0.
     """
 
@@ -169,10 +169,10 @@ def pick(
 def pick_full(
     runs: Sequence[SortedRun], policy: CompactionPolicy, stale: Collection[str] = ()
 ) -> CompactionUnit | None:
-    """The whole bucket, into the last level; None if it is already there.
+    """The unit that compacts the whole bucket into the last level; None if all rows are there.
 
-    In a bucket that is already there, the `stale` files (names of files with expired rows, or rows
-    that a deletion vector hides) are rewritten, each alone.
+    If they are, the `stale` files are still rewritten, each alone: files with expired rows, or with
+    rows that a deletion vector hides.
     """
     if len(runs) != 1 or runs[0].level != policy.level_max(runs):
         return _unit(runs, len(runs), policy, Reason.FULL) if runs else None
@@ -183,7 +183,10 @@ def pick_full(
 
 
 def last_full_ms(runs: Sequence[SortedRun], policy: CompactionPolicy) -> int | None:
-    """The creation time of the newest file of the last level; None if unknown, or no file."""
+    """When the newest file of the last level was created.
+
+    None if unknown, or if there is no file.
+    """
     if not runs or runs[-1].level != policy.level_max(runs):
         return None
     times = [file.creation_time_ms for file in runs[-1].files if file.creation_time_ms is not None]
@@ -191,7 +194,7 @@ def last_full_ms(runs: Sequence[SortedRun], policy: CompactionPolicy) -> int | N
 
 
 def hours_between(start: int, end: int) -> frozenset[int]:
-    """The hours from `start` up to `end`, possibly over midnight; none if equal or -1."""
+    """The hours from `start` up to `end`, possibly across midnight; empty if equal or -1."""
     if -1 in {start, end} or start == end:
         return frozenset()
     inside = range(start, end) if start < end else chain(range(start, 24), range(end))
@@ -242,7 +245,7 @@ def _extended(
     *,
     begun: bool = True,
 ) -> int:
-    """How many runs to take, from `count` on: one more while it is not much larger than the sum.
+    """How many runs to take, at least `count`: one more while it is not much larger than the sum.
 
     `begun`: the first `count` runs are compacted in any case.
     """
@@ -263,7 +266,7 @@ def _extended(
 def _unit(
     runs: Sequence[SortedRun], count: int, policy: CompactionPolicy, reason: Reason
 ) -> CompactionUnit:
-    """The first `count` runs, and more runs until the output level is not level 0."""
+    """A unit of the first `count` runs, and of more runs until the output level is above 0."""
     level_max = policy.level_max(runs)
     output = runs[count].level - 1 if count < len(runs) else level_max
     if output <= 0:

@@ -1,4 +1,4 @@
-"""Merge functions: the runs of a window -> at most one row for each key. Pure.
+"""Merge functions: they merge the runs of a window to at most one row for each key. Pure.
 
 `MERGE_FUNCTIONS` maps each merge engine to its function; a new engine is one entry.
 """
@@ -35,9 +35,9 @@ def interim_function(merge: MergeFunction) -> MergeFunction:
 
 
 def chooses_value(spec: MergeSpec, column: str) -> bool:
-    """Whether the merge only chooses among the column's values, and no decision depends on them.
+    """Whether the merge only selects one of the column's values, and never looks at them.
 
-    To merge such a column, it is enough to know which of its values are null.
+    To merge such a column, it is enough to know which values are null.
     """
     ordering = {name for group in spec.groups for name in group.sequence}
     if column in {*spec.key, *spec.sequence, *ordering}:

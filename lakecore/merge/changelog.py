@@ -1,4 +1,4 @@
-"""The changelog of a compaction: the rows of a key before and after -> rows +I, -U, +U, -D.
+"""The changelog of a compaction: compares the rows of a key before and after.
 
 https://paimon.apache.org/docs/master/primary-key-table/changelog-producer/
 
@@ -47,8 +47,8 @@ Equal: TypeAlias = "Callable[[pa.Table, pa.Table, Sequence[str]], np.ndarray]"
 class ChangedKeys:
     """The keys of a window, in order.
 
-    For each key: `before` is the position of the row before in the window, or NONE; `changed` says
-    whether the key can have changed; `first` is the position of one of its rows.
+    For each key: `before` is the position of its previous row in the window, or NONE; `changed`
+    says whether the key may have changed; `first` is the position of one of its rows.
     """
 
     before: np.ndarray
@@ -62,7 +62,7 @@ class ChangedKeys:
 
     @property
     def without_before(self) -> np.ndarray:
-        """The changed keys without a row before in the window."""
+        """The changed keys whose previous row is not in the window."""
         return np.flatnonzero(self.changed & (self.before == NONE))
 
 
@@ -103,8 +103,9 @@ def changelog_rows(
 ) -> pa.Table:
     """The changes of the keys of `after`, in their order; -U directly before +U.
 
-    `at` holds, for each row of `after`, its row of `before`, or NONE. Rows that are equal in the
-    columns `compared`, by `equal`, have not changed (None: every existing row has changed).
+    `at` holds, for each row of `after`, the index of its row in `before`, or NONE. If `equal` finds
+    both rows equal in the columns `compared`, the row has not changed (None: every existing row
+    counts as changed).
     """
     adds = ~_retracting(after)
     held = at != NONE
@@ -130,7 +131,7 @@ _AFTER, _DELETE = np.int8(RowKind.UPDATE_AFTER), np.int8(RowKind.DELETE)
 
 
 def _places(keys: np.ndarray, codes: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows in the mask whose key is among `keys`: the position of the key, and of the row."""
+    """The rows in the mask whose key is among `keys`: the index of the key, and that of the row."""
     rows = np.flatnonzero(mask)
     if not len(keys):
         return rows[:0], rows[:0]

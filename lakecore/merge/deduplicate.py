@@ -2,8 +2,8 @@
 
 https://paimon.apache.org/docs/master/primary-key-table/merge-engine/overview/#deduplicate
 
-Keys, sequence numbers and kinds alone decide which rows survive; then each run is filtered by its
-mask. A read never sorts values and never moves them twice.
+Keys, sequence numbers and kinds alone decide which rows survive. Then each run is filtered by a
+mask. A read never sorts values and never copies them twice.
 
 1. Rows of an ignored kind are dropped.
 2. *Whole runs are older or newer* (the common case): from the newest run to the oldest, a row loses
@@ -98,7 +98,7 @@ class Deduplicate:
 
 
 def _later_wins(window: Sequence[Slice]) -> list[Slice]:
-    """The runs in commit order: of two rows, the later one wins if nothing else decides."""
+    """The runs in commit order, so that of two rows the later one wins if nothing else decides."""
     return sorted(window, key=lambda part: part.commit_order)
 
 
@@ -126,14 +126,14 @@ def _clear_deletes(window: Sequence[Slice], alive: list[np.ndarray], spec: Merge
 
 
 class _Extent(NamedTuple):
-    """The smallest code, the number of integers up to the largest code, and the number of codes."""
+    """The extent of key codes: the smallest, the size of their range, and how many there are."""
 
     low: int
     span: int
     rows: int
 
     def is_within(self, share: int) -> bool:
-        """Whether there are at most `share` possible codes for each actual one."""
+        """Whether the range has at most `share` times as many integers as there are codes."""
         return self.span <= share * self.rows
 
 
@@ -172,7 +172,10 @@ def _without_deletes(window: Sequence[Slice], places: np.ndarray, spec: MergeSpe
 def _keep_last_by_run(
     window: Sequence[Slice], codes: list[np.ndarray], alive: list[np.ndarray], extent: _Extent
 ) -> None:
-    """Clear in `alive` each row whose key is in a newer run. Codes of a run are sorted, unique."""
+    """Clear the flag in `alive` of each row whose key is in a newer run.
+
+    The codes of a run are sorted and unique.
+    """
     newest_first = sorted(range(len(window)), key=lambda run: -window[run].sequence_max)
     if extent.is_within(_DENSE_SPAN_MAX):
         _keep_last_of_dense(codes, alive, newest_first, extent)
@@ -183,7 +186,7 @@ def _keep_last_by_run(
 def _keep_last_of_dense(
     codes: list[np.ndarray], alive: list[np.ndarray], newest_first: list[int], extent: _Extent
 ) -> None:
-    """`_keep_last_by_run` with a table of flags for the codes of newer runs."""
+    """Like `_keep_last_by_run`, with one flag for each possible code of newer runs."""
     seen = np.zeros(extent.span, bool)
     # NOTE: newly allocated memory must be cleared, which costs as much as the rest of this
     # function. All runs therefore share it.
@@ -202,7 +205,7 @@ def _keep_last_of_dense(
 def _keep_last_of_sparse(
     codes: list[np.ndarray], alive: list[np.ndarray], newest_first: list[int]
 ) -> None:
-    """`_keep_last_by_run` with a sorted array for the codes of newer runs."""
+    """Like `_keep_last_by_run`, with a sorted array of the codes of newer runs."""
     seen = np.empty(0, np.int64)
     for position, run in enumerate(newest_first):
         own = codes[run] if alive[run].all() else codes[run][alive[run]]
@@ -232,7 +235,7 @@ def _union(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 def _in_key_order(
     window: Sequence[Slice], live: np.ndarray, order: np.ndarray
 ) -> Iterator[pa.Table]:
-    """The surviving rows, sorted by key, in pieces, so that the window is not held twice."""
+    """The surviving rows, sorted by key, in pieces, so that memory never holds the window twice."""
     chosen = order if len(order) == len(live) and live.all() else order[live[order]]
     if len(window) == 1 and (chosen[1:] > chosen[:-1]).all():
         yield filter_rows(window[0].rows, live)

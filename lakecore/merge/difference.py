@@ -1,4 +1,4 @@
-"""Two merged states of a range of keys -> the changes from one to the other.
+"""Compares two merged states of a range of keys, and returns the changes from one to the other.
 
 If a key is in both states and its columns differ, only the later row is returned, as +U. This is
 how Paimon compares two tags.

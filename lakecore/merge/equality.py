@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def equal_rows(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> np.ndarray:
-    """For each position, whether the rows are equal in these columns."""
+    """For each row index, whether the rows of both tables are equal in these columns."""
     same = np.ones(left.num_rows, bool)
     for name in columns:
         if not same.any():
@@ -30,7 +30,7 @@ def equal_rows(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> np.nd
 
 
 def equal_values(left: pa.Array, right: pa.Array) -> np.ndarray:
-    """For each position, whether the values of two arrays of one type are equal."""
+    """For each index, whether the values of two arrays of one type are equal."""
     there, also = is_valid(left), is_valid(right)
     kind = left.type
     if pa.types.is_struct(kind):
@@ -80,7 +80,7 @@ def _equal_maps(left: pa.Array, right: pa.Array, both: np.ndarray) -> np.ndarray
 def _entries(
     left: pa.Array, right: pa.Array, both: np.ndarray
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """A mask of the rows whose lists are not null and equally long on both sides; their entries.
+    """A mask of rows with non-null lists of equal length on both sides, and their entries.
 
     For each entry: its row, its position on the left, and its position on the right.
     """

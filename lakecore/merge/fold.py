@@ -1,7 +1,7 @@
-"""Common part of the merge engines that compute a new row from the rows of a key, by column.
+"""The common part of the merge engines that fold the rows of a key to a new row, column by column.
 
 1. A key with a single row keeps it unchanged; no function is applied. (Paimon does the same in
-   flush, read and rewrite.)
+   flush, read and rewrite.) With `MergeSpec.folds_single` it is folded, too.
 2. The rows of the other keys, in merge order, are the *contested* rows. The engine folds them, each
    column for all keys together.
 3. The result has the sequence number of the last row. The engine decides whether it is a tombstone
@@ -46,9 +46,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Contested:
-    """The rows of keys with several rows, in merge order, one group for each key.
+    """The rows of the keys that are folded, in merge order, one group for each key.
 
-    Row r is at position `order[r]` of the window's table. `kinds` is None if every row adds.
+    Row r is at position `order[r]` of the window's table. `kinds` is None if no row is a
+    retraction.
     """
 
     window: _Window
@@ -58,7 +59,7 @@ class Contested:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the table's columns that were read."""
+        """The names of the columns that were read."""
         return [name for name in self.window.names if name not in {SEQUENCE_NUMBER, VALUE_KIND}]
 
     @property
@@ -66,7 +67,7 @@ class Contested:
         """A mask of the retracting rows; None if there are none."""
         if self.kinds is None:
             return None
-        mask: np.ndarray = np.isin(self.kinds, [int(kind) for kind in RETRACTS])
+        mask = _retracting(self.kinds)
         return mask if mask.any() else None
 
     def of_groups(self, first: int, last: int) -> Contested:
@@ -92,7 +93,7 @@ class Contested:
 
     @property
     def all_rows(self) -> Chosen:
-        """All rows, as the choice for a column."""
+        """The choice of all rows for a column."""
         return Chosen(
             rows=np.arange(self.groups.length),
             numbers=np.arange(self.groups.count),
@@ -123,14 +124,16 @@ class Chosen:
         )
 
     def adding(self, mask: np.ndarray) -> Chosen:
-        """The same rows; rows of the mask add, whatever their kind."""
+        """The same rows, but rows of the mask count as additions (+I), regardless of their kind."""
         if self.retract is None:
             return self
         retract = self.retract & ~mask
         return replace(self, retract=retract if retract.any() else None)
 
     def since(self, begins: np.ndarray) -> Chosen:
-        """The rows of each group from a position on; the row at that position adds in any case.
+        """The rows of each group from a position on.
+
+        The row at that position counts as an addition.
 
         `begins` holds the position for each group; NONE: all rows of the group.
         """
@@ -148,7 +151,7 @@ Column: TypeAlias = "pa.Array | np.ndarray"
 class Folded:
     """One row for each key: the columns by name, and which rows are tombstones.
 
-    `taken_back`: which tombstones are of kind -U, because no -D row deleted their key.
+    `taken_back`: which tombstones are of kind -U instead of -D, because no -D row deleted the key.
     """
 
     columns: Mapping[str, Column]
@@ -158,7 +161,7 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class FoldEngine:
-    """A merge function that keeps single rows unchanged and folds the others.
+    """A merge function that keeps single rows unchanged, by default, and folds the others.
 
     A folded row does not record retractions, nulls and older sequences. Folding it again may give
     another row than folding all rows at once.
@@ -183,10 +186,12 @@ class FoldEngine:
         groups = groups_of(codes[order])
         table = pa.concat_tables([part.rows for part in runs])
         rows = _Window(table, by_piece=spec.in_key_order)
+        kinds = table.column(VALUE_KIND).to_numpy() if VALUE_KIND in rows.names else None
         alone = groups.sizes == 1
+        if spec.folds_single:
+            alone &= self._stays(spec, rows.names, order[groups.starts], kinds)
         lone = order[groups.starts[alone]]
         several, _, left = groups.only(np.repeat(~alone, groups.sizes))
-        kinds = table.column(VALUE_KIND).to_numpy() if VALUE_KIND in rows.names else None
         contested = Contested(rows, left, order[several], None)
         if kinds is not None:
             contested.kinds = kinds[contested.order]
@@ -195,7 +200,7 @@ class FoldEngine:
         # rows.
         keep = np.ones(groups.count, bool)
         if not spec.keep_deletions and kinds is not None:
-            keep[: len(lone)] = ~np.isin(kinds[lone], [int(kind) for kind in RETRACTS])
+            keep[: len(lone)] = ~_retracting(kinds[lone])
             keep[len(lone) :] = ~folded.deleted
         place = np.flatnonzero(keep)
         if spec.in_key_order:
@@ -208,6 +213,17 @@ class FoldEngine:
                 [_piece(contested, name, folded.columns[name], lone, piece) for name in rows.names],
                 schema=table.schema,
             )
+
+    def _stays(
+        self, spec: MergeSpec, names: Sequence[str], rows: np.ndarray, kinds: np.ndarray | None
+    ) -> np.ndarray:
+        """For each of these rows, whether the functions leave it unchanged if it is single."""
+        functions = self.functions(spec, names)
+        if functions is None or any(each.changes_single for each in functions.values()):
+            return np.zeros(len(rows), bool)
+        if kinds is None:
+            return np.ones(len(rows), bool)
+        return ~_retracting(kinds[rows])
 
     def _folded(self, contested: Contested, spec: MergeSpec) -> Folded:
         try:
@@ -234,8 +250,14 @@ class FoldEngine:
             raise Uncomputable(error.message, **{**error.facts, "key": key}) from None
 
 
+def _retracting(kinds: np.ndarray) -> np.ndarray:
+    """A mask of the row kinds that retract."""
+    mask: np.ndarray = np.isin(kinds, [int(kind) for kind in RETRACTS])
+    return mask
+
+
 def _folded_runs(runs: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Table | None:
-    """The rows folded run by run; None if that fails, and then the general path names the key."""
+    """The rows folded run by run; None if this fails: the general path then raises the error."""
     try:
         return fold_runs(runs, functions)
     except InvalidRequest:
@@ -286,7 +308,7 @@ def choose_column(contested: Contested, column: str, choice: Choice, chosen: Cho
 
 @dataclass(slots=True)
 class _Window:
-    """The rows of all runs; columns stay chunked, because they are returned in pieces."""
+    """The rows of all runs. The columns stay chunked, because they are returned in pieces."""
 
     table: pa.Table
     by_piece: bool
@@ -322,7 +344,10 @@ def _whole_row(contested: Contested, folded: Folded) -> Folded:
 def _piece(
     contested: Contested, name: str, column: Column, lone: np.ndarray, place: np.ndarray
 ) -> pa.Array:
-    """The rows of the result at these positions; single rows come before folded rows."""
+    """A column of the result at these positions.
+
+    Rows of single-row keys come before folded rows.
+    """
     window = contested.window
     if isinstance(column, np.ndarray):
         folded = np.where(column == NONE, NONE, contested.order[column])

@@ -1,7 +1,7 @@
 """Rows in merge order, one group for each key, and operations on all groups together.
 
-Positions are those of the rows in merge order. Loops run over ranks, never over rows or groups:
-step j takes the j-th row of every group that has one.
+A position is that of a row in merge order. Loops run over ranks, never over rows or groups: step j
+processes the j-th row of every group that has one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NONE = -1
 
 @dataclass(frozen=True)
 class Groups:
-    """Group g is the rows `starts[g]` up to the start of the next, or `length`; none is empty."""
+    """Groups of rows: group g is the rows from `starts[g]` up to the next start. None is empty."""
 
     starts: np.ndarray
     length: int
@@ -89,7 +89,7 @@ class Groups:
         return rows, numbers[starts], Groups(starts, len(rows))
 
     def ranks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """For rank 0, 1, ...: the groups that have a row of that rank, and its position."""
+        """For each rank 0, 1, ...: the groups that have a row of this rank, and its position."""
         sizes = self.sizes
         by_size = np.argsort(-sizes, kind="stable")
         sizes, starts = sizes[by_size], self.starts[by_size]
@@ -99,21 +99,24 @@ class Groups:
 
 
 def groups_of(codes: np.ndarray) -> Groups:
-    """The groups of equal neighbours in sorted codes."""
+    """The groups of equal adjacent values in sorted codes."""
     fresh = np.ones(len(codes), bool)
     np.not_equal(codes[1:], codes[:-1], out=fresh[1:])
     return Groups(np.flatnonzero(fresh), len(codes))
 
 
 def interleaved(is_first: np.ndarray) -> np.ndarray:
-    """The order that interleaves two concatenated parts; `is_first` marks slots of the first."""
+    """The order that interleaves two concatenated parts.
+
+    `is_first` says where the first part goes.
+    """
     order = np.empty(len(is_first), np.int64)
     order[np.append(np.flatnonzero(is_first), np.flatnonzero(~is_first))] = np.arange(len(order))
     return order
 
 
 def pick(values: pa.Array | pa.ChunkedArray, positions: np.ndarray) -> pa.Array | pa.ChunkedArray:
-    """The values at these positions; null for NONE. A single value is not copied."""
+    """The values at these positions, null for NONE. An array of one value is not copied."""
     if len(positions) == 1 and positions[0] >= 0:
         return values.slice(positions[0], 1)
     missing = positions < 0
@@ -132,7 +135,7 @@ def spread(values: pa.Array, numbers: np.ndarray, count: int) -> pa.Array:
 
 
 def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The values as one array; not copied if all chunks are slices of one array."""
+    """The values as one array. Nothing is copied if all chunks are slices of one array."""
     if isinstance(values, pa.ChunkedArray) and values.num_chunks != 1:
         values = _put_together(values.chunks) or values.combine_chunks()
     if isinstance(values, pa.ChunkedArray):
@@ -199,7 +202,8 @@ def bits_of(values: pa.Array) -> np.ndarray:
 def blended(mask: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """The integers of `left` where the mask is true, else those of `right`.
 
-    Computed with bit operations: `numpy.where` branches, and a mask of nulls is hard to predict.
+    It uses bit operations, because `numpy.where` branches, and branches on a mask of nulls are hard
+    to predict.
     """
     bits = -mask.view(np.int8).astype(left.dtype)
     blend: np.ndarray = right ^ ((left ^ right) & bits)
@@ -207,11 +211,11 @@ def blended(mask: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray
 
 
 def with_width(values: np.ndarray, valid: np.ndarray | None, kind: pa.DataType) -> pa.Array:
-    """Numbers as values of a type of the same width, null where not `valid`; nothing is copied."""
+    """Numbers as values of a type of the same width, null where not `valid`. Nothing is copied."""
     nulls = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(kind, len(values), [nulls, pa.py_buffer(values)])
 
 
 def room(length: int, dtype: np.dtype) -> np.ndarray:
-    """An uninitialised array in Arrow's memory, which is reused sooner than NumPy's."""
+    """An uninitialised array in Arrow's memory pool, which reuses memory sooner than NumPy."""
     return np.frombuffer(pa.allocate_buffer(length * dtype.itemsize), dtype)

@@ -1,4 +1,4 @@
-"""Keys as numbers, so that merging compares integers whatever the key's types are.
+"""Converts keys to integers, so that a merge compares integers whatever the types of the keys are.
 
 1. `order_columns` turns each key column of a batch into something that sorts as Paimon sorts keys
    (https://paimon.apache.org/docs/master/primary-key-table/overview/): integers, dates, times,
@@ -38,7 +38,7 @@ class OrderColumns:
     length: int
 
     def at(self, row: int) -> tuple[object, ...]:
-        """The key of a row; tuples compare as keys do."""
+        """The key of a row as a tuple. Tuples compare in the order of keys."""
         return tuple(
             column[row].as_py() if isinstance(column, pa.Array) else int(column[row])
             for column in self.columns
@@ -90,7 +90,7 @@ def order_columns(columns: Sequence[pa.Array | pa.ChunkedArray]) -> OrderColumns
 
 
 def shared_codes(batches: Sequence[OrderColumns]) -> list[np.ndarray]:
-    """An int64 code for each row of each batch; equal for equal keys, in key order over batches."""
+    """An int64 code for each row of each batch. Codes of all batches compare like the keys."""
     width = len(batches[0].columns)
     first = batches[0].columns[0]
     if width == 1 and isinstance(first, np.ndarray) and first.dtype == np.int64:
@@ -101,7 +101,10 @@ def shared_codes(batches: Sequence[OrderColumns]) -> list[np.ndarray]:
 
 
 def sequence_codes(columns: Sequence[pa.ChunkedArray], *, descending: bool) -> np.ndarray:
-    """An int64 code for each row, ascending with the sequence fields; null is always smallest."""
+    """An int64 code for each row, ascending with the sequence fields.
+
+    Null always has the smallest code.
+    """
     frame = pl.DataFrame(
         {str(index): _frame_column(column) for index, column in enumerate(columns)}
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """The kinds that a table cannot merge, the reason, and the column and function causing it."""
+    """The row kinds that a table cannot merge, why, and the column and function that cause it."""
 
     kinds: frozenset[RowKind]
     reason: str
@@ -60,7 +60,7 @@ def refused_kinds(engine: MergeEngine, spec: MergeSpec) -> Refusal | None:
 
 
 def _retracted(engine: MergeEngine, spec: MergeSpec) -> Iterator[Aggregate]:
-    """The functions that receive rows to retract."""
+    """The aggregate functions that would have to retract rows."""
     grouped = {name for group in spec.groups for name in group.columns}
     for aggregate in spec.aggregates:
         if engine is MergeEngine.AGGREGATION or aggregate.column in grouped:

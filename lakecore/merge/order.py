@@ -42,7 +42,7 @@ _BUFFER_BYTES = 64 << 20
 
 
 def runs_decide(window: Sequence[Slice], spec: MergeSpec) -> bool:
-    """Whether every row of a run is older than all rows of the next run."""
+    """Whether every row of each run is older than all rows of the next run."""
     if spec.sequence or not all(part.unique for part in window):
         return False
     ordered = sorted(window, key=_age)
@@ -50,7 +50,7 @@ def runs_decide(window: Sequence[Slice], spec: MergeSpec) -> bool:
 
 
 def oldest_first(window: Sequence[Slice], spec: MergeSpec) -> list[Slice]:
-    """The runs in an order in which the later row is newer if nothing else decides."""
+    """The runs in an order in which later rows are newer, unless sequences decide otherwise."""
     if runs_decide(window, spec):
         return sorted(window, key=_age)
     return sorted(window, key=lambda part: part.commit_order)
@@ -108,7 +108,7 @@ def column_of(window: Sequence[Slice], name: str, rows: np.ndarray) -> pa.Chunke
 
 
 def of_kinds(rows: pa.Table, kinds: frozenset[RowKind]) -> np.ndarray | None:
-    """A mask of the rows of these kinds; None if there are none (or no kinds at all)."""
+    """A mask of the rows of these kinds; None if there are no such rows."""
     if not kinds or rows.schema.get_field_index(VALUE_KIND) < 0:
         return None
     present = rows.column(VALUE_KIND).to_numpy()
@@ -120,7 +120,7 @@ def of_kinds(rows: pa.Table, kinds: frozenset[RowKind]) -> np.ndarray | None:
 
 
 def of_kinds_over(window: Sequence[Slice], kinds: frozenset[RowKind]) -> np.ndarray | None:
-    """A mask of the rows of these kinds over all runs; None if there are none."""
+    """A mask of the rows of these kinds over all runs; None if there are no such rows."""
     masks = [of_kinds(part.rows, kinds) for part in window]
     if all(mask is None for mask in masks):
         return None
@@ -146,7 +146,7 @@ def filter_rows(rows: pa.Table, mask: np.ndarray) -> pa.Table:
 
 
 def split_mask(window: Sequence[Slice], mask: np.ndarray) -> list[np.ndarray]:
-    """A mask over all runs, split into one mask for each run."""
+    """Split a mask over all runs into one mask for each run."""
     return np.split(mask, np.cumsum([part.keys.length for part in window])[:-1])
 
 
@@ -183,10 +183,10 @@ def take_in_pieces(window: Sequence[Slice], positions: np.ndarray) -> Iterator[p
 
 @contextmanager
 def _taker(size_bytes: int) -> Iterator[ThreadPoolExecutor]:
-    """A thread that takes rows from a window of `size_bytes`.
+    """The thread that copies rows from a window of `size_bytes`.
 
-    It is the thread of the previous window, so that it reuses the memory it has freed. For a write
-    buffer, freed memory is released before and after.
+    All windows use the same thread, which reuses the memory that it has freed. For a write buffer,
+    freed memory is returned to the system before and after.
     """
     try:
         taker = _IDLE_TAKERS.pop()
@@ -209,7 +209,7 @@ def _release_freed() -> None:
 
 
 def piece_rows(rows: pa.Table, size_bytes: int) -> int:
-    """How many of these rows to take for one piece; all of them have `size_bytes`."""
+    """The number of rows to copy in one piece; all `rows` together have `size_bytes`."""
     fitting: int = PIECE_BYTES * rows.num_rows // max(1, size_bytes)
     return max(1, min(PIECE_ROWS, fitting))
 
@@ -223,7 +223,8 @@ def countable_rows(
 ) -> list[np.ndarray]:
     """For each run, a mask of the rows that are merged.
 
-    The others are ignored by their kind, or absorbed by a lower level (`complete_levels`).
+    The other rows are ignored because of their kind, or absorbed by a lower level
+    (`complete_levels`).
     """
     masks = [
         np.ones(part.keys.length, bool) if ignored is None else ~ignored
@@ -240,7 +241,7 @@ def countable_rows(
 
 
 def _settle(window: Sequence[Slice], spec: MergeSpec, codes: np.ndarray, order: np.ndarray) -> None:
-    """Sort the rows of each key with several rows; changes `order` in place."""
+    """Sort the rows of each key that has several rows. Changes `order` in place."""
     ordered = codes[order]
     same = ordered[1:] == ordered[:-1]
     repeated = np.zeros(len(order), bool)

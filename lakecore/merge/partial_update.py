@@ -64,7 +64,10 @@ def functions_of_columns(spec: MergeSpec, columns: Sequence[str]) -> dict[str, F
 
 
 def fold_partial_update(contested: Contested, spec: MergeSpec) -> Folded:
-    """One row for each key. Raises InvalidRequest for -U or -D rows that the table cannot merge."""
+    """One row for each key.
+
+    Raises InvalidRequest for -U and -D rows that the table cannot merge.
+    """
     chosen, deleted, taken_back = _live_rows(contested, spec)
     functions = {aggregate.column: aggregate for aggregate in spec.aggregates}
     adding = chosen if chosen.retract is None else chosen.only(~chosen.retract)
@@ -88,7 +91,7 @@ def fold_partial_update(contested: Contested, spec: MergeSpec) -> Folded:
 def _live_rows(
     contested: Contested, spec: MergeSpec
 ) -> tuple[Chosen, np.ndarray, np.ndarray | None]:
-    """The rows that still count, the deleted keys, and the keys that only have retractions."""
+    """The rows that still count, the deleted keys, and the keys that have only retractions."""
     chosen, groups = contested.all_rows, contested.groups
     retract, kinds = chosen.retract, contested.kinds
     if retract is None or kinds is None:
@@ -115,7 +118,7 @@ def _live_rows(
 
 
 def _removed(contested: Contested, spec: MergeSpec) -> np.ndarray:
-    """The last row of each key that discards the rows before it, or NONE."""
+    """For each key, the position of the last row that discards all rows before it, or NONE."""
     groups, kinds = contested.groups, contested.kinds
     assert kinds is not None, "without kinds every row adds"
     is_delete = kinds == RowKind.DELETE
@@ -144,7 +147,7 @@ def _removed(contested: Contested, spec: MergeSpec) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class _Sequence:
-    """A group's sequence in some rows: an ascending code, and whether all its columns are null."""
+    """The sequence of a group in some rows: an ascending code, and whether all columns are null."""
 
     codes: np.ndarray
     empty: np.ndarray
@@ -189,7 +192,7 @@ def _fold_group(
 
 
 def _not_older(codes: np.ndarray, heeded: np.ndarray, groups: Groups) -> np.ndarray:
-    """For each row, whether its code is at least that of each earlier `heeded` row of its group."""
+    """For each row, whether its code is at least that of all earlier `heeded` rows of its group."""
     if not len(codes):
         return np.zeros(0, bool)
     base = groups.numbers * (int(codes.max()) + 2)
@@ -205,9 +208,9 @@ def _not_older(codes: np.ndarray, heeded: np.ndarray, groups: Groups) -> np.ndar
 def _fold_ordered(
     contested: Contested, aggregate: Aggregate, chosen: Chosen, early: np.ndarray
 ) -> Column:
-    """Fold a column. `early` masks rows that are older than the state when they arrive.
+    """Fold a column. `early` is a mask of rows that are older than the state when they arrive.
 
-    Such a row is folded as if it had come before the rows of the state, if `Fold.reverses`.
+    If `Fold.reverses`, such a row is folded as if it had come before the rows of the state.
     """
     fold = AGGREGATORS[aggregate.function](aggregate)
     if chosen.retract is not None:
@@ -250,7 +253,7 @@ def _early_first(chosen: Chosen, early: np.ndarray) -> Chosen:
 
 
 def _one_by_one(fold: Fold, values: pa.Array, chosen: Chosen, early: np.ndarray) -> pa.Array:
-    """Fold rank by rank, two values at a time, for functions where the order of steps matters."""
+    """Fold rank by rank, two values at a time, for functions whose result depends on the steps."""
     groups = chosen.groups
     retract = np.zeros(groups.length, bool) if chosen.retract is None else chosen.retract
     state = pa.nulls(groups.count, values.type)

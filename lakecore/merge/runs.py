@@ -1,7 +1,8 @@
 """Folding run by run, without sorting: each key has a slot and at most one row in each run.
 
-This requires that each run as a whole is older or newer than the others, and that all rows add: the
-common read of an aggregation table, and of a partial-update table without sequence groups.
+This requires that each run as a whole is older or newer than the others, and that no row is a
+retraction. Most reads of aggregation tables, and of partial-update tables without sequence groups,
+are of this kind.
 
 If a step of a function is one operation on whole arrays (`Fold.choice`, `Fold.step`), the runs are
 processed in order: their values replace the values in the slots, or are combined with them. A key
@@ -48,7 +49,7 @@ _SPAN_MAX = 8
 
 @dataclass(frozen=True)
 class Runs:
-    """The slot of each row of each run, oldest run first; slots are in key order."""
+    """For each row of each run, the slot of its key. Runs are oldest first, slots in key order."""
 
     slots: Sequence[np.ndarray]
     span: int
@@ -87,14 +88,14 @@ class Runs:
         return None if flags.all() else np.flatnonzero(flags)
 
     def kept(self, by_slot: np.ndarray) -> np.ndarray:
-        """The values of occupied slots, from an array with one value for each slot."""
+        """The values of the slots that have rows, from an array with one value for each slot."""
         if self.occupied is None:
             return by_slot
         out = room(len(self.occupied), by_slot.dtype)
         return by_slot.take(self.occupied, out=out, mode="clip")
 
     def chosen(self, choice: Choice, columns: Sequence[pa.Array]) -> pa.Array:
-        """The chosen value of each occupied slot."""
+        """The chosen value of each slot that has rows."""
         kind = columns[0].type
         if has_width(kind):
             bits = [bits_of(column) for column in columns]
@@ -105,7 +106,7 @@ class Runs:
         return pick(pa.concat_arrays(columns), at if known is None else np.where(known, at, NONE))
 
     def joined(self, step: Step, columns: Sequence[pa.Array]) -> pa.Array | None:
-        """The combined value of each occupied slot; None if it might overflow the type."""
+        """The combined value of each slot that has rows; None if it might overflow the type."""
         bits = [bits_of(column) for column in columns]
         if not step.fits(bits):
             return None
@@ -120,10 +121,10 @@ class Runs:
         choice: Choice,
         step: Step | None = None,
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """The chosen or combined value of each occupied slot, and a mask of non-null (None: all).
+        """The chosen or combined value of each occupied slot, and a mask of non-nulls (None: all).
 
-        `values` are used in place of the values of `columns`, for example positions. The first run,
-        usually the largest, is only copied: allocating memory costs more than computing results.
+        `values` (for example positions) replace the values of `columns`. The first run, which is
+        usually the largest, is only copied.
         """
         laid = room(self.span, values[0].dtype)
         some_null = any(column.null_count for column in columns)
@@ -146,7 +147,7 @@ class Runs:
 
 
 def slots_of(codes: Sequence[np.ndarray]) -> Runs:
-    """The slots of rows of these codes, which are sorted and unique in each run."""
+    """Assign a slot to each row. The codes of each run are sorted and unique."""
     filled = [code for code in codes if len(code)]
     low = min((int(code[0]) for code in filled), default=0)
     span = max((int(code[-1]) for code in filled), default=-1) - low + 1
@@ -164,7 +165,7 @@ def slots_of(codes: Sequence[np.ndarray]) -> Runs:
 def fold_runs(window: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Table:
     """One row for each key, in key order, folded by the function of each column.
 
-    The runs are oldest first, and all rows add.
+    The runs are oldest first, and no row is a retraction.
     """
     schema = window[0].rows.schema
     runs = slots_of(shared_codes([part.keys for part in window]))
@@ -193,7 +194,10 @@ def _kinds(columns: Sequence[pa.Array], runs: Runs) -> pa.Array:
 
 
 def _grouped(fold: Fold, columns: Sequence[pa.Array], runs: Runs) -> pa.Array:
-    """The values of the occupied slots, folded in merge order where a key has several."""
+    """The values of slots that have rows.
+
+    If a key has several rows, they are folded in merge order.
+    """
     column = pa.concat_arrays(columns)
     order, groups = runs.by_key
     alone = groups.sizes == 1

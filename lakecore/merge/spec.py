@@ -51,7 +51,8 @@ class MergeSpec:
     - `in_key_order`: the result is sorted by key, which a read does not need;
     - `ignored`: rows of these kinds are ignored;
     - `complete_levels`: compaction looks up older rows, so that above level 0 the row of the lowest
-      level has absorbed the other rows of its key, and those are ignored.
+      level has absorbed the other rows of its key, and those are ignored;
+    - `folds_single`: an engine that folds applies its functions even to a key with a single row.
 
     For the engines that fold: the functions of columns, the sequence groups, and whether a -D
     discards the rows before it (`remove_on_delete`).
@@ -68,6 +69,7 @@ class MergeSpec:
     groups: tuple[SequenceGroup, ...] = ()
     remove_on_delete: bool = False
     complete_levels: bool = False
+    folds_single: bool = False
 
     def columns_for(self, columns: Iterable[str]) -> tuple[str, ...]:
         """The columns that a correct merge of `columns` reads; `columns` themselves are first."""
@@ -115,7 +117,10 @@ class Slice:
 
 
 class MergeFunction(Protocol):
-    """The rows of each key -> one row or none. Rows have the columns of the spec and any others."""
+    """A function that merges the rows of each key to one row or none.
+
+    The rows have the columns that the spec names, and any others.
+    """
 
     @property
     def chooses_rows(self) -> bool:
@@ -138,7 +143,7 @@ class ChoosesRows(MergeFunction, Protocol):
 
     @property
     def newest_wins(self) -> bool:
-        """Whether the newest row of a key always wins, whatever the older rows are."""
+        """Whether the newest row of a key always wins, independently of the older rows."""
         ...
 
     def winners(
@@ -192,7 +197,7 @@ def _sequence_groups(options: TableOptions) -> tuple[SequenceGroup, ...]:
 
 
 def _aggregates(schema: TableSchema, options: TableOptions) -> tuple[Aggregate, ...]:
-    """The functions of the non-key columns; in partial-update, a column needs no function."""
+    """The aggregate functions of the non-key columns. In partial-update, a column may have none."""
     found = []
     for name, function in aggregate_functions(schema, options).items():
         kind = schema.by_name[name].type

@@ -1,4 +1,4 @@
-"""What happens if the rows of a key cannot be merged into one.
+"""Errors for keys whose rows cannot be merged into one.
 
 Such a key must not make its bucket unreadable: the error names the key, and a read whose predicate
 excludes the key skips it.
@@ -30,7 +30,9 @@ _WAYS_OUT = (
 
 
 def stored(error: Uncomputable, **place: object) -> Uncomputable:
-    """The error of a merge of stored rows: with remedies in its message, and `place` in its facts.
+    """The error of a merge, as raised for stored rows: the message says what to do.
+
+    `place` is added to its facts.
 
     An error that already names a table is returned unchanged.
     """
@@ -41,7 +43,7 @@ def stored(error: Uncomputable, **place: object) -> Uncomputable:
 
 @dataclass(frozen=True, slots=True)
 class Sparing:
-    """A merge function that, if a key cannot be merged, skips the keys that nobody `wanted`."""
+    """A merge function that skips a key which cannot be merged, unless the key is `wanted`."""
 
     chooses_rows: ClassVar = False
     engine: MergeFunction

@@ -1,3 +1,3 @@
-"""What exists in a table: frozen values. No IO, no clock, no format."""
+"""The model of a table as frozen values. No IO, no clock, no file formats."""
 
 from __future__ import annotations

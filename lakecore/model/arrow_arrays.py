@@ -42,9 +42,9 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def retype(array: pa.Array, target: pa.DataType, leaf: Leaf = cast_leaf) -> pa.Array:
-    """The array as that type.
+    """The array converted to the type `target`, which has the same nesting.
 
-    Same nesting, fields matched by position, leaves converted by `leaf`.
+    Fields are matched by position, and `leaf` converts the values.
     """
     source = array.type
     if source == target:
@@ -117,7 +117,7 @@ def _has_parts_of(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def size_of(rows: pa.Table | pa.RecordBatch) -> int:
-    """The bytes of the rows, roughly as `nbytes`, but faster with many columns.
+    """The bytes of the rows, about the same as `nbytes`, but computed faster for many columns.
 
     `nbytes` visits each chunk of each column. With many columns, fixed-width ones are computed from
     their width, without their null bitmaps, which are small.
@@ -133,7 +133,7 @@ def size_of(rows: pa.Table | pa.RecordBatch) -> int:
 def retype_chunked(
     column: pa.ChunkedArray, target: pa.DataType, leaf: Leaf = cast_leaf
 ) -> pa.ChunkedArray:
-    """The column as that type, converted chunk by chunk."""
+    """The column converted to that type, chunk by chunk."""
     if column.type == target:
         return column
     return pa.chunked_array([retype(chunk, target, leaf) for chunk in column.chunks], type=target)
@@ -147,7 +147,7 @@ def inner_of(array: pa.Array) -> list[pa.Array]:
 
 
 def nested_like(like: pa.Array, target: pa.DataType, inner: Sequence[pa.Array]) -> pa.Array:
-    """An array of the type around other children (see `inner_of`); nulls and offsets of `like`."""
+    """An array of the type `target` with other children, and the nulls and offsets of `like`."""
     if _t.is_struct(target):
         return struct_array(like, inner, list(target))
     if _t.is_map(target):
@@ -171,8 +171,8 @@ def without_nulls_under_nulls(array: pa.Array, above: pa.Array | None = None) ->
 
     Taking a null from a struct array makes all its children null, and Arrow's Parquet writer
     refuses a null in a NOT NULL field. Such nulls are replaced by arbitrary values. A null in a
-    struct that is not null stays, so that the writer refuses it. `above` masks the positions where
-    all parents are valid; None means everywhere.
+    struct that is not null is kept, so that the writer refuses it. `above` masks the positions
+    where all parents are valid; None means everywhere.
     """
     kind = array.type
     if not _t.is_nested(kind) or not len(array):
@@ -188,7 +188,7 @@ def without_nulls_under_nulls(array: pa.Array, above: pa.Array | None = None) ->
 
 
 def _any_value(child: pa.Array, field: pa.Field, above: pa.Array) -> pa.Array:
-    """A NOT NULL child without its validity bitmap, if all its nulls are under null parents."""
+    """A NOT NULL child without its null bitmap, if all its nulls are below null parents."""
     if field.nullable or not child.null_count or pc.any(pc.and_(above, child.is_null())).as_py():
         return child
     kind = child.type
@@ -201,7 +201,7 @@ def _any_value(child: pa.Array, field: pa.Field, above: pa.Array) -> pa.Array:
 
 
 def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch, with the single offset that empty variable-length children may lack.
+    """The batch with offsets added to empty lists and maps that lack them.
 
     Arrow for Java before 19 (used by Spark 4.1) writes no offsets for empty children of lists and
     maps. Arrow C++ would then read past the buffer, and the process would crash.

@@ -85,7 +85,7 @@ def total_bytes(array: pa.Array) -> int:
 
 
 def cut(batch: pa.RecordBatch, rows_max: int, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """The batch in slices within the limits, at least one row each; unchanged if it fits."""
+    """The batch in slices within both limits. A slice has at least one row."""
     if not any(is_shared(kind) for kind in batch.schema.types):
         yield from _even(batch, rows_max, bytes_max)
     elif batch.num_rows <= rows_max:
@@ -95,8 +95,14 @@ def cut(batch: pa.RecordBatch, rows_max: int, bytes_max: int) -> Iterator[pa.Rec
             yield from _fitting(batch.slice(start, rows_max), bytes_max)
 
 
+def rows_within(rows: pa.Table, rows_max: int, bytes_max: int) -> int:
+    """How many rows of the mean size of these are within both limits; at least one."""
+    row = max(rows.nbytes // max(rows.num_rows, 1), 1)
+    return int(min(max(bytes_max // row, 1), rows_max))
+
+
 def _fitting(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """The batch in slices of that many bytes at most; each slice has its own bytes."""
+    """The batch in slices of at most that many bytes. Each slice has a copy of its own values."""
     shared = [column for column in batch.columns if is_shared(column.type)]
     plain = sum(column.nbytes for column in batch.columns if not is_shared(column.type))
     if plain + sum(map(total_bytes, shared)) <= bytes_max:
@@ -147,7 +153,7 @@ def _taken(each: RowBytes, indices: pa.Array) -> RowBytes:
 def _between(
     each: RowBytes, starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The bytes of the values from each start up to its end."""
+    """The bytes of the values in each range, from `starts` to `ends` (exclusive)."""
     if isinstance(each, int):
         return (ends - starts) * each
     sums = np.concatenate([[0], np.cumsum(each)])

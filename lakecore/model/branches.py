@@ -1,4 +1,4 @@
-"""Branches of a table, and what a fast-forward did."""
+"""Branches of a table, and the result of a fast-forward."""
 
 from __future__ import annotations
 

@@ -24,6 +24,8 @@ from lakecore.model.types import (
     Map,
     Root,
     Row,
+    Variant,
+    is_blob,
     with_nullable,
 )
 
@@ -81,10 +83,11 @@ def may_cast(source: DataType, target: DataType, *, explicit: bool) -> bool:
     """
     if with_nullable(source, nullable=True) == with_nullable(target, nullable=True):
         return True
-    if not isinstance(target, Atomic):
+    if not isinstance(target, Atomic) or is_blob(source) or is_blob(target):
         return False
     if not isinstance(source, Atomic):
-        return explicit and isinstance(source, Array | Map | Row) and target.root in STRINGS
+        nested = isinstance(source, Array | Map | Row) and not isinstance(source, Variant)
+        return explicit and nested and target.root in STRINGS
     if source.root is Root.TIME and target.root is Root.TIME:
         return False
     if source.root in _TIMES and target.root is Root.VARCHAR:
@@ -123,7 +126,7 @@ def check_default(data_type: DataType, text: str | None, *, column: str) -> None
 def _is_value(data_type: Atomic, text: str) -> bool:
     try:
         match data_type.root:
-            case Root.CHAR | Root.VARCHAR | Root.BINARY | Root.VARBINARY:
+            case Root.CHAR | Root.VARCHAR | Root.BINARY | Root.VARBINARY | Root.BLOB:
                 return True
             case Root.BOOLEAN:
                 return text.lower() in _TRUE | _FALSE

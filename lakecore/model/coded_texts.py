@@ -1,7 +1,7 @@
 """Dictionary-encoded string columns: read, moved and written without decoding.
 
-A code has four bytes. Each chunk of a column may have its own dictionary, which may contain strings
-that no row has.
+A dictionary index (*code*) has four bytes. Each chunk of a column may have its own dictionary,
+which may contain strings that no row has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ CODED = pa.dictionary(pa.int32(), pa.string())
 
 
 class CodedColumn(NamedTuple):
-    """A column whose dictionary has exactly its strings, and their bounds (None: all null)."""
+    """A dictionary-encoded column, and the bounds of its strings (None: all null).
+
+    The dictionary has exactly the strings that occur.
+    """
 
     texts: pa.DictionaryArray
     low: str | None
@@ -32,12 +35,12 @@ def as_codes(texts: pa.Array) -> pa.DictionaryArray:
 
 
 def with_texts(column: pa.DictionaryArray, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """The column with the strings of its dictionary changed."""
+    """The column, with `change` applied to the strings of its dictionary."""
     return pa.DictionaryArray.from_arrays(column.indices, change(column.dictionary))
 
 
 def fits(column: pa.ChunkedArray) -> bool:
-    """Whether each code is within its dictionary; other codes would be read out of bounds."""
+    """Whether all dictionary indexes are valid. Others would be read out of bounds."""
     for chunk in column.chunks:
         bounds = pc.min_max(chunk.indices)
         least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
@@ -47,7 +50,7 @@ def fits(column: pa.ChunkedArray) -> bool:
 
 
 def one_dictionary(column: pa.ChunkedArray) -> CodedColumn:
-    """The column as one chunk, without unused dictionary strings."""
+    """The column as one chunk with one dictionary, which has only strings that occur."""
     whole = column.combine_chunks()
     codes, texts = whole.indices, whole.dictionary
     used = np.zeros(len(texts), bool)
@@ -63,7 +66,7 @@ def one_dictionary(column: pa.ChunkedArray) -> CodedColumn:
 
 
 def text_bytes(rows: pa.Table) -> int:
-    """The bytes that the decoded strings of the encoded columns would take, without offsets."""
+    """The bytes of the strings in the encoded columns after decoding, without offsets."""
     return sum(
         _text_bytes(chunk)
         for column in rows.columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.casts import check_default
 from lakecore.model.merge_rules import needs_primary_key
 from lakecore.model.rows import KEY_PREFIX, ROW_KIND, SYSTEM_COLUMNS
@@ -37,13 +37,32 @@ Arrow reads about 48 nested ARRAYs from Parquet, other types deeper.
 
 
 def check_column_names(schema: TableSchema, options: TableOptions) -> None:
-    """Check that there is a column, and that names are unique, not blank and not reserved."""
+    """Check that there is a column, and that names are unique, not blank and not reserved.
+
+    Raises Unsupported for a name that Polars reads as a pattern.
+    """
     if not schema.fields:
         raise InvalidRequest("a table needs at least one column", table=options.table)
     _check_names(schema.fields, "", options.table)
+    require_plain_names(schema, options.table)
     for name in schema.names:
         if name in SYSTEM_COLUMNS or name == ROW_KIND or name.startswith(KEY_PREFIX):
             raise InvalidRequest("the column name is reserved", column=name, table=options.table)
+
+
+def require_plain_names(schema: TableSchema, table: str) -> None:
+    """Raise Unsupported for a column name that Polars reads as a pattern: `*`, or `^...$`.
+
+    Such a name selects other columns, so a condition on it would return rows that do not match.
+    """
+    for name in schema.names:
+        if name == "*" or (name.startswith("^") and name.endswith("$")):
+            raise Unsupported(
+                "a column name that stands for a pattern of names cannot be used; rename it",
+                column=name,
+                patterns=("*", "^...$"),
+                table=table,
+            )
 
 
 def _check_names(fields: Iterable[Field], inside: str, table: str) -> None:

@@ -1,4 +1,4 @@
-"""The result of a compaction or of its dry run."""
+"""The result of a compaction, or of its dry run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paimon's logical types as values: a closed sum of `Atomic`, `Array`, `Multiset`, `Map`, `Row`.
+"""Paimon's logical types as values: atomic types, and types that have other types as parts.
 
 Types are hashable and never changed in place; two types are equal if they mean the same. Their text
 is Paimon's: `DECIMAL(10, 2) NOT NULL`, `ARRAY<INT>`.
@@ -24,6 +24,7 @@ class Root(StrEnum):
     BOOLEAN = "BOOLEAN"
     BINARY = "BINARY"
     VARBINARY = "VARBINARY"
+    BLOB = "BLOB"
     DECIMAL = "DECIMAL"
     TINYINT = "TINYINT"
     SMALLINT = "SMALLINT"
@@ -38,7 +39,7 @@ class Root(StrEnum):
 
 
 STRINGS = frozenset({Root.CHAR, Root.VARCHAR})
-BINARIES = frozenset({Root.BINARY, Root.VARBINARY})
+BINARIES = frozenset({Root.BINARY, Root.VARBINARY, Root.BLOB})
 INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 TIMESTAMPS = frozenset({Root.TIMESTAMP, Root.TIMESTAMP_LTZ})
 
@@ -89,6 +90,16 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Vector(Array):
+    """A list of `length` numbers or truth values, none of which is null; in Arrow a list."""
+
+    length: int
+
+    def __str__(self) -> str:
+        return f"VECTOR<{self.element}, {self.length}>" + ("" if self.nullable else " NOT NULL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Multiset:
     """Elements with their counts; in Arrow a map of element to int32."""
 
@@ -128,7 +139,7 @@ DataType: TypeAlias = Atomic | Array | Multiset | Map | Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A column, or a field inside a ROW: found in files by `id` through the file's schema."""
+    """A column, or a field inside a ROW. Its `id` finds it in files, through the file's schema."""
 
     id: int
     name: str
@@ -140,6 +151,28 @@ class Field:
     def nullable(self) -> bool:
         """Whether null is a value of this field."""
         return self.type.nullable
+
+
+VALUE, METADATA = "value", "metadata"
+
+
+def _binary(number: int, name: str) -> Field:
+    kind = Atomic(root=Root.VARBINARY, length=LENGTH_MAX, nullable=False)
+    return Field(id=number, name=name, type=kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant(Row):
+    """A type whose values each have their own type, such as a number, a text, a list or an object.
+
+    A value is stored as two binaries: `metadata` has the names that occur in objects, `value` the
+    rest (https://github.com/apache/parquet-format/blob/master/VariantEncoding.md).
+    """
+
+    fields: tuple[Field, ...] = (_binary(0, VALUE), _binary(1, METADATA))
+
+    def __str__(self) -> str:
+        return "VARIANT" + ("" if self.nullable else " NOT NULL")
 
 
 def with_nullable(data_type: DataType, nullable: bool) -> DataType:  # noqa: FBT001
@@ -166,8 +199,32 @@ def inner_types(data_type: DataType) -> tuple[DataType, ...]:
             return tuple(field.type for field in data_type.fields)
 
 
+def has_variant(data_type: DataType) -> bool:
+    """Whether a type is VARIANT, or has a part of this type."""
+    return isinstance(data_type, Variant) or any(map(has_variant, inner_types(data_type)))
+
+
+def has_vector(data_type: DataType) -> bool:
+    """Whether a type is VECTOR, or has a part of this type."""
+    return isinstance(data_type, Vector) or any(map(has_vector, inner_types(data_type)))
+
+
+def is_blob(data_type: DataType) -> bool:
+    """Whether the values of a column of this type are stored in separate files.
+
+    The type is BLOB, a list of BLOB, or a map to BLOB.
+    """
+    match data_type:
+        case Array(element=inner) | Map(value=inner):
+            return isinstance(inner, Atomic) and inner.root is Root.BLOB
+        case Atomic():
+            return data_type.root is Root.BLOB
+        case _:
+            return False
+
+
 def leaves(data_type: DataType) -> Iterator[Atomic]:
-    """The types without parts that a type is made of; itself, if it is one."""
+    """The atomic types inside a type; the type itself, if it is atomic."""
     match data_type:
         case Atomic():
             yield data_type

@@ -16,6 +16,11 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import AlreadyExists, InvalidRequest
 from lakecore.model.casts import check_default, may_cast
+from lakecore.model.column_directives import (
+    apply_directive,
+    refuse_directive,
+    without_column,
+)
 from lakecore.model.paths import change_fields, change_type, find_path, index_of
 from lakecore.model.schema import SCHEMA_VERSION, TableSchema, number_type
 from lakecore.model.schema_change import (
@@ -34,7 +39,7 @@ from lakecore.model.schema_change import (
     UpdateColumnType,
     UpdateComment,
 )
-from lakecore.model.types import DataType, Field, with_nullable
+from lakecore.model.types import DataType, Field, is_blob, with_nullable
 from lakecore.model.validation import check_stored, key_columns, lift_keys, validate_schema
 from lakecore.options import (
     check_option_change,
@@ -95,7 +100,7 @@ def evolve(
 
 @dataclass(kw_only=True)
 class _Draft:
-    """A mutable schema while changes are applied; dropped if one of them fails."""
+    """A mutable schema, used while changes are applied, and dropped if a change fails."""
 
     fields: tuple[Field, ...]
     highest_id: int
@@ -119,6 +124,7 @@ class _Draft:
             case UpdateColumnNullability():
                 self.update_nullability(change)
             case UpdateColumnComment(path=path, comment=comment):
+                refuse_directive(comment, path, table=self.table)
                 self.update_field(path, lambda old: replace(old, description=comment))
             case UpdateColumnDefaultValue(path=path, default_value=text):
                 self.update_default(path, text)
@@ -146,10 +152,15 @@ class _Draft:
                 type=change.type,
                 table=self.table,
             )
-        data_type, next_id = number_type(change.type, self.highest_id + 2)
         column = Field(
-            id=self.highest_id + 1, name=path[-1], type=data_type, description=change.comment
+            id=self.highest_id + 1, name=path[-1], type=change.type, description=change.comment
         )
+        if len(path) == 1:
+            column, self.options = apply_directive(column, self.options, table=self.table)
+        else:
+            refuse_directive(change.comment, path, table=self.table)
+        data_type, next_id = number_type(column.type, self.highest_id + 2)
+        column = replace(column, type=data_type)
         self.highest_id = next_id - 1
 
         def insert(fields: tuple[Field, ...], name: str) -> tuple[Field, ...]:
@@ -181,6 +192,8 @@ class _Draft:
     def rename_column(self, change: RenameColumn) -> None:
         path = find_path(self.fields, change.path)
         self.keep(path, self.partition_keys, "a partition key cannot be renamed")
+        blobs = [field.name for field in self.fields if is_blob(field.type)]
+        self.keep(path, blobs, "a BLOB column cannot be renamed")
 
         def rename(fields: tuple[Field, ...], name: str) -> tuple[Field, ...]:
             at = index_of(fields, name)
@@ -208,6 +221,8 @@ class _Draft:
             return fields[:at] + fields[at + 1 :]
 
         self.fields = change_fields(self.fields, path, drop)
+        if len(path) == 1:
+            self.options = without_column(self.options, path[0])
 
     def update_type(self, change: UpdateColumnType) -> None:
         path = find_path(self.fields, change.path)
@@ -219,6 +234,12 @@ class _Draft:
             options.bucket_key,
             "the type of a bucket key cannot change: its rows lie in buckets by the old one",
         )
+        if len(path) > 1 and any(f.name == path[0] and is_blob(f.type) for f in self.fields):
+            raise InvalidRequest(
+                "the types within a BLOB column cannot change",
+                column=".".join(path),
+                table=self.table,
+            )
 
         def retype(old: DataType) -> DataType:
             new = change.type

@@ -46,7 +46,7 @@ _MICROS_DIGITS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedColumn:
-    """A column, or a key of a map, with the type of its index and that type's settings."""
+    """A column, or one key of a map, with the type of its index and the settings of that type."""
 
     field: Field
     map_key: str | None
@@ -55,7 +55,7 @@ class IndexedColumn:
 
     @property
     def name(self) -> str:
-        """The name by which the index stores the column."""
+        """The name under which the index stores the column."""
         return self.field.name if self.map_key is None else f"{self.field.name}[{self.map_key}]"
 
     @property
@@ -78,6 +78,15 @@ class IndexesRewritten(ShownFacts):
     snapshot_id: int | None = None
     partitions: int = 0
     files: int = 0
+
+    def _shown(self) -> list[tuple[str, object]]:
+        if self.snapshot_id is None:
+            return [("snapshot", "none: there was nothing to do")]
+        return [
+            ("snapshot", self.snapshot_id),
+            ("partitions", f"{self.partitions:,}"),
+            ("files", f"{self.files:,}"),
+        ]
 
 
 def check_file_indexes(schema: TableSchema, options: TableOptions) -> None:
@@ -124,7 +133,7 @@ _Settings = dict[tuple[str, str], dict[str, str]]
 
 
 def _settings(options: TableOptions) -> _Settings:
-    """The settings by type and column."""
+    """The settings of file indexes, by type and column."""
     found: _Settings = {}
     for rest, text in options.file_index_settings.items():
         parts = file_index_setting(f"file-index.{rest}")

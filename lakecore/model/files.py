@@ -72,7 +72,7 @@ class DataFile:
 
     @property
     def format(self) -> str:
-        """The file format: parquet, orc or avro, by the last suffix of the name."""
+        """The file format, such as parquet, by the last suffix of the name."""
         return self.name.rpartition(".")[2]
 
 
@@ -92,7 +92,7 @@ class VectorRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalIndex:
-    """The extra facts of a global index file; copied without interpretation."""
+    """The additional facts of a global index file. lakecore copies them unchanged."""
 
     row_range_start: int
     row_range_end: int
@@ -108,7 +108,7 @@ DELETION_VECTORS = "DELETION_VECTORS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexFile:
-    """One index file; `row_count` counts hashes or vectors. `vectors` is None for other indexes."""
+    """An index file. `row_count` counts hashes or vectors; `vectors` is None for other indexes."""
 
     index_type: str
     name: str

@@ -15,6 +15,7 @@ from lakecore.model.types import (
     Map,
     Root,
     Row,
+    Vector,
 )
 from lakecore.options import ChangelogProducer, MergeEngine, TableOptions, member
 
@@ -371,7 +372,7 @@ AGGREGATE_FUNCTIONS: Mapping[str, Callable[[DataType], bool]] = {
     "listagg": _is_string,
     "bool_and": _of_roots(Root.BOOLEAN),
     "bool_or": _of_roots(Root.BOOLEAN),
-    "collect": lambda data_type: isinstance(data_type, Array),
+    "collect": lambda data_type: isinstance(data_type, Array) and not isinstance(data_type, Vector),
     "merge_map": lambda data_type: isinstance(data_type, Map),
     "merge_map_with_keytime": _is_map_of_rows,
     "nested_update": _is_rows,

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.merge_rules import needs_primary_key
-from lakecore.model.types import TIMESTAMPS, Root, leaves
+from lakecore.model.types import (
+    TIMESTAMPS,
+    Atomic,
+    Root,
+    Vector,
+    has_variant,
+    has_vector,
+    leaves,
+)
 from lakecore.options import ScanMode, TableOptions
 
 if TYPE_CHECKING:
@@ -104,6 +112,39 @@ def check_levels(schema: TableSchema, options: TableOptions) -> None:
 def check_formats(schema: TableSchema, options: TableOptions) -> None:
     """Check that every file format of the table can store the types of the columns."""
     formats = {options.file_format, *options.file_format_per_level.values()}
+    others = {*formats, options.changelog_file_format or "parquet"} - {"parquet"}
+    variants = [column.name for column in schema.fields if has_variant(column.type)]
+    if variants and others:
+        raise InvalidRequest(
+            "only Parquet files store VARIANT",
+            columns=variants,
+            formats=sorted(others),
+            table=options.table,
+        )
+    vectors = [column.name for column in schema.fields if has_vector(column.type)]
+    if vectors and "orc" in formats | {options.changelog_file_format}:
+        raise Unsupported("ORC files do not store VECTOR", columns=vectors, table=options.table)
+    for name in filter(None, schema.options.get("vector-field", "").split(",")):
+        column = schema.by_name.get(name.strip())
+        if column is None or not isinstance(column.type, Vector):
+            raise InvalidRequest(
+                "vector-field names a column that is not VECTOR: give it a type such as "
+                "VECTOR<FLOAT, 3>",
+                column=name.strip(),
+                vector_columns=vectors,
+                table=options.table,
+            )
+    for column in schema.fields:
+        stated = schema.options.get(f"field.{column.name}.vector-dim")
+        length = str(column.type.length) if isinstance(column.type, Vector) else None
+        if stated is not None and stated.strip() != length:
+            raise InvalidRequest(
+                "vector-dim is not the length of a VECTOR column",
+                column=column.name,
+                type=column.type,
+                value=stated,
+                table=options.table,
+            )
     if "avro" not in formats | {options.changelog_file_format}:
         return
     for column in schema.fields:
@@ -174,13 +215,63 @@ def check_partition_expiry(schema: TableSchema, options: TableOptions) -> None:
         )
 
 
+def check_clustering(schema: TableSchema, options: TableOptions) -> None:
+    """Check that clustering names columns with an order, in a table without a key."""
+    for name in options.clustering_columns:
+        column = schema.by_name.get(name)
+        if column is None:
+            raise InvalidRequest(
+                "clustering.columns names a column that is not there",
+                column=name,
+                table=options.table,
+            )
+        if not isinstance(column.type, Atomic):
+            raise InvalidRequest(
+                "rows cannot be clustered by a nested column",
+                column=name,
+                type=column.type,
+                table=options.table,
+            )
+    if options.clustering_strategy == "hilbert" and len(options.clustering_columns) == 1:
+        raise InvalidRequest(
+            "a Hilbert order needs at least two clustering.columns", table=options.table
+        )
+    if not options.clustering_incremental:
+        return
+    if schema.primary_keys:
+        raise InvalidRequest(
+            "clustering.incremental needs a table without a primary key",
+            primary_key=schema.primary_keys,
+            table=options.table,
+        )
+    if options.bucket != -1 and (options.bucket_append_ordered or options.deletion_vectors_enabled):
+        raise InvalidRequest(
+            "clustering.incremental of a table with buckets needs bucket-append-ordered=false, and "
+            "no deletion vectors",
+            bucket=options.bucket,
+            table=options.table,
+        )
+    if not options.clustering_columns:
+        raise InvalidRequest("clustering.incremental needs clustering.columns", table=options.table)
+
+
 def check_row_tracking(schema: TableSchema, options: TableOptions) -> None:
-    """Check that a table with row tracking has no primary key, and bucket=-1."""
+    """Check what row tracking and data evolution need: no primary key, and bucket=-1."""
     if options.row_tracking_enabled and (schema.primary_keys or options.bucket != -1):
         raise InvalidRequest(
             "row-tracking.enabled needs a table without a primary key, and bucket=-1",
             primary_key=schema.primary_keys,
             bucket=options.bucket,
+            table=options.table,
+        )
+    if options.data_evolution_enabled and not options.row_tracking_enabled:
+        raise InvalidRequest(
+            "data-evolution.enabled needs row-tracking.enabled=true", table=options.table
+        )
+    if options.data_evolution_enabled and options.clustering_incremental:
+        raise InvalidRequest(
+            "rows of a table with data evolution are not clustered: set clustering.incremental="
+            "false",
             table=options.table,
         )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import InvalidRequest, NotFound
-from lakecore.model.types import Array, Atomic, DataType, Field, Map, Multiset, Row
+from lakecore.model.types import Array, Atomic, DataType, Field, Map, Multiset, Row, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ Fields: TypeAlias = tuple[Field, ...]
 
 
 def find_path(fields: Sequence[Field], given: Path, *, adding: bool = False) -> Path:
-    """The resolved path: a single `a.b` enters `a`, unless a column is named `a.b`.
+    """Resolve a path: `a.b` means field `b` of column `a`, unless a column is named `a.b`.
 
-    When `adding`, it enters `a` only if that column exists.
+    When `adding` a column, this is so only if the column `a` exists.
     """
     names = {column.name for column in fields}
     if len(given) > 1 or given[0] in names or "." not in given[0]:
@@ -36,14 +36,14 @@ def index_of(fields: Sequence[Field], name: str) -> int:
 
 
 def change_fields(fields: Fields, path: Path, change: Callable[[Fields, str], Fields]) -> Fields:
-    """The fields, after `change` was applied to the list of fields that the path ends in."""
+    """The fields, with `change` applied to the list of fields that contains the end of the path."""
     name, *rest = path
     if not rest:
         return change(fields, name)
     at = index_of(fields, name)
 
     def inside(data_type: DataType, steps: Path) -> DataType:
-        if isinstance(data_type, Row):
+        if isinstance(data_type, Row) and not isinstance(data_type, Variant):
             return replace(data_type, fields=change_fields(data_type.fields, steps, change))
         step, *further = steps
         if not further:
@@ -57,13 +57,13 @@ def change_fields(fields: Fields, path: Path, change: Callable[[Fields, str], Fi
 
 
 def change_type(fields: Fields, path: Path, change: Callable[[DataType], DataType]) -> Fields:
-    """The fields, after `change` was applied to the type at the path (field, element or value)."""
+    """The fields, with `change` applied to the type at the path (a field, element or value)."""
     at = index_of(fields, path[0])
 
     def inside(data_type: DataType, steps: Path) -> DataType:
         if not steps:
             return change(data_type)
-        if isinstance(data_type, Row):
+        if isinstance(data_type, Row) and not isinstance(data_type, Variant):
             return replace(data_type, fields=change_type(data_type.fields, steps, change))
         return _within(data_type, steps[0], path, lambda part: inside(part, steps[1:]))
 

@@ -13,9 +13,13 @@ VALUE_KIND = "_VALUE_KIND"
 ROW_KIND = "_row_kind"
 """The string column (+I -U +U -D) with which users pass and receive row kinds."""
 
-SYSTEM_COLUMNS = frozenset({SEQUENCE_NUMBER, VALUE_KIND, "_LEVEL", "rowkind", "_ROW_ID"})
+ROW_ID = "_ROW_ID"
+"""The id of a row in a table with `row-tracking.enabled`."""
+
+SYSTEM_COLUMNS = frozenset({SEQUENCE_NUMBER, VALUE_KIND, "_LEVEL", "rowkind", ROW_ID})
 SEQUENCE_NUMBER_ID = 2_147_483_646
 VALUE_KIND_ID = 2_147_483_645
+ROW_ID_ID = 2_147_483_642
 KEY_ID_OFFSET = 1_073_741_823
 
 SEQUENCE_FIELD = Field(
@@ -24,6 +28,9 @@ SEQUENCE_FIELD = Field(
 KIND_FIELD = Field(
     id=VALUE_KIND_ID, name=VALUE_KIND, type=Atomic(root=Root.TINYINT, nullable=False)
 )
+ROW_ID_FIELD = Field(id=ROW_ID_ID, name=ROW_ID, type=Atomic(root=Root.BIGINT, nullable=False))
+TRACKING_FIELDS = (ROW_ID_FIELD, SEQUENCE_FIELD)
+"""The columns that row tracking adds to those of the table."""
 
 
 class RowKind(IntEnum):

@@ -20,6 +20,7 @@ from lakecore.model.types import (
     Map,
     Multiset,
     Row,
+    Variant,
     arrow_schema,
 )
 from lakecore.options import parse_options
@@ -36,7 +37,10 @@ SCHEMA_VERSION = 3
 
 @dataclass(frozen=True, kw_only=True)
 class TableSchema:
-    """One schema file: `id` numbers the schemas of a table from 0; `version` is the format's."""
+    """The content of a schema file.
+
+    `id` numbers the table's schemas from 0; `version` is the format's.
+    """
 
     id: int
     fields: tuple[Field, ...]
@@ -124,7 +128,7 @@ class TableSchema:
 
     @property
     def stated_options(self) -> dict[str, str]:
-        """The options, plus the defaults of its format version that are different today."""
+        """The stored options, plus defaults of the old format version that have changed since."""
         defaults: dict[str, str] = {}
         if self.version <= 1:
             defaults["bucket"] = "1"
@@ -140,7 +144,7 @@ class TableSchema:
 
 
 def number_fields(fields: Sequence[Field], start: int = 0) -> tuple[tuple[Field, ...], int]:
-    """The fields with ids given depth-first in order from `start`, and the next free id."""
+    """The fields with new ids, depth-first from `start`, and the next free id."""
     out: list[Field] = []
     for column in fields:
         own = start
@@ -150,9 +154,9 @@ def number_fields(fields: Sequence[Field], start: int = 0) -> tuple[tuple[Field,
 
 
 def number_type(data_type: DataType, start: int) -> tuple[DataType, int]:
-    """The type with ids given to the fields inside it from `start`, and the next free id."""
+    """The type with new ids for the fields inside it, from `start`, and the next free id."""
     match data_type:
-        case Atomic():
+        case Atomic() | Variant():
             return data_type, start
         case Array() | Multiset():
             element, start = number_type(data_type.element, start)

@@ -1,4 +1,4 @@
-"""The changes of a schema: a closed set of values, made by the methods of SchemaChange.
+"""The changes of a schema, as frozen values that the methods of SchemaChange create.
 
 A column is given by its name, or by a path into ROWs: `["a", "b"]`, or `"a.b"` if no column has
 that name. The step `element` enters an ARRAY or MULTISET, `value` a MAP. `evolution.evolve` applies

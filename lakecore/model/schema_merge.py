@@ -3,7 +3,9 @@
 - A column that the table does not have is added after the others, and is nullable; so is a new
   field of a ROW.
 - If types may widen, a column gets the type of the incoming values if that type holds every value
-  of the old one exactly. Otherwise the column keeps its type, and the incoming values must fit it.
+  of the old one exactly. If all casts are allowed, it gets every type that an explicit cast leads
+  to; stored values that do not fit are then read as `ALTER TABLE` says. Otherwise the column keeps
+  its type, and the incoming values must fit it.
 - Keys keep their types. So do array elements, map keys and map values. Strings and bytes keep their
   lengths, because Arrow types have none.
 
@@ -12,15 +14,19 @@ See https://paimon.apache.org/docs/master/spark/sql-write/#write-merge-schema
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
+from lakecore.model.casts import may_cast
 from lakecore.model.rows import ROW_KIND
 from lakecore.model.schema_change import Change, SchemaChange
 from lakecore.model.types import (
+    BINARIES,
     INTEGERS,
+    STRINGS,
     TIMESTAMPS,
     Array,
     Atomic,
@@ -46,8 +52,16 @@ _EXACT = {
 }
 
 
+class TypeChanges(Enum):
+    """Which types of columns a write may change."""
+
+    NONE = auto()
+    WIDENING = auto()
+    CASTS = auto()
+
+
 def merge_changes(
-    fields: Sequence[Field], given: pa.Schema, *, widen: bool, fixed: Collection[str]
+    fields: Sequence[Field], given: pa.Schema, *, types: TypeChanges, fixed: Collection[str]
 ) -> list[Change]:
     """The schema changes by which the table gets the given columns; empty if it has them already.
 
@@ -55,23 +69,22 @@ def merge_changes(
     from another's only by case, or whose type is unknown.
     """
     columns = [each for each in given if each.name != ROW_KIND]
-    return list(_merged(fields, columns, (), widen=widen, fixed=fixed))
+    return list(_merged(fields, columns, (), types, fixed))
 
 
 def _merged(
     fields: Sequence[Field],
     given: Sequence[pa.Field],
     path: tuple[str, ...],
-    *,
-    widen: bool,
+    types: TypeChanges,
     fixed: Collection[str] = (),
 ) -> Iterator[Change]:
     known = {each.name: each.type for each in fields}
     for each in given:
         here = (*path, each.name)
         if each.name in known:
-            may_widen = widen and each.name not in fixed
-            yield from _changed(known[each.name], plain_type(each.type), here, widen=may_widen)
+            own = TypeChanges.NONE if each.name in fixed else types
+            yield from _changed(known[each.name], plain_type(each.type), here, own)
             continue
         _check_new(each, here, [*known, *(() if path else (ROW_KIND,))])
         kind = from_arrow(plain_type(each.type), context=".".join(here))
@@ -79,18 +92,21 @@ def _merged(
 
 
 def _changed(
-    old: DataType, given: pa.DataType, path: tuple[str, ...], *, widen: bool
+    old: DataType, given: pa.DataType, path: tuple[str, ...], types: TypeChanges
 ) -> Iterator[Change]:
     """The changes of one column, or of a nested field."""
     if isinstance(old, Row) and _t.is_struct(given):
-        yield from _merged(old.fields, list(given), path, widen=widen)
+        yield from _merged(old.fields, list(given), path, types)
     elif isinstance(old, Array) and (_t.is_list(given) or _t.is_large_list(given)):
-        yield from _changed(old.element, given.value_type, (*path, "element"), widen=False)
+        yield from _changed(old.element, given.value_type, (*path, "element"), TypeChanges.NONE)
     elif isinstance(old, Map) and _t.is_map(given):
-        yield from _changed(old.value, given.item_type, (*path, "value"), widen=False)
-    elif widen and isinstance(old, Atomic) and not _t.is_nested(given) and _is_known(given):
+        yield from _changed(old.value, given.item_type, (*path, "value"), TypeChanges.NONE)
+    elif isinstance(old, Atomic) and not _t.is_nested(given) and _is_known(given):
         new = from_arrow(given, nullable=old.nullable, context=".".join(path))
-        if isinstance(new, Atomic) and _is_wider(old, new):
+        assert isinstance(new, Atomic), "the Arrow type is not nested"
+        if types is not TypeChanges.NONE and (
+            _is_wider(old, new) or (types is TypeChanges.CASTS and _is_cast(old, new))
+        ):
             yield SchemaChange.update_column_type(list(path), new)
 
 
@@ -120,6 +136,14 @@ def _is_wider(old: Atomic, new: Atomic) -> bool:
         and new.root is old.root
         and (new.precision or 0) > (old.precision or 0)
     )
+
+
+def _is_cast(old: Atomic, new: Atomic) -> bool:
+    """Whether a column's type may change by a cast that can lose values."""
+    alike = (STRINGS, BINARIES, frozenset({Root.DECIMAL}))
+    if old == new or any(old.root in kinds and new.root in kinds for kinds in alike):
+        return False
+    return may_cast(old, new, explicit=True)
 
 
 def _check_new(column: pa.Field, path: tuple[str, ...], known: Sequence[str]) -> None:

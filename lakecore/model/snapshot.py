@@ -26,7 +26,7 @@ class CommitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One committed state: `base` manifests as they were before it, then its own `delta`.
+    """One committed state: the `base` manifests describe the state before it, `delta` its changes.
 
     `total_record_count` counts rows as stored, not merged. Times are milliseconds since the epoch.
     """
@@ -100,8 +100,8 @@ class CommitResult(ShownFacts):
 
     `rows` counts rows as stored. `rows_inserted`, `rows_updated` and `rows_deleted` count what
     `delete`, `update` and `merge` did, and are None for a plain write, which does not know which of
-    its keys are new. `identifier` is None for writers that do not number their commits. For a
-    commit that was there already, `facts` has `already_committed`, and nothing is counted.
+    its keys are new. `identifier` is None for writers that do not number their commits. If the
+    commit existed already, `facts` has `already_committed`, and nothing is counted.
     """
 
     _title: ClassVar[str] = "Commit"

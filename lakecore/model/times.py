@@ -1,7 +1,7 @@
-"""Points in time, in every form in which users state them.
+"""Points in time, in every form that users may pass.
 
-- A whole number, or a text of digits: milliseconds since 1970 in UTC.
-- A text: a date, or a date and time, of ISO 8601.
+- A whole number, or a string of digits: milliseconds since 1970 in UTC.
+- A string: a date, or a date and time, in ISO 8601.
 - A `date`: its first moment.
 - A `datetime`, a pandas `Timestamp`, a NumPy `datetime64`: its time, rounded down to milliseconds.
 
@@ -27,7 +27,7 @@ _DIGITS_OF_A_DATE = 8
 
 
 def to_milliseconds(given: object) -> int:
-    """The point in time as milliseconds since the epoch. InvalidRequest for an invalid one."""
+    """A point in time as milliseconds since the epoch. Raises InvalidRequest for an invalid one."""
     number = whole_number(given)
     if number is not None:
         return number
@@ -76,14 +76,17 @@ def to_wall_clock(time_ms: int) -> int:
 
 
 def whole_number(given: object) -> int | None:
-    """A whole number of Python or NumPy; None for anything else, including True and False."""
+    """The value as an int, if it is a whole number of Python or NumPy.
+
+    Else None, also for booleans.
+    """
     if isinstance(given, bool | np.timedelta64) or not isinstance(given, int | np.integer):
         return None
     return int(given)
 
 
 def is_time_text(text: str) -> bool:
-    """Whether a text is a date, or a date and time, of ISO 8601."""
+    """Whether a string is a date, or a date and time, in ISO 8601."""
     try:
         datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Paimon's types and their Arrow equivalents (their Arrow twins).
+"""Paimon's types and the equivalent Arrow types (their *Arrow twins*).
 
 The units are those that Paimon stores. TIME is `time32[ms]`. TIMESTAMP(p) is in `ms` for p <= 3, in
 `us` for p <= 6, in `ns` for p <= 9, and never in `s`. A timestamp with local time zone has the zone
@@ -36,6 +36,7 @@ _ARROW: dict[Root, pa.DataType] = {
     Root.BOOLEAN: pa.bool_(),
     Root.BINARY: pa.binary(),
     Root.VARBINARY: pa.binary(),
+    Root.BLOB: pa.binary(),
     Root.TINYINT: pa.int8(),
     Root.SMALLINT: pa.int16(),
     Root.INT: pa.int32(),
@@ -160,7 +161,7 @@ def from_arrow(arrow: pa.DataType, *, nullable: bool = True, context: str = "") 
 
 
 def plain_type(arrow: pa.DataType) -> pa.DataType:
-    """The type without layouts and extensions.
+    """The type of the plain values, without special layouts and extension types.
 
     Extension types become their storage type; dictionaries, run-end encoding and list views become
     the type of their values.
@@ -198,16 +199,19 @@ def fields_from_arrow(fields: Sequence[pa.Field], *, context: str = "") -> tuple
 
 
 def fields_from_polars(schema: Mapping[str, pl.DataType | DataTypeClass]) -> tuple[Field, ...]:
-    """The same for a Polars schema. Raises InvalidRequest for columns of Python objects."""
+    """The fields of a Polars schema, as `fields_from_arrow` does for Arrow.
+
+    Raises InvalidRequest for columns of Python objects.
+    """
     frame = pl.DataFrame(schema=schema)
     check_no_objects(frame)
     return fields_from_arrow(list(frame.to_arrow().schema))
 
 
 def check_no_objects(frame: pl.DataFrame) -> None:
-    """Raise InvalidRequest for Python objects or 128-bit integers.
+    """Raise InvalidRequest for columns of Python objects or 128-bit integers.
 
-    Arrow would get the addresses of Python objects, and has no 128-bit integers.
+    Arrow would get the memory addresses of the objects, and it has no 128-bit integers.
     """
     for name, kind in frame.schema.items():
         if kind == pl.Object:

@@ -21,6 +21,8 @@ from lakecore.model.data_types import (
     Multiset,
     Root,
     Row,
+    Variant,
+    Vector,
     with_nullable,
 )
 
@@ -31,7 +33,19 @@ _IDS = range(-(1 << 31), 1 << 31)
 _DEPTH_MAX = 100
 """The deepest nesting that the recursion limit of Python allows. New tables have a lower limit."""
 _DIGITS_MAX = 10
-_UNKNOWN_TO_US = frozenset({"VARIANT", "BLOB", "VECTOR", "GEOMETRY", "GEOGRAPHY"})
+_UNKNOWN_TO_US = frozenset({"GEOMETRY", "GEOGRAPHY"})
+_VECTOR_ROOTS = frozenset(
+    {
+        Root.BOOLEAN,
+        Root.TINYINT,
+        Root.SMALLINT,
+        Root.INT,
+        Root.BIGINT,
+        Root.FLOAT,
+        Root.DOUBLE,
+    }
+)
+"""The types of the elements of a VECTOR."""
 
 Json: TypeAlias = "str | Mapping[str, Json] | Sequence[Json] | int | bool | None"
 
@@ -43,7 +57,7 @@ def parse_type(source: Json, *, context: str = "", depth: int = 0) -> DataType:
 
     ROW fields in text get the ids 0, 1, ... ; creating a table assigns new ids. `depth` is the
     number of types around this one. Raises InvalidRequest for anything that is not a type;
-    Unsupported for VARIANT and other types without support, and for types nested too deeply.
+    Unsupported for types without support, and for types nested too deeply.
     """
     check_depth(depth, context)
     if isinstance(source, str):
@@ -61,6 +75,9 @@ def parse_type(source: Json, *, context: str = "", depth: int = 0) -> DataType:
             case "ARRAY":
                 element = parse_type(source["element"], context=context, depth=depth + 1)
                 return Array(element=element, nullable=nullable)
+            case "VECTOR":
+                element = parse_type(source["element"], context=context, depth=depth + 1)
+                return vector(element, source["length"], context, nullable=nullable)
             case "MULTISET":
                 element = parse_type(source["element"], context=context, depth=depth + 1)
                 return Multiset(element=element, nullable=nullable)
@@ -81,6 +98,23 @@ def parse_type(source: Json, *, context: str = "", depth: int = 0) -> DataType:
         raise InvalidRequest(
             "a nested type lacks an inner type", type=root, part=error.args[0], column=context
         ) from error
+
+
+def vector(element: DataType, length: Json, column: str, *, nullable: bool = True) -> Vector:
+    """The type VECTOR with these parts. Raises InvalidRequest for invalid parts."""
+    is_length = isinstance(length, int) and not isinstance(length, bool)
+    if not is_length or not 1 <= length <= LENGTH_MAX:  # type: ignore[operator]
+        raise InvalidRequest(
+            f"the length of a VECTOR is a number from 1 to {LENGTH_MAX}",
+            length=length,
+            column=column,
+        )
+    if not isinstance(element, Atomic) or element.root not in _VECTOR_ROOTS:
+        raise InvalidRequest(
+            "the elements of a VECTOR are numbers or truth values", element=element, column=column
+        )
+    assert isinstance(length, int)
+    return Vector(element=element, length=length, nullable=nullable)
 
 
 def check_depth(depth: int, column: str) -> None:
@@ -110,8 +144,14 @@ def type_to_json(data_type: DataType) -> Json:
     """The type as a schema file stores it."""
     suffix = "" if data_type.nullable else " NOT NULL"
     match data_type:
-        case Atomic():
+        case Atomic() | Variant():
             return str(data_type)
+        case Vector():
+            return {
+                "type": "VECTOR" + suffix,
+                "element": type_to_json(data_type.element),
+                "length": data_type.length,
+            }
         case Array():
             return {"type": "ARRAY" + suffix, "element": type_to_json(data_type.element)}
         case Multiset():
@@ -222,7 +262,7 @@ class _TypeText:
             case "DOUBLE":
                 self.take("PRECISION")
                 return Atomic(root=Root.DOUBLE)
-            case "BOOLEAN" | "TINYINT" | "SMALLINT" | "INT" | "BIGINT" | "FLOAT" | "DATE":
+            case "BOOLEAN" | "TINYINT" | "SMALLINT" | "INT" | "BIGINT" | "FLOAT" | "DATE" | "BLOB":
                 return Atomic(root=Root(name))
             case "TIME":
                 (precision,) = self.fraction_digits(0)
@@ -239,6 +279,15 @@ class _TypeText:
                 element = self.type()
                 self.need(">")
                 return Array(element=element) if name == "ARRAY" else Multiset(element=element)
+            case "VECTOR":
+                self.need("<")
+                element = self.type()
+                self.need(",")
+                digits = self.peek()
+                self.at += 1
+                self.need(">")
+                is_number = digits.isdecimal() and len(digits) <= _DIGITS_MAX
+                return vector(element, int(digits) if is_number else None, self.context)
             case "MAP":
                 self.need("<")
                 key = self.type()
@@ -248,6 +297,8 @@ class _TypeText:
                 return Map(key=key, value=value)
             case "ROW":
                 return Row(fields=self.row_fields())
+            case "VARIANT":
+                return Variant()
             case _ if name in _UNKNOWN_TO_US:
                 raise Unsupported("the type is not supported", type=name, column=self.context)
             case _:

@@ -1,6 +1,6 @@
-"""Paimon's logical types: the values, their text and JSON forms, and their Arrow twins.
+"""Paimon's logical types: the type objects, their text and JSON forms, and their Arrow types.
 
-Each part is a file of its own: `data_types.py`, `type_text.py`, `type_arrow.py`.
+This module combines `data_types.py`, `type_text.py` and `type_arrow.py`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from lakecore.model.data_types import (
     BINARIES,
     INTEGERS,
     LENGTH_MAX,
+    METADATA,
     STRINGS,
     TIMESTAMPS,
+    VALUE,
     Array,
     Atomic,
     DataType,
@@ -19,7 +21,12 @@ from lakecore.model.data_types import (
     Multiset,
     Root,
     Row,
+    Variant,
+    Vector,
+    has_variant,
+    has_vector,
     inner_types,
+    is_blob,
     leaves,
     with_nullable,
 )
@@ -40,8 +47,10 @@ __all__ = [
     "BINARIES",
     "INTEGERS",
     "LENGTH_MAX",
+    "METADATA",
     "STRINGS",
     "TIMESTAMPS",
+    "VALUE",
     "Array",
     "Atomic",
     "DataType",
@@ -51,6 +60,8 @@ __all__ = [
     "Multiset",
     "Root",
     "Row",
+    "Variant",
+    "Vector",
     "arrow_field",
     "arrow_schema",
     "arrow_type",
@@ -59,7 +70,10 @@ __all__ = [
     "fields_from_arrow",
     "fields_from_polars",
     "from_arrow",
+    "has_variant",
+    "has_vector",
     "inner_types",
+    "is_blob",
     "leaves",
     "parse_field",
     "parse_type",

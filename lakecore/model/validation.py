@@ -18,6 +18,8 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.model.blob_rules import check_blobs, with_blobs
+from lakecore.model.column_directives import apply_directive
 from lakecore.model.column_rules import (
     check_bucket,
     check_bucket_function,
@@ -37,6 +39,7 @@ from lakecore.model.merge_rules import (
     check_sequence,
 )
 from lakecore.model.option_rules import (
+    check_clustering,
     check_formats,
     check_levels,
     check_partition_expiry,
@@ -96,8 +99,13 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
     if comment is not None and not isinstance(comment, str):
         raise InvalidRequest("the comment of a table is a string", comment=comment, table=table)
     primary, partitions, kept = lift_keys(given, primary_keys, partition_keys, table=table)
-    fields = _fields(columns)
-    nullable_keys = parse_options(kept, table=table, creating=True).primary_key_nullable
+    stated: list[Field] = []
+    for column in _fields(columns):
+        field, kept = apply_directive(column, kept, table=table)
+        stated.append(field)
+    parsed = parse_options(kept, table=table, creating=True)
+    fields = with_blobs(stated, parsed)
+    nullable_keys = parsed.primary_key_nullable
     fields, next_id = number_fields(key_columns(fields, primary, nullable=nullable_keys))
     kept = tidy(kept)
     check_stored(kept, table=table)
@@ -116,7 +124,7 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
 
 
 def check_stored(options: Mapping[str, str], *, table: str = "") -> None:
-    """Raise InvalidRequest for `path`, `branch` or `auto-create`, which a table cannot store."""
+    """Raise InvalidRequest for options that no table stores: `path`, `branch`, `auto-create`."""
     for key, harmless, way_out in (
         (
             "path",
@@ -192,7 +200,7 @@ def check_dynamic_rules(schema: TableSchema, options: TableOptions, *, table: st
     A rule is not checked if the stored options already break it: the table then comes from another
     engine, which accepts it. Two options cannot differ from the stored ones:
 
-    - `bucket`: other writers and readers would not find rows in a bucket of another numbering;
+    - `bucket`: other writers and readers would look for rows in other buckets;
     - whether compaction looks up rows: a table that does so has levels in which a reader without
       lookup would count rows twice.
     """
@@ -259,9 +267,11 @@ _RULES: tuple[Callable[[TableSchema, TableOptions], None], ...] = (
     check_levels,
     check_formats,
     check_retained,
+    check_clustering,
     check_record_expiry,
     check_partition_expiry,
     check_row_tracking,
+    check_blobs,
     check_snapshot_ordering,
     check_scan,
     check_file_indexes,

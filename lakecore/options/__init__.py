@@ -1,8 +1,8 @@
 """Table options: each declared once, with its key, kind, default and meaning.
 
-`layout`, `merging`, `files`, `writing`, `compaction`, `scans` and `retention` declare the options
-that lakecore's verbs read; `other_keys` lists the other keys of Paimon. `parse` turns texts into
-one frozen `TableOptions`; `page` writes `docs/options.md`.
+`layout`, `merging`, `files`, `writing`, `compaction`, `clustering`, `scans` and `retention` declare
+the options that lakecore's verbs read; `other_keys` lists the other keys of Paimon. `parse` turns
+texts into one frozen `TableOptions`; `page` writes `docs/options.md`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from lakecore.options.changes import (
     rename_in_options,
 )
 from lakecore.options.choices import (
+    LINE_FORMATS,
     BucketFunction,
     ChangelogProducer,
     ConsumerMode,
@@ -23,11 +24,13 @@ from lakecore.options.choices import (
     LookupCache,
     LookupCompact,
     MergeEngine,
+    OrderStrategy,
     PartitionExpiry,
     ScanMode,
     SortOrder,
+    TableType,
 )
-from lakecore.options.kinds import DURATION, SIZE
+from lakecore.options.kinds import DURATION, NAMES, SIZE
 from lakecore.options.known import DECLARED, RENAMED, find_option, member
 from lakecore.options.nearest import nearest
 from lakecore.options.option import Option
@@ -39,6 +42,8 @@ from lakecore.options.texts import OptionValue, option_text, option_texts
 __all__ = [
     "DECLARED",
     "DURATION",
+    "LINE_FORMATS",
+    "NAMES",
     "POSTPONE_BUCKET",
     "RENAMED",
     "SIZE",
@@ -53,10 +58,12 @@ __all__ = [
     "MergeEngine",
     "Option",
     "OptionValue",
+    "OrderStrategy",
     "PartitionExpiry",
     "ScanMode",
     "SortOrder",
     "TableOptions",
+    "TableType",
     "check_dynamic_options",
     "check_known",
     "check_option_change",

@@ -25,6 +25,9 @@ _NEVER_BACK = ("ignore-delete", "ignore-update-before")
 """Options that once skipped rows: those would come back in some reads and not in others."""
 
 
+_AUTHORIZED = "query-auth.enabled"
+
+
 def check_dynamic_options(
     stored: Mapping[str, str], given: Mapping[str, str], *, table: str = ""
 ) -> None:
@@ -33,6 +36,13 @@ def check_dynamic_options(
     An unknown key is allowed if `lakecore.ignore-options`, stored or given, lists it.
     """
     check_known({**stored, **given}, table=table)
+    if _is_true(stored.get(_AUTHORIZED)) and not _is_true(given.get(_AUTHORIZED, "true")):
+        raise InvalidRequest(
+            "the catalog decides what may be read of this table: that cannot be switched off",
+            option=_AUTHORIZED,
+            value=given[_AUTHORIZED],
+            table=table,
+        )
     for key, value in given.items():
         if find_option(key) is not None:
             check_option_change(stored, key, value, has_snapshots=True, table=table)
@@ -81,7 +91,7 @@ def check_option_change(
             table=table,
         )
     if key == "deletion-vectors.enabled":
-        modifiable = options.get("deletion-vectors.modifiable", "false").strip().lower() == "true"
+        modifiable = _is_true(options.get("deletion-vectors.modifiable"))
         if before.deletion_vectors_enabled != after.deletion_vectors_enabled and not modifiable:
             raise InvalidRequest(
                 "deletion-vectors.enabled cannot change: deleted rows might come back",
@@ -92,8 +102,12 @@ def check_option_change(
         raise InvalidRequest("the option cannot go from true to false", option=key, table=table)
 
 
+def _is_true(text: str | None) -> bool:
+    return text is not None and text.strip().lower() == "true"
+
+
 def _skipped(options: Mapping[str, str | None]) -> frozenset[str]:
-    """The row kinds (-D, -U) that the options skip, whether they have their new or older keys."""
+    """The row kinds (-D, -U) that the options ignore, under their current or older keys."""
     stated = {
         key: text
         for key, text in options.items()

@@ -1,14 +1,17 @@
-"""The closed sets among option values, and what options are needed for."""
+"""The enums of option values, and of the effects that options have."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
+LINE_FORMATS = ("csv", "json", "text")
+"""The formats of data files that hold rows as lines."""
+
 
 class Effect(StrEnum):
     """The effect of an option. OTHER: work of other engines, or tuning that changes no row.
 
-    NOTHING: Paimon reads it no more. Tables may have it; they do not get it.
+    NOTHING: Paimon no longer reads it. Existing tables may have it, but it cannot be set.
     """
 
     READ = "read"
@@ -57,6 +60,14 @@ class SortOrder(StrEnum):
 
     ASCENDING = "ascending"
     DESCENDING = "descending"
+
+
+class OrderStrategy(StrEnum):
+    """How clustering sorts rows."""
+
+    ORDER = "order"
+    ZORDER = "zorder"
+    HILBERT = "hilbert"
 
 
 class ScanMode(StrEnum):
@@ -111,7 +122,7 @@ class SequenceInit(StrEnum):
 
 
 class LookupCache(StrEnum):
-    """What a look-up handle keeps."""
+    """Which rows a look-up handle caches."""
 
     AUTO = "auto"
     FULL = "full"
@@ -135,7 +146,7 @@ class TagCreation(StrEnum):
 
 
 class TagPeriod(StrEnum):
-    """The period of tags made by themselves."""
+    """The period of automatic tags."""
 
     DAILY = "daily"
     HOURLY = "hourly"

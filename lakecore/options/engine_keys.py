@@ -1,4 +1,4 @@
-"""Keys of Paimon that other engines act on, as chapters of `key | kind | default | meaning`."""
+"""Paimon's option keys that only other engines use, in lines `key | kind | default | meaning`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,6 @@ dynamic-bucket.assigner-parallelism | integer | | Assigners of dynamic buckets.
 file-operation.thread-num | integer | | File operations at once.
 file-reader-async-threshold | size | 10 mb | Size from which files are read in the background.
 local-kv-db.block-size | size | 4 kb | Block of the local key-value store.
-local-merge-buffer-size | size | | Size of rows that are merged before a shuffle.
-local-sort.max-num-file-handles | integer | 128 | Files that an external sort merges at once.
-lookup.cache-file-retention | duration | 1 h | Age of look-up files on local disk.
-lookup.cache-max-disk-size | size | | Local disk for look-up files.
 lookup.cache-rows | integer | 10000 | Rows that a look-up join holds.
 lookup.cache-spill-compression | text | zstd | Compression of look-up files.
 lookup.cache.bloom.filter.enabled | flag | true | Bloom filters in look-up files.
@@ -29,8 +25,6 @@ page-size | size | 64 kb | Memory page.
 row-tracking.partition-group-on-commit | flag | true | Group new files before ids are given.
 scan.max-splits-per-task | integer | 10 | Splits that a task holds.
 scan.plan-auto-tag-for-read.time-retained | duration | | Age of a tag that guards a read.
-sort-compaction.local-sample.magnification | integer | 1000 | Samples of a sorting compaction.
-sort-compaction.range-strategy | text | SIZE | How a sorting compaction cuts ranges.
 sort-engine | text | loser-tree | How sorted runs are merged.
 sort-spill-buffer-size | size | 64 mb | Rows of a sort before it spills.
 sort-spill-threshold | integer | | Readers of a sort before it spills.
@@ -40,7 +34,6 @@ write-buffer-for-append | flag | false | Buffer the rows of append tables.
 write-manifest-cache | size | 0 mb | Memory for manifests of a writer.
 write-max-writers-to-spill | integer | 10 | Writers of an append before they spill.
 write.batch-memory | size | 128 mb | Bytes that a file writer takes at once.
-zorder.var-length-contribution | integer | 8 | Bytes of a string that count in a z-order.
 """
 
 ENGINES = """
@@ -76,13 +69,10 @@ materialized-table.refresh-handler-bytes | text | | Flink: what refreshes it.
 materialized-table.refresh-handler-description | text | | Flink: what refreshes it, in words.
 materialized-table.refresh-mode | text | | Flink: how it is refreshed.
 materialized-table.refresh-status | text | | Flink: whether it is refreshed.
-metastore.tag-to-partition | text | | Hive: tags as partitions of this name.
-metastore.tag-to-partition.preview | text | none | Hive: show tags before they are made.
 paimon.respect.minmaxsplitsize.enabled | flag | false | Hive: its own split sizes.
 paimon.split.openfilecost | integer | | Hive: its own cost of opening a file.
 partition.end-input-to-done | flag | false | Flink: mark partitions done at the end.
 partition.idle-time-to-done | duration | | Flink: quiet time after which a partition is done.
-partition.idle-time-to-report-statistic | duration | 0 ms | Flink: quiet time before statistics.
 partition.mark-done-action.custom.class | text | | Flink: the class that marks it.
 partition.mark-done-action.mode | text | process-time | Flink: when a partition is marked.
 partition.mark-done.recover-from-state | flag | true | Flink: mark after a recovery.

@@ -1,8 +1,8 @@
 """The kinds of option values, and how each is parsed from text.
 
-A `Kind` turns the text of a schema file into a value, and a value back into the text of a
-document. It refuses every text outside its domain by `ValueError`, whose message is what is
-allowed; `parse.py` adds the key and the table.
+A `Kind` turns the text of a schema file into a value, and a value back into the text of a document.
+For an invalid text it raises `ValueError`, whose message states what is valid; `parse.py` adds the
+key and the table.
 
 Texts follow Paimon: sizes are powers of 1024 (`128 mb`), a duration without a unit is in
 milliseconds (`10 s`), and flags and choices ignore case.
@@ -32,8 +32,8 @@ LONG_MAX = 9_223_372_036_854_775_807
 class Kind(Generic[T]):
     """A domain of option values: `parse` reads a text or raises ValueError, `show` writes one.
 
-    `tidy` removes from a text what `parse` ignores, before it is stored: other engines may not
-    ignore it.
+    `tidy` removes what `parse` ignores (such as blanks) from a text before it is stored, because
+    other engines may not ignore it.
     """
 
     name: str
@@ -75,7 +75,7 @@ def parse_size(text: str) -> int:
 
 
 def show_size(size_bytes: int) -> str:
-    """The size in the greatest unit that divides it."""
+    """The size as text, in the largest unit that divides it."""
     if size_bytes == LONG_MAX:
         return "infinite"
     for unit, factor in (("tb", 1 << 40), ("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1 << 10)):
@@ -93,7 +93,7 @@ def parse_duration(text: str) -> int:
 
 
 def show_duration(duration_ms: int) -> str:
-    """The duration in the greatest unit that divides it."""
+    """The duration as text, in the largest unit that divides it."""
     for unit, factor in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
         if duration_ms and duration_ms % factor == 0:
             return f"{duration_ms // factor} {unit}"
@@ -153,7 +153,7 @@ def parse_stats_mode(text: str) -> str:
 
 
 def integer(least: int, most: int = INT_MAX, *also: int) -> Kind[int]:
-    """Whole numbers between two bounds, and some single numbers."""
+    """Whole numbers from `least` to `most`, and the numbers in `also`."""
     bounds = f"at least {least}" if most in (INT_MAX, LONG_MAX) else f"{least} to {most}"
     allowed = " or ".join(["a whole number, " + bounds, *map(str, also)])
 
@@ -169,7 +169,7 @@ def integer(least: int, most: int = INT_MAX, *also: int) -> Kind[int]:
 
 
 def fraction(least: float, most: float) -> Kind[float]:
-    """Numbers between two bounds, inclusive."""
+    """Numbers from `least` to `most`, inclusive."""
 
     def parse(text: str) -> float:
         try:
@@ -184,7 +184,7 @@ def fraction(least: float, most: float) -> Kind[float]:
 
 
 def choice(values: type[E]) -> Kind[E]:
-    """A member of an enum, by its text, in any case."""
+    """A member of an enum, given by its text in any case."""
     known = {str(member).lower(): member for member in values}
 
     def parse(text: str) -> E:

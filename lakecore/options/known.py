@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from lakecore.options.clustering import ClusteringOptions
 from lakecore.options.compaction import CompactionOptions
 from lakecore.options.files import FileOptions
 from lakecore.options.layout import LayoutOptions
+from lakecore.options.line_files import LineFileOptions
 from lakecore.options.merging import MergeOptions
 from lakecore.options.other_keys import OTHER_KEYS, OTHER_PATTERNS, matches
 from lakecore.options.retention import RetentionOptions
@@ -23,8 +25,10 @@ _CHAPTERS = (
     LayoutOptions,
     MergeOptions,
     FileOptions,
+    LineFileOptions,
     WriteOptions,
     CompactionOptions,
+    ClusteringOptions,
     ScanOptions,
     RetentionOptions,
 )
@@ -38,7 +42,7 @@ RENAMED = {old: known.key for known in DECLARED.values() for old in known.fallba
 
 
 def find_option(key: str) -> Option | None:
-    """The option with that key, also by an older key or as a member of a family."""
+    """The option with that key. The key may be an older one, or belong to a family of keys."""
     if (name := SINGLE.get(RENAMED.get(key, key))) is not None:
         return DECLARED[name]
     if key in OTHER_KEYS:

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from lakecore.options.choices import (
     BucketFunction,
     TableType,
+    TagCreation,
 )
 from lakecore.options.kinds import (
     COUNT,
+    DURATION,
     FLAG,
     INT_MAX,
     LONG_MAX,
     NAMES,
+    SIZE,
     TEXT,
     choice,
     integer,
@@ -58,6 +61,18 @@ class LayoutOptions:
         "metastore.partitioned-table", FLAG, False, WRITE,
         "A Hive catalog lists the partitions in the metastore.",
     )
+    partition_idle_time_to_report_statistic_ms: int = option(
+        "partition.idle-time-to-report-statistic", DURATION, 0, WRITE,
+        "A Hive catalog states files, bytes and rows of partitions; streams once one is idle.",
+    )
+    metastore_tag_to_partition: str | None = option(
+        "metastore.tag-to-partition", TEXT, None, WRITE,
+        "A Hive catalog lists the tags as partitions, by a key of this name.",
+    )
+    metastore_tag_to_partition_preview: TagCreation = option(
+        "metastore.tag-to-partition.preview", choice(TagCreation), TagCreation.NONE, WRITE,
+        "Also list the tag of the current period, by time or watermark of commits; batch: none.",
+    )
     primary_key_nullable: bool = option(
         "primary-key.nullable", FLAG, False, READ,
         "Let primary keys be null; nulls are equal.", scope=KEYED, supported=False, immutable=True,
@@ -78,7 +93,7 @@ class LayoutOptions:
     bucket_append_ordered: bool = option(
         "bucket-append-ordered", FLAG, True, MAINTAIN,
         "Keep the order of rows within a bucket when files are compacted.", scope=APPEND,
-        no_effect="Compaction always keeps the order.",
+        no_effect="Compaction keeps the order, unless clustering.incremental sorts the rows.",
     )
     dynamic_bucket_target_row_num: int = option(
         "dynamic-bucket.target-row-num", integer(1, LONG_MAX), 2_000_000, WRITE,
@@ -91,6 +106,42 @@ class LayoutOptions:
     dynamic_bucket_max_buckets: int = option(
         "dynamic-bucket.max-buckets", integer(1, INT_MAX, -1), -1, WRITE,
         "Most dynamic buckets of a partition; -1: no bound.", scope=KEYED,
+    )
+
+    cross_partition_upsert_index_ttl_ms: int | None = option(
+        "cross-partition-upsert.index-ttl", DURATION, None, WRITE,
+        "A writer does not look for keys in files older than this; their rows may then be twice.",
+        scope=KEYED,
+    )
+    postpone_batch_write_fixed_bucket: bool = option(
+        "postpone.batch-write-fixed-bucket", FLAG, True, WRITE,
+        "bucket=-2: batch writes go to real buckets at once.", scope=KEYED,
+    )
+    postpone_batch_write_fixed_bucket_max_parallelism: int = option(
+        "postpone.batch-write-fixed-bucket.max-parallelism", COUNT, 2048, WRITE,
+        "bucket=-2: most buckets that a batch write chooses for a partition.", scope=KEYED,
+    )
+    postpone_batch_write_fixed_bucket_rescale_load_factor: int = option(
+        "postpone.batch-write-fixed-bucket.rescale-load-factor", COUNT, 32, WRITE,
+        "bucket=-2: a batch that needs more than so many times the buckets rescales them.",
+        scope=KEYED,
+    )
+    postpone_default_bucket_num: int | None = option(
+        "postpone.default-bucket-num", COUNT, None, WRITE,
+        "bucket=-2: buckets of a partition that has none yet.", scope=KEYED,
+    )
+    postpone_target_row_num_per_bucket: int | None = option(
+        "postpone.target-row-num-per-bucket", integer(1, LONG_MAX), None, WRITE,
+        "bucket=-2: rows of a bucket, from which the number of buckets follows.", scope=KEYED,
+    )
+    postpone_target_size_per_bucket_bytes: int = option(
+        "postpone.target-size-per-bucket", SIZE, 1 << 30, WRITE,
+        "bucket=-2: bytes of a bucket, if its number of rows is not stated.", scope=KEYED,
+    )
+    postpone_merge_on_read: bool = option(
+        "postpone.merge-on-read", FLAG, False, READ,
+        "bucket=-2: reads show the rows that wait for their buckets.", scope=KEYED,
+        supported=False,
     )
 
     # --- partition names --------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class MergeOptions:
     sequence_snapshot_ordering: bool = option(
         "sequence.snapshot-ordering", FLAG, False, READ,
         "Let the rows of later snapshots win, whatever their sequence numbers.", scope=KEYED,
-        supported=False, immutable=True,
+        immutable=True,
     )
     write_sequence_number_init_mode: SequenceInit = option(
         "write.sequence-number-init-mode", choice(SequenceInit), SequenceInit.SCAN, WRITE,

@@ -1,4 +1,4 @@
-"""The known keys that somebody may have meant by an unknown one."""
+"""Suggests known keys for an unknown one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _TYPO, _SIMILAR = 0.85, 0.6
 
 
 def nearest(key: str, known: Mapping[str, str]) -> tuple[str, ...]:
-    """Up to three current keys that the unknown key may mean, the likeliest first.
+    """Up to three current keys that may be meant by the unknown key, the likeliest first.
 
-    `known` maps each key, older ones included, to its current key. The first rule that finds
-    something decides:
+    `known` maps each key, older ones included, to its current key. The first rule that finds a key
+    decides:
 
     1. the same words with other separators: `writeOnly`, `write_only`;
     2. one key with nearly the same spelling: `merge-engin`;

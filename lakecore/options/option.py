@@ -1,4 +1,4 @@
-"""What an option declares about itself: its key, kind, default, meaning, and who needs it."""
+"""The declaration of an option: its key, kind, default, meaning, and what needs it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def option(  # noqa: PLR0913  one declaration says all about an option
     no_effect: str = "",
     fallbacks: tuple[str, ...] = (),
 ) -> T | D:
-    """A dataclass field whose metadata declares the option's text form and meaning."""
+    """A dataclass field that declares an option: its metadata has the text form and the meaning."""
     declared = Option(
         key=key,
         kind=cast("Kind[object]", kind),
@@ -85,7 +85,10 @@ def option(  # noqa: PLR0913  one declaration says all about an option
 def keyed_family(
     pattern: str, kind: Kind[T], effect: Effect, meaning: str, *, ignorable: bool = False
 ) -> Mapping[str, T]:
-    """A dataclass field that maps the text in place of `#` in the pattern to the option's value."""
+    """A dataclass field for a family of keys.
+
+    It maps the text in place of `#` to the option's value.
+    """
     declared = Option(
         key=pattern,
         kind=cast("Kind[object]", kind),
@@ -100,7 +103,7 @@ def keyed_family(
 def family(
     suffix: str, kind: Kind[T], effect: Effect, meaning: str, *, scope: Scope = Scope.ALL
 ) -> Mapping[str, T]:
-    """A dataclass field that maps columns to the value of their option `fields.X.suffix`."""
+    """A dataclass field that maps each column X to the value of its option `fields.X.suffix`."""
     declared = Option(
         key=f"fields.#.{suffix}",
         kind=cast("Kind[object]", kind),

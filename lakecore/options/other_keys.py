@@ -1,8 +1,8 @@
-"""The keys of Paimon that no lakecore verb reads: other engines' work, tuning, features to come.
+"""Paimon's option keys that no operation of lakecore reads.
 
 Each line of a chapter is `key | kind | default | meaning`. The chapter says what its options are
-needed for, and either why they have no effect here, or that another value than the default is
-refused. A `#` in a key stands for any text.
+for, and either why they have no effect here, or that any value other than the default is refused. A
+`#` in a key stands for any text.
 """
 
 from __future__ import annotations
@@ -41,28 +41,21 @@ _READ_TO_COME = """
 batch-scan-mode | text | none | Scan as a compaction does.
 blob-descriptor-field | names | | BLOB columns that hold references.
 blob-external-storage-field | names | | BLOB columns whose values are external.
-blob-field | names | | Columns to store as BLOB.
 blob-view-field | names | | BLOB columns that point into other tables.
 chain-table.chain-partition-keys | names | | Partition keys that make a chain.
 chain-table.enabled | flag | false | The table is a chain of snapshots and deltas.
-data-evolution.enabled | flag | false | Files may hold some of a row's columns.
 fields.#.map.storage-layout | text | default | Store a MAP by its keys.
 key-value.sequence_number.enabled | flag | false | Show the sequence numbers of rows.
 pk-clustering-override | flag | false | Sort files by other columns than the key.
-postpone.merge-on-read | flag | false | bucket=-2: read postponed rows too.
-query-auth.enabled | flag | false | Ask the catalog what may be read.
 read.changelog | flag | false | Read rows with their kinds.
 scan.fallback-delta-branch | text | | Branch of a chain's deltas.
 scan.fallback-snapshot-branch | text | | Branch of a chain's snapshots.
 scan.partitions | text | | The partitions to read.
 stream-scan-mode | text | none | Scan as an internal stream does.
-vector-field | names | | Columns to store as VECTOR.
 vector.file.format | text | | Format of files of vectors.
 """
 
 _WRITE_TO_COME = """
-clustering.incremental | flag | false | Compaction clusters rows.
-cross-partition-upsert.index-ttl | duration | | Age of keys in the index across partitions.
 data-file.external-paths.specific-fs | text | | Scheme of the external path to take.
 data-file.external-paths.strategy | text | none | How an external path is chosen.
 data-file.external-paths.weights | text | | Shares of the external paths.
@@ -73,11 +66,9 @@ pk-btree.index.columns | names | | Columns with a B-tree index.
 pk-full-text.index.columns | names | | Columns with a full-text index.
 pk-multivalue.index.columns | names | | ARRAY columns with an index.
 pk-vector.index.columns | names | | VECTOR columns with an index.
-write.merge-schema.explicit-cast | flag | false | `write.merge-schema` may narrow types.
 """
 
 _WRITE_IGNORABLE = """
-clustering.columns | names | | Columns by which written rows are clustered.
 commit.callbacks | names | | Java classes called after a commit.
 commit.discard-duplicate-files | flag | false | A commit drops files that are committed already.
 commit.strict-mode.last-safe-snapshot | integer | | Later changes of others conflict.
@@ -89,7 +80,6 @@ visibility-callback.enabled | flag | false | A commit waits until its rows are c
 """
 
 _DETAILS = """
-blob-as-descriptor | flag | false | BLOB: write references.
 blob-compaction.enabled | flag | false | BLOB: compact its files.
 blob-descriptor.source-table | text | | BLOB: table whose references are read.
 blob-external-storage-path | text | | BLOB: where external values are stored.
@@ -98,14 +88,8 @@ blob-write-null-on-fetch-failure | flag | false | BLOB: null for what cannot be 
 blob-write-null-on-missing-file | flag | false | BLOB: null for what is gone.
 blob.copy-buffer-size | size | 4 kb | BLOB: buffer of a copy.
 blob.split-by-file-size | flag | | BLOB: let it count in splits.
-blob.target-file-size | size | | BLOB: size of a file.
 chain-table.split.key-range-enabled | flag | true | Chains: splits by key range.
 chain-table.streaming.merge-snapshot | flag | false | Chains: how a stream begins.
-clustering.history-partition.idle-to-full-sort | duration | | Clustering: when a partition is old.
-clustering.history-partition.limit | integer | 5 | Clustering: old partitions at once.
-clustering.incremental.mode | text | global-sort | Clustering: how it sorts.
-clustering.incremental.optimize-write | flag | false | Clustering: before the write.
-clustering.strategy | text | auto | Clustering: order, zorder or hilbert.
 data-evolution.compaction.rewrite-row-ids | flag | false | Data evolution: an old switch.
 data-evolution.merge-into.file-pruning | flag | true | Data evolution: skip files in MERGE.
 data-evolution.merge-into.source-persist | flag | false | Data evolution: keep MERGE's source.
@@ -140,12 +124,6 @@ metadata.iceberg.previous-versions-max | integer | 0 | Iceberg: old metadata kep
 metadata.iceberg.storage-location | text | | Iceberg: where its metadata is stored.
 metadata.iceberg.table | text | | Iceberg: table in the metastore.
 metadata.iceberg.uri | text | | Iceberg: the metastore.
-postpone.batch-write-fixed-bucket | flag | true | bucket=-2: write real buckets in a batch.
-postpone.batch-write-fixed-bucket.max-parallelism | integer | 2048 | bucket=-2: most such buckets.
-postpone.batch-write-fixed-bucket.rescale-load-factor | integer | 32 | bucket=-2: when to add some.
-postpone.default-bucket-num | integer | | bucket=-2: buckets of a new partition.
-postpone.target-row-num-per-bucket | integer | | bucket=-2: rows of a bucket.
-postpone.target-size-per-bucket | size | 1 gb | bucket=-2: bytes of a bucket.
 scalar-index.search-mode | text | fast | Scalar index: what it searches.
 scan.fallback-branch.read-fail-fast | flag | false | Fail where the fallback branch fails.
 variant.inferShreddingSchema | flag | false | VARIANT: infer what is shredded.
@@ -172,6 +150,15 @@ _PARTITION_TIMES = """
 partition.timestamp-format.strict | flag | false | Reject partition values that are not times.
 """
 
+_TOTAL_SORT = """
+sort-compaction.local-sample.magnification | integer | 1000 | Samples of a sorting compaction.
+sort-compaction.range-strategy | text | SIZE | How a sorting compaction cuts ranges.
+"""
+
+_MERGED_IN_BUFFER = """
+local-merge-buffer-size | size | | Size of rows that are merged before a shuffle.
+"""
+
 _PLACE = """
 path | text | | Location of the table, as Flink and Spark pass it.
 """
@@ -180,7 +167,13 @@ _ALWAYS = """
 delete.force-produce-changelog | flag | false | DELETE writes -D rows.
 """
 
+_BY_TYPE = """
+vector-field | names | | Columns that are stored as VECTOR.
+field.#.vector-dim | integer | | The length of the VECTOR.
+"""
+
 _OBSOLETE = """
+record-level.time-field-type | text | | Unit of that column up to Paimon 0.9; now its type says it.
 fields.#.default-value | text | | Value for null up to Paimon 1.2; now columns have default values.
 """
 
@@ -195,7 +188,7 @@ tag.callback.#.param | text | | Argument of a tag callback.
 
 _FIXED = {
     *("blob-descriptor-field", "blob-external-storage-field", "blob-external-storage-path"),
-    *("blob-field", "blob-view-field", "data-evolution.enabled", "pk-clustering-override"),
+    *("blob-view-field", "pk-clustering-override"),
 }
 
 
@@ -229,8 +222,19 @@ _ALL = (
     *_chapter(ENGINES, Effect.OTHER, "Work of another engine."),
     *_chapter(_DETAILS, Effect.OTHER, _DETAIL),
     *_chapter(_PARTITION_TIMES, Effect.OTHER, "Partitions do not expire yet."),
+    *_chapter(
+        _TOTAL_SORT, Effect.OTHER, "lakecore sorts all rows of a partition; it cuts no ranges."
+    ),
+    *_chapter(
+        _MERGED_IN_BUFFER, Effect.OTHER, "The buffer of a writer merges rows before it spills them."
+    ),
     *_chapter(_PLACE, Effect.OTHER, "A table is where its catalog or its caller says."),
     *_chapter(_ALWAYS, Effect.OTHER, "lakecore always does."),
+    *_chapter(
+        _BY_TYPE,
+        Effect.OTHER,
+        "The type says it; a column of another type is refused.",
+    ),
     *_chapter(_READ_TO_COME, Effect.READ, supported=False),
     *_chapter(_WRITE_TO_COME, Effect.WRITE, supported=False),
     *_chapter(_WRITE_IGNORABLE, Effect.WRITE, supported=False, ignorable=True),

@@ -1,4 +1,4 @@
-"""The page `docs/options.md`, made from the declarations."""
+"""Generates the page `docs/options.md` from the declarations of options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def options_page() -> str:
         cells = (
             f"`{known.key}`",
             known.kind.name,
-            f"`{known.default_text}`" if known.default_text else "",
+            f"`{_one_line(known.default_text)}`" if known.default_text else "",
             str(known.effect),
             str(known.scope),
             _here(known),
@@ -34,6 +34,11 @@ def options_page() -> str:
         )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    """The text on one line, for a table cell: a line break would end the row."""
+    return text.replace("\n", "\\n")
 
 
 _INTRODUCTION = (

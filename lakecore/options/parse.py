@@ -1,8 +1,8 @@
 """Parses table options: strings in, one frozen typed value out.
 
 An unknown key is refused: it may change what the rows mean. The dynamic option
-`lakecore.ignore-options` leaves keys unread that lakecore does not know, or whose absence cannot
-give wrong rows; a `*` at the end of a key stands for any text.
+`lakecore.ignore-options` names keys that are ignored: unknown keys, and options without which the
+rows are still right. A `*` at the end of a key stands for any text.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def parse_options(
 
 
 def tidy(options: Mapping[str, str]) -> dict[str, str]:
-    """Valid options as they are stored: without blanks and empty names, which lakecore ignores.
+    """The options in the form in which they are stored, without extra blanks and empty names.
 
-    Other engines do not ignore them: they would look for a column of such a name.
+    lakecore ignores these, but other engines would look for a column of such a name.
     """
     stored: dict[str, str] = {}
     for key, text in options.items():
@@ -120,7 +120,7 @@ def check_known(options: Mapping[str, str], *, table: str = "") -> None:
 
 
 def parse_ignored(options: Mapping[str, str], *, table: str = "") -> tuple[str, ...]:
-    """The keys, and beginnings of keys before a `*`, that the caller wants left unread."""
+    """The keys that the option `lakecore.ignore-options` names; a key may end in `*`."""
     known = DECLARED[SINGLE[IGNORE_KEY]]
     patterns = _value(known, IGNORE_KEY, options.get(IGNORE_KEY, ""), table)
     return cast("tuple[str, ...]", patterns)

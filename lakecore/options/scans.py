@@ -50,6 +50,10 @@ class ScanOptions:
         "scan.snapshot-id", integer(0, LONG_MAX), None, READ,
         "The snapshot to read.",
     )
+    query_auth_enabled: bool = option(
+        "query-auth.enabled", FLAG, False, READ,
+        "Reads apply the row filters and column masks that the REST catalog states.",
+    )
     scan_tag_name: str | None = option("scan.tag-name", NAME, None, READ, "The tag to read.")
     scan_timestamp_millis: int | None = option(
         "scan.timestamp-millis", LONG, None, READ,
@@ -79,6 +83,10 @@ class ScanOptions:
     scan_file_creation_time_millis: int | None = option(
         "scan.file-creation-time-millis", LONG, None, READ,
         "Read files made after this time.",
+    )
+    blob_as_descriptor: bool = option(
+        "blob-as-descriptor", FLAG, False, READ,
+        "Read the descriptors of BLOB values (file, offset, length) in place of the values.",
     )
     scan_fallback_branch: str | None = option(
         "scan.fallback-branch", NAME, None, READ,
@@ -177,6 +185,14 @@ class ScanOptions:
     lookup_cache_max_memory_size_bytes: int = option(
         "lookup.cache-max-memory-size", SIZE, 256 << 20, MAINTAIN,
         "Memory that a look-up handle keeps rows in, within the memory budget.",
+    )
+    lookup_cache_max_disk_size_bytes: int | None = option(
+        "lookup.cache-max-disk-size", SIZE, None, MAINTAIN,
+        "Local disk for rows that the memory of a look-up handle could not hold.",
+    )
+    lookup_cache_file_retention_ms: int = option(
+        "lookup.cache-file-retention", DURATION, 3_600_000, MAINTAIN,
+        "How long a look-up handle keeps unused rows on local disk.",
     )
     continuous_discovery_interval_ms: int = option(
         "continuous.discovery-interval", DURATION, 10_000, MAINTAIN,

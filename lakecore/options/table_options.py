@@ -13,11 +13,20 @@ from typing import TYPE_CHECKING
 
 from lakecore.display import pairs_html, pairs_text
 from lakecore.errors import Unsupported
-from lakecore.options.choices import ChangelogProducer, Effect, MergeEngine, ScanMode, TableType
+from lakecore.options.choices import (
+    LINE_FORMATS,
+    ChangelogProducer,
+    Effect,
+    MergeEngine,
+    ScanMode,
+    TableType,
+)
+from lakecore.options.clustering import ClusteringOptions
 from lakecore.options.compaction import CompactionOptions
 from lakecore.options.files import FileOptions
 from lakecore.options.known import find_option
 from lakecore.options.layout import LayoutOptions
+from lakecore.options.line_files import LineFileOptions
 from lakecore.options.merging import MergeOptions
 from lakecore.options.option import IGNORE_KEY, READ, WRITE
 from lakecore.options.retention import RetentionOptions
@@ -36,15 +45,18 @@ class TableOptions(
     LayoutOptions,
     MergeOptions,
     FileOptions,
+    LineFileOptions,
     WriteOptions,
     CompactionOptions,
+    ClusteringOptions,
     ScanOptions,
     RetentionOptions,
 ):
     """The options of a table. `texts` has the options that were set, by current key.
 
-    An attribute is the key with `.` and `-` as `_`, the unit last. `fields.X.NAME` families are
-    mappings by column (or by the sequence columns) under `fields_NAME`.
+    The name of an attribute is the key with `_` in place of `.` and `-`, and the unit at the end.
+    The attribute `fields_NAME` holds all options `fields.X.NAME`, as a mapping from the column X
+    (or the sequence columns) to the value.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -61,17 +73,17 @@ class TableOptions(
         return pairs_html("options that were set", self.texts.items())
 
     def target_file_size(self, *, primary_key: bool) -> int:
-        """The bytes at which a new data file begins, in a table with or without a primary key."""
+        """The target size of a data file in bytes, for a table with or without a primary key."""
         return self.target_file_size_bytes or (128 if primary_key else 256) << 20
 
     @property
     def level_count(self) -> int:
-        """The levels of a bucket, level 0 included."""
+        """The number of levels of a bucket, including level 0."""
         return self.num_levels or self.num_sorted_run_compaction_trigger + 1
 
     @property
     def stop_trigger(self) -> int:
-        """The sorted runs of a bucket at which a writer waits for compaction."""
+        """The number of sorted runs in a bucket at which a writer waits for compaction."""
         trigger = self.num_sorted_run_compaction_trigger
         return max(trigger, self.num_sorted_run_stop_trigger or trigger + 3)
 
@@ -90,9 +102,24 @@ class TableOptions(
             or self.force_lookup
         )
 
-    def require_readable(self) -> None:
-        """Raise Unsupported if an option requires a reader to do what lakecore cannot do."""
+    def require_readable(self, *, filters_rows: bool = False) -> None:
+        """Raise Unsupported if an option requires a reader to do what lakecore cannot do.
+
+        `filters_rows`: this reader applies the row filters and column masks of the catalog.
+        """
         self._require({READ}, "reading")
+        if not filters_rows:
+            self.require_all_rows()
+
+    def require_all_rows(self) -> None:
+        """Raise Unsupported if the catalog may hide rows or values of the table from the reader."""
+        if self.query_auth_enabled:
+            raise Unsupported(
+                "the catalog filters and masks the rows of this table, and this would use or show "
+                "rows and values without it",
+                option="query-auth.enabled",
+                table=self.table,
+            )
 
     def require_writable(
         self,
@@ -102,13 +129,18 @@ class TableOptions(
     ) -> None:
         """Raise Unsupported if an option requires a writer to do what lakecore cannot do.
 
-        Without `primary_keys`, it is not checked that they contain the partition keys.
+        Without `primary_keys`, the check that they contain the partition keys is skipped. With
+        dynamic buckets they need not contain them.
         """
         self._require({READ, WRITE}, "writing")
+        if primary_keys and self.file_format in LINE_FORMATS:
+            way_out = "a table with a primary key has files in parquet, orc or avro"
+            raise self._refusal("writing", "file.format", self.file_format, way_out)
         missing = [name for name in partition_keys if name not in (primary_keys or partition_keys)]
-        if missing:
+        if missing and self.bucket != -1:
             raise Unsupported(
-                "writing a table whose primary key lacks partition keys is not supported",
+                "writing a table whose primary key lacks partition keys needs dynamic buckets: "
+                "bucket=-1",
                 missing=missing,
                 primary_key=tuple(primary_keys or ()),
                 table=self.table,
@@ -135,7 +167,7 @@ class TableOptions(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """Values of an option that lakecore does not do yet, and what does it instead."""
+    """Values of an option that lakecore does not support yet, and what it does instead."""
 
     key: str
     effect: Effect
@@ -177,21 +209,10 @@ LIMITS = (
         way_out="table.stream reads from that time",
     ),
     Limit(
-        key="bucket",
-        effect=WRITE,
-        holds=lambda o: o.bucket == POSTPONE_BUCKET,
-    ),
-    Limit(
-        key="record-level.expire-time",
-        effect=WRITE,
-        holds=lambda o: o.record_level_expire_time_ms is not None and not o.write_only,
-        way_out="set write-only=true and leave expiry to a compaction by another engine",
-    ),
-    Limit(
         key="file.format",
         effect=WRITE,
-        holds=lambda o: o.file_format not in _LAKE_FORMATS,
-        way_out="lakecore writes parquet, orc and avro",
+        holds=lambda o: o.file_format not in (*_LAKE_FORMATS, *LINE_FORMATS),
+        way_out="lakecore writes parquet, orc and avro, and without a primary key csv, json, text",
     ),
     Limit(
         key="file.format.per.level",

@@ -1,7 +1,7 @@
 """Options as a caller states them, converted to the strings that Paimon stores.
 
-A number and a flag have one text each, so they may be stated as they are: `{"bucket": 4}`. A
-duration or size has several, so it is a text: `"1 d"`, `"128 mb"`.
+A number or a boolean may be passed as it is: `{"bucket": 4}`. A duration or a size must be a string
+with its unit: `"1 d"`, `"128 mb"`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def option_texts(options: object, *, table: str = "") -> dict[str, str]:
 
 
 def option_text(key: object, value: object, table: str = "") -> str:
-    """The text of one value."""
+    """The value as the string that is stored."""
     match value:
         case bool():
             return "true" if value else "false"

@@ -60,6 +60,10 @@ class WriteOptions:
         "write.merge-schema.type-widening", FLAG, False, WRITE,
         "With `write.merge-schema`, it also widens the types of columns.",
     )
+    write_merge_schema_explicit_cast: bool = option(
+        "write.merge-schema.explicit-cast", FLAG, False, WRITE,
+        "With type widening, a write also makes type changes that can lose values.",
+    )
     write_buffer_size_bytes: int = option(
         "write-buffer-size", SIZE, 256 << 20, WRITE,
         "Bytes of rows that a writer holds before it writes a run.",
@@ -72,18 +76,30 @@ class WriteOptions:
         "write-buffer-spill.max-disk-size", SIZE, None, WRITE,
         "Spilled bytes of a bucket above which a full buffer is written as a run.", scope=KEYED,
     )
+    blob_field: tuple[str, ...] = option(
+        "blob-field", NAMES, (), WRITE,
+        "Binary columns that a new table stores as BLOB.", immutable=True,
+    )
+    blob_target_file_size_bytes: int | None = option(
+        "blob.target-file-size", SIZE, None, WRITE,
+        "Size of a file of BLOB values; `target-file-size` if not set.",
+    )
     row_tracking_enabled: bool = option(
         "row-tracking.enabled", FLAG, False, WRITE,
-        "Each row has an id that never changes.", scope=APPEND, supported=False, immutable=True,
+        "Each row has an id that never changes.", scope=APPEND, immutable=True,
+    )
+    data_evolution_enabled: bool = option(
+        "data-evolution.enabled", FLAG, False, WRITE,
+        "Several files may hold the columns of a row; needs `row-tracking.enabled`.",
+        scope=APPEND, immutable=True,
     )
     record_level_expire_time_ms: int | None = option(
         "record-level.expire-time", DURATION, None, MAINTAIN,
-        "Age at which compaction drops a row.", scope=KEYED,
+        "Age at which a compaction into the last level drops a row.", scope=KEYED,
     )
     record_level_time_field: str | None = option(
         "record-level.time-field", NAME, None, MAINTAIN,
         "Column with the time from which the age of a row is measured.", scope=KEYED,
-        no_effect="Rows do not expire yet: see record-level.expire-time.",
     )
     disable_explicit_type_casting: bool = option(
         "disable-explicit-type-casting", FLAG, False, WRITE,

@@ -82,7 +82,7 @@ def bucket_ids(
 def _modulo(
     columns: Sequence[pa.Array], types: Sequence[DataType], buckets: int
 ) -> NDArray[np.int32]:
-    """Floor modulo of the value itself; null counts as 0."""
+    """The bucket as the floor modulo of the value itself; null counts as 0."""
     match types:
         case [Atomic(root=Root.INT | Root.BIGINT)]:
             values = pc.fill_null(columns[0], 0).to_numpy(zero_copy_only=False)
@@ -121,7 +121,7 @@ class Groups:
 
 
 def split_by_bucket(ids: NDArray[np.int32], buckets: int) -> Groups:
-    """The rows of each bucket, in their order; `buckets` is one more than the largest number."""
+    """The rows of each bucket, in their order. Bucket numbers are below `buckets`."""
     return _group(ids, buckets)
 
 
@@ -130,7 +130,7 @@ def partition_groups(
 ) -> list[tuple[bytes, NDArray[np.int64]]]:
     """Each partition as its serialized row, with the positions of its rows, ascending.
 
-    In order of first appearance. Null and the empty string are different partitions.
+    Partitions are in order of first appearance. Null and the empty string are different partitions.
     """
     partitions, groups = _partitions(table, partition_fields)
     ends = groups.offsets[1:-1].tolist()
@@ -140,7 +140,7 @@ def partition_groups(
 def split_by_partition(
     table: pa.Table, partition_fields: Sequence[Field]
 ) -> list[tuple[bytes, pa.Table]]:
-    """Each partition as its serialized row, with its rows; a slice if they are consecutive."""
+    """Each partition as its serialized row, with its rows: a slice if they are consecutive."""
     if not partition_fields:
         return [(EMPTY_ROW, table)] if table.num_rows else []
     partitions, groups = _partitions(table, partition_fields)
@@ -148,7 +148,7 @@ def split_by_partition(
 
 
 def _partitions(table: pa.Table, fields: Sequence[Field]) -> tuple[list[bytes], Groups]:
-    """Distinct partitions in order of first appearance, and the rows of each."""
+    """The distinct partitions in order of first appearance, and the rows of each."""
     count = table.num_rows
     if not count:
         return [], _group(np.zeros(0, dtype=np.int64), 0)
@@ -169,7 +169,10 @@ def _partitions(table: pa.Table, fields: Sequence[Field]) -> tuple[list[bytes], 
 
 
 def _codes(column: pa.Array) -> tuple[NDArray[np.int64], int]:
-    """A number for each distinct value or null, from 0 by first appearance; and their count."""
+    """A code for each row, and the number of codes. Equal values have equal codes.
+
+    Codes count from 0 by first appearance; null has a code, too.
+    """
     encoded = pc.dictionary_encode(column, null_encoding="encode")
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes, len(encoded.dictionary)

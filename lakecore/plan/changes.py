@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Taken(Enum):
-    """Which rows of a snapshot are read as its changes."""
+    """The rows that are read as a snapshot's changes: added files, changelog, or replaced rows."""
 
     ADDED = auto()
     """The rows of the files that it added, as they were stored."""
@@ -54,7 +54,7 @@ def taken_by_stream(snapshot: Snapshot, options: TableOptions, *, keyed: bool) -
 
 
 def taken_between(snapshot: Snapshot, mode: IncrementalScanMode) -> Taken | None:
-    """The rows that a read between snapshots reads from one; the mode is `delta` or `changelog`."""
+    """What a read between snapshots takes from one of them; `mode` is `delta` or `changelog`."""
     if mode is IncrementalScanMode.DELTA:
         return Taken.ADDED if snapshot.commit_kind is CommitKind.APPEND else None
     assert mode is IncrementalScanMode.CHANGELOG, mode
@@ -76,11 +76,11 @@ def mode_between(options: TableOptions) -> IncrementalScanMode:
 def files_of_first_plan(
     entries: Sequence[ManifestEntry], options: TableOptions
 ) -> list[ManifestEntry]:
-    """The files that the first plan of a stream reads, from those of any number of buckets.
+    """The files that the first plan of a stream reads, out of the files of some buckets.
 
     Files whose rows a later compaction will write to the changelog are skipped; otherwise the
-    stream would return their rows twice. With full-compaction, the changelog already has
-    the rows of the deepest level of a bucket, whatever number the last level had at that time.
+    stream would return their rows twice. With full-compaction, the changelog already has the rows
+    of the deepest level of a bucket, whatever number the last level had at that time.
     """
     match options.changelog_producer:
         case ChangelogProducer.LOOKUP:

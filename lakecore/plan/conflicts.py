@@ -12,7 +12,9 @@ The changes of a commit were computed from some snapshot; the table may have cha
    lower level would win, whichever is newer.
 6. No older file may stay in level 0 above the files of level 0 that are compacted. A write compacts
    files that are not committed yet; a file that another commit added before them would stay above
-   the output, although it is older: its rows would win, and deleted rows would reappear.
+   the output, although it is older: its rows would win, and deleted rows would reappear. A file of
+   level 0 that only gets a new entry (another file index) must not pass one whose rows are newer
+   only because they were committed later.
 7. Dynamic buckets assign keys by an index of the whole partition. If the index has changed, a key
    could be in two buckets.
 8. The deletion vector of a data file that was read, marked or compacted must not have changed, and
@@ -31,6 +33,7 @@ from lakecore.format.binary_row import decode_rows
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.files import DELETION_VECTORS, HASH_INDEX
 from lakecore.model.manifest import FileKind
+from lakecore.options import POSTPONE_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
 def check_files(
     live: Iterable[ManifestEntry], delta: Sequence[ManifestEntry], key_fields: Sequence[Field]
 ) -> None:
-    """Rules 1 to 3: `delta` must apply to the live files of the partitions it touches."""
+    """Check rules 1 to 3: `delta` must apply to the live files of the partitions it touches."""
     after: dict[EntryIdentity, ManifestEntry] = {entry.identity: entry for entry in live}
     for entry in delta:
         identity = entry.identity
@@ -91,7 +94,7 @@ def _check_overlap(entries: Sequence[ManifestEntry], key_fields: Sequence[Field]
 
 
 def check_levels(live: Iterable[ManifestEntry], messages: Sequence[CommitMessage]) -> None:
-    """Rule 5, against the live files of the partitions that the messages touch."""
+    """Check rule 5 against the live files of the partitions that the messages touch."""
     looked = {(m.partition, m.bucket): m for m in messages if m.compact_unchanged is not None}
     if not looked:
         return
@@ -114,11 +117,11 @@ def check_levels(live: Iterable[ManifestEntry], messages: Sequence[CommitMessage
 def check_newest(
     live: Sequence[ManifestEntry], messages: Sequence[CommitMessage], key_fields: Sequence[Field]
 ) -> None:
-    """Rule 6, against the live files of the touched partitions, which are in commit order."""
+    """Check rule 6 against the live files of the touched partitions, which are in commit order."""
     compacting = {
         (message.partition, message.bucket): message
         for message in messages
-        if key_fields and _new_compacted(message)
+        if key_fields and any(file.level == 0 for file in message.compact_before)
     }
     if not compacting:
         return
@@ -135,12 +138,23 @@ def check_newest(
                 bucket=message.bucket,
                 file=clash.name,
             )
+        clash = _passed(inside[bucket], message)
+        if clash is not None:
+            raise CommitConflict(
+                "another commit added rows to a bucket whose entries this commit replaces; plan "
+                "the commit again",
+                bucket=message.bucket,
+                file=clash.name,
+            )
 
 
 def _came_before(
     files: Sequence[DataFile], message: CommitMessage, key_fields: Sequence[Field]
 ) -> DataFile | None:
-    """A file of the bucket, in commit order, that violates rule 6; None if there is none."""
+    """A file of the bucket that violates rule 6; None if there is none.
+
+    Files are in commit order.
+    """
     compacted = {file.name for file in message.compact_before}
     new = _new_compacted(message)
     last = max((at for at, file in enumerate(files) if file.name in new), default=0)
@@ -153,9 +167,39 @@ def _came_before(
     return _first_overlap(message.compact_before, between, key_fields)
 
 
+def _passed(files: Sequence[DataFile], message: CommitMessage) -> DataFile | None:
+    """A file that a file with a new entry must not pass; None if there is none.
+
+    Files are in commit order.
+    """
+    moving = _entries_changed(message)
+    passing: list[DataFile] = []
+    for file in files:
+        if file.name in moving:
+            passing.append(file)
+        elif file.level == 0 and any(may_tie(each, file) for each in passing):
+            return file
+    return None
+
+
+def may_tie(file: DataFile, other: DataFile) -> bool:
+    """Whether rows of two files may have equal sequence numbers, as of two concurrent writers.
+
+    Of such rows of one key, the row of the file that is listed last is the newest.
+    """
+    return file.sequence_min <= other.sequence_max and other.sequence_min <= file.sequence_max
+
+
 def _new_compacted(message: CommitMessage) -> set[str]:
     """The files of level 0 that are compacted; some may have been committed just before."""
-    return {file.name for file in message.compact_before if file.level == 0}
+    level_0 = {file.name for file in message.compact_before if file.level == 0}
+    return level_0 - _entries_changed(message)
+
+
+def _entries_changed(message: CommitMessage) -> set[str]:
+    """The files of level 0 that stay and only get another entry."""
+    before = {file.name for file in message.compact_before}
+    return {file.name for file in message.compact_after if file.level == 0} & before
 
 
 def _first_overlap(
@@ -176,8 +220,10 @@ def _first_overlap(
 
 
 def check_bucket_counts(known: Mapping[bytes, int], messages: Sequence[CommitMessage]) -> None:
-    """Rule 4, against the bucket count of each partition that is known."""
+    """Check rule 4 against the known bucket count of each partition."""
     for message in messages:
+        if message.bucket == POSTPONE_BUCKET:
+            continue
         count = known.get(message.partition, message.total_buckets)
         if count != message.total_buckets:
             raise CommitConflict(
@@ -190,7 +236,7 @@ def check_bucket_counts(known: Mapping[bytes, int], messages: Sequence[CommitMes
 def check_vectors(
     live: Iterable[ManifestEntry], now: Iterable[IndexEntry], messages: Sequence[CommitMessage]
 ) -> None:
-    """Rule 8, against the live files and the index files (`now`) of the touched partitions."""
+    """Check rule 8 against the live files and index files (`now`) of the touched partitions."""
     reading = [message for message in messages if message.vectors_read is not None]
     if not reading:
         return
@@ -229,7 +275,7 @@ def check_vectors(
 def check_hash_indexes(
     before: Iterable[IndexEntry], now: Iterable[IndexEntry], messages: Sequence[CommitMessage]
 ) -> None:
-    """Rule 7: no other commit changed the key index of a partition that these messages write."""
+    """Check rule 7: no other commit changed the key index of a partition that messages write."""
     touched = {message.partition for message in messages}
     seen, latest = (
         {

@@ -35,7 +35,7 @@ BUCKETS_MAX = 32_767
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicBucketRule:
-    """How large buckets grow, how many there may be, and how many grow at the same time.
+    """The target size of buckets, their maximum number, and how many grow at the same time.
 
     `buckets_max` None: as many as the format allows.
     """
@@ -50,7 +50,7 @@ class DynamicBucketRule:
 
     @property
     def bound(self) -> int:
-        """One more than the largest bucket number."""
+        """An exclusive upper bound of the bucket numbers."""
         return BUCKETS_MAX if self.buckets_max is None else min(self.buckets_max, BUCKETS_MAX)
 
     @property
@@ -81,7 +81,7 @@ class HashIndexState:
 
     @staticmethod
     def of(hashes: Mapping[int, NDArray[np.int32]]) -> HashIndexState:
-        """The state that the index files of a partition's buckets contain."""
+        """Build the state from the index files of a partition's buckets."""
         if not hashes:
             return HashIndexState()
         if not 0 <= min(hashes) <= max(hashes) <= BUCKETS_MAX:
@@ -144,7 +144,7 @@ def assign_dynamic(
     if not len(unknown):
         return Assignment(buckets=buckets[places], state=known, new_hashes={})
     arrival = unknown[np.argsort(firsts[unknown])]
-    buckets[arrival] = _new_buckets(known.counts, distinct[arrival], rule)
+    buckets[arrival] = new_buckets(known.counts, distinct[arrival], rule)
     run = HashRun(distinct[unknown], buckets[unknown].astype(np.int16))
     new_hashes = {
         int(bucket): run.hashes[run.buckets == bucket] for bucket in np.unique(run.buckets)
@@ -152,10 +152,13 @@ def assign_dynamic(
     return Assignment(buckets=buckets[places], state=known.with_run(run), new_hashes=new_hashes)
 
 
-def _new_buckets(
+def new_buckets(
     counts: NDArray[np.int64], hashes: NDArray[np.int32], rule: DynamicBucketRule
 ) -> NDArray[np.int32]:
-    """Buckets for hashes that have none, in order of arrival."""
+    """Buckets for hashes that have none, in order of arrival.
+
+    `counts[b]` is the number of keys in bucket b, or -1 if the bucket does not exist.
+    """
     buckets = np.empty(len(hashes), dtype=np.int32)
     sizes = np.abs(hashes.astype(np.int64))
     assigners = sizes % rule.assigners
@@ -168,7 +171,10 @@ def _new_buckets(
 def _filled(
     counts: NDArray[np.int64], assigner: int, sizes: NDArray[np.int64], rule: DynamicBucketRule
 ) -> NDArray[np.int64]:
-    """Buckets of one assigner for its new hashes: `sizes` are their absolute values."""
+    """The buckets that one assigner gives to its new hashes.
+
+    `sizes` are absolute values of the hashes.
+    """
     known = np.flatnonzero(counts >= 0)
     used = known[known % rule.assigners == assigner]
     room = np.maximum(rule.target_row_count - counts[used], 0)
@@ -181,7 +187,7 @@ def _filled(
     at = np.searchsorted(bounds, np.arange(len(sizes)), side="right")
     over = at == len(buckets)
     if over.any():
-        if rule.bound == BUCKETS_MAX:
+        if rule.buckets_max is None:
             raise InvalidRequest(
                 "too many dynamic buckets: raise dynamic-bucket.target-row-num or set max-buckets",
                 target_row_num=rule.target_row_count,

@@ -1,4 +1,4 @@
-"""Manifest entries as columns -> the entries that remain when manifests are merged.
+"""The entries that remain when manifests are merged, computed on columns.
 
 A frame has one row for each entry (`format/manifest_columns.py`). The rules are those of
 `model/manifest.py`, applied to columns, because the cost of merging grows with the table.
@@ -53,7 +53,7 @@ def cancel(entries: pl.DataFrame) -> pl.DataFrame:
 
 
 class Deletions:
-    """The files that the manifests of a snapshot delete. Each DELETE cancels one ADD in them."""
+    """The files that the manifests of a snapshot delete. Each DELETE cancels one ADD."""
 
     def __init__(self, frames: Iterable[pl.DataFrame]) -> None:
         deleted = [frame.filter(~_IS_ADD) for frame in frames]
@@ -72,7 +72,10 @@ class Deletions:
         )
 
     def take(self, entries: pl.DataFrame) -> pl.DataFrame:
-        """The added entries of the next manifest that no DELETE cancels; call in manifest order."""
+        """The added entries of the next manifest that are not deleted.
+
+        Call it in manifest order.
+        """
         added = entries if entries["_KIND"].max() == FileKind.ADD else entries.filter(_IS_ADD)
         if self._left.is_empty() or added.is_empty():
             return added
@@ -94,7 +97,7 @@ class Deletions:
         return added.filter(keep)
 
     def check_done(self) -> None:
-        """Raise CorruptTable if a file was deleted that no manifest added."""
+        """Raise CorruptTable if a deleted file was added by none of the manifests."""
         if not self._left.is_empty():
             name = self._left["_FILE_NAME"][0]
             raise CorruptTable("a file is deleted that was not added", file=name)

@@ -1,7 +1,7 @@
-"""A predicate and the file indexes of a data file -> which of its rows may match.
+"""Which rows of a data file may match a predicate, according to its file indexes.
 
-Each leaf asks every index of its column; a row must pass all of them. `And` intersects, `Or`
-unites, and a negation asks for the rows where the part may be false.
+Each leaf of the predicate looks into every index of its column; a row must pass all of them. `And`
+intersects, `Or` unites, and a negation asks for the rows where the part may be false.
 
 INVARIANT: a row that matches is never left out. Any row may match (None) if an index cannot tell:
 - a Bloom filter answers only whether a value may occur;
@@ -60,7 +60,7 @@ _ZEROS = (-1, 0)
 
 @dataclass(frozen=True, slots=True)
 class ColumnIndex:
-    """An index of a column whose type in the file is its type in the table."""
+    """An index of a column that has the same type in the file and in the table."""
 
     index_type: str
     body: bytes
@@ -100,7 +100,7 @@ def rows_that_may_match(
 
 
 class _Index(Protocol):
-    """A bitmap index of any type."""
+    """Protocol of an index that maps values to rows."""
 
     def nulls(self) -> BitMap: ...
 
@@ -114,7 +114,7 @@ class _Ranged(_Index, Protocol):
 
 
 class _Readers:
-    """The indexes of a file; each is opened once, when a leaf needs it."""
+    """The indexes of one column of a file. Each is opened once, when a leaf needs it."""
 
     def __init__(self, indexes: dict[str, list[ColumnIndex]]) -> None:
         self._indexes = indexes
@@ -135,20 +135,20 @@ class _Reader:
 
     @cached_property
     def bitmaps(self) -> _Index | None:
-        """The index, if it can return the rows with a value; else None."""
+        """An index that finds the rows with a value; None if there is none."""
         if self._index.index_type == BITMAP:
             return BitmapIndex(self._index.body, self.form)
         return self.ranges
 
     @cached_property
     def ranges(self) -> _Ranged | None:
-        """The index, if it can return the rows with a value in a range; else None."""
+        """An index that finds the rows with a value in a range; None if there is none."""
         if self._index.index_type == RANGE_BITMAP:
             return RangeBitmapIndex(self._index.body, self.form)
         return BsiIndex(self._index.body) if self._index.index_type == BSI else None
 
     def excludes(self, values: pa.Array) -> bool:
-        """Whether the index is a Bloom filter that rules out all of the values."""
+        """Whether a Bloom filter rules out all of the values."""
         if self._index.index_type != BLOOM_FILTER:
             return False
         if self.form.is_float:
@@ -159,7 +159,7 @@ class _Reader:
 
 
 def _rows(predicate: Predicate, readers: _Readers, *, wanted: bool) -> Rows:
-    """The rows where the predicate may be true, or, if not `wanted`, may be false."""
+    """The rows for which the predicate may be true. Without `wanted`, for which it may be false."""
     match predicate:
         case And(parts=parts) | Or(parts=parts):
             both = (_rows(part, readers, wanted=wanted) for part in parts)
@@ -210,7 +210,7 @@ def _leaf(part: Compare | In | IsNull | IsNotNull, reader: _Reader, *, wanted: b
 
 
 def _among(values: pa.Array, reader: _Reader, *, wanted: bool) -> Rows:
-    """The rows with one of the values, or, if not `wanted`, with another one."""
+    """The rows with one of the values. Without `wanted`, the rows with any other value."""
     keys = _keys(values, reader.form)
     if keys is None:
         return None
@@ -239,7 +239,10 @@ def _compared(op: Op, values: pa.Array, reader: _Reader) -> Rows:
 
 
 def _keys(values: pa.Array, form: ValueForm) -> list[Key] | None:
-    """The values as an index stores them; None if a value may have other bytes in the file."""
+    """The values in their stored form.
+
+    None if a value may have several stored forms in the file.
+    """
     keys: list[Key] = stored_values(values, form).to_pylist()
     if any(isinstance(key, bytes) and _REPLACEMENT in key for key in keys):
         return None

@@ -76,7 +76,7 @@ def _canonical(values: NDArray[np.floating]) -> NDArray[np.floating]:
 def _text_hash(array: pa.Array) -> NDArray[np.uint32]:
     """The hash of bytes b0 to bn: the sum of all `bi * 31**(n - i)`.
 
-    Computed from differences of one running sum over the bytes of all values.
+    It is computed from differences of one running sum over the bytes of all values.
     """
     content, starts, lengths = byte_ranges(array)
     ends = starts + lengths
@@ -92,7 +92,10 @@ def _text_hash(array: pa.Array) -> NDArray[np.uint32]:
 
 
 def _decimal_hash(array: pa.Array, scale: int) -> NDArray[np.uint32]:
-    """31 * (hash of the unscaled integer) + scale, both without trailing zeros of the fraction."""
+    """The hash of decimals: 31 * (hash of the unscaled integer) + scale.
+
+    Trailing zeros of the fraction are removed first.
+    """
     low, high = decimal_limbs(array)
     negative = high < 0
     limbs = _magnitude(low, high.view(np.uint64), negative)

@@ -1,13 +1,14 @@
 """Which manifests of a table a commit merges, and which of them a reader opens.
 
-Given the manifests of a snapshot in order (https://paimon.apache.org/docs/master/maintenance/manage-manifest/):
+Given the manifests of a snapshot in order
+(https://paimon.apache.org/docs/master/maintenance/manage-manifest/):
 
 1. *Full*: manifests that are small or hold deletions "must change". When they reach
    `manifest.full-compaction-threshold-size` in total, they are rewritten without cancelled entries.
    Any other manifest whose partitions may contain a file they delete is rewritten too.
-2. *Minor*: otherwise neighbours are collected; a collection that reaches
-   `manifest.target-file-size` becomes a group, the last one only if it has at least
-   `manifest.merge-min-count` manifests.
+2. *Minor*: otherwise neighbouring manifests are collected until they reach
+   `manifest.target-file-size`; they form a group to merge. The last group is merged only if it has
+   at least `manifest.merge-min-count` manifests.
 
 INVARIANT: a manifest is left out only if its partition bounds in the manifest list show that it
 holds no entry of the wanted partitions. An ADD and its DELETE have the same partition, so either
@@ -73,7 +74,7 @@ def live_count(manifests: Sequence[ManifestFile]) -> int:
 
 
 def hull_of(values: pa.RecordBatch) -> Predicate:
-    """A predicate that is true for these partitions: each column is within its bounds."""
+    """A predicate that holds for these partitions: the least and greatest value of each column."""
     parts: list[Predicate] = []
     for name, column in zip(values.schema.names, values.columns, strict=True):
         order = pl.Series(pl.from_arrow(column)).arg_sort(nulls_last=True)
@@ -87,7 +88,10 @@ def hull_of(values: pa.RecordBatch) -> Predicate:
 
 
 def _is_nan(value: pa.Scalar) -> bool:
-    """Whether the value is NaN, which neither statistics nor comparisons of a predicate contain."""
+    """Whether the value is NaN.
+
+    Statistics do not include NaN, and predicates do not compare with it.
+    """
     return bool(pa.types.is_floating(value.type) and math.isnan(value.as_py()))
 
 

@@ -1,14 +1,14 @@
-"""The time that the values of a partition state, by which the partition expires.
+"""The time in the values of a partition, which decides when the partition expires.
 
 https://paimon.apache.org/docs/master/maintenance/manage-partitions/
 
-The text is that of the first partition key, or `partition.timestamp-pattern` with `$key` replaced
-by the value of the key; if two keys match, the longer one is meant. Without
-`partition.timestamp-formatter` the text is `yyyy-MM-dd`, with or without ` HH:mm:ss` and a
-fraction; digits may be fewer, and a day 32 is the first of the next month, as in Java's lenient
-parsing.
+The text to parse is the value of the first partition key, or `partition.timestamp-pattern` with
+`$key` replaced by the value of that key; if two keys match, the longer one is meant. Without
+`partition.timestamp-formatter`, the text must have the form `yyyy-MM-dd`, optionally with `
+HH:mm:ss` and a fraction. As in Java's lenient parsing, digits may be missing, and day 32 is the
+first of the next month.
 
-A formatter is one of Java's DateTimeFormatter, of numbers and fixed text: `yyyyMMdd`,
+A formatter is a pattern of Java's DateTimeFormatter with numbers and fixed text only: `yyyyMMdd`,
 `yyyy-MM-dd'T'HH`. Other letters are refused.
 """
 
@@ -51,7 +51,10 @@ _LONG_MONTH, _TWO_DIGITS = 3, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTimes:
-    """How the values of a partition make up a time. `pattern` and `formatter` are optional."""
+    """How to build a time from the values of a partition.
+
+    `pattern` and `formatter` are optional.
+    """
 
     pattern: str | None = None
     formatter: str | None = None
@@ -127,7 +130,7 @@ def _milliseconds(fraction: str | None) -> int:
 
 @lru_cache(maxsize=64)
 def _compiled(formatter: str) -> tuple[re.Pattern[str], frozenset[str]]:
-    """A regular expression for one of Java's patterns, and the fields that the pattern has."""
+    """A regular expression for a Java pattern, and the fields that the pattern contains."""
     out: list[str] = []
     fields: set[str] = set()
     end = 0

@@ -1,4 +1,4 @@
-"""Partitions as manifests hold them (serialized rows) and as directories and people see them."""
+"""Converts partitions between serialized rows (as in manifests), directories, and strings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from lakecore.format.binary_row import decode_rows
 from lakecore.format.partition_path import partition_path, partition_texts
 from lakecore.merge.keys import sequence_codes
 from lakecore.model.types import Atomic, Root, with_nullable
+from lakecore.options import POSTPONE_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +41,7 @@ class Partitions:
         """The splits, ordered by partition; within a partition, they keep their order.
 
         With `scan.plan-sort-partition`, the smaller value comes first, and null before all others.
-        Otherwise, partitions are in the order of `seen`; without `seen`, the splits are unchanged.
+        Otherwise, partitions are in the order of `seen`. Without `seen`, the order is unchanged.
         """
         partitions = list({split.partition: None for split in splits})
         if self._sorts and self.fields and partitions:
@@ -86,9 +87,10 @@ class Partitions:
 def bucket_key_fields(schema: TableSchema, options: TableOptions) -> tuple[Field, ...]:
     """The fields whose hash chooses the bucket; none if buckets are not chosen by hash.
 
-    They are the option `bucket-key`, else the trimmed primary key.
+    They are the option `bucket-key`, else the trimmed primary key. In a table with postponed
+    buckets, they choose the real bucket of a row.
     """
-    if options.bucket < 1:
+    if options.bucket < 1 and options.bucket != POSTPONE_BUCKET:
         return ()
     names = options.bucket_key or schema.trimmed_primary_keys
     return tuple(schema.field(name) for name in names)
@@ -98,8 +100,8 @@ def hash_is_settled(fields: Sequence[Field], schemas: Iterable[TableSchema]) -> 
     """Whether equal values of a bucket key, as read from files, are in one bucket.
 
     `schemas` are all schemas that the table has had. Java allows a new type for a bucket key: its
-    values then hash differently, but stored rows keep their buckets. For a CHAR the answer is no:
-    its trailing blanks are hashed, but ORC does not return them.
+    values then hash differently, but stored rows keep their buckets. For a CHAR the result is
+    False: its trailing blanks are hashed, but ORC does not return them.
     """
     if any(isinstance(field.type, Atomic) and field.type.root is Root.CHAR for field in fields):
         return False

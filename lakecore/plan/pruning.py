@@ -1,9 +1,9 @@
-"""A predicate and statistics -> which files, row groups, partitions and buckets may match.
+"""Decides by statistics which files, row groups, partitions and buckets may match a predicate.
 
 The work is vectorised over the chunks (files, row groups): one pass of Arrow kernels per leaf of
 the predicate. Each leaf gives two masks: the chunks in which a row may make the leaf true, and
-those in which a row may make it false. `And`, `Or` and `Not` combine them. Unknown sets both
-masks for all chunks.
+those in which a row may make it false. `And`, `Or` and `Not` combine them. Unknown sets both masks
+for all chunks.
 
 INVARIANT: a chunk with a matching row is never pruned. An unknown value (no statistics, a null in
 them, a NaN) may match. Statistics do not contain NaN, so any float column may hold one.
@@ -68,7 +68,10 @@ class _Chunks:
     row_count: NDArray[np.int64]
 
     def bounds(self, column: str) -> tuple[pa.Array, pa.Array] | None:
-        """Minimum and maximum of each chunk, null where unknown; None: unknown for all chunks."""
+        """The minimum and maximum of each chunk, null if unknown.
+
+        None if they are unknown for all chunks.
+        """
         if column not in self.minimum.schema.names or column not in self.maximum.schema.names:
             return None
         low, high = _one(self.minimum.column(column)), _one(self.maximum.column(column))
@@ -201,7 +204,10 @@ def _leaf(part: Predicate, chunks: _Chunks) -> Masks:
 
 
 def _may_compare(op: Op, literal: pa.Scalar, low: pa.Array, high: pa.Array) -> Mask:
-    """For each range low..high, whether a value in it may satisfy `op`; NaN is above all values."""
+    """For each range from `low` to `high`, whether it may contain a value that satisfies `op`.
+
+    NaN is above all values.
+    """
     if op in (Op.GT, Op.GE, Op.NE) and pa.types.is_floating(low.type):
         return np.ones(len(low), np.bool_)
     match op:
@@ -246,7 +252,7 @@ def _may_start(prefix: pa.Scalar, low: pa.Array, high: pa.Array) -> Masks:
 
 
 def _after_prefix(prefix: bytes) -> bytes | None:
-    """The smallest bytes greater than all bytes with the prefix; None if there are none."""
+    """The smallest bytes greater than all bytes with the prefix; None if no bytes are greater."""
     head = prefix.rstrip(b"\xff")
     return head[:-1] + bytes((head[-1] + 1,)) if head else None
 
@@ -258,7 +264,7 @@ def _mask(found: pa.Array) -> Mask:
 
 
 def _sure(found: pa.Array) -> Mask:
-    """The chunks for which the condition is true."""
+    """The chunks for which the condition is certainly true."""
     out: Mask = pc.fill_null(found, False).to_numpy(zero_copy_only=False)
     return out
 

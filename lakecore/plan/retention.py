@@ -2,7 +2,7 @@
 
 https://paimon.apache.org/docs/master/maintenance/manage-snapshots/
 
-1. Ids below `latest - retain_max + 1` are too many: they expire whatever their age.
+1. Ids below `latest - retain_max + 1` exceed the maximum number and expire regardless of their age.
 2. The newest `retain_min` stay, and so does everything from the next snapshot of a consumer on.
 3. One run expires at most `max_deletes`.
 4. In between, ids expire from the oldest on, up to the first that is too young.
@@ -56,8 +56,8 @@ def end_of_snapshots(
 ) -> int:
     """The first snapshot that is kept; `earliest` if none expires.
 
-    A snapshot is too young if the next one is: until that was committed, it was the latest one.
-    `consumed` is the next snapshot of the slowest consumer.
+    A snapshot counts as too young if the next one is too young, because it was the latest one until
+    the next one was committed. `consumed` is the next snapshot of the slowest consumer.
     """
     first = max(latest - keep.retain_max + 1, earliest)
     end = min(latest - keep.retain_min + 1, earliest + keep.max_deletes)
@@ -95,7 +95,10 @@ def end_of_changelogs(
 
 
 def _times(ids: range, times_of: TimesOf) -> Iterator[tuple[int, int | None]]:
-    """Each id with its time, read in growing steps: often the first id is already too young."""
+    """Each id with its time.
+
+    Times are read in growing steps: often the first id is too young already.
+    """
     done, at_once = 0, _FIRST_LOOK
     while done < len(ids):
         some = ids[done : done + at_once]

@@ -8,8 +8,8 @@ A changed row is written like any other row, and the merge engine applies it:
 - *aggregation*: a -D deletes the row if an option allows it. A value can only be added, not set.
 - *first-row*: the first row of a key never changes.
 
-That is Paimon's own list (https://paimon.apache.org/docs/master/flink/sql-write/). A deletion has
-values for the key, the sequence fields and NOT NULL columns, and null elsewhere, because some
+These are Paimon's own rules (https://paimon.apache.org/docs/master/flink/sql-write/). A deletion
+has values for the key, the sequence fields and NOT NULL columns, and null elsewhere, because some
 engines start a new row from the values of the deletion.
 
 INVARIANT: a verb is refused if no row could have its effect.
@@ -121,14 +121,19 @@ def deletion_columns(schema: TableSchema, options: TableOptions) -> tuple[str, .
     """
     if options.changelog_producer is ChangelogProducer.INPUT:
         return schema.names
-    held = {*schema.primary_keys, *options.sequence_field, *_not_null(schema)}
+    held = {*_placing(schema), *options.sequence_field, *_not_null(schema)}
     for sequence in removing_groups(options):
         held.update(sequence)
     return _in_order(schema, held)
 
 
+def _placing(schema: TableSchema) -> tuple[str, ...]:
+    """The columns that determine where a row is stored: the primary key and the partition keys."""
+    return (*schema.primary_keys, *schema.partition_keys)
+
+
 def removing_groups(options: TableOptions) -> tuple[tuple[str, ...], ...]:
-    """The sequence columns of each group whose -D deletes the whole row."""
+    """The sequence columns of each sequence group in which a -D deletes the whole row."""
     named = options.partial_update_remove_record_on_sequence_group
     groups = (tuple(name.split(",")) for name in options.fields_sequence_group)
     return tuple(group for group in groups if not set(group).isdisjoint(named))
@@ -150,12 +155,22 @@ def update_shape(
                 primary_key=schema.primary_keys,
                 table=options.table,
             )
+        stays = options.merge_engine is not MergeEngine.DEDUPLICATE
+        if name in schema.partition_keys and stays:
+            raise Unsupported(
+                "a row of this merge engine stays in its partition",
+                column=name,
+                merge_engine=options.merge_engine,
+                table=options.table,
+            )
         if name == options.rowkind_field:
             raise InvalidRequest(
                 "the column of rowkind.field is set by the verb: leave it out",
                 column=name,
                 table=options.table,
             )
+    if options.data_evolution_enabled:
+        return UpdateShape(carried=())
     if options.merge_engine is not MergeEngine.PARTIAL_UPDATE:
         rest = [name for name in schema.names if name not in changed]
         return UpdateShape(carried=_in_order(schema, rest))
@@ -163,9 +178,9 @@ def update_shape(
 
 
 def _partial_shape(schema: TableSchema, options: TableOptions, changed: set[str]) -> UpdateShape:
-    """The fewest columns that a partial row must hold: of changed groups, and NOT NULL ones."""
+    """The minimum columns of a partial row: those of changed sequence groups, and NOT NULL ones."""
     functions = _functions(schema, options)
-    carried = {*schema.primary_keys, *options.sequence_field, *_not_null(schema)}
+    carried = {*_placing(schema), *options.sequence_field, *_not_null(schema)}
     groups = {
         tuple(names.split(",")): {*names.split(","), *columns}
         for names, columns in options.fields_sequence_group.items()
@@ -212,7 +227,7 @@ def _partial_shape(schema: TableSchema, options: TableOptions, changed: set[str]
 
 
 def _functions(schema: TableSchema, options: TableOptions) -> dict[str, str]:
-    """The aggregate function of each column of a partial-update table that has one."""
+    """For a partial-update table, the aggregate function of each column that has one."""
     found = aggregate_functions(schema, options)
     return {name: found[name] for name in found if name not in options.sequence_field}
 

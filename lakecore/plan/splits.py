@@ -1,13 +1,13 @@
-"""The live files of a bucket -> splits: which files are read raw and which are merged.
+"""Groups the live files of a bucket into splits: files to read raw, and files to merge.
 
 Rules of a batch read (https://paimon.apache.org/docs/master/primary-key-table/overview/):
 
 1. A table with deletion vectors (unless it merges on read) and a first-row table hide level 0,
    because the rows that level 0 replaces are not marked yet.
-2. If nothing is at level 0, no file holds deletions, and all files are on one level (or the table
-   is one of rule 1), every file is raw.
-3. Otherwise the bucket is cut into sections. A section of one file that is sure to hold no
-   deletions is raw; any other is merged.
+2. If level 0 is empty, no file holds deletions, and all files are on one level (or rule 1 applies
+   to the table), every file is raw.
+3. Otherwise the bucket is cut into sections. A section is raw if it has one file that certainly
+   holds no deletions; any other is merged.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakecore.lsm.levels import sections, sorted_runs
+from lakecore.options import MergeEngine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
     import numpy as np
 
     from lakecore.model.files import DataFile
+    from lakecore.options import TableOptions
+
+_WINNERS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
+"""The merge engines that return rows as they are stored."""
+
+
+def folds_values(options: TableOptions) -> bool:
+    """Whether a merged row may have values of several stored rows."""
+    return options.merge_engine not in _WINNERS or options.data_evolution_enabled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +48,8 @@ def plan_bucket(
 ) -> BucketPlan:
     """How to read a bucket of a primary-key table. `files` has no files of hidden levels.
 
-    `lows` and `highs` rank the first and last key of each file. `settled`: the table never shows
-    a row that another file of the bucket replaces (rule 1), so that nothing needs merging.
+    `lows` and `highs` rank the first and last key of each file. With `settled`, rule 1 holds:
+    visible files never have a row that another visible file replaces, so nothing needs merging.
     """
     clean = not any(file.delete_row_count for file in files)
     levels = {file.level for file in files}
@@ -69,7 +79,10 @@ def may_hold_deletions(file: DataFile) -> bool:
 def pack(
     files: Sequence[DataFile], target_bytes: int, open_cost_bytes: int
 ) -> list[list[DataFile]]:
-    """Files in order, in groups of about the target size; each counts as at least the open cost."""
+    """The files in groups of about the target size, in order.
+
+    A file counts as at least `open_cost_bytes`.
+    """
     groups: list[list[DataFile]] = []
     room = 0
     for file in files:

@@ -17,6 +17,7 @@ from lakecore.options.choices import TagCreation, TagFormatter, TagPeriod
 if TYPE_CHECKING:
     from lakecore.options import TableOptions
 
+NO_WATERMARK = -(2**63)
 _HOUR_MS = 3_600_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PARTS = {"%Y": "([0-9]{4})", "%m": "([0-9]{2})", "%d": "([0-9]{2})", "%H": "([0-9]{2})"}
@@ -49,7 +50,10 @@ class TagPeriods:
         return then.strftime(self.pattern.replace("%Y", f"{then.year:04}"))
 
     def start_ms(self, name: str) -> int | None:
-        """When the period of a tag begins; None for a name that no automatic tag has."""
+        """The start of the period that a tag names.
+
+        None if the name is not that of an automatic tag.
+        """
         if self.pattern in _DAYS.values():
             name = name.partition(" ")[0]
         found = re.fullmatch(re.sub("%.", lambda part: _PARTS[part[0]], self.pattern), name)
@@ -75,9 +79,9 @@ DAYS = TagPeriods(24 * _HOUR_MS, _DAYS[TagFormatter.WITH_DASHES])
 
 
 def wall_ms(time_ms: int, zone: tzinfo | None) -> int | None:
-    """What a clock of the zone shows at a time; None outside the years 2 to 9999.
+    """The wall clock time of a zone at a point in time; None outside the years 2 to 9999.
 
-    Without a zone, the clock of this process.
+    Without a zone, that of this process.
     """
     seconds, rest = divmod(time_ms, 1000)
     try:
@@ -90,9 +94,31 @@ def wall_ms(time_ms: int, zone: tzinfo | None) -> int | None:
 
 
 def tag_periods(options: TableOptions) -> TagPeriods | None:
-    """The periods of a table's automatic tags; None if it has none, or a tag for each batch job."""
+    """The periods of a table's automatic tags; None if tags are not created by period."""
     if options.tag_automatic_creation in {TagCreation.NONE, TagCreation.BATCH}:
         return None
+    return _stated_periods(options)
+
+
+def coming_tag(options: TableOptions, now_ms: int, watermark: int | None) -> str | None:
+    """The tag of the current period, which a Hive catalog lists before the tag exists.
+
+    None unless `metastore.tag-to-partition.preview` asks for it, or if the time is unknown.
+    """
+    match options.metastore_tag_to_partition_preview:
+        case TagCreation.PROCESS_TIME:
+            time_ms = wall_ms(now_ms, options.sink_process_time_zone)
+        case TagCreation.WATERMARK if watermark is not None and watermark != NO_WATERMARK:
+            time_ms = wall_ms(watermark, options.sink_watermark_time_zone)
+        case _:
+            return None
+    if time_ms is None:
+        return None
+    periods = _stated_periods(options)
+    return periods.name(periods.ended_ms(time_ms) + periods.length_ms)
+
+
+def _stated_periods(options: TableOptions) -> TagPeriods:
     if options.tag_creation_period_duration_ms is not None:
         return TagPeriods(options.tag_creation_period_duration_ms, _MINUTES)
     match options.tag_creation_period:

@@ -1,4 +1,4 @@
-"""The HTTP side of the server: token, limits, and JSON in and out.
+"""The HTTP layer of the server: checks the token and limits, and parses and prints JSON.
 
 - A request needs the header `Authorization: Bearer TOKEN`; tokens are compared in constant time.
 - Paths are split before they are decoded, so an encoded slash stays in its name.
@@ -46,7 +46,7 @@ def server_library(name: str) -> ModuleType:
 
 
 class RestApp:
-    """An ASGI application that serves one catalog. Without a token, it serves everybody."""
+    """An ASGI application that serves one catalog. Without a token, it accepts all requests."""
 
     def __init__(self, catalog: Catalog, token: str | None) -> None:
         self._served = ServedCatalog(catalog)

@@ -1,4 +1,4 @@
-"""Checks the columns of schema changes: a client distinguishes missing from existing ones."""
+"""Checks the columns of schema changes: clients distinguish missing and existing columns."""
 
 from __future__ import annotations
 

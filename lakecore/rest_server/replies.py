@@ -15,9 +15,9 @@ from lakecore.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["Problem", "Reply", "error_reply", "page", "problem_of"]
+__all__ = ["Problem", "Reply", "error_reply", "identifiers_page", "page", "problem_of"]
 
 PAGE_MAX = 1_000
 
@@ -31,7 +31,7 @@ class Reply:
 
 
 class Problem(Exception):
-    """A request that cannot be carried out: what the server replies."""
+    """Raised for a request that cannot be executed. It has the reply of the server."""
 
     def __init__(self, code: int, message: str, resource: str = "", name: str = "") -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ def error_reply(problem: Problem) -> Reply:
 
 
 def problem_of(error: LakecoreError, resource: str = "", name: str = "") -> Problem:
-    """An error of lakecore as a problem with a resource."""
+    """The problem that an error of lakecore means for a resource."""
     match error:
         case NotFound():
             return Problem(404, str(error), resource, name)
@@ -71,18 +71,44 @@ def page(
 ) -> tuple[list[str], str | None]:
     """The names of one page of a sorted list, and the token of the next page.
 
-    The token is the last name of the page, so names that come or go do not shift the next page.
+    The token is the last name of the page, so the next page is right even if names were added or
+    removed.
     """
-    pattern = query.get(pattern_key, "") if pattern_key else ""
-    if pattern:
-        like = re.compile(re.escape(pattern).replace("%", ".*"))
-        names = [name for name in names if like.fullmatch(name)]
+    names = _like(names, query.get(pattern_key, "") if pattern_key else "")
     after = query.get("pageToken")
     if after:
         names = [name for name in names if name > after]
     size = _size(query.get("maxResults"))
     kept = list(names[:size])
     return kept, kept[-1] if len(names) > size else None
+
+
+def identifiers_page(
+    databases: Iterable[str],
+    names: Callable[[str], Iterable[str]],
+    query: Mapping[str, str],
+    pattern_key: str,
+) -> tuple[list[dict[str, str]], str | None]:
+    """One page of the names of all databases, as identifiers, and the token of the next page."""
+    found = [
+        f"{database}/{name}"  # no name contains a slash
+        for database in _like(databases, query.get("databaseNamePattern", ""))
+        for name in _like(names(database), query.get(pattern_key, ""))
+    ]
+    kept, following = page(sorted(found), query)
+    pairs = [each.split("/") for each in kept]
+    return [{"database": database, "object": name} for database, name in pairs], following
+
+
+def _like(names: Iterable[str], pattern: str) -> list[str]:
+    """The names that match a pattern. `%` matches any text; a backslash escapes it."""
+    if not pattern:
+        return list(names)
+    parts = re.findall(r"\\.|[^\\]|\\$", pattern, re.DOTALL)
+    like = re.compile(
+        "".join(".*" if part == "%" else re.escape(part[-1]) for part in parts), re.DOTALL
+    )
+    return [name for name in names if like.fullmatch(name)]
 
 
 def _size(text: str | None) -> int:

@@ -1,4 +1,4 @@
-"""The parts of a request: names and fields of its body, checked."""
+"""Parses and checks the parts of a request: names, and fields of its body."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def object_of(body: Mapping[str, Any], key: str) -> Json:
 
 
 def specs_of(body: Mapping[str, Any], key: str) -> list[dict[str, str]]:
-    """Partitions, each as a mapping of column to value."""
+    """A list of partitions from the body, each as a mapping of column to value."""
     value = body.get(key)
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         raise Problem(400, f"{key} is a list of partitions")
@@ -65,7 +65,7 @@ def no_endpoint(method: str, parts: tuple[str, ...]) -> Problem:
 
 @contextmanager
 def problems(resource: str, name: str) -> Iterator[None]:
-    """Turns errors of lakecore in the `with` block into problems of a resource."""
+    """Translate errors of lakecore in the `with` block into problems of a resource."""
     try:
         yield
     except LakecoreError as error:

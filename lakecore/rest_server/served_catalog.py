@@ -1,10 +1,10 @@
-"""The requests of the protocol, carried out on a catalog.
+"""Executes the requests of the protocol on a catalog.
 
 https://paimon.apache.org/docs/master/concepts/rest/rest-api/
 
-Every table is served as an internal one: its snapshots are made by this server, one after the
-other. Each commit holds a lock of the table in this process, so a store without conditional
-creation is safe as long as all writers come through one server.
+Every table is served as an internal one: this server makes its snapshots, one after the other. Each
+commit holds a lock of the table in this process, so a store without conditional creation is safe as
+long as all writers use the same server.
 
 INVARIANT: a name in a request is a name below the warehouse, never a path: `identifier.py` checks
 each one.
@@ -30,9 +30,10 @@ from lakecore.catalog.rest.wire import (
     snapshot_from_json,
     snapshot_to_json,
 )
-from lakecore.errors import AlreadyExists, CorruptTable, LakecoreError, NotFound
+from lakecore.errors import AlreadyExists, CorruptTable, LakecoreError, NotFound, Unsupported
 from lakecore.rest_server.changed_columns import check_columns
-from lakecore.rest_server.replies import Problem, Reply, page, problem_of
+from lakecore.rest_server.function_parts import all_functions, on_functions
+from lakecore.rest_server.replies import Problem, Reply, identifiers_page, page, problem_of
 from lakecore.rest_server.request_parts import (
     Json,
     identifier_of,
@@ -45,6 +46,7 @@ from lakecore.rest_server.table_parts import (
     tag_of,
     version_of,
 )
+from lakecore.rest_server.view_parts import all_views, on_views, rename_view
 from lakecore.table.publication import LostRace, Published, Refused, SnapshotProposal, Unknown
 
 if TYPE_CHECKING:
@@ -60,17 +62,10 @@ _LOCKS_KEPT = 10_000
 _TABLE = "TABLE"
 _PREFIX = "paimon"
 """Part of every path: Java's client does not work without one."""
-_NONE_OF = {
-    "views": "views",
-    "view-details": "viewDetails",
-    "functions": "functions",
-    "function-details": "functionDetails",
-}
-"""What this server does not keep, by the name of its list."""
 
 
 class ServedCatalog:
-    """Carries out requests on a catalog. Safe for use by several threads."""
+    """Executes requests on a catalog. Safe for use by several threads."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -97,8 +92,12 @@ class ServedCatalog:
                 return self._table_of_id(table_id)
             case ("POST", "tables", "rename"):
                 return self._rename(body)
-            case ("GET", "views" | "functions" as kind):
-                return Reply(200, {kind: [], "nextPageToken": None})
+            case ("GET", "views"):
+                return all_views(self._catalog, query)
+            case ("POST", "views", "rename"):
+                return rename_view(self._catalog, body)
+            case ("GET", "functions"):
+                return all_functions(self._catalog, query)
         raise no_endpoint(method, parts)
 
     # --- databases --------------------------------------------------------------------------------
@@ -141,11 +140,10 @@ class ServedCatalog:
                 return self._create_table(database, body)
             case (_, "tables", name, *rest):
                 return self._on_table(method, database, name, tuple(rest), query, body)
-            case ("GET", kind) if kind in _NONE_OF:
-                return Reply(200, {_NONE_OF[kind]: [], "nextPageToken": None})
-            case ("GET", "views" | "functions" as kind, name):
-                resource = kind.removesuffix("s").upper()
-                raise Problem(404, f"no such {resource.lower()}: {name}", resource, name)
+            case (_, "views" | "view-details", *_):
+                return on_views(self._catalog, method, database, parts, query, body)
+            case (_, "functions" | "function-details", *_):
+                return on_functions(self._catalog, method, database, parts, query)
         raise no_endpoint(method, ("databases", database, *parts))
 
     def _list_tables(self, database: str, form: str, query: Mapping[str, str]) -> Reply:
@@ -171,16 +169,10 @@ class ServedCatalog:
     # --- tables -----------------------------------------------------------------------------------
 
     def _all_tables(self, query: Mapping[str, str]) -> Reply:
-        found = sorted(
-            f"{database}.{table}"
-            for database in self._catalog.list_databases()
-            for table in self._catalog.list_tables(database)
+        catalog = self._catalog
+        tables, following = identifiers_page(
+            catalog.list_databases(), catalog.list_tables, query, "tableNamePattern"
         )
-        names, following = page(found, query, "tableNamePattern")
-        tables = []
-        for name in names:
-            database, _, table = name.partition(".")
-            tables.append({"database": database, "object": table})
         return Reply(200, {"tables": tables, "nextPageToken": following})
 
     def _table_of_id(self, table_id: str) -> Reply:
@@ -222,9 +214,13 @@ class ServedCatalog:
         return Reply(200)
 
     def _table(self, database: str, name: str) -> Table:
+        identifier = str(identifier_of(database, name))
         try:
-            return self._catalog.get_table(str(identifier_of(database, name)))
-        except NotFound as error:
+            return self._catalog.get_table(identifier)
+        except (NotFound, Unsupported) as error:
+            # Clients look for a view of that name if there is no table.
+            if isinstance(error, Unsupported) and self._catalog.table_exists(identifier):
+                raise
             raise Problem(404, str(error), _TABLE, name) from error
 
     def _on_table(
@@ -351,7 +347,7 @@ class ServedCatalog:
 
 
 def _table_id(context: TableContext) -> str:
-    """An id that another table of the same name does not have, as in Java's filesystem catalog."""
+    """An id that no other table of the same name has, as in Java's filesystem catalog."""
     name = parse_identifier(context.identifier)
     return f"{name.database}.{name.table}.{_created_ms(context)}"
 

@@ -1,4 +1,4 @@
-"""Runs the server until it is told to stop."""
+"""Runs the server until a signal stops it."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ def serve(
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
+            listener.listen()  # whoever reads the address can connect, and waits for the server
         except OSError as error:
             raise InvalidRequest(
                 "the server cannot listen there", host=host, port=port, reason=error.strerror

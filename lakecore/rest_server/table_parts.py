@@ -6,7 +6,8 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.rest.wire import partition_statistics, snapshot_to_json
+from lakecore.catalog.partition_statistics import partition_statistics
+from lakecore.catalog.rest.wire import snapshot_to_json
 from lakecore.rest_server.replies import Problem, Reply, page
 from lakecore.rest_server.request_parts import Json, no_endpoint, problems, specs_of, text_of
 
@@ -87,7 +88,7 @@ def _partitions(context: TableContext, query: Mapping[str, str]) -> Reply:
     )
     found = {
         json.dumps(each["spec"], sort_keys=True): each
-        for each in partition_statistics(live, context.partitions)
+        for each in partition_statistics(live, context.partitions).values()
     }
     names, following = page(sorted(found), query)
     listed = [{**found[name], "done": False} for name in names]

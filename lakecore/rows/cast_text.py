@@ -44,14 +44,14 @@ _PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class NoCast(ValueError):
-    """A value that cannot be cast; the message is the value."""
+    """Raised for a value that cannot be cast. The message is the value."""
 
 
 # --- to text --------------------------------------------------------------------------------------
 
 
 def string_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """Text cut to the target's length in characters; CHAR is padded with blanks."""
+    """Cast text to text: cut to the target's length in characters; CHAR is padded with blanks."""
     length = target.length or LENGTH_MAX
     if length < LENGTH_MAX:
         array = pc.utf8_slice_codeunits(array, 0, length)
@@ -59,19 +59,19 @@ def string_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arra
 
 
 def integer_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
-    """The decimal digits."""
+    """Cast integers to their decimal digits."""
     return string_to_string(array.cast(pa.string()), source, target)
 
 
 def boolean_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
-    """`true` or `false`."""
+    """Cast booleans to `true` or `false`."""
     return string_to_string(array.cast(pa.string()), source, target)
 
 
 def float_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
-    """The fewest digits that identify the value, without or with an exponent.
+    """Cast floats to the fewest digits that identify the value, with or without an exponent.
 
-    `1.5` if the absolute value is at least 0.001 and below 10^7, else `1.5E-4`.
+    The form is `1.5` if the absolute value is at least 0.001 and below 10^7, else `1.5E-4`.
     """
     plain = array.cast(pa.string())
     size = pc.abs(array)
@@ -86,7 +86,7 @@ def float_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array
 
 
 def decimal_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
-    """All digits of the scale, without an exponent."""
+    """Cast decimals to text with all digits of the scale, without an exponent."""
     scale = source.scale or 0
     digits = pa.Array.from_buffers(
         pa.decimal128(38, 0), len(array), array.buffers(), array.null_count, array.offset
@@ -103,12 +103,15 @@ def decimal_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arr
 
 
 def date_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """Format `2024-01-31`."""
+    """Cast dates to the form `2024-01-31`."""
     return array.cast(pa.string())
 
 
 def time_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """Format `12:34:05.12`; at most 3 fraction digits; trailing zeros after the first are cut."""
+    """Cast times to the form `12:34:05.12`.
+
+    At most 3 fraction digits; trailing zeros after the first are cut.
+    """
     digits = min(source.precision or 0, 3)
     full = array.cast(pa.string())
     if not digits:
@@ -119,7 +122,10 @@ def time_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
 
 
 def timestamp_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """Format `2024-01-31 12:34:05.120`, with as many digits as the precision; zoned: in UTC."""
+    """Cast timestamps to the form `2024-01-31 12:34:05.120`, with the digits of the precision.
+
+    Timestamps with a zone are shown in UTC.
+    """
     digits = source.precision or 0
     bare = array.cast(pa.timestamp(array.type.unit)) if array.type.tz else array
     shown = pc.replace_substring_regex(bare.cast(pa.string()), rf"(\.\d{{{digits}}}\d*?)0+$", r"\1")
@@ -127,12 +133,12 @@ def timestamp_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.A
 
 
 def binary_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """The bytes as UTF-8, uncut: Java does not cut to the target's length here."""
+    """Cast bytes to text as UTF-8. As in Java, the text is not cut to the target's length."""
     return decode_text(array)
 
 
 def binary_to_binary(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """Bytes cut to the target's length; BINARY is padded with zero bytes."""
+    """Cast bytes to bytes: cut to the target's length; BINARY is padded with zero bytes."""
     length = target.length or LENGTH_MAX
     sizes = pc.binary_length(array)
     if pc.any(pc.greater(sizes, length)).as_py():
@@ -143,7 +149,7 @@ def binary_to_binary(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arra
 
 
 def string_to_binary(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
-    """The UTF-8 bytes, cut or padded."""
+    """Cast text to its UTF-8 bytes, cut or padded to the target's length."""
     return binary_to_binary(array.cast(pa.binary()), source, target)
 
 
@@ -151,7 +157,7 @@ def string_to_binary(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arra
 
 
 def string_to_boolean(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """True for t, true, y, yes, 1 and false for f, false, n, no, 0, in any case."""
+    """Cast text to booleans, in any case: t, true, y, yes, 1 and f, false, n, no, 0."""
     lower = pc.utf8_lower(array)
     true = pc.is_in(lower, _TRUE_TEXTS)
     _check(array, pc.or_(true, pc.is_in(lower, _FALSE_TEXTS)))
@@ -159,14 +165,20 @@ def string_to_boolean(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arr
 
 
 def string_to_integer(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """The part before the point; InvalidRequest if it does not fit the type."""
+    """Cast text to integers: the part before the point.
+
+    Raises InvalidRequest if it does not fit.
+    """
     _check(array, pc.match_substring_regex(array, _INTEGER))
     whole = pc.replace_substring_regex(array, r"^\+|\..*$", "")
     return pc.replace_substring_regex(whole, r"^(-?)$", r"\10").cast(arrow_type(target))
 
 
 def string_to_float(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """What Java's parser accepts: blanks around, an exponent, a final d or f, NaN, Infinity."""
+    """Cast text to floats, as Java's parser does.
+
+    It accepts surrounding blanks, an exponent, a final d or f, NaN and Infinity.
+    """
     parts = pc.extract_regex(array, _FLOAT)
     _check(array, parts.is_valid())
     sign = pc.replace_substring(pc.struct_field(parts, "sign"), "+", "")
@@ -176,13 +188,16 @@ def string_to_float(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array
 
 
 def to_wide_decimal(array: pa.Array) -> pa.Array:
-    """Text as decimals with up to 38 digits before and 38 after the point."""
+    """Convert text to decimals with up to 38 digits before and 38 after the point."""
     _check(array, pc.match_substring_regex(array, _DECIMAL))
     return pc.replace_substring_regex(array, r"^\+", "").cast(_WIDE_DECIMAL)
 
 
 def string_to_date(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """A day number, `2024-01-31` or `2024-01`; text after a blank is ignored."""
+    """Cast text to dates: a day number, `2024-01-31` or `2024-01`.
+
+    Text after a blank is ignored.
+    """
     numbers = _matches(array, _DAY_NUMBER)
     parts = pc.extract_regex(array, _DATE)
     days, valid = _days(
@@ -196,9 +211,9 @@ def string_to_date(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
 
 
 def string_to_time(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """A number of milliseconds, or `12:34`, `12:34:05`, `12:34:05.678` (rounded).
+    """Cast text to times: a number of milliseconds, or `12:34`, `12:34:05`, `12:34:05.678`.
 
-    Blanks around the parts are ignored.
+    More digits are rounded. Blanks around the parts are ignored.
     """
     numbers = _matches(array, _DAY_NUMBER)
     parts = pc.extract_regex(array, _TIME)
@@ -211,10 +226,10 @@ def string_to_time(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
 
 
 def string_to_timestamp(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """From `2024-01-31` or `2024-01-31 12:34:05.678` (also with a T); zoned types take it as UTC.
+    """Cast text to timestamps: `2024-01-31` or `2024-01-31 12:34:05.678` (also with a T).
 
-    Digits beyond the precision are dropped. For a type without a zone, a plain number counts units
-    of the precision (0, 3, 6 or 9 digits).
+    For types with a zone, the text is in UTC. Digits beyond the precision are dropped. For a type
+    without a zone, a plain number counts units of the precision (0, 3, 6 or 9 digits).
     """
     wanted = arrow_type(target)
     precision = target.precision or 0
@@ -254,14 +269,17 @@ def _matches(array: pa.Array, pattern: str) -> NDArray[np.bool_]:
 
 
 def _group(parts: pa.Array, name: str, default: int = 0) -> NDArray[np.int64]:
-    """The numbers of a group; `default` if the group is absent or empty."""
+    """The numbers that a group of the regular expression matched.
+
+    `default` if it is absent or empty.
+    """
     texts = pc.struct_field(parts, name)
     numbers = pc.if_else(pc.equal(texts, ""), str(default), texts).fill_null(str(default))
     return np.asarray(numbers.cast(pa.int64()))
 
 
 def _digits(texts: pa.Array, count: int) -> NDArray[np.int64]:
-    """The fraction digits as an integer, padded or cut to `count` digits."""
+    """The fraction digits as an integer of `count` digits: padded or cut."""
     padded = pc.utf8_slice_codeunits(pc.utf8_rpad(texts.fill_null(""), count, "0"), 0, count)
     return np.asarray(padded.cast(pa.int64()))
 
@@ -292,7 +310,10 @@ def _days(
 def _joined(
     array: pa.Array, values: NDArray[np.int64], numbers: NDArray[np.bool_], step: int = 1
 ) -> pa.Array:
-    """The computed values; where the text is a plain number, that number. Nulls as in `array`."""
+    """The computed values, but plain numbers where the text is a number.
+
+    Nulls are those of `array`.
+    """
     if numbers.any():
         own = pc.if_else(pa.array(numbers), array, "0").fill_null("0").cast(pa.int64())
         values = np.where(numbers, np.asarray(own) * step, values)
@@ -306,7 +327,7 @@ def _special_floats(array: pa.Array) -> pa.Array:
 
 
 def _scientific(texts: pa.Array) -> pa.Array:
-    """Arrow's shortest form, `0.00015` or `1e+20`, rewritten in Java's form: `1.5E-4`, `1.0E20`."""
+    """Converts Arrow's shortest form, `0.00015` or `1e+20`, to Java's form: `1.5E-4`, `1.0E20`."""
     parts = pc.extract_regex(
         texts, r"^(?P<sign>-?)(?P<whole>\d+)(?:\.(?P<fraction>\d+))?(?:e(?P<exponent>[+-]?\d+))?$"
     )

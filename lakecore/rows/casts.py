@@ -105,7 +105,7 @@ def _family(data_type: Atomic) -> str:
 
 
 def _numbers(array: pa.Array) -> NDArray[np.generic]:
-    """The values as a NumPy array, 0 where null."""
+    """The values as a NumPy array, with 0 in place of nulls."""
     filled = array.fill_null(pa.scalar(0, array.type)) if array.null_count else array
     values: NDArray[np.generic] = filled.to_numpy(zero_copy_only=False)
     return values
@@ -116,7 +116,7 @@ def _int64s(array: pa.Array) -> NDArray[np.int64]:
 
 
 def _array(like: pa.Array, values: NDArray[np.generic], target: pa.DataType) -> pa.Array:
-    """The values, null where `like` is null."""
+    """The values as an Arrow array of type `target`, null where `like` is null."""
     mask = like.is_null().to_numpy(zero_copy_only=False) if like.null_count else None
     return pa.array(values, mask=mask).cast(target)
 
@@ -165,7 +165,10 @@ def _decimal_to_decimal(array: pa.Array, source: Atomic, target: Atomic) -> pa.A
 
 
 def _float_to_decimal(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """Through the shortest text of the double, as in Java; a FLOAT is widened first."""
+    """Cast floats to decimals through the shortest text of the double, as Java does.
+
+    A FLOAT is widened first.
+    """
     doubles = array.cast(pa.float64())
     finite = pc.is_finite(doubles)
     if pc.any(pc.invert(finite)).as_py():
@@ -186,7 +189,7 @@ def _float_to_decimal(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arr
 
 
 def _decimal_to_integer(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
-    """Truncated, then cut to the low bits."""
+    """Cast decimals to integers: the fraction is cut, then the high bits are dropped."""
     # A decimal type with scale = precision has no digit for the 0 before the point.
     wide = array.cast(pa.decimal256(_WIDE_DIGITS, _scale(source)))
     whole = pc.round(wide, ndigits=0, round_mode="towards_zero")
@@ -206,7 +209,10 @@ def _decimal_to_float(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arr
 
 
 def fit(array: pa.Array, target: Atomic) -> pa.Array:
-    """Decimals of any width, rounded half up to the target; null where the digits do not fit."""
+    """Decimals of any width, rounded half up to the target type.
+
+    Null if there are too many digits.
+    """
     precision, scale = _precision(target), _scale(target)
     if scale < array.type.scale:
         array = pc.round(array, ndigits=scale, round_mode="half_towards_infinity")
@@ -232,7 +238,7 @@ def _scale(data_type: Atomic) -> int:
 
 
 def _bare(array: pa.Array) -> pa.Array:
-    """Timestamps without their zone, which is UTC; the stored numbers are unchanged."""
+    """Timestamps in UTC as timestamps without a zone; the stored numbers are unchanged."""
     return array.cast(pa.timestamp(array.type.unit)) if array.type.tz else array
 
 
@@ -252,7 +258,8 @@ def _timestamp_to_timestamp(array: pa.Array, source: Atomic, target: Atomic) -> 
 def _truncated(array: pa.Array, digits: int) -> pa.Array:
     """Timestamps with the fraction cut to `digits` digits, as Java does it.
 
-    More than 3 digits: rounded down. Otherwise: rounded down to milliseconds, then towards zero.
+    With more than 3 digits, they are rounded down. Otherwise they are rounded down to milliseconds,
+    then towards zero.
     """
     per_second = _per_second(array)
     values = _int64s(array)

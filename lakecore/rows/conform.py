@@ -35,7 +35,7 @@ _KIND_TEXTS = pa.array(KIND_TEXTS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindRule:
-    """Which column holds the row kinds of a table, whether it takes kinds, and which it ignores."""
+    """The column that holds the row kinds of a table, and which kinds it takes and ignores."""
 
     rowkind_field: str | None
     keyed: bool
@@ -44,7 +44,7 @@ class KindRule:
 
     @property
     def ignored(self) -> frozenset[RowKind]:
-        """The kinds of rows that are dropped on entry."""
+        """The row kinds that are dropped when rows are written."""
         if self.ignore_delete:
             return frozenset({RowKind.DELETE, RowKind.UPDATE_BEFORE})
         return frozenset({RowKind.UPDATE_BEFORE} if self.ignore_update_before else ())
@@ -110,7 +110,7 @@ def _column(batch: pa.RecordBatch, field: Field, schema: TableSchema, first_row:
 
 
 def _default(field: Field) -> pa.Scalar:
-    """The default value of the column; single quotes around its text are removed."""
+    """The default value of the column. Single quotes around its text are removed."""
     if not isinstance(field.type, Atomic):
         raise Unsupported(
             "default values of nested types are not supported", column=field.name, type=field.type
@@ -160,7 +160,7 @@ def _parsed(column: pa.Array, name: str, first_row: int) -> pa.Array | None:
 
 
 def _check_none(changes: pa.Array, codes: pa.Array, name: str, first_row: int) -> None:
-    """Raise InvalidRequest for any kind but +I: a table without a key cannot find old rows."""
+    """Raise InvalidRequest for a kind other than +I: without a key, old rows cannot be found."""
     index = pc.index(changes, pa.scalar(True)).as_py()
     if index >= 0:
         raise InvalidRequest(

@@ -5,7 +5,7 @@
 2. If the type was changed since, the values are cast (`rows/casts.py`). Elements of arrays, and
    keys and values of maps, have no ids and match by position.
 
-INVARIANT: a column that did not change is the file's own array, not a copy.
+INVARIANT: a column that did not change is returned as read from the file, without a copy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.errors import CorruptTable, Unsupported
+from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.model.arrow_arrays import inner_of, nested_like, struct_array
 from lakecore.model.coded_texts import CODED
 from lakecore.model.types import (
@@ -30,6 +30,7 @@ from lakecore.model.types import (
     Multiset,
     Root,
     Row,
+    Variant,
     arrow_schema,
     arrow_type,
     inner_types,
@@ -38,7 +39,9 @@ from lakecore.rows.casts import cast, cast_may_fail, rule_of
 from lakecore.rows.mapping import ColumnMapping
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from lakecore.model.schema import TableSchema
 
 
 def map_fields(read: Sequence[Field], stored: Sequence[Field]) -> tuple[ColumnMapping, ...]:
@@ -50,6 +53,42 @@ def map_fields(read: Sequence[Field], stored: Sequence[Field]) -> tuple[ColumnMa
     return tuple(_mapping(field, by_id.get(field.id)) for field in read)
 
 
+def require_types(
+    schema: TableSchema, newer: TableSchema, columns: Iterable[str], table: str
+) -> None:
+    """Raise InvalidRequest if one of these columns has another type in a newer schema.
+
+    A handle that was opened before the change would cut the new values to the old type.
+    """
+    by_id = {field.id: field for field in newer.fields}
+    for name in columns:
+        field = schema.field(name) if name in schema.names else None
+        later = by_id.get(field.id) if field is not None else None
+        if field is not None and later is not None and not _same_type(field.type, later.type):
+            raise InvalidRequest(
+                "the type of a column was changed after this table was opened; open it again, "
+                "or refresh it",
+                column=name,
+                type=field.type,
+                new_type=later.type,
+                new_schema=newer.id,
+                table=table,
+            )
+
+
+def _same_type(one: DataType, other: DataType) -> bool:
+    """Whether two types are equal, ignoring nullability and fields that only one of them has."""
+    match one, other:
+        case Atomic(), Atomic():
+            return replace(one, nullable=True) == replace(other, nullable=True)
+        case Row(), Row():
+            parts = {field.id: field.type for field in other.fields}
+            return all(_same_type(f.type, parts.get(f.id, f.type)) for f in one.fields)
+        case _:
+            inner = zip(inner_types(one), inner_types(other), strict=False)
+            return type(one) is type(other) and all(_same_type(*pair) for pair in inner)
+
+
 def stored_fields(mappings: Sequence[ColumnMapping]) -> tuple[Field, ...]:
     """The columns of the file that must be read, each once, in order."""
     found = [mapping.stored for mapping in mappings if mapping.stored is not None]
@@ -57,7 +96,7 @@ def stored_fields(mappings: Sequence[ColumnMapping]) -> tuple[Field, ...]:
 
 
 def is_identity(mappings: Sequence[ColumnMapping]) -> bool:
-    """Whether a batch of the stored fields needs no change."""
+    """Whether batches of the stored fields need no change."""
     return not any(m.changed or m.renamed or m.stored is None for m in mappings)
 
 
@@ -117,7 +156,9 @@ def _changed(stored: DataType, read: DataType, column: str) -> bool:
     match stored, read:
         case Atomic(), Atomic():
             return _needs_cast(stored, read, column)
-        case Row(), Row():
+        case (Variant(), Variant()):
+            return False
+        case Row(), Row() if not isinstance(stored, Variant) and not isinstance(read, Variant):
             inner = map_fields(read.fields, stored.fields)
             return not is_identity(inner) or arrow_type(stored) != arrow_type(read)
         case Array(), Array():

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
+from lakecore.format.variant_arrays import variants_of_json
 from lakecore.merge.aggregators.elements import equal_codes
 from lakecore.model.arrow_arrays import struct_array
 from lakecore.model.types import (
@@ -29,6 +30,8 @@ from lakecore.model.types import (
     Map,
     Multiset,
     Row,
+    Variant,
+    Vector,
     arrow_type,
     inner_types,
     with_nullable,
@@ -45,7 +48,7 @@ _INT32_MAX = 2_147_483_647
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where an array belongs: the dotted name of its column, and the row number of each value."""
+    """The origin of an array's values: the dotted column name, and the row number of each value."""
 
     column: str
     first_row: int = 0
@@ -53,7 +56,10 @@ class Place:
     lists: pa.Array | None = None
 
     def inside(self, part: str, lists: pa.Array | None = None) -> Place:
-        """The place of a nested part; with `lists`, each element has the row number of its list."""
+        """The origin of a nested part.
+
+        With `lists`, each element has the row number of its list.
+        """
         return Place(column=f"{self.column}.{part}", above=self, lists=lists)
 
     def row(self, index: int) -> int:
@@ -65,7 +71,7 @@ class Place:
         return self.above.row(index)
 
     def refusal(self, misfit: Misfit, array: pa.Array, data_type: DataType) -> InvalidRequest:
-        """The error that names column, value, row and rule."""
+        """The error for a value that does not fit: it names column, value, row and rule."""
         if misfit.index is None:
             return InvalidRequest(misfit.rule, column=self.column, type=data_type, given=array.type)
         return InvalidRequest(
@@ -84,7 +90,7 @@ def fit(
 
     Raises InvalidRequest for the first value that does not fit the type.
 
-    `alive` masks the positions where the struct around the array is not null; only they count.
+    `alive` is a mask of the positions where the surrounding struct is not null; only these count.
     """
     array = _plain(array)
     try:
@@ -93,6 +99,8 @@ def fit(
         match data_type:
             case Atomic():
                 return fit_values(array, data_type)
+            case Variant() if is_string(array.type):
+                return _fit_json(array)
             case Row():
                 return _fit_row(array, data_type, place)
             case Array():
@@ -136,14 +144,14 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _decoded(array: pa.DictionaryArray) -> pa.Array:
-    """The dictionary value of each row."""
+    """The value of each row of a dictionary-encoded array."""
     return _taken(array.dictionary, array.indices)
 
 
 def _repeated(array: pa.RunEndEncodedArray) -> pa.Array:
-    """The run's value of each row.
+    """The value of each row of a run-end encoded array.
 
-    Arrow can decode only some value types, so this does it itself.
+    This function exists because Arrow decodes only some value types.
     """
     places = np.arange(len(array)) + array.offset
     runs = np.searchsorted(array.run_ends.to_numpy(), places, side="right")
@@ -151,7 +159,7 @@ def _repeated(array: pa.RunEndEncodedArray) -> pa.Array:
 
 
 def _taken(values: pa.Array, indices: pa.Array) -> pa.Array:
-    """The values at these positions, also for views, which PyArrow's `take` refuses."""
+    """The values at these positions. Works for views too, which PyArrow's `take` refuses."""
     kind = values.type
     if _t.is_string_view(kind):
         values = values.cast(pa.large_string())
@@ -208,6 +216,14 @@ def _fit_row(array: pa.Array, data_type: Row, place: Place) -> pa.Array:
     return struct_array(array, fitted, list(wanted))
 
 
+def _fit_json(array: pa.Array) -> pa.Array:
+    try:
+        return variants_of_json(array)
+    except ValueError as error:
+        rule, *at = error.args
+        raise Misfit(f"the text is not JSON: {rule}", *at) from error
+
+
 def _fit_list(array: pa.Array, data_type: Array, place: Place) -> pa.Array:
     wanted = arrow_type(data_type)
     if _is_empty(array):
@@ -216,11 +232,25 @@ def _fit_list(array: pa.Array, data_type: Array, place: Place) -> pa.Array:
         raise Misfit("the values are not of the column's type")
     values = array.flatten()
     fitted = fit(values, data_type.element, place.inside("element", array))
+    if isinstance(data_type, Vector):
+        _check_vectors(array, data_type)
     if fitted is values and array.type == wanted:
         return array
     return pa.ListArray.from_arrays(
         pa.array(_offsets(array)), fitted, type=wanted, mask=array.is_null()
     )
+
+
+def _check_vectors(array: pa.Array, data_type: Vector) -> None:
+    """Raise Misfit for the first list of another length, or with a null element."""
+    wrong = pc.not_equal(pc.list_value_length(array), data_type.length)
+    index = pc.index(wrong, pa.scalar(True)).as_py()
+    if index >= 0:
+        raise Misfit(f"a VECTOR of this type has {data_type.length} elements", index)
+    values = array.flatten()
+    if values.null_count:
+        parents = pc.list_parent_indices(array).filter(values.is_null())
+        raise Misfit("an element of a VECTOR is null", parents[0].as_py())
 
 
 def _fit_map(array: pa.Array, data_type: Map, place: Place) -> pa.Array:
@@ -284,7 +314,7 @@ def _entry_lists(array: pa.Array) -> pa.Array:
 def check_names(given: list[str], known: list[str], *, inside: str = "", also: str = "") -> None:
     """Raise InvalidRequest for a name that is unknown or occurs twice.
 
-    `also` is another valid name, suggested for misspelt ones, that is not a column.
+    `also` is a further valid name that is not a column; it is suggested for misspelt names.
     """
     strange = next((name for name in given if name not in known), None)
     if strange is not None:
@@ -312,7 +342,7 @@ def _near(name: str, known: list[str]) -> dict[str, list[str]]:
 
 
 def _is_empty(array: pa.Array) -> bool:
-    """Whether the array has only nulls, so that its type does not matter."""
+    """Whether the array has only nulls, so that its type is irrelevant."""
     return _t.is_null(array.type) or (
         len(array) > 0 and array.null_count == len(array) and not _t.is_nested(array.type)
     )

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.model.arrow_sizes import total_bytes
-from lakecore.model.types import LENGTH_MAX, Atomic, Root, arrow_type
+from lakecore.model.types import BINARIES, LENGTH_MAX, Atomic, Root, arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +50,7 @@ TOO_MANY_BYTES = "a batch holds at most 2 GiB of a column: write smaller batches
 
 
 class Misfit(ValueError):
-    """A value that misfits: the rule and its position (None: the whole array's type is wrong)."""
+    """A value that does not fit: the rule, and the position (None: the whole type is wrong)."""
 
     def __init__(self, rule: str, index: int | None = None) -> None:
         super().__init__(rule)
@@ -59,7 +59,7 @@ class Misfit(ValueError):
 
 
 def fit_values(array: pa.Array, target: Atomic) -> pa.Array:
-    """The values in the Arrow type of `target`; Misfit for the first value that does not fit."""
+    """The values in the Arrow type of `target`. Raises Misfit for the first that does not fit."""
     nothing = len(array) > 0 and array.null_count == len(array)
     if _t.is_null(array.type) or (nothing and array.type != arrow_type(target)):
         return pa.nulls(len(array), arrow_type(target))
@@ -96,7 +96,7 @@ def _integer(array: pa.Array, target: Atomic) -> pa.Array:
 
 
 def _integer_of_float(array: pa.Array, wanted: pa.DataType, rule: str) -> pa.Array:
-    """Whole floats below 2^53; larger ones may be another integer, rounded."""
+    """Convert whole floats below 2^53 to integers. Larger ones may be a rounded other integer."""
     if _t.is_float16(array.type):
         array = array.cast(pa.float32())
     out = _cast(array, wanted, rule)
@@ -130,7 +130,7 @@ def _float(array: pa.Array, target: Atomic) -> pa.Array:
 
 
 def _float_of_decimal(array: pa.Array) -> pa.Array:
-    """The nearest float64 of each decimal; Arrow's own cast is often off by one bit."""
+    """The nearest float64 of each decimal. Arrow's own cast is often wrong in the last bit."""
     scale = array.type.scale
     if array.type.precision <= _WORD_DIGITS and 0 <= scale <= _EXACT_POWER_MAX:
         wide = array.cast(pa.decimal128(_WORD_DIGITS, scale))
@@ -230,7 +230,7 @@ def _timestamp_ltz(array: pa.Array, target: Atomic) -> pa.Array:
 
 
 def _fine(array: pa.Array, target: Atomic) -> pa.Array:
-    """The timestamps in the unit of the type; Misfit for fraction digits beyond its precision."""
+    """The timestamps in the unit of the type. Raises Misfit for digits beyond its precision."""
     wanted = arrow_type(target)
     given, kept = _UNIT_DIGITS[array.type.unit], _UNIT_DIGITS[wanted.unit]
     if given > kept:
@@ -365,12 +365,12 @@ def _check_multiple(array: pa.Array, unit: int, rule: str) -> None:
 
 
 def _check_numbers(array: pa.Array, wrong: NDArray[np.bool_], rule: str) -> None:
-    """As `_check`, but the mask is computed from raw values, so nulls are excluded here."""
+    """Like `_check`, for a mask computed from raw values. Positions of nulls are excluded."""
     _check(pc.and_(pa.array(wrong), array.is_valid()), rule)
 
 
 def _numbers(array: pa.Array) -> NDArray[np.signedinteger]:
-    """The raw numbers of the array, including arbitrary ones in the slots of nulls."""
+    """The raw numbers of the array. In the positions of nulls, they are arbitrary."""
     data, width = array.buffers()[1], array.type.bit_width // 8
     # A buffer may be longer than its values by any number of bytes.
     return np.frombuffer(data or b"", f"i{width}", len(array), width * array.offset)
@@ -395,6 +395,5 @@ FITS: Mapping[Root, Fit] = {
     Root.TIMESTAMP_LTZ: _timestamp_ltz,
     Root.CHAR: _string,
     Root.VARCHAR: _string,
-    Root.BINARY: _binary,
-    Root.VARBINARY: _binary,
+    **dict.fromkeys(BINARIES, _binary),
 }

@@ -1,4 +1,4 @@
-"""The file column that holds a column to read."""
+"""The mapping from a column to read to the column of a file that holds it."""
 
 from __future__ import annotations
 

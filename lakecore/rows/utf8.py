@@ -42,7 +42,7 @@ def decode_text(array: pa.Array) -> pa.Array:
 def text_of(array: pa.Array, mapping: ColumnMapping) -> pa.Array | None:
     """The array as strings whose UTF-8 is not checked; None for a column that is not text.
 
-    The bytes of a BYTES column that became STRING are taken for strings.
+    If a BYTES column became STRING, its bytes are read as strings.
     """
     stored, read = mapping.stored, mapping.read.type
     if _holds_text(array.type):
@@ -54,7 +54,7 @@ def text_of(array: pa.Array, mapping: ColumnMapping) -> pa.Array | None:
 
 
 def is_utf8(array: pa.Array) -> bool:
-    """Whether all strings inside are valid UTF-8."""
+    """Whether all strings in the array, also nested ones, are valid UTF-8."""
     if _t.is_string(array.type) and _is_ascii(array):
         return True
     try:

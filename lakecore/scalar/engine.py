@@ -4,7 +4,7 @@ The text of an expression may come from anywhere, so this DuckDB reads no file, 
 database, loads no extension, sees no Python variable, and its settings are locked.
 
 INVARIANT: no filter is pushed into the scan of an Arrow table, because Arrow compares NaN and
-nested values otherwise than DuckDB does. The optimizer rule that pushes filters is off.
+nested values differently from DuckDB. The optimizer rule that pushes filters is off.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _databases: dict[tuple[int, str], duckdb.DuckDBPyConnection] = {}
 
 
 class _OfThread(threading.local):
-    """The connections of one thread: no two threads may share one."""
+    """The connections of one thread. Threads must not share connections."""
 
     def __init__(self) -> None:
         self.connections: dict[tuple[int, str], duckdb.DuckDBPyConnection] = {}
@@ -108,7 +108,7 @@ def quoted_words(text: str, words: Collection[str]) -> str:
 
 
 def evaluate(query: str, tables: Mapping[str, pa.Table], zone: str) -> pa.Table:
-    """The rows of a query over these tables. Raises duckdb.Error, for the caller to explain."""
+    """The rows of a query over these tables. Raises duckdb.Error, which the caller translates."""
     connection = _connection(zone)
     try:
         for name, rows in tables.items():
@@ -128,7 +128,7 @@ def catalog(query: str) -> list[tuple[object, ...]]:
 
 
 def reason_of(error: BaseException) -> str:
-    """DuckDB's message in one line, without the class of its error and the marked position."""
+    """DuckDB's message in one line, without the class of the error and the marked position."""
     text = str(error).split("\n\nLINE ")[0].strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = lines[0] if lines else ""
@@ -139,7 +139,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _connection(zone: str) -> duckdb.DuckDBPyConnection:
-    """The thread's connection to the database of a zone; an empty string is the machine's zone."""
+    """The connection of this thread to the database for a time zone (empty: the machine's zone)."""
     key = (os.getpid(), zone)
     own = _of_thread.connections
     found = own.get(key)
@@ -185,7 +185,10 @@ def _is_bare(node: Node) -> bool:
 
 
 def _moved(tree: Json, by: int) -> Json:
-    """The tree with `by` added to its locations; a location that DuckDB does not know is -1."""
+    """The tree with `by` added to all locations.
+
+    A location of -1 means that DuckDB does not know it.
+    """
     if isinstance(tree, list):
         return [_moved(each, by) for each in tree]
     if not isinstance(tree, dict):

@@ -128,7 +128,7 @@ def _column_words(tree: Json) -> Iterator[Json]:
 
 @cache
 def _kinds() -> dict[str, dict[str, frozenset[str]]]:
-    """For each function name and kind: its stabilities or, for a macro, its definitions."""
+    """For each function name and kind: its stabilities, or the definitions of a macro."""
     found: dict[str, dict[str, frozenset[str]]] = {}
     rows = catalog(
         "SELECT lower(function_name), function_type, coalesce(macro_definition, stability, '') "

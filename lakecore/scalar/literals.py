@@ -68,7 +68,10 @@ _PLACE = {"class", "type", "query_location", "query_location_length"}
 
 
 def taken(node: Node, *names: str) -> tuple[Json, ...] | None:
-    """The parts with these names; None if any other part of the node is not empty."""
+    """The parts of a node with these names.
+
+    None if the node has any other part that is not empty.
+    """
     others = (node[key] for key in node.keys() - _PLACE - {*names})
     if not all(map(_is_empty, others)):
         return None
@@ -103,7 +106,7 @@ def call_of(node: Json) -> tuple[str, list[Json]] | None:
 
 
 def cast_of(node: Json) -> tuple[Json, str] | None:
-    """The operand of a cast, and the type's name in capitals; None for other nodes or types."""
+    """The operand of a cast, and the type's name in capitals; None for other nodes and types."""
     if not isinstance(node, dict) or node.get("class") != "CAST":
         return None
     parts = taken(node, "child", "type_expr")
@@ -126,7 +129,10 @@ def constant_of(node: Json) -> tuple[str, str] | None:
 
 
 def literal(tree: Json, compared: pa.DataType, zone: str) -> pa.Scalar | None:
-    """The value of a literal that is compared with a column of that type; None if uncertain."""
+    """The value of a literal, compared with a column of type `compared`.
+
+    None if it is not certain.
+    """
     constant = constant_of(tree)
     if constant is not None:
         return _constant(*constant, compared, zone)
@@ -143,7 +149,7 @@ def literal(tree: Json, compared: pa.DataType, zone: str) -> pa.Scalar | None:
 
 
 def computed(tree: Json, zone: str) -> pa.Scalar | None:
-    """The date or time of an expression without columns, as DuckDB computes it."""
+    """The value of a date or time expression without columns, as DuckDB computes it."""
     text = _written(tree)
     if text is None:
         return None
@@ -163,7 +169,10 @@ def _in_utc(value: pa.Scalar) -> pa.Scalar:
 
 
 def _written(tree: Json) -> str | None:
-    """The SQL text of a node of literals, casts, sums and calls; None for any other part in it."""
+    """The SQL text of an expression of literals, casts, sums and calls.
+
+    None for other expressions.
+    """
     constant = constant_of(tree)
     if constant is not None:
         kind, text = constant
@@ -247,14 +256,14 @@ def _number(text: str) -> pa.Scalar | None:
 
 
 def _as_compared(value: pa.Scalar | None, column: pa.DataType) -> pa.Scalar | None:
-    """The number as DuckDB compares it: with a FLOAT column, rounded unless it is a double."""
+    """The number as DuckDB compares it: rounded for a FLOAT column, unless it is a double."""
     if value is None or not _t.is_float32(column) or _t.is_floating(value.type):
         return value
     return pa.scalar(_to_float(value.as_py()), column)
 
 
 def _to_float(value: Decimal | int) -> float:
-    """The FLOAT for a non-negative number, rounded as in DuckDB."""
+    """A non-negative number rounded to FLOAT as in DuckDB."""
     if isinstance(value, int):
         return float(np.float32(np.int64(value)))
     _, digits, exponent = value.as_tuple()
@@ -314,7 +323,7 @@ def _timestamp(text: str, target: pa.DataType) -> pa.Scalar | None:
 
 
 def _computed_timestamp(text: str, target: pa.DataType, zone: str) -> pa.Scalar | None:
-    """A timestamp that depends on the session's zone, or is written in another format."""
+    """The timestamp that DuckDB reads in a text: with the zone of the session, in any format."""
     name = "TIMESTAMP_NS" if target.unit == "ns" else "TIMESTAMP"
     if target.tz:
         name = "TIMESTAMPTZ"

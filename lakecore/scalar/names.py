@@ -34,7 +34,10 @@ def finder(types: Mapping[str, object], table: str) -> Find:
 
 
 def find_name(name: str, types: Mapping[str, object]) -> str | None:
-    """The column of a name, in any case; None if none, InvalidRequest if several match."""
+    """The column of that name, in any case; None if there is none.
+
+    Raises InvalidRequest if several columns match.
+    """
     if name in types:
         return name
     found = [other for other in types if other.lower() == name.lower()]

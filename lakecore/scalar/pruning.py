@@ -145,7 +145,7 @@ class _Reader:
         return UNKNOWN
 
     def _alike(self, left: Json, right: Json) -> Predicate:
-        """The predicate of IS NOT DISTINCT FROM: null equals null, and the result is never null."""
+        """The predicate of IS NOT DISTINCT FROM: null equals null, and it is never null itself."""
         cast, constant = cast_of(left), constant_of(right)
         if cast is not None and cast[1] == "BOOLEAN" and constant and constant[0] == "BOOLEAN":
             return self._is_truth(cast[0], wanted=constant[1] == "true")
@@ -222,9 +222,9 @@ def _constant(tree: Node) -> Predicate:
 
 
 def _of_one_type(column: Column, values: list[pa.Scalar | None]) -> list[pa.Scalar | None]:
-    """The literals of a list, converted to one type: next to a double, numbers are doubles.
+    """The literals of a list, converted to one type: if one is a double, all become doubles.
 
-    None if a literal next to a double is not a number.
+    None for a literal that cannot become a double.
     """
     kinds = [value.type for value in values if value is not None]
     if pa.types.is_floating(column.type) or not any(map(pa.types.is_floating, kinds)):

@@ -1,4 +1,4 @@
-"""An SQL string -> a checked expression over the columns of a schema.
+"""Parses an SQL string into a checked expression over the columns of a schema.
 
 1. DuckDB's parser makes a tree of the text (`engine.py`).
 2. Expressions that read several rows, other tables or files, or depend on chance, raise an error.
@@ -80,8 +80,8 @@ _UNIX = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 class Setting:
     """The context of a statement.
 
-    It has a clock, a time zone (empty: the machine's), and the name of the table, the end of which
-    may qualify a column.
+    It has a clock, a time zone (empty: the machine's), and the name of the table. The last parts of
+    that name may qualify a column.
     """
 
     now_ms: Callable[[], int]
@@ -114,7 +114,7 @@ def parse_sql(
     find: Find | None = None,
     what: str = "expression",
 ) -> Sql:
-    """The expression of a text over columns of these types; its result type is not determined yet.
+    """Parse an expression over columns of these types. Its result type is not determined yet.
 
     `what` names the text in errors. Raises InvalidRequest for bad SQL, names or types; Unsupported
     for SQL that an expression over one row may not contain.
@@ -146,9 +146,10 @@ def bound(sql: Sql, types: Mapping[str, pa.DataType], what: str = "expression") 
 
 
 def _tree(text: str, types: Mapping[str, pa.DataType], what: str) -> tuple[Node, str]:
-    """The syntax tree of a text, and the text; columns named like a keyword are quoted if needed.
+    """The syntax tree of a text, and the text, in which columns named like a keyword are quoted.
 
-    `at < 2` is not valid SQL, because AT is a keyword. If the table has a column `at`, it is meant.
+    `at < 2` is not valid SQL, because AT is a keyword. If the table has a column `at`, that is
+    meant.
     """
     try:
         return engine.parse(text, what), text
@@ -177,7 +178,7 @@ def _type_of(sql: Sql, types: Mapping[str, pa.DataType], what: str) -> pa.DataTy
 
 
 def placed(rows: pa.Table, columns: tuple[str, ...], begin: int = 0) -> pa.Table:
-    """The columns, renamed as in `Sql.sql`, in types that DuckDB compares exactly (`_shown`)."""
+    """The columns renamed to their numbers (`Sql.sql`), in types that DuckDB compares exactly."""
     arrays = [_shown(rows.column(name)) for name in columns]
     if not arrays:
         arrays = [pa.chunked_array([pa.nulls(rows.num_rows)])]
@@ -186,7 +187,7 @@ def placed(rows: pa.Table, columns: tuple[str, ...], begin: int = 0) -> pa.Table
 
 
 def explained(error: duckdb.Error, sql: Sql, message: str, **facts: object) -> InvalidRequest:
-    """The error for an expression that DuckDB rejects, with the table's own column names."""
+    """The error for an expression that DuckDB rejects. It uses the table's own column names."""
 
     def name(match: re.Match[str]) -> str:
         number = int(match[1])
@@ -271,7 +272,7 @@ def _check_call(call: Node) -> None:
 
 
 def _free_names(tree: Json, bound: frozenset[str]) -> Iterator[list[str]]:
-    """The dotted names in a tree that are not parameters of a lambda."""
+    """The dotted names in a tree, except parameters of a lambda."""
     for node in _free_columns(tree, bound):
         yield _parts(node)
 
@@ -307,14 +308,14 @@ def _parts(node: Node) -> list[str]:
 
 
 def column_number(name: str) -> int:
-    """The number of the column that has this name in `Sql.sql`; -1 for other names."""
+    """The number of the column with this name in `Sql.sql`; -1 for other names."""
     match = _COLUMN.fullmatch(name)
     return -1 if match is None else int(match[1])
 
 
 @dataclass(kw_only=True)
 class _Writer:
-    """Writes the text with columns renamed to numbers, in order of appearance."""
+    """Writes the text with columns replaced by numbers, in order of appearance."""
 
     text: str
     find: Find

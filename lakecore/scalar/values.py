@@ -1,6 +1,6 @@
-"""SQL strings for verbs and reads: parse them, prune by them, evaluate them on rows.
+"""SQL strings in verbs and reads: parses them, prunes by them, and evaluates them on rows.
 
-INVARIANT: a condition keeps exactly the rows for which DuckDB's WHERE is true, so not those for
+INVARIANT: a condition keeps exactly the rows for which DuckDB's WHERE is true, and drops those for
 which it is null. A value is cast to the type of its column as in an UPDATE of DuckDB.
 """
 
@@ -18,6 +18,7 @@ from lakecore.io.ambient import SYSTEM
 from lakecore.model.schema import TableSchema
 from lakecore.plan.predicate import is_exact
 from lakecore.scalar import engine
+from lakecore.scalar.infinity import finite
 from lakecore.scalar.pruning import predicate_of
 from lakecore.scalar.syntax import ROWS, Setting, Sql, bound, explained, parse_sql, placed
 
@@ -69,7 +70,7 @@ def parse_where(
     setting: Setting = LOCAL,
     find: Find | None = None,
 ) -> tuple[Sql, Predicate]:
-    """A checked condition on rows of a schema, and its predicate for pruning."""
+    """Parse a condition on rows of a schema. Returns it and its predicate for pruning."""
     types = types_of(schema)
     sql = parse_sql(text, types, setting, find, "condition")
     predicate = predicate_of(sql, types)
@@ -90,7 +91,8 @@ def types_of(schema: TableSchema | pa.Schema) -> dict[str, pa.DataType]:
 def matches(sql: Sql, rows: pa.Table) -> pa.BooleanArray:
     """For each row, whether the condition is true; null counts as false.
 
-    Raises InvalidRequest if the condition cannot be computed for some row: a cast fails.
+    Raises InvalidRequest if the condition cannot be computed for a row, for example if a cast
+    fails.
     """
     mask = np.zeros(rows.num_rows, bool)
     mask[_places(sql, rows)] = True
@@ -126,7 +128,9 @@ def value_of(sql: Sql, rows: pa.Table, column: pa.Field) -> pa.ChunkedArray:
     described = engine.evaluate(
         f"SELECT column_type FROM (DESCRIBE SELECT * FROM {ROWS})", {ROWS: empty}, sql.zone
     )
-    query = f"SELECT CAST(({sql.sql}\n) AS {described.column(0)[0]}) AS value FROM {ROWS}"
+    kind = str(described.column(0)[0])
+    cast = f"SELECT CAST(({sql.sql}\n) AS {kind}) AS value FROM {ROWS}"
+    query = f"SELECT {finite('value', duckdb.sqltype(kind))} AS value FROM ({cast})"
     try:
         return engine.evaluate(query, {ROWS: placed(rows, sql.columns)}, sql.zone).column(0)
     except duckdb.Error as error:
@@ -149,7 +153,7 @@ def _evaluated(sql: Sql, query: str, tables: Mapping[str, pa.Table]) -> pa.Table
 
 
 def _named(sql: Sql, rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """These columns of one table, renamed as in the condition (`Sql.sql`)."""
+    """These columns of one table, renamed to their numbers (`Sql.sql`)."""
     shown = placed(rows, tuple(names))
     if not names:
         return shown.rename_columns(["_lakecore_nothing"])

@@ -1,4 +1,4 @@
-"""`SET column = expression` -> the new value of each column, as the text of an expression.
+"""Converts `SET column = expression` to the new value of each column, as an SQL expression.
 
 `SET row.field = expression` sets one field of a ROW: the value is the whole ROW, built from the
 expression and the other fields. As in Spark, a ROW that is null becomes one whose other fields are
@@ -11,22 +11,26 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
 from lakecore.model.data_types import Row
+from lakecore.scalar.struct_fields import check_fields
 from lakecore.sql.tokens import quoted, quoted_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import duckdb
+    import pyarrow as pa
+
     from lakecore.model.data_types import DataType
     from lakecore.model.schema import TableSchema
     from lakecore.sql.statements import Chain
 
-__all__ = ["assigned", "column_of"]
+__all__ = ["assigned", "check_nested", "column_of"]
 
 
 def assigned(
     values: Mapping[Chain, str], schema: TableSchema, qualifier: str = ""
 ) -> dict[str, str]:
-    """The new value of each column that is set, as SQL; `qualifier` precedes its column names."""
+    """The new value of each assigned column, as SQL. Column names in it start with `qualifier`."""
     types = {field.name: field.type for field in schema.fields}
     parts: dict[str, dict[Chain, str]] = {}
     for path, text in values.items():
@@ -38,7 +42,7 @@ def assigned(
 
 
 def _value(kind: DataType, old: str, parts: Mapping[Chain, str], path: Chain) -> str:
-    """The SQL of a value; `parts` maps paths in it to their new values, `()` meaning the whole."""
+    """The SQL of a value. `parts` maps paths in it to their new values; `()` is the whole value."""
     if () in parts:
         if len(parts) > 1:
             raise InvalidRequest("set the whole column or fields of it", column=".".join(path))
@@ -72,3 +76,15 @@ def column_of(name: str, columns: Sequence[str]) -> str:
     if len(found) != 1:
         raise InvalidRequest("unknown column", column=name, columns=list(columns))
     return found[0]
+
+
+def check_nested(relation: duckdb.DuckDBPyRelation, target: pa.Schema) -> None:
+    """Raise InvalidRequest if the rows of a query have a nested field that its column lacks.
+
+    `target` holds a column for each column of the query, in their order, and maybe more.
+    """
+    if not any("STRUCT" in str(kind) for kind in relation.types):
+        return
+    given = relation.limit(0).to_arrow_table().schema
+    for kind, wanted in zip(given.types, target, strict=False):
+        check_fields(wanted.name, kind, wanted.type)

@@ -24,7 +24,7 @@ import pyarrow as pa
 from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError
 from lakecore.frames.arrow_dataset import SourceDataset
 from lakecore.frames.duckdb_face import shown_schema
-from lakecore.sql.queries import error_of
+from lakecore.sql.query_errors import error_of
 from lakecore.sql.tokens import quoted
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.frames.arrow_dataset import SourceScanner
+    from lakecore.frames.source import EngineFile
     from lakecore.model.schema import TableSchema
     from lakecore.plan.predicate import Predicate
     from lakecore.table.handle import Table
@@ -229,13 +230,21 @@ class _LiveDataset(SourceDataset):
                 table=table.identifier,
                 columns=sorted(name for _, name, _ in missing),
             )
-        rows = table.to_arrow_dataset().replace_schema(self._declared)
-        return rows.scanner(columns, filter, use_threads=use_threads, **tuning)
+        rows = table.to_arrow_dataset()
+        # A mask of the catalog may be null where the column is not, so the fields are those now.
+        shown = shown_schema(rows.schema)
+        fields = [shown.field(name) for name in self._declared.names]
+        return rows.replace_schema(pa.schema(fields)).scanner(
+            columns, filter, use_threads=use_threads, **tuning
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _NoRows:
-    """A source with columns but no rows, for a dataset that is read only through its scanners."""
+    """A source with columns but no rows.
+
+    It serves a dataset that is read only through its scanners.
+    """
 
     schema: pa.Schema
 
@@ -245,14 +254,14 @@ class _NoRows:
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """No batches."""
+        """Always empty."""
         del columns, predicate, limit
         return iter(())
 
     def engine_files(
         self, columns: Sequence[str], predicate: Predicate | None = None
-    ) -> list[str] | None:
-        """No files."""
+    ) -> list[EngineFile] | None:
+        """Always an empty list."""
         del columns, predicate
         return []
 

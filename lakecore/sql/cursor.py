@@ -136,7 +136,7 @@ class Cursor:
         return int(self.take().value)
 
     def listed(self, one: Callable[[], T]) -> list[T]:
-        """A list `( item, item, ... )` with at least one item."""
+        """Parse a list `( item, item, ... )` with at least one item; `one` parses an item."""
         self.expect_symbol("(")
         found = [one()]
         while self.skip_symbol(","):

@@ -47,7 +47,7 @@ _PER_WORD = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Column:
-    """A column, with the settings of its values. `least` and `most` are inclusive."""
+    """A column and how its values are generated. `least` and `most` are inclusive."""
 
     name: str
     root: str
@@ -62,7 +62,10 @@ class _Column:
 
 @dataclass(slots=True, kw_only=True)
 class Generator:
-    """A temporary table of generated rows. `batch` holds the rows of a streaming statement."""
+    """A temporary table of generated rows.
+
+    `batch` is the rows of one step of a streaming statement.
+    """
 
     name: str
     columns: tuple[_Column, ...]
@@ -137,7 +140,7 @@ class Generator:
         return pa.array(self.now_ms - back).cast(pa.timestamp("ms")).cast(column.arrow)
 
     def _texts(self, column: _Column, numbers: NDArray[np.uint64], place: int) -> pa.Array:
-        """Texts of hexadecimal digits, as Flink's, all of one length."""
+        """Strings of hexadecimal digits, as Flink generates them, all of the same length."""
         size = column.length
         digits = np.empty((len(numbers), size), dtype=np.uint8)
         for word in range(0, size, _PER_WORD):

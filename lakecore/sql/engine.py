@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, is_dataclass
+from functools import cached_property
 from inspect import currentframe
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.sql import statements as s
 from lakecore.sql.parse import parse
-from lakecore.sql.procedures.registry import call, listed
-from lakecore.sql.queries import Queries, names_in_scope
-from lakecore.sql.run_rows import RowStatements
-from lakecore.sql.run_show import describe, show
-from lakecore.sql.run_tables import TableStatements
-from lakecore.sql.streaming_insert import StreamingInserts
-from lakecore.sql.streaming_query import StreamingQueries
+from lakecore.sql.python_objects import names_in_scope
+from lakecore.sql.queries import Queries
 from lakecore.sql.tokens import split
 from lakecore.sql.workspace import DEFAULT_CATALOG, Workspace
 
@@ -27,11 +24,32 @@ if TYPE_CHECKING:
     import duckdb
 
     from lakecore.catalog.catalog import Catalog
+    from lakecore.cdc.sink_parts import Progress
+    from lakecore.sql.copy_into import copy_into
+    from lakecore.sql.copy_out import copy_out
+    from lakecore.sql.procedures.registry import call, listed
+    from lakecore.sql.python_objects import Scope
     from lakecore.sql.queries import Parameters
-    from lakecore.sql.run_show import Rows
-    from lakecore.sql.statement_views import Scope
+    from lakecore.sql.run_mirror import run_mirror
+    from lakecore.sql.run_rows import RowStatements
+    from lakecore.sql.run_show import Rows, describe, show
+    from lakecore.sql.run_tables import TableStatements
+    from lakecore.sql.streaming_insert import StreamingInserts
+    from lakecore.sql.streaming_query import StreamingQueries
     from lakecore.table.handle import Table
     from lakecore.table.writes.ingest import IngestResult
+else:
+    call = deferred("lakecore.sql.procedures.registry", "call")
+    copy_into = deferred("lakecore.sql.copy_into", "copy_into")
+    copy_out = deferred("lakecore.sql.copy_out", "copy_out")
+    describe = deferred("lakecore.sql.run_show", "describe")
+    listed = deferred("lakecore.sql.procedures.registry", "listed")
+    show = deferred("lakecore.sql.run_show", "show")
+    run_mirror = deferred("lakecore.sql.run_mirror", "run_mirror")
+    RowStatements = deferred("lakecore.sql.run_rows", "RowStatements")
+    StreamingInserts = deferred("lakecore.sql.streaming_insert", "StreamingInserts")
+    StreamingQueries = deferred("lakecore.sql.streaming_query", "StreamingQueries")
+    TableStatements = deferred("lakecore.sql.run_tables", "TableStatements")
 
 __all__ = ["SqlEngine"]
 
@@ -48,17 +66,47 @@ class SqlEngine:
         catalogs = {} if catalog is None else {DEFAULT_CATALOG: catalog}
         self._workspace = Workspace(catalogs=catalogs, open_path=open_path)
         self._queries = Queries(self._workspace)
-        self._rows = RowStatements(self._workspace, self._queries)
-        self._tables = TableStatements(self._workspace, self._queries)
-        self._following = StreamingQueries(self._queries)
-        self._streams = StreamingInserts(self._workspace, self._queries, self._rows)
+        self._on_commit: Callable[[IngestResult], None] | None = None
+        self._on_checkpoint: Callable[[str, Progress], None] | None = None
+
+    @cached_property
+    def _rows(self) -> RowStatements:
+        return RowStatements(self._workspace, self._queries)
+
+    @cached_property
+    def _tables(self) -> TableStatements:
+        return TableStatements(self._workspace, self._queries)
+
+    @cached_property
+    def _following(self) -> StreamingQueries:
+        return StreamingQueries(self._queries)
+
+    @cached_property
+    def _streams(self) -> StreamingInserts:
+        return StreamingInserts(self._workspace, self._queries, self._rows)
 
     def on_commit(self, told: Callable[[IngestResult], None] | None) -> None:
-        """Call this function after each commit of a streaming INSERT."""
-        self._streams.on_commit = told
+        """Call the function `told` after each commit of a streaming INSERT."""
+        self._on_commit = told
+
+    def on_checkpoint(self, told: Callable[[str, Progress], None] | None) -> None:
+        """Call `told` with the pipeline's name after each commit of tables that follow a source."""
+        self._on_checkpoint = told
+
+    def interrupt(self) -> None:
+        """Stop the running query, which then raises an error. Another thread may call this."""
+        self._queries.connection.interrupt()
+
+    def progress(self) -> float | None:
+        """How much of the running query is done, in percent; None if DuckDB does not know."""
+        percent = self._queries.connection.query_progress()
+        return percent if percent >= 0 else None
 
     def changes(self, text: str) -> Iterator[pa.Table] | None:
-        """The changes of a query as they come, if queries stream; None for any other statement."""
+        """The changes of a query as they arrive, in streaming mode.
+
+        None for any other statement.
+        """
         if not self._workspace.is_streaming:
             return None
         statement = parse(text)
@@ -92,7 +140,11 @@ class SqlEngine:
         self, statement: s.Statement, parameters: Parameters, scope: Scope
     ) -> duckdb.DuckDBPyRelation:
         takes = s.Query | s.Insert | s.Merge
-        creates = isinstance(statement, s.CreateTable) and statement.query is not None
+        creates = (
+            isinstance(statement, s.CreateTable)
+            and statement.query is not None
+            and not self._follows(statement)
+        )
         if parameters is not None and not (isinstance(statement, takes) or creates):
             raise Unsupported("parameters are for queries, INSERT and MERGE")
         if isinstance(statement, s.Query) and self._workspace.is_streaming:
@@ -102,7 +154,7 @@ class SqlEngine:
         if isinstance(statement, s.Query):
             return self._queries.relation(statement.text, parameters, scope)
         if isinstance(statement, s.Own):
-            return self._queries.execute(statement.text)
+            return self._queries.change(statement.text)
         rows = self._asked(statement, scope)
         if rows is not None:
             return self._relation(*rows)
@@ -110,8 +162,14 @@ class SqlEngine:
         return self._done() if result is None else self._relation(*_shown(result))
 
     def _asked(self, statement: s.Statement, scope: Scope) -> Rows | None:
-        """The rows of a statement that returns rows or calls a procedure; None for others."""
+        """The rows of a statement that returns rows or calls a procedure.
+
+        None for other statements.
+        """
         match statement:
+            case s.CreateTable() | s.CreateDatabase() if self._follows(statement):
+                assert statement.mirror is not None, "as checked"
+                return run_mirror(self._workspace, statement, statement.mirror, self._on_checkpoint)
             case s.Explain():
                 return ("part", "plan"), list(self._queries.explained(statement.text, scope))
             case s.Show(what="procedures"):
@@ -125,6 +183,18 @@ class SqlEngine:
                     statement,
                     lambda text: self.run(text, scope=scope),
                 )
+            case s.CopyInto():
+                table = self._workspace.table(statement.chain)
+                storage = self._workspace.storage_options(statement.chain)
+                return copy_into(self._queries, table, statement, storage)
+            case s.CopyOut():
+                query = parse(statement.query)
+                if not isinstance(query, s.Query):
+                    raise InvalidRequest(
+                        "COPY INTO a directory takes a query, not a statement that changes data",
+                        query=statement.query,
+                    )
+                return copy_out(self._queries, statement, scope, self._workspace.storage_options())
             case s.Describe():
                 return describe(self._workspace, statement)
             case s.SetVariable(key=None):
@@ -133,11 +203,22 @@ class SqlEngine:
                 return ("key", "value"), [(key, self._workspace.variables.get(key))]
         return None
 
+    def _follows(self, statement: s.CreateTable | s.CreateDatabase) -> bool:
+        """Whether the statement follows a source. AS TABLE may instead name a table of Paimon."""
+        mirror = statement.mirror
+        if mirror is None or isinstance(statement, s.CreateDatabase):
+            return mirror is not None
+        return mirror.chain[0] in self._workspace.sources or bool(mirror.computed)
+
     def _changed(
         self, statement: s.Statement, parameters: Parameters, scope: Scope
     ) -> object | None:
-        """Execute a statement. Returns the result of its verb, if there is one to show."""
+        """Execute a statement that changes data.
+
+        Returns its result; None if there is nothing to show.
+        """
         if isinstance(statement, s.Insert) and self._streams.applies_to(statement):
+            self._streams.on_commit = self._on_commit
             return self._streams.insert(statement, scope)
         if isinstance(statement, s.RowStatement):
             return self._rows.run(statement, parameters, scope)
@@ -197,7 +278,7 @@ class SqlEngine:
 
 
 def _shown(result: object) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    """The result of a verb as one row: the snapshot and the counts of the result."""
+    """The result of a statement as one row: the snapshot and the counts."""
     assert is_dataclass(result), "verbs return frozen results"
     facts = asdict(result)  # type: ignore[arg-type]  # an instance, as asserted
     ids = facts.get("snapshot_ids") or (None,)

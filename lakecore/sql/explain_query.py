@@ -43,7 +43,7 @@ def parts_of_plan(
     tables: Sequence[Scanned],
     run: Callable[[str], duckdb.DuckDBPyRelation],
 ) -> list[tuple[str, str]]:
-    """The plan of a query over views, as (name, text) parts: DuckDB's, then each table's."""
+    """The plan of a query over views, as (name, text): DuckDB's, then lakecore's for each table."""
     rows = [(str(key), str(value)) for key, value in run(f"EXPLAIN {text}").fetchall()]
     pushed: tuple[list[str] | None, str | None] = (None, None)
     if len(tables) == 1:

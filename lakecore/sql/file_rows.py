@@ -1,12 +1,13 @@
 """Rows of CSV, JSON and Parquet files, read by a DuckDB connection of their own.
 
-Types of CSV and JSON columns: those stated by the caller; else those of the table that the rows are
-for; else inferred.
+The type of a CSV or JSON column is the one that the caller states; else that of the target table's
+column; else it is inferred.
 
 INVARIANT: inference loses nothing. A CSV column whose numbers have leading zeros or more than 15
 digits stays text, also if only one row of the file has one. Dates are only read in ISO order.
 
-1. DuckDB examines the first rows: dialect, names and types.
+1. DuckDB examines the first rows: dialect, names and types. No line is skipped, and a header that
+   does not fit the lines is refused.
 2. CSV: one pass over the text checks the inferred numbers of all rows.
 3. The rows stream in their order, in small batches.
 """
@@ -21,13 +22,13 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 from lakecore.memory import process_budget
-from lakecore.sql.queries import error_of
+from lakecore.sql.query_errors import error_of
 from lakecore.sql.tokens import quoted, quoted_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["KINDS", "FileFormat", "FileRows", "kind_of"]
+__all__ = ["KINDS", "FileFormat", "FileRows", "exactly", "kind_of"]
 
 KINDS = ("csv", "json", "parquet")
 _ENDS = {"csv": "csv", "tsv": "csv", "txt": "csv", "parquet": "parquet"} | dict.fromkeys(
@@ -47,8 +48,9 @@ _STORED_AS = {
     "HUGEINT": "DECIMAL(38,0)",
     "TIME_NS": "TIME",
     '"NULL"': "VARCHAR",
-} | dict.fromkeys(("JSON", "UUID", "BIT", "TIME WITH TIME ZONE", "INTERVAL"), "VARCHAR")
+} | dict.fromkeys(("BIGNUM", "JSON", "UUID", "BIT", "TIME WITH TIME ZONE", "INTERVAL"), "VARCHAR")
 """Types of DuckDB that no table has, and the type that holds their values."""
+_DELIMITERS = frozenset(",;|\t")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ class _Column:
 
 
 def kind_of(path: str) -> str | None:
-    """The kind of file that a name ends with: csv, json or parquet; None for another name."""
+    """The kind of a file by the end of its name: csv, json or parquet; None for any other name."""
     name = path.lower().removesuffix(".gz").removesuffix(".zst")
     return _ENDS.get(name.rpartition(".")[2]) if "." in name else None
 
@@ -87,6 +89,8 @@ class FileRows:
     paths: tuple[str, ...]
     format: FileFormat
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    shown: Mapping[str, str] = field(default_factory=dict)
+    """What messages call a path that the user did not name."""
     notes: list[str] = field(default_factory=list)
     """What a user should know about the inference."""
     _connection: duckdb.DuckDBPyConnection = field(init=False, repr=False)
@@ -119,7 +123,7 @@ class FileRows:
             raise self._wrong(error) from error
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows in their order. Raises InvalidRequest, naming the row, for one that is wrong."""
+        """The rows in file order. Raises InvalidRequest, naming the row, for a wrong row."""
         try:
             yield from self._relation().to_arrow_reader(_BATCH_ROWS)
         except LakecoreError:
@@ -146,6 +150,8 @@ class FileRows:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice or not all(names):
             raise InvalidRequest("each column of a file needs a name of its own", columns=twice)
+        if self.format.kind == "csv" and self.format.header and not self.format.names:
+            self._check_header(names)
         given = {name: self.types[name] for name in names if name in self.types}
         targets = {}
         if given:
@@ -161,6 +167,31 @@ class FileRows:
             inferred |= self._kept_as_text(inferred, names)
         for name in names:
             yield self._column(name, targets.get(name), inferred.get(name))
+
+    def _check_header(self, names: list[str]) -> None:
+        """Raise InvalidRequest for a header that was not split into names, or that repeats a name.
+
+        DuckDB does not split lines that have different numbers of values, and it renames columns
+        whose names are equal or differ only in case.
+        """
+        if len(names) == 1 and self.format.delimiter is None and _DELIMITERS & {*names[0]}:
+            raise InvalidRequest(
+                "the lines of the file do not have the same number of values; if the file has one "
+                "column, state a delimiter that it does not contain (--delimiter)",
+                files=self._shown(),
+                first_line=names[0],
+            )
+        texts = self._source({}, header=False)
+        first = self._connection.sql(f"FROM {texts} LIMIT 1").fetchall()
+        lower = [str(name).strip().lower() for row in first for name in row if name is not None]
+        twice = sorted({name for name in lower if name and lower.count(name) > 1})
+        if twice:
+            raise InvalidRequest(
+                "each column of a file needs a name of its own, also without regard to case; "
+                "state the names (--names) with --no-header, and leave out the first line",
+                columns=twice,
+                files=self._shown(),
+            )
 
     def _column(self, name: str, target: str | None, inferred: str | None) -> _Column:
         own = quoted(name)
@@ -232,9 +263,12 @@ class FileRows:
         types = {each.name: each.read_as for each in self._columns}
         return self._connection.sql(f"FROM {self._source(types)} SELECT {parts}")
 
-    def _source(self, types: Mapping[str, str]) -> str:
-        """The table function that reads the files. Types that are not given are inferred."""
-        files = ", ".join(quoted_text(_exactly(path)) for path in self.paths)
+    def _source(self, types: Mapping[str, str], *, header: bool = True) -> str:
+        """The table function that reads the files. Types that are not given are inferred.
+
+        Without `header`, the first line of a CSV file is read as a row of strings.
+        """
+        files = ", ".join(quoted_text(exactly(path)) for path in self.paths)
         chosen = self.format
         if chosen.kind == "parquet":
             return f"read_parquet([{files}])"
@@ -242,10 +276,14 @@ class FileRows:
             "{" + ", ".join(f"{quoted_text(n)}: {quoted_text(t)}" for n, t in types.items()) + "}"
         )
         if chosen.kind == "json":
-            # DuckDB drops fields that its sample of rows lacks, so it samples all rows.
-            return f"read_json([{files}], {f'columns = {stated}' if types else 'sample_size = -1'})"
+            # DuckDB drops fields that its sample of rows lacks, so it samples all rows. Values that
+            # are no objects would become a column of texts.
+            inferred = "sample_size = -1, records = true"
+            return f"read_json([{files}], {f'columns = {stated}' if types else inferred})"
         settings = [
-            f"header = {str(chosen.header).lower()}",
+            f"header = {str(chosen.header and header).lower()}",
+            "skip = 0",  # else DuckDB passes over lines that do not fit the others
+            "comment = ''",
             f"sample_size = {_SAMPLE_ROWS}",
             f"nullstr = {quoted_text(chosen.null)}",
             "allow_quoted_nulls = false",
@@ -256,6 +294,8 @@ class FileRows:
             settings.append(f"names = [{', '.join(map(quoted_text, chosen.names))}]")
         if types:
             settings.append(f"types = {stated}")
+        if not header:
+            settings.append("all_varchar = true")
         for key, value in (
             ("delim", chosen.delimiter),
             ("dateformat", chosen.date_format),
@@ -265,22 +305,27 @@ class FileRows:
                 settings.append(f"{key} = {quoted_text(value)}")
         return f"read_csv([{files}], {', '.join(settings)})"
 
+    def _shown(self) -> list[str]:
+        return [self.shown.get(path, path) for path in self.paths]
+
     def _wrong(self, error: BaseException) -> LakecoreError:
         if isinstance(error, LakecoreError):
             return error
         found = error_of(error) if isinstance(error, duckdb.Error) else None
         reason = str(error).partition("\n\nLINE ")[0]
+        for path, name in self.shown.items():
+            reason = reason.replace(path, name)
         if isinstance(found, InvalidRequest) or found is None:
             first = [line.strip() for line in reason.splitlines() if line.strip()][:4]
             return InvalidRequest(
                 "the file cannot be read as rows; --column NAME=TYPE states the type of a column",
-                files=list(self.paths),
+                files=self._shown(),
                 format=self.format.kind,
                 reason=" ".join(first),
             )
         return found
 
 
-def _exactly(path: str) -> str:
+def exactly(path: str) -> str:
     """The path as a pattern that only matches the path itself."""
     return "".join(f"[{each}]" if each in "*?[" else each for each in path)

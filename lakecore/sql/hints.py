@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import Unsupported
 from lakecore.sql.cursor import Cursor
-from lakecore.sql.parse_tables import options
+from lakecore.sql.parse_options import options
 from lakecore.sql.tokens import Kind
 
 if TYPE_CHECKING:

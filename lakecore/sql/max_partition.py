@@ -9,25 +9,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
 from lakecore.sql.cursor import Cursor
 from lakecore.sql.tokens import Kind, quoted_text
-from lakecore.table.reads.source import TableSource
-from lakecore.table.reads.travel import Travel, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyarrow.compute import max as largest_of
+
     from lakecore.sql.statements import Chain
     from lakecore.table.handle import Table
+    from lakecore.table.reads.source import TableSource
+    from lakecore.table.reads.travel import Travel, resolve
+else:
+    largest_of = deferred("pyarrow.compute", "max")
+    TableSource = deferred("lakecore.table.reads.source", "TableSource")
+    Travel = deferred("lakecore.table.reads.travel", "Travel")
+    resolve = deferred("lakecore.table.reads.travel", "resolve")
 
 __all__ = ["largest_partition", "with_largest_partitions"]
 
 
 def with_largest_partitions(text: str, value_of: Callable[[Chain], str]) -> str:
-    """The text with each call of `sys.max_pt` replaced by its value, which `value_of` gives."""
+    """The text with each call of `sys.max_pt` replaced by its value, as `value_of` computes it."""
     if "max_pt" not in text.lower():
         return text
     cursor = Cursor(text)
@@ -62,10 +69,11 @@ def largest_partition(table: Table, type_of: Callable[[str], str]) -> str:
     if not keys:
         raise InvalidRequest("max_pt needs a partitioned table", table=table.identifier)
     context = table.context
+    context.options.require_all_rows()
     snapshot, schema = resolve(context, Travel())
     source = TableSource(context=context, snapshot=snapshot, table_schema=schema)
     values = context.partitions.values(sorted(source.partitions())).column(0)
-    largest = pc.max(values)
+    largest = largest_of(values)
     if not largest.is_valid:
         raise InvalidRequest("max_pt finds no partition with data files", table=table.identifier)
     return f"CAST({quoted_text(str(largest.cast(pa.string())))} AS {type_of(keys[0])})"

@@ -1,4 +1,4 @@
-"""One statement of SQL -> a value of `statements.py`.
+"""Parses one SQL statement into a value of `statements.py`.
 
 The first word selects the parser of the rest. DuckDB parses queries.
 """
@@ -6,14 +6,16 @@ The first word selects the parser of the rest. DuckDB parses queries.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from lakecore.deferred import deferred
 from lakecore.errors import Unsupported
 from lakecore.sql.cursor import Cursor
-from lakecore.sql.parse_alter import parse_alter, parse_comment_on
+from lakecore.sql.parse_copy import parse_copy
 from lakecore.sql.parse_rows import (
-    parse_copy,
     parse_delete,
     parse_insert,
     parse_merge,
@@ -31,6 +33,7 @@ from lakecore.sql.statements import (
     Call,
     Describe,
     Explain,
+    Insert,
     Own,
     Query,
     Reset,
@@ -38,12 +41,16 @@ from lakecore.sql.statements import (
     Show,
     Use,
 )
-from lakecore.sql.tokens import Kind
+from lakecore.sql.tokens import Kind, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lakecore.sql.parse_alter import parse_alter, parse_comment_on
     from lakecore.sql.statements import Statement
+else:
+    parse_alter = deferred("lakecore.sql.parse_alter", "parse_alter")
+    parse_comment_on = deferred("lakecore.sql.parse_alter", "parse_comment_on")
 
 __all__ = ["WORDS", "parse"]
 
@@ -62,6 +69,7 @@ _SHOWN = {
     "BRANCHES": "branches",
     "VARIABLES": "variables",
     "PROCEDURES": "procedures",
+    "FUNCTIONS": "functions",
 }
 _OF_TABLE = frozenset({"partitions", "properties", "columns", "tags", "branches"})
 
@@ -70,6 +78,9 @@ def parse(text: str) -> Statement:
     """The statement of a text. Raises InvalidRequest with line, column and a caret."""
     cursor = Cursor(text)
     word = cursor.token.word
+    start = _insert_after_with(text) if word == "WITH" else None
+    if start is not None:
+        return _with_insert(text, start)
     if word in _QUERIES or cursor.at_symbol("("):
         return Query(text=text)
     if word in _OWN:
@@ -90,6 +101,25 @@ def parse(text: str) -> Statement:
     return statement
 
 
+def _insert_after_with(text: str) -> int | None:
+    """Where the INSERT of Spark's `WITH name AS (...) INSERT ...` begins; None for a query."""
+    depth = 0
+    for token, following in pairwise(tokenize(text)):
+        if token.kind is Kind.OTHER:
+            depth += {"(": 1, ")": -1}.get(token.value, 0)
+        elif not depth and token.word == "INSERT" and following.word in {"INTO", "OVERWRITE"}:
+            return token.start
+    return None
+
+
+def _with_insert(text: str, start: int) -> Statement:
+    """The INSERT, with the part before it as the beginning of its query."""
+    blank = re.sub(r"[^\n]", " ", text[:start])  # so that an error states the right place
+    statement = parse(blank + text[start:])
+    assert isinstance(statement, Insert), "the text begins with INSERT"
+    return replace(statement, query=f"{text[:start].rstrip()}\n{statement.query}")
+
+
 def _table(cursor: Cursor) -> Statement:
     """TABLE name: a query for all rows of the table."""
     return Query(text="FROM " + cursor.rest("the name of a table"))
@@ -100,7 +130,12 @@ def _explain(cursor: Cursor) -> Statement:
     cursor.skip("EXTENDED")
     if cursor.at("ANALYZE"):
         raise Unsupported("EXPLAIN ANALYZE: run the query, and EXPLAIN it")
-    return Explain(text=cursor.rest())
+    text = cursor.rest()
+    if not isinstance(parse(text), Query):
+        raise Unsupported(
+            "EXPLAIN is for queries, not for statements that change data or names", statement=text
+        )
+    return Explain(text=text)
 
 
 def _use(cursor: Cursor) -> Statement:
@@ -113,6 +148,10 @@ def _use(cursor: Cursor) -> Statement:
 def _show(cursor: Cursor) -> Statement:
     if cursor.skip("CREATE", "TABLE"):
         return Show(what="create", chain=cursor.chain("the name of the table"))
+    if cursor.skip("CREATE", "VIEW"):
+        return Show(what="create view", chain=cursor.chain("the name of the view"))
+    if cursor.at("USER", "FUNCTIONS"):
+        cursor.take()
     if cursor.skip("CURRENT"):
         what = cursor.take().word
         if what not in {"DATABASE", "CATALOG", "SCHEMA"}:
@@ -138,6 +177,10 @@ def _describe(cursor: Cursor) -> Statement:
     if cursor.token.word in _QUERIES or cursor.at_symbol("("):
         return Query(text="DESCRIBE " + cursor.rest())
     extended = cursor.skip("EXTENDED") or cursor.skip("FORMATTED")
+    if cursor.at("FUNCTION") and cursor.ahead(1).kind in {Kind.WORD, Kind.QUOTED}:
+        cursor.take()
+        extended = cursor.skip("EXTENDED") or extended
+        return Describe(chain=cursor.chain(), extended=extended, function=True)
     database = cursor.skip("DATABASE") or cursor.skip("SCHEMA")
     if cursor.skip("TABLE"):
         extended = cursor.skip("EXTENDED") or extended
@@ -147,8 +190,11 @@ def _describe(cursor: Cursor) -> Statement:
 def _set(cursor: Cursor) -> Statement:
     if cursor.done():
         return SetVariable()
-    key = cursor.string() if cursor.token.kind is Kind.STRING else cursor.until(symbols="=")
+    is_text = cursor.token.kind is Kind.STRING
+    key = cursor.string() if is_text else cursor.until(symbols="=")
     if not cursor.skip_symbol("="):
+        if not is_text and key.split() != [key]:
+            raise cursor.expected("= and a value")  # SET key TO value would be no SET key
         return SetVariable(key=key)
     if cursor.token.kind is Kind.STRING:
         return SetVariable(key=key, value=cursor.string())

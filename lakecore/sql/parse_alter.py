@@ -1,14 +1,17 @@
-"""The parser of ALTER TABLE and COMMENT ON, in the spellings of Flink and Spark."""
+"""The parser of ALTER TABLE, ALTER VIEW and COMMENT ON, in the spellings of Flink and Spark."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakecore.catalog.view_changes import RemoveViewOption, SetViewOption, UpdateViewComment
 from lakecore.errors import Unsupported
 from lakecore.model.schema_change import Move, SchemaChange
-from lakecore.sql.parse_tables import options, partition, read_column
+from lakecore.sql.parse_options import options
+from lakecore.sql.parse_tables import partition, read_column
 from lakecore.sql.statements import (
     AlterTable,
+    AlterView,
     ChangeTag,
     CommentOn,
     DropPartition,
@@ -20,6 +23,7 @@ from lakecore.sql.types import read_type
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lakecore.catalog.view_changes import ViewChange
     from lakecore.model.schema_change import Change
     from lakecore.sql.cursor import Cursor
     from lakecore.sql.statements import Chain, Column, Statement
@@ -31,11 +35,11 @@ _TAG_VERBS = ("CREATE", "REPLACE", "DELETE")
 
 
 def parse_alter(cursor: Cursor) -> Statement:
-    """ALTER TABLE after the word ALTER."""
+    """ALTER TABLE, ALTER VIEW after the word ALTER."""
     if cursor.at("DATABASE") or cursor.at("SCHEMA"):
         raise Unsupported("a database has no properties to change", statement=cursor.text)
-    if cursor.at("VIEW"):
-        raise Unsupported("drop the view and create it again", statement=cursor.text)
+    if cursor.skip("VIEW"):
+        return _alter_view(cursor)
     cursor.expect("TABLE")
     exists = cursor.skip("IF", "EXISTS")
     chain = cursor.chain("the name of the table")
@@ -74,6 +78,31 @@ def parse_comment_on(cursor: Cursor) -> CommentOn:
     if is_column:
         return CommentOn(chain=chain[:-1], column=chain[-1], comment=comment)
     return CommentOn(chain=chain, comment=comment)
+
+
+def _alter_view(cursor: Cursor) -> Statement:
+    exists = cursor.skip("IF", "EXISTS")
+    chain = cursor.chain("the name of the view")
+    if cursor.skip("RENAME", "TO"):
+        to = cursor.chain("the new name of the view")
+        return RenameTable(chain=chain, to=to, if_exists=exists, view=True)
+    if cursor.skip("AS"):
+        return AlterView(chain=chain, query=cursor.rest(), if_exists=exists)
+    changes: list[ViewChange]
+    if cursor.skip("SET", "TBLPROPERTIES"):
+        changes = [
+            UpdateViewComment(value) if key == _COMMENT else SetViewOption(key, value)
+            for key, value in options(cursor).items()
+        ]
+    elif cursor.skip("UNSET", "TBLPROPERTIES"):
+        cursor.skip("IF", "EXISTS")
+        keys = cursor.listed(lambda: _key(cursor))
+        changes = [
+            UpdateViewComment(None) if key == _COMMENT else RemoveViewOption(key) for key in keys
+        ]
+    else:
+        raise cursor.expected("RENAME TO, AS, SET TBLPROPERTIES or UNSET TBLPROPERTIES")
+    return AlterView(chain=chain, changes=tuple(changes), if_exists=exists)
 
 
 def _rename(cursor: Cursor, chain: Chain, *, exists: bool) -> Statement:
@@ -174,7 +203,7 @@ def _modify(cursor: Cursor) -> list[Change]:
 
 
 def _column(cursor: Cursor) -> tuple[Chain, Column]:
-    """A column with its type; the name may be a path into a ROW."""
+    """A column name and its definition. The name may be a path into a ROW."""
     prefix: list[str] = []
     while cursor.ahead(1).kind is Kind.OTHER and cursor.ahead(1).value == ".":
         prefix.append(cursor.name("a column"))
@@ -184,7 +213,7 @@ def _column(cursor: Cursor) -> tuple[Chain, Column]:
 
 
 def _redefined(path: Chain, kind: str, comment: str | None, move: Move | None) -> list[Change]:
-    """The changes of a column whose full definition is given."""
+    """The changes of a column, given its full new definition."""
     words = kind.upper().split()
     nullable = words[-2:] != ["NOT", "NULL"]
     bare = kind if nullable else " ".join(kind.split(" ")[:-2])

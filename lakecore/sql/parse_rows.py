@@ -1,4 +1,4 @@
-"""Parsers of the statements that write rows: INSERT, UPDATE, DELETE, MERGE and COPY."""
+"""Parsers of the statements that write rows: INSERT, UPDATE, DELETE and MERGE."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import Unsupported
 from lakecore.sql.hints import hint_options
-from lakecore.sql.parse_tables import options, partition
-from lakecore.sql.statements import CopyInto, Delete, Insert, Merge, MergeClause, Update
+from lakecore.sql.parse_tables import partition
+from lakecore.sql.statements import Delete, Insert, Merge, MergeClause, Update
 from lakecore.sql.tokens import Kind, quoted
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lakecore.sql.statements import Chain
 
 __all__ = [
-    "parse_copy",
     "parse_delete",
     "parse_insert",
     "parse_merge",
@@ -30,7 +29,7 @@ _QUERY_STARTS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT",
 
 
 def parse_insert(cursor: Cursor) -> Insert:
-    """INSERT after the word INSERT."""
+    """Parse INSERT; the word INSERT has been read."""
     overwrite = cursor.skip("OVERWRITE")
     if overwrite:
         cursor.skip("INTO")
@@ -70,7 +69,7 @@ def _opens_query(cursor: Cursor) -> bool:
 
 
 def parse_update(cursor: Cursor) -> Update:
-    """UPDATE after the word UPDATE."""
+    """Parse UPDATE; the word UPDATE has been read."""
     chain = cursor.chain("the name of the table")
     alias = _alias(cursor, "SET")
     cursor.expect("SET")
@@ -82,7 +81,7 @@ def parse_update(cursor: Cursor) -> Update:
 
 
 def parse_delete(cursor: Cursor) -> Delete:
-    """DELETE FROM after the word DELETE."""
+    """Parse DELETE FROM; the word DELETE has been read."""
     cursor.expect("FROM")
     chain = cursor.chain("the name of the table")
     alias = _alias(cursor, "WHERE", "USING")
@@ -124,7 +123,7 @@ def set_values(cursor: Cursor, qualifiers: Collection[str], *ends: str) -> dict[
 
 
 def parse_merge(cursor: Cursor) -> Merge:
-    """MERGE INTO after the word MERGE."""
+    """Parse MERGE INTO; the word MERGE has been read."""
     cursor.expect("INTO")
     chain = cursor.chain("the name of the table")
     alias = _alias(cursor, "USING")
@@ -208,26 +207,3 @@ def _inserted(cursor: Cursor) -> dict[Chain, str] | None:
     if len(names) != len(values):
         raise cursor.error(f"{len(names)} columns, but {len(values)} values", place)
     return dict(zip(names, values, strict=True))
-
-
-def parse_copy(cursor: Cursor) -> CopyInto:
-    """COPY INTO table FROM 'file' [FILE_FORMAT = (TYPE = CSV, ...)] after the word COPY."""
-    cursor.expect("INTO")
-    chain = cursor.chain("the name of the table")
-    cursor.expect("FROM")
-    source = cursor.string("the path of a file, in quotes")
-    settings: dict[str, str] = {}
-    while not cursor.done():
-        if cursor.skip("FILE_FORMAT"):
-            cursor.expect_symbol("=")
-            settings |= options(cursor)
-        elif cursor.skip("FORMAT") or cursor.skip("FILEFORMAT"):
-            cursor.skip_symbol("=")
-            settings["TYPE"] = cursor.name("CSV, JSON or PARQUET")
-        elif cursor.skip("WITH") or cursor.at_symbol("("):
-            settings |= options(cursor)
-        else:
-            raise cursor.expected("FILE_FORMAT")
-    lowered = {key.lower(): value for key, value in settings.items()}
-    kind = lowered.pop("type", lowered.pop("format", None))
-    return CopyInto(chain=chain, source=source, format=kind, options=lowered)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.sql.parse_mirror import read_database_mirror, read_table_mirror
+from lakecore.sql.parse_options import options
 from lakecore.sql.statements import (
     Analyze,
     Column,
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from lakecore.sql.tokens import Token
 
 __all__ = [
-    "options",
     "parse_analyze",
     "parse_create",
     "parse_drop",
@@ -40,7 +41,7 @@ __all__ = [
 
 
 def parse_create(cursor: Cursor) -> Statement:
-    """CREATE ... after the word CREATE."""
+    """Parse CREATE ...; the word CREATE has been read."""
     replaces = cursor.skip("OR", "REPLACE")
     temporary = cursor.skip("TEMPORARY") or cursor.skip("TEMP")
     if cursor.skip("CATALOG"):
@@ -48,14 +49,7 @@ def parse_create(cursor: Cursor) -> Statement:
         cursor.expect("WITH")
         return CreateCatalog(name=name, options=options(cursor))
     if cursor.skip("DATABASE") or cursor.skip("SCHEMA"):
-        absent = cursor.skip("IF", "NOT", "EXISTS")
-        chain = cursor.chain("the name of the database")
-        if not cursor.done():
-            raise Unsupported(
-                "a database has no comment, location or properties here; name it alone",
-                statement=cursor.text,
-            )
-        return CreateDatabase(chain=chain, if_not_exists=absent)
+        return _create_database(cursor)
     if cursor.skip("VIEW"):
         return _create_view(cursor, temporary=temporary, replaces=replaces)
     if not cursor.skip("TABLE"):
@@ -63,6 +57,20 @@ def parse_create(cursor: Cursor) -> Statement:
     if replaces and cursor.at("IF"):
         raise cursor.error("a table that is replaced takes no IF NOT EXISTS")
     return _create_table(cursor, temporary=temporary, replaces=replaces)
+
+
+def _create_database(cursor: Cursor) -> CreateDatabase:
+    absent = cursor.skip("IF", "NOT", "EXISTS")
+    chain = cursor.chain("the name of the database")
+    settings = options(cursor) if cursor.skip("WITH") else {}
+    mirror = read_database_mirror(cursor) if cursor.skip("AS", "DATABASE") else None
+    if not cursor.done() or (settings and mirror is None):
+        raise Unsupported(
+            "a database has no comment, location or properties here; name it alone, or say "
+            "AS DATABASE source.database",
+            statement=cursor.text,
+        )
+    return CreateDatabase(chain=chain, if_not_exists=absent, options=settings, mirror=mirror)
 
 
 def parse_replace(cursor: Cursor) -> Statement:
@@ -78,14 +86,20 @@ def _create_view(cursor: Cursor, *, temporary: bool, replaces: bool) -> CreateVi
     absent = cursor.skip("IF", "NOT", "EXISTS")
     chain = cursor.chain("the name of the view")
     columns = tuple(cursor.listed(cursor.name)) if cursor.at_symbol("(") else ()
+    comment = cursor.string("the comment") if cursor.skip("COMMENT") else None
+    settings = options(cursor) if cursor.skip("TBLPROPERTIES") else {}
+    if comment is None and cursor.skip("COMMENT"):
+        comment = cursor.string("the comment")
     cursor.expect("AS")
     return CreateView(
         chain=chain,
+        comment=comment,
         query=cursor.rest(),
         temporary=temporary,
         replace=replaces,
         if_not_exists=absent,
         columns=columns,
+        options=settings,
     )
 
 
@@ -96,7 +110,7 @@ def _create_table(cursor: Cursor, *, temporary: bool, replaces: bool) -> CreateT
     keys: list[str] = []
     partitions: list[str] = []
     settings: dict[str, str] = {}
-    comment = query = like = None
+    comment = query = like = mirror = None
     if cursor.at_symbol("("):
         columns, keys = read_columns(cursor)
     while not cursor.done():
@@ -117,6 +131,7 @@ def _create_table(cursor: Cursor, *, temporary: bool, replaces: bool) -> CreateT
             _like_options(cursor)
         elif cursor.skip("AS"):
             query = cursor.rest()
+            mirror = read_table_mirror(query)
         elif cursor.at("DISTRIBUTED") or cursor.at("CLUSTERED") or cursor.at("LOCATION"):
             raise Unsupported(
                 "set buckets and the path by options: 'bucket', 'bucket-key', 'path'",
@@ -140,11 +155,12 @@ def _create_table(cursor: Cursor, *, temporary: bool, replaces: bool) -> CreateT
         replace=replaces,
         query=query,
         like=like,
+        mirror=mirror,
     )
 
 
 def _spark_keys(settings: dict[str, str]) -> list[str]:
-    """The primary key that Spark gives as the property `primary-key`; removed from the options."""
+    """The primary key in Spark's property `primary-key`, which is removed from the options."""
     text = settings.pop("primary-key", "")
     return [name.strip() for name in text.split(",") if name.strip()]
 
@@ -214,7 +230,7 @@ def read_column(cursor: Cursor) -> tuple[Column, bool]:
 
 
 def _default(text: str) -> str:
-    """The value of a default as Paimon stores it: the text of a literal, without quotes."""
+    """A default value as Paimon stores it: the text of the literal, without quotes."""
     quoted_ = len(text) > 1 and text[0] == text[-1] == "'"
     return text[1:-1].replace("''", "'") if quoted_ else text
 
@@ -222,35 +238,6 @@ def _default(text: str) -> str:
 def _not_enforced(cursor: Cursor) -> None:
     if not cursor.skip("NOT", "ENFORCED"):
         cursor.skip("ENFORCED")
-
-
-def options(cursor: Cursor) -> dict[str, str]:
-    """`( 'key' = 'value', ... )`; keys and values may be bare words and numbers."""
-    found: dict[str, str] = {}
-
-    def text(what: str) -> str:
-        token = cursor.token
-        if token.kind in {Kind.STRING, Kind.NUMBER, Kind.QUOTED}:
-            return cursor.take().value
-        if token.kind is Kind.WORD:
-            start = token.start
-            cursor.take()
-            while cursor.at_symbol(".") or cursor.at_symbol("-"):
-                cursor.take()
-                cursor.take()
-            return cursor.text[start : cursor.tokens_before(0)[-1].end]
-        raise cursor.expected(what)
-
-    def one() -> None:
-        key_token = cursor.token
-        key = text("the key of an option")
-        cursor.expect_symbol("=")
-        if key in found:
-            raise cursor.error(f"the option {key!r} is given twice", key_token)
-        found[key] = text("the value of an option")
-
-    cursor.listed(one)
-    return found
 
 
 def partition(cursor: Cursor) -> dict[str, str | None]:
@@ -275,7 +262,7 @@ def partition(cursor: Cursor) -> dict[str, str | None]:
 
 
 def parse_drop(cursor: Cursor) -> Statement:
-    """DROP ... after the word DROP."""
+    """Parse DROP ...; the word DROP has been read."""
     temporary = cursor.skip("TEMPORARY") or cursor.skip("TEMP")
     what = cursor.take().word
     exists = cursor.skip("IF", "EXISTS")
@@ -296,7 +283,7 @@ def parse_drop(cursor: Cursor) -> Statement:
 
 
 def parse_truncate(cursor: Cursor) -> Statement:
-    """TRUNCATE TABLE after the word TRUNCATE."""
+    """Parse TRUNCATE TABLE; the word TRUNCATE has been read."""
     cursor.expect("TABLE")
     chain = cursor.chain("the name of the table")
     if cursor.skip("PARTITION"):
@@ -305,7 +292,7 @@ def parse_truncate(cursor: Cursor) -> Statement:
 
 
 def parse_analyze(cursor: Cursor) -> Analyze:
-    """ANALYZE TABLE after the word ANALYZE."""
+    """Parse ANALYZE TABLE; the word ANALYZE has been read."""
     cursor.expect("TABLE")
     chain = cursor.chain("the name of the table")
     cursor.expect("COMPUTE", "STATISTICS")

@@ -19,9 +19,9 @@ def renamed(text: str, names: Mapping[str, str], columns: Collection[str] = ()) 
     """The text with each qualifier of `names` replaced; an empty replacement drops the qualifier.
 
     `names` maps a qualifier, which may have dots, to its replacement. Names match without regard to
-    case. Where a qualifier is also one of `columns`, `name.part` is the table's column `part`; if
-    the table has no such column, it is a part of the column `name`.
-    Backquotes become double quotes. Raises Unsupported for a query within the expression.
+    case. If a qualifier is also one of `columns`, `name.part` means the table's column `part`. If
+    there is no column `part`, it means the field `part` of the column `name`. Backquotes become
+    double quotes. Raises Unsupported for a query within the expression.
     """
     held = {column.lower() for column in columns}
     known = {tuple(name.lower().split(".")): new for name, new in names.items()}
@@ -60,7 +60,7 @@ def renamed(text: str, names: Mapping[str, str], columns: Collection[str] = ()) 
 
 
 def _chain(tokens: Sequence[Token], place: int) -> list[str]:
-    """The names separated by dots that start at a token; none if the token is not a name."""
+    """The names separated by dots that start at a token; empty if the token is not a name."""
     found: list[str] = []
     while tokens[place].kind in {Kind.WORD, Kind.QUOTED}:
         found.append(tokens[place].value)

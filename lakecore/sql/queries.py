@@ -6,39 +6,48 @@ columns and filters into the read. Data is read only when the relation is read.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 import duckdb
-import polars as pl
 import pyarrow as pa
-import pyarrow.dataset as ds
 
-from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
-from lakecore.model.times import to_milliseconds
-from lakecore.sql.explain_query import ReadState, parts_of_plan
+from lakecore.deferred import deferred
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.scalar.infinity import finite_rows
 from lakecore.sql.max_partition import largest_partition, with_largest_partitions
-from lakecore.sql.rewrite import Reference, rewritten
-from lakecore.sql.statement_views import StatementViews
+from lakecore.sql.query_errors import FAILURES, error_of
+from lakecore.sql.rewrite import rewritten
+from lakecore.sql.statement_views import StatementViews, TableView
 from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import FrameType
     from typing import TypeAlias
 
-    from lakecore.model.times import Time
-    from lakecore.sql.explain_query import Scanned
-    from lakecore.sql.statement_views import Noted, Scope
+    from lakecore.model.times import Time, to_milliseconds
+    from lakecore.sql.explain_query import ReadState, Scanned, parts_of_plan
+    from lakecore.sql.metadata_rows import metadata_names, rows_with_metadata
+    from lakecore.sql.native_views import NativeViews
+    from lakecore.sql.python_objects import Scope
+    from lakecore.sql.references import Reference
+    from lakecore.sql.statement_views import Noted
     from lakecore.sql.statements import Chain
     from lakecore.sql.workspace import Workspace
     from lakecore.table.handle import Table
 
     Parameters: TypeAlias = Sequence[object] | Mapping[str, object] | None
+else:
+    NativeViews = deferred("lakecore.sql.native_views", "NativeViews")
+    metadata_names = deferred("lakecore.sql.metadata_rows", "metadata_names")
+    parts_of_plan = deferred("lakecore.sql.explain_query", "parts_of_plan")
+    rows_with_metadata = deferred("lakecore.sql.metadata_rows", "rows_with_metadata")
+    to_milliseconds = deferred("lakecore.model.times", "to_milliseconds")
 
-__all__ = ["Queries", "batches_of", "error_of", "names_in_scope", "reader_of", "written"]
+__all__ = ["Queries", "batches_of", "reader_of"]
 
-T = TypeVar("T")
 _FULL = 3
 _VIEWS_MAX = 1000
 _SMALL_BATCH_ROWS = 8_192
@@ -66,6 +75,13 @@ class Queries:
         self._unknown: list[Chain] = []
         """Names in the statement that are not tables of a catalog: DuckDB may know them."""
         self.connection = duckdb.connect(config=_SETTINGS)
+        # DuckDB would print its progress between the rows, on standard output.
+        self.connection.execute("SET enable_progress_bar = true")
+        self.connection.execute("SET enable_progress_bar_print = false")
+
+    @cached_property
+    def _scans(self) -> NativeViews:
+        return NativeViews(self.connection, self._new_name)
 
     def relation(
         self,
@@ -101,8 +117,26 @@ class Queries:
         self._unknown.clear()
         return self._run(text, None)
 
+    def change(self, text: str) -> duckdb.DuckDBPyRelation:
+        """Run a statement that may change settings of DuckDB. Verbs take the time zone from it."""
+        machine = self._machine_zone
+        done = self.execute(text)
+        zone = self._zone()
+        self._workspace.zone = "" if zone == machine else zone
+        return done
+
+    @cached_property
+    def _machine_zone(self) -> str:
+        return self._zone()
+
+    def _zone(self) -> str:
+        return str(self.values(["current_setting('TimeZone')"])[0])
+
     def set(self, key: str, value: str | None) -> None:
-        """Set a setting of DuckDB; None resets it. Raises Unsupported for those of lakecore."""
+        """Set a setting of DuckDB; None resets it.
+
+        Raises Unsupported for a setting that lakecore controls.
+        """
         known = self.values([f"EXISTS (FROM duckdb_settings() WHERE name = {quoted_text(key)})"])
         if not known[0] or key in _SETTINGS:
             raise Unsupported(
@@ -110,7 +144,9 @@ class Queries:
                 key=key,
             )
         text = f"RESET {quoted(key)}"
-        self.execute(text if value is None else f"SET {quoted(key)} = {quoted_text(value)}")
+        self.change(text if value is None else f"SET {quoted(key)} = {quoted_text(value)}")
+        if "_scans" in self.__dict__:
+            self._scans.renew()
 
     def values(self, expressions: Sequence[str]) -> list[object]:
         """The values of expressions without columns, such as arguments and times."""
@@ -125,7 +161,7 @@ class Queries:
         return list(rows[0])
 
     def types(self, schema: pa.Schema) -> list[str]:
-        """DuckDB's type names for the types of Arrow columns."""
+        """DuckDB's type names for the columns of an Arrow schema."""
         if not schema.names:
             return []
         return [str(kind) for kind in self.connection.from_arrow(schema.empty_table()).types]
@@ -150,6 +186,8 @@ class Queries:
         noted: Noted | None = None,
     ) -> str:
         text = with_largest_partitions(text, self._largest_partition)
+        if "_scans" in self.__dict__:
+            self._scans.begin()
         try:
             return rewritten(text, self.connection, StatementViews(self, scope, noted))
         except duckdb.Error as error:
@@ -163,14 +201,12 @@ class Queries:
 
         return largest_partition(table, type_of)
 
-    def table_view(
-        self, reference: Reference, noted: Noted | None
-    ) -> duckdb.DuckDBPyRelation | None:
+    def table_view(self, reference: Reference, noted: Noted | None) -> TableView | None:
         """The rows of a table of the catalog; None if it has no such table."""
         chain = reference.chain
         generator = self._workspace.generators.get(chain[0]) if len(chain) == 1 else None
         if generator is not None:
-            return self.connection.from_arrow(generator.table())
+            return TableView(self.connection.from_arrow(generator.table()))
         if len(chain) == 1 and _is_file(chain[0]):
             return None
         travel, options = _travel(self, reference), self._options(reference)
@@ -182,11 +218,35 @@ class Queries:
             return None
         if noted is not None:
             noted(reference, table)
-        return table.to_duckdb(self.connection, **travel)
+        metadata = metadata_names(table, reference.metadata)
+        if metadata:
+            found = rows_with_metadata(table, travel, metadata)
+            return replace(self._scans.merged_view(table, travel, found), metadata=metadata)
+        return self._scans.table_view(table, travel, explained=noted is not None)
 
     def stored_query(self, chain: Chain) -> str | None:
         """The query of a temporary view; None if there is no such view."""
         return self._workspace.views.get(chain[0]) if len(chain) == 1 else None
+
+    def catalog_view(self, chain: Chain) -> tuple[str, str] | None:
+        """The catalog and the query of a view that a catalog stores; None if there is none."""
+        if "/" in chain[0] or (len(chain) == 1 and _is_file(chain[0])):
+            return None
+        return self._workspace.stored_view(chain)
+
+    def schema_in_view(self, text: str, view: Chain) -> pa.Schema:
+        """The columns of a query to be stored as a view.
+
+        It is checked as for readers of the view.
+        """
+        catalog = self._workspace.full(view)[0]
+        views = StatementViews(self, lambda _name: None, None)
+        self._unknown.clear()
+        try:
+            prepared = views.within(".".join(self._workspace.full(view)), catalog, text)
+        except duckdb.Error as error:
+            raise error_of(error) from error
+        return self._run(prepared, None).limit(0).to_arrow_table().schema
 
     def full_names(self, chain: Chain) -> list[Chain]:
         """The longer forms of a table's name: `database.table` and `catalog.database.table`."""
@@ -194,6 +254,17 @@ class Queries:
             return []
         full = self._workspace.full(chain)
         return [full[-size:] for size in range(len(chain) + 1, _FULL + 1)]
+
+    def full_name(self, chain: Chain) -> Chain:
+        """The name with catalog and database.
+
+        A name that only the session knows is returned unchanged.
+        """
+        workspace = self._workspace
+        known = (workspace.views, workspace.temporary, workspace.generators)
+        if len(chain) > _FULL or (len(chain) == 1 and any(chain[0] in names for names in known)):
+            return chain
+        return workspace.full(chain)
 
     def unknown(self, reference: Reference) -> None:
         """Remember a name that the catalog does not have: DuckDB may know it.
@@ -219,16 +290,19 @@ class Queries:
 
     def create_view(self, relation: duckdb.DuckDBPyRelation) -> str:
         """Create a view of the relation for one statement. Returns the name of the view."""
-        name = f"_lakecore_view_{next(self._numbers)}"
+        name = self._new_name()
         relation.create_view(name)
         self._views.append(name)
         if len(self._views) > _VIEWS_MAX:
             self.connection.execute(f"DROP VIEW IF EXISTS {quoted(self._views.pop(0))}")
         return name
 
+    def _new_name(self) -> str:
+        return f"_lakecore_view_{next(self._numbers)}"
+
 
 def _travel(queries: Queries, reference: Reference) -> ReadState:
-    """The read arguments for the state that a reference names."""
+    """The arguments of a read for the state that a reference names."""
     if reference.unit is None or reference.moment is None:
         return {}
     token, following, *_ = tokenize(reference.moment)
@@ -259,7 +333,7 @@ def _scan_options(travel: ReadState) -> dict[str, str]:
 
 
 def _version(value: object) -> ReadState:
-    """The id of a snapshot, or the name of a tag."""
+    """The arguments of a read for a version: a snapshot id, or the name of a tag."""
     if isinstance(value, int):
         return {"snapshot_id": value}
     if isinstance(value, str):
@@ -274,96 +348,30 @@ def _is_file(name: str) -> bool:
     return "\\" in name or "*" in name or name.lower().endswith(_FILE_ENDS)
 
 
-def names_in_scope(frame: FrameType | None) -> Scope:
-    """Python objects with rows that the caller's code can name: the variables of its functions.
-
-    The functions of lakecore itself are skipped.
-    """
-    frames: list[FrameType] = []
-    while frame is not None:
-        if not str(frame.f_globals.get("__name__", "")).startswith("lakecore."):
-            frames.append(frame)
-        frame = frame.f_back
-
-    def find(name: str) -> object | None:
-        for each in frames:
-            for names in (each.f_locals, each.f_globals):
-                held = names.get(name)
-                if held is not None and _has_rows(held):
-                    found: object = held
-                    return found
-        return None
-
-    return find
-
-
-def _has_rows(held: object) -> bool:
-    if isinstance(held, type):
-        return False
-    return isinstance(held, pl.LazyFrame | ds.Dataset | pa.Table) or any(
-        hasattr(held, name) for name in ("__arrow_c_stream__", "to_duckdb")
-    )
-
-
 def batches_of(
     relation: duckdb.DuckDBPyRelation,
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema of a relation, and its rows in small batches. Raises only lakecore errors."""
     try:
         reader = relation.to_arrow_reader(_SMALL_BATCH_ROWS)
-    except duckdb.Error as error:
+    except FAILURES as error:
         raise error_of(error) from error
 
     def read() -> Iterator[pa.RecordBatch]:
         try:
             yield from reader
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
+        except FAILURES as error:
             raise error_of(error) from error
 
     return reader.schema, read()
 
 
 def reader_of(relation: Callable[[], duckdb.DuckDBPyRelation]) -> pa.RecordBatchReader:
-    """The rows of a relation as a stream for a write. Raises only lakecore errors."""
-    try:
-        return relation().to_arrow_reader(_BATCH_ROWS)
-    except duckdb.Error as error:
-        raise error_of(error) from error
+    """The rows of a relation as a stream for a write. Raises only lakecore errors.
 
-
-class _Closable(Protocol):
-    def close(self) -> None: ...
-
-
-def written(rows: _Closable, verb: Callable[[], T]) -> T:
-    """Run a verb that writes `rows`, and return its result. Raises only lakecore errors.
-
-    Closes the rows: an open result would block the connection for other statements.
+    Infinity is an error of the stream: no DATE or TIMESTAMP of Paimon holds it.
     """
     try:
-        return verb()
-    except LakecoreError:
-        raise
-    except (duckdb.Error, pa.ArrowException, OSError) as error:
-        raise InvalidRequest(
-            "the query failed while its rows were written; nothing was committed",
-            reason=str(error),
-        ) from error
-    finally:
-        rows.close()
-
-
-def error_of(error: BaseException) -> LakecoreError:
-    """A DuckDB error as a lakecore error, with a message that says what the user can change."""
-    text = str(error)
-    head, _, _ = text.partition("\n\nLINE ")
-    if isinstance(error, duckdb.CatalogException) and "does not exist" in text:
-        return NotFound("the query names something that does not exist", reason=head)
-    if isinstance(error, duckdb.IOException | duckdb.HTTPException):
-        return StorageError("DuckDB cannot read what the query names", reason=head)
-    if text.startswith("Resource In Use"):
-        return InvalidRequest(
-            "rows of an earlier statement are still being read; read them to the end, or close "
-            "their reader"
-        )
-    return InvalidRequest("the query failed", reason=text)
+        return finite_rows(relation()).to_arrow_reader(_BATCH_ROWS)
+    except FAILURES as error:
+        raise error_of(error) from error

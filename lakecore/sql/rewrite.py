@@ -1,4 +1,4 @@
-"""The text of a query -> DuckDB's text, and the tables that it names.
+"""Rewrites the text of a query for DuckDB, and finds the tables that it names.
 
 1. Tokens: backquotes become double quotes. A table with time travel or a hint, and a table function
    of Paimon, become placeholders.
@@ -10,12 +10,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.sql.cursor import Cursor
-from lakecore.sql.hints import read_hint
+from lakecore.sql.metadata_columns import PREFIX, stars_without, wanted_at
+from lakecore.sql.references import PLACEHOLDER, Reference, placeholders
 from lakecore.sql.semi_joins import Candidate, candidates
 from lakecore.sql.tokens import Kind, quoted, syntax_error, tokenize
 
@@ -26,150 +28,17 @@ if TYPE_CHECKING:
 
     from lakecore.sql.statements import Chain
 
-__all__ = ["FUNCTIONS", "Reference", "Views", "placeholders", "rewritten"]
+__all__ = ["Views", "rewritten"]
 
-FUNCTIONS = {
-    "paimon_incremental_query": 3,
-    "paimon_incremental_between_timestamp": 3,
-    "paimon_incremental_to_auto_tag": 2,
-}
-"""Paimon's table functions of Spark and how many arguments each takes."""
-
-_PLACEHOLDER = "_lakecore_reference_"
-_UNITS = ("VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME")
 _NOWHERE = 2**63
+_HAS_QUERY = '"subquery_type":"ANY"'
+"""Only trees with this text have a query after IN."""
+_PLAIN_NAME = re.compile(rb"[A-Za-z_][A-Za-z_0-9]*(?![A-Za-z_0-9$\x80-\xff])")
 _VERBS = frozenset({"SUMMARIZE", "PIVOT", "UNPIVOT", "FROM", "JOIN", "DESCRIBE", "TABLE"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
-    """A table that a query names. `function` and its arguments are those of a table function.
-
-    `unit` is VERSION or TIMESTAMP, and `moment` the text of the expression that follows it.
-    """
-
-    chain: Chain
-    unit: str | None = None
-    moment: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    function: str | None = None
-    arguments: tuple[str, ...] = ()
-
-
-def placeholders(text: str) -> tuple[str, list[Reference]]:
-    """The text with placeholders for Paimon-only syntax, and their references in order."""
-    cursor = Cursor(text)
-    references: list[Reference] = []
-    pieces: list[str] = []
-    copied = 0
-    after_dot = False
-    while not cursor.done():
-        token = cursor.token
-        start = cursor.mark()
-        found = None
-        if not after_dot and token.kind in {Kind.WORD, Kind.QUOTED, Kind.STRING}:
-            found = _reference(cursor)
-            if found is None:
-                cursor.back(start)
-        if found is not None:
-            end = cursor.tokens_before(start)[-1].end
-            pieces.append(text[copied : token.start])
-            pieces.append(f'"{_PLACEHOLDER}{len(references)}"')
-            references.append(found)
-            copied = end
-            after_dot = False
-            continue
-        # `default` is a word of DuckDB's grammar, and the name of Paimon's first database.
-        is_default = token.word == "DEFAULT" and cursor.ahead(1).value == "."
-        if is_default or (token.kind is Kind.QUOTED and text[token.start] == "`"):
-            pieces += [text[copied : token.start], quoted(token.value)]
-            copied = token.end
-        if token.kind is Kind.HINT:
-            read_hint(token)
-            raise cursor.error("a hint follows the name of a table, before its alias")
-        cursor.take()
-        after_dot = token.kind is Kind.OTHER and token.value == "."
-    pieces.append(text[copied:])
-    return "".join(pieces), references
-
-
-def _reference(cursor: Cursor) -> Reference | None:
-    """The next reference, if it has time travel, a hint or a table function; otherwise None."""
-    if cursor.token.word.lower() in FUNCTIONS and cursor.ahead(1).value == "(":
-        return _function(cursor)
-    if cursor.at("SELECT"):
-        return None
-    names = [cursor.take().value]
-    while cursor.at_symbol(".") and cursor.ahead(1).kind in {Kind.WORD, Kind.QUOTED}:
-        cursor.take()
-        names.append(cursor.take().value)
-    options: dict[str, str] = {}
-    while cursor.at_kind(Kind.HINT):
-        options |= read_hint(cursor.take())
-    unit = moment = None
-    mark = cursor.mark()
-    cursor.skip("FOR")
-    for word in _UNITS:
-        if cursor.skip(word, "AS", "OF"):
-            unit = "VERSION" if word.endswith("VERSION") else "TIMESTAMP"
-            moment = _moment(cursor)
-            break
-    else:
-        cursor.back(mark)
-    while unit and cursor.token.kind is Kind.HINT:
-        options |= read_hint(cursor.take())
-    if unit is None and not options:
-        return None
-    return Reference(chain=tuple(names), unit=unit, moment=moment, options=options)
-
-
-def _moment(cursor: Cursor) -> str:
-    """The text of a version or a time: a literal, a clock function, or an expression in `()`."""
-    start = cursor.token.start
-    if cursor.at_symbol("("):
-        return "(" + cursor.group() + ")"
-    if cursor.token.word in {"TIMESTAMP", "DATE"} and cursor.ahead(1).kind is Kind.STRING:
-        cursor.take()
-    token = cursor.take()
-    if token.kind not in {Kind.STRING, Kind.NUMBER, Kind.WORD, Kind.PARAMETER, Kind.QUOTED}:
-        raise cursor.error("expected a version or a time", token)
-    if token.kind is Kind.PARAMETER:
-        raise cursor.error("a version or a time must be in the text, not a parameter", token)
-    end = token.end
-    if token.kind in {Kind.WORD, Kind.QUOTED} and cursor.at_symbol("."):
-        raise Unsupported(
-            "a table is read at one time, not at a time of each row; "
-            "a lookup join is a join without FOR SYSTEM_TIME",
-            time=cursor.text[start : cursor.ahead(1).end],
-        )
-    if token.kind is Kind.WORD and cursor.at_symbol("("):
-        cursor.group()
-        end = cursor.tokens_before(0)[-1].end
-    while (cursor.at_symbol("-") or cursor.at_symbol("+")) and cursor.ahead(1).word == "INTERVAL":
-        cursor.take()
-        cursor.take()
-        last = cursor.take()
-        if cursor.token.kind is Kind.WORD:
-            last = cursor.take()
-        end = last.end
-    return cursor.text[start:end]
-
-
-def _function(cursor: Cursor) -> Reference:
-    place = cursor.token
-    name = cursor.take().value.lower()
-    arguments = tuple(cursor.listed(lambda: cursor.until(symbols=",")))
-    if len(arguments) != FUNCTIONS[name]:
-        raise cursor.error(f"{name} takes {FUNCTIONS[name]} arguments", place)
-    first = tokenize(arguments[0])[0]
-    if first.kind is not Kind.STRING:
-        raise cursor.error("the first argument must be the name of a table, in quotes", place)
-    chain = Cursor(first.value).chain()
-    return Reference(chain=chain, function=name, arguments=arguments[1:])
-
-
 class Views(Protocol):
-    """Gives views for the tables of one statement."""
+    """The views that replace the tables of one statement."""
 
     def view_of(self, reference: Reference) -> str | None:
         """The view of a reference, or None for a table of DuckDB's own."""
@@ -179,13 +48,25 @@ class Views(Protocol):
         """The longer forms of a table's name: `database.table` and `catalog.database.table`."""
         ...
 
+    def metadata_of(self, view: str) -> tuple[str, ...]:
+        """The metadata columns that a view has because its reference asks for them."""
+        ...
+
     def semi_join(
         self, query: str, candidate: Candidate, view_at: Callable[[int], str | None]
     ) -> str | None:
-        """The text that replaces the query of `IN (query)`; None leaves it.
+        """The text that replaces the query in `IN (query)`; None if the query stays.
 
         `view_at` gives the view of the table at a position in the text.
         """
+        ...
+
+    def key_filters(self, tree: object, view_at: Callable[[int], str | None]) -> Mapping[int, str]:
+        """The filters that small sides of joins imply, by the position of the filtered table."""
+        ...
+
+    def scan_of(self, view: str, tree: object) -> str:
+        """A view of the same rows that DuckDB scans itself, if that is faster; otherwise `view`."""
         ...
 
 
@@ -194,9 +75,9 @@ def rewritten(text: str, connection: duckdb.DuckDBPyConnection, views: Views) ->
     text, references = placeholders(text)
     used: list[Reference] = []
 
-    def noted(reference: Reference) -> str | None:
+    def noted(reference: Reference, metadata: tuple[str, ...] = ()) -> str | None:
         used.append(reference)
-        return views.view_of(reference)
+        return views.view_of(replace(reference, metadata=metadata) if metadata else reference)
 
     found = _Rewrite(connection, references, noted, views).replaced(text)
     for reference in references:
@@ -208,16 +89,22 @@ def rewritten(text: str, connection: duckdb.DuckDBPyConnection, views: Views) ->
     return found
 
 
+class _ViewOf(Protocol):
+    def __call__(self, reference: Reference, metadata: tuple[str, ...] = ()) -> str | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Rewrite:
     """Rewrites one statement; `references` belong to the placeholders in its text."""
 
     connection: duckdb.DuckDBPyConnection
     references: Sequence[Reference]
-    view_of: Callable[[Reference], str | None]
+    view_of: _ViewOf
     views: Views
     chains: set[tuple[str, ...]] = field(default_factory=set)
     """The names, in lower case, of the tables that views have replaced."""
+    metadata: dict[Chain, tuple[str, ...]] = field(default_factory=dict)
+    """The metadata columns that the statement names, of each table."""
 
     def replaced(self, text: str) -> str:
         """The text with views in place of tables."""
@@ -233,36 +120,61 @@ class _Rewrite:
         if any(table.place >= _NOWHERE for table in tables):
             return _by_tokens(text, self.references, self.view_of)
         encoded = text.encode()
-        held = candidates(tree, encoded)
+        held = candidates(tree, encoded) if _HAS_QUERY in answer else []
+        if PREFIX in text.lower():
+            self._note_metadata(tables, wanted_at(tree))
         patches, views = self._tables(tables, held, encoded)
+        filters = self.views.key_filters(tree, views.get)
+        patches = [
+            (start, end, self._from(new, views[start], filters.get(start), tree))
+            for start, end, new in patches
+        ]
         for each in held:
             query = self.replaced(encoded[each.start + 1 : each.end - 1].decode())
             new = self.views.semi_join(query, each, views.get)
             patches.append((each.start, each.end, f"({query}\n)" if new is None else new))
         patches += _unqualified(columns, self.chains, encoded, held)
+        hidden = {place: self.views.metadata_of(view) for place, view in views.items()}
+        hidden = {place: names for place, names in hidden.items() if names}
+        patches += stars_without(tree, hidden)
         for start, end, new in sorted(patches, reverse=True):
             encoded = encoded[:start] + new.encode() + encoded[end:]
         return encoded.decode()
 
+    def _from(self, new: str, view: str, condition: str | None, tree: object) -> str:
+        """The text that replaces a table: `view` with a condition, or else the fastest view."""
+        alias = new[len(quoted(view)) :]
+        if condition is None:
+            return quoted(self.views.scan_of(view, tree)) + alias
+        return f"(FROM {quoted(view)} WHERE {condition}){alias}"
+
+    def _note_metadata(
+        self, tables: Sequence[_Table], wanted: Mapping[int, tuple[str, ...]]
+    ) -> None:
+        """Note which metadata columns each view needs. A table named twice has one view."""
+        for table in tables:
+            names = {*self.metadata.get(table.chain, ()), *wanted.get(table.place, ())}
+            self.metadata[table.chain] = tuple(sorted(names))
+
     def _tables(
         self, tables: Sequence[_Table], held: Sequence[Candidate], encoded: bytes
     ) -> tuple[list[tuple[int, int, str]], dict[int, str]]:
-        """Patches that replace tables by views outside of `held`; and the view at each position."""
+        """Patches that replace tables outside of `held` by views, and the view at each position."""
         patches: list[tuple[int, int, str]] = []
         views: dict[int, str] = {}
         for table in tables:
             if _is_within(table.place, held):
                 continue
             reference = _named(table.chain, self.references)
-            view = self.view_of(reference)
+            view = self.view_of(reference, self.metadata.get(table.chain, ()))
             if view is None:
-                if table.chain[-1].startswith(_PLACEHOLDER):
+                if table.chain[-1].startswith(PLACEHOLDER):
                     raise Unsupported(
                         "time travel and options are for tables of the catalog",
                         table=".".join(reference.chain),
                     )
                 continue
-            end = table.place + _length(encoded[table.place :].decode(), len(table.chain))
+            end = table.place + _length(encoded, table.place, len(table.chain))
             alias = "" if table.alias else f" AS {quoted(reference.chain[-1])}"
             patches.append((table.place, end, quoted(view) + alias))
             views[table.place] = view
@@ -305,7 +217,8 @@ def _walk(
     if node.get("type") == "BASE_TABLE":
         parts = [node.get("catalog_name"), node.get("schema_name"), node.get("table_name")]
         chain = tuple(str(part) for part in parts if part)
-        if len(chain) > 1 or chain[0].lower() not in defined:
+        # An empty name has no parts; DuckDB refuses it.
+        if len(chain) > 1 or (chain and chain[0].lower() not in defined):
             place = node.get("query_location")
             tables.append(_Table(chain, str(node.get("alias") or ""), cast("int", place)))
     elif node.get("type") == "COLUMN_REF":
@@ -321,13 +234,17 @@ def _entries(cte_map: object) -> list[_Node]:
 
 
 def _named(chain: Chain, references: Sequence[Reference]) -> Reference:
-    if len(chain) == 1 and chain[0].startswith(_PLACEHOLDER):
-        return references[int(chain[0].removeprefix(_PLACEHOLDER))]
+    if len(chain) == 1 and chain[0].startswith(PLACEHOLDER):
+        return references[int(chain[0].removeprefix(PLACEHOLDER))]
     return Reference(chain=chain)
 
 
-def _length(text: str, parts: int) -> int:
-    """The length in bytes of a name with this many parts at the start of a text."""
+def _length(encoded: bytes, start: int, parts: int) -> int:
+    """The length in bytes of a name with this many parts, at a position of the text."""
+    plain = _PLAIN_NAME.match(encoded, start)
+    if parts == 1 and plain is not None:
+        return plain.end() - start
+    text = encoded[start:].decode()
     last = tokenize(text)[2 * parts - 2]
     return len(text[: last.end].encode())
 
@@ -348,16 +265,14 @@ def _unqualified(
         for size in (3, 2):
             if len(names) > size and tuple(lowered[:size]) in chains:
                 start = cast("int", node["query_location"])
-                end = start + _length(encoded[start:].decode(), size)
+                end = start + _length(encoded, start, size)
                 patches.append((start, end, quoted(names[size - 1])))
                 break
     return patches
 
 
-def _by_tokens(
-    text: str, references: Sequence[Reference], view_of: Callable[[Reference], str | None]
-) -> str:
-    """Like `rewritten`, but by tokens: for statements of which DuckDB gives no syntax tree.
+def _by_tokens(text: str, references: Sequence[Reference], view_of: _ViewOf) -> str:
+    """Like `rewritten`, but by tokens, for statements without a syntax tree from DuckDB.
 
     A name is a table if it follows FROM, JOIN or a verb such as PIVOT.
     """

@@ -5,8 +5,8 @@
 2. A merge of these rows into the table updates or deletes them. Without a key, equal rows are one
    row of the source, because the condition is true for all of them or for none.
 
-The rows are found while the merge runs, at the snapshot that it changes. If another commit comes in
-between, both start again.
+The rows are found while the merge runs, at the snapshot that it changes. If another commit is made
+in between, the query and the merge start again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.errors import CommitConflict, LakecoreError
-from lakecore.sql.assignments import assigned
-from lakecore.sql.queries import written
+from lakecore.sql.assignments import assigned, check_nested
+from lakecore.sql.query_errors import written
 from lakecore.sql.statements import Update
 from lakecore.sql.tokens import Kind, quoted, tokenize
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakecore.model.snapshot import CommitResult
+    from lakecore.sql.python_objects import Scope
     from lakecore.sql.queries import Queries
-    from lakecore.sql.statement_views import Scope
     from lakecore.sql.statements import Delete
     from lakecore.table.handle import Table
 
@@ -67,6 +67,7 @@ def change_by_query(
     schema = table.schema
     values = assigned(statement.values, schema) if isinstance(statement, Update) else {}
     keys = schema.primary_keys or schema.names
+    _check_nested(queries, table, statement, values, scope)
     text = _query(queries, table, statement, values)
     on: list[str] | str = list(keys)
     if not schema.primary_keys:
@@ -96,8 +97,31 @@ def change_by_query(
     )
 
 
+def _check_nested(
+    queries: Queries,
+    table: Table,
+    statement: Update | Delete,
+    values: Mapping[str, str],
+    scope: Scope,
+) -> None:
+    arrow = table.schema.arrow
+    nested = {
+        name: text for name, text in values.items() if pa.types.is_nested(arrow.field(name).type)
+    }
+    if nested:
+        query = _query(queries, table, statement, nested, casts=False)
+        found = queries.relation(query, None, scope).limit(0)
+        news = found.columns[-len(nested) :]
+        check_nested(found.select(*news), pa.schema([arrow.field(name) for name in nested]))
+
+
 def _query(
-    queries: Queries, table: Table, statement: Update | Delete, values: Mapping[str, str]
+    queries: Queries,
+    table: Table,
+    statement: Update | Delete,
+    values: Mapping[str, str],
+    *,
+    casts: bool = True,
 ) -> str:
     """The query for the rows that the statement changes."""
     schema = table.schema
@@ -106,7 +130,7 @@ def _query(
     columns = [f"{qualifier}.{name} AS {name}" for name in names]
     types = queries.types(pa.schema([schema.arrow.field(name) for name in values]))
     columns += [
-        f"CAST(({text}\n) AS {kind}) AS {_NEW}{place}"
+        (f"CAST(({text}\n) AS {kind})" if casts else f"({text}\n)") + f" AS {_NEW}{place}"
         for place, (text, kind) in enumerate(zip(values.values(), types, strict=True))
     ]
     named = ".".join(map(quoted, statement.chain))

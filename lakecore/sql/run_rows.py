@@ -1,4 +1,4 @@
-"""INSERT, UPDATE, DELETE, MERGE, COPY and CREATE TABLE AS, executed by the verbs of tables.
+"""INSERT, UPDATE, DELETE, MERGE and CREATE TABLE AS, executed by the verbs of tables.
 
 Rows of a query stream from DuckDB into the write, in the types of the table's columns. Values are
 cast as in an INSERT of DuckDB. A statement that fails does not change the table.
@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.model.types import Variant
 from lakecore.scalar.values import sql_expr
-from lakecore.sql.assignments import assigned, column_of
+from lakecore.sql.assignments import assigned, check_nested, column_of
 from lakecore.sql.qualifiers import renamed
-from lakecore.sql.queries import reader_of, written
+from lakecore.sql.queries import reader_of
+from lakecore.sql.query_errors import written
 from lakecore.sql.replace_table import replace_table
 from lakecore.sql.run_by_query import change_by_query, holds_query
-from lakecore.sql.statements import CopyInto, Delete, Insert, Merge, Truncate, Update
+from lakecore.sql.statements import Delete, Insert, Merge, Truncate, Update
 from lakecore.sql.tokens import quoted, quoted_text
 from lakecore.table.writes.evolving import columns_of_rows
 
@@ -28,24 +30,16 @@ if TYPE_CHECKING:
 
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import CommitResult
+    from lakecore.sql.python_objects import Scope
     from lakecore.sql.queries import Parameters, Queries
-    from lakecore.sql.statement_views import Scope
     from lakecore.sql.statements import CreateTable, RowStatement
     from lakecore.sql.workspace import Workspace
     from lakecore.table.handle import Table
 
 __all__ = ["RowStatements", "merge_into", "names_of_insert", "partition_values"]
 
-_READERS = {"csv": "read_csv", "json": "read_json", "parquet": "read_parquet"}
-_CSV_OPTIONS = {
-    "header": "header",
-    "field_delimiter": "delim",
-    "delimiter": "delim",
-    "skip_header": "skip",
-    "null_if": "nullstr",
-    "quote": "quote",
-    "escape": "escape",
-}
+_TEXTS = ("VARCHAR", "JSON")
+"""The types of DuckDB whose values are JSON texts for a VARIANT column."""
 
 
 class RowStatements:
@@ -66,8 +60,6 @@ class RowStatements:
                 return self.delete(statement, scope)
             case Merge():
                 return self.merge(statement, parameters, scope)
-            case CopyInto():
-                return self.copy_into(statement)
             case Truncate():
                 return self._workspace.table(statement.chain).truncate()
 
@@ -101,7 +93,11 @@ class RowStatements:
     ) -> pa.RecordBatchReader:
         arrow = schema.arrow
         target = pa.schema([arrow.field(name) for name in [*names, *constants]])
+        check_nested(relation, target)
         types = self._queries.types(target)
+        for at, (name, given) in enumerate(zip(names, relation.types, strict=True)):
+            if isinstance(schema.field(name).type, Variant) and str(given) in _TEXTS:
+                types[at] = "VARCHAR"
         parts = [f"CAST(#{place} AS {kind})" for place, kind in enumerate(types[: len(names)], 1)]
         parts += [
             f"CAST({quoted_text(value)} AS {kind})"
@@ -183,25 +179,6 @@ class RowStatements:
         source = self._queries.relation(f"FROM {statement.source}", parameters, scope)
         rows = reader_of(lambda: source)
         return written(rows, lambda: merge_into(statement, table, rows))
-
-    def copy_into(self, statement: CopyInto) -> CommitResult:
-        """COPY INTO ... FROM a file: columns are matched by name."""
-        table = self._workspace.table(statement.chain)
-        kind = (statement.format or _kind_of(statement.source)).lower()
-        if kind not in _READERS:
-            raise Unsupported("COPY INTO reads CSV, JSON and Parquet", format=kind)
-        settings = ""
-        for key, value in statement.options.items():
-            if kind != "csv" or key not in _CSV_OPTIONS:
-                known = sorted(_CSV_OPTIONS) if kind == "csv" else []
-                raise Unsupported("COPY INTO has no such option", option=key, known=known)
-            settings += f", {_CSV_OPTIONS[key]} = {quoted_text(value)}"
-        query = f"FROM {_READERS[kind]}({quoted_text(statement.source)}{settings})"
-        relation = self._queries.relation(query)
-        schema = table.schema
-        names = [column_of(name, schema.arrow.names) for name in relation.columns]
-        rows = self._fitted(relation, schema, names, {})
-        return written(rows, lambda: table.write(rows))
 
 
 def names_of_insert(statement: Insert, schema: TableSchema, given: Sequence[str]) -> list[str]:
@@ -298,9 +275,3 @@ def partition_values(
 
 def _dotted(chain: Sequence[str]) -> str:
     return ".".join(chain)
-
-
-def _kind_of(path: str) -> str:
-    name = path.lower().removesuffix(".gz").removesuffix(".zst")
-    end = name.rpartition(".")[2]
-    return {"jsonl": "json", "ndjson": "json", "tsv": "csv"}.get(end, end)

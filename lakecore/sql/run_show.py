@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from lakecore.catalog.identifier import parse_identifier
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.model.types import with_nullable
+from lakecore.sql.stored_views import create_view_text, list_views, view_of
 from lakecore.sql.tokens import quoted_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lakecore.catalog.views import View
     from lakecore.model.schema import TableSchema
+    from lakecore.model.types import Field
     from lakecore.sql.statements import Chain, Describe, Show
     from lakecore.sql.workspace import Workspace
 
@@ -33,6 +38,8 @@ def show(workspace: Workspace, statement: Show) -> Rows:
             return ("key", "value"), sorted(workspace.variables.items())
         case "create":
             return ("statement",), [(create_text(workspace, statement),)]
+        case "create view":
+            return ("statement",), [(create_view_text(workspace, statement.chain),)]
         case "properties":
             schema = workspace.table(statement.chain).schema
             return ("key", "value"), sorted(schema.stated_options.items())
@@ -75,7 +82,7 @@ def _partitions(workspace: Workspace, chain: Chain) -> list[str]:
 
 
 def _is_within(workspace: Workspace, statement: Show, name: str) -> bool:
-    """Whether a partition, named as `dt=a/hh=1`, has the values that a statement states."""
+    """Whether a partition, named as `dt=a/hh=1`, has the values that a statement gives."""
     keys = workspace.table(statement.chain).schema.partition_keys
     wanted = statement.partition or {}
     for key in wanted:
@@ -95,20 +102,28 @@ def _branches(workspace: Workspace, chain: Chain) -> list[str]:
     return list(catalog.list_branches(identifier))
 
 
+def _functions(workspace: Workspace, chain: Chain) -> list[str]:
+    catalog, database = workspace.databases(chain)
+    if not catalog.database_exists(database):
+        raise NotFound("no database of that name", database=database)
+    return [] if catalog.functions is None else list(catalog.functions.names(database))
+
+
 _NAMES: dict[str, Callable[[Workspace, Chain], list[str]]] = {
-    "catalogs": lambda workspace, _chain: sorted(workspace.catalogs),
+    "catalogs": lambda workspace, _chain: sorted([*workspace.catalogs, *workspace.sources]),
     "databases": _databases,
     "tables": _tables,
-    "views": lambda workspace, _chain: sorted(workspace.views),
+    "views": list_views,
     "columns": _columns,
     "partitions": _partitions,
     "tags": _tags,
     "branches": _branches,
+    "functions": _functions,
 }
 
 
 def _listed(column: str, names: list[str], like: str | None) -> Rows:
-    """Names as rows; a pattern has the wildcards `%` and `_` of SQL, or `*` of Spark."""
+    """Names as rows. The pattern `like` has the wildcards `%` and `_` of SQL, or `*` of Spark."""
     if like is not None:
         pattern = like.replace("%", "*").replace("_", "?")
         names = [name for name in names if fnmatchcase(name, pattern) or name == like]
@@ -122,7 +137,15 @@ def describe(workspace: Workspace, statement: Describe) -> Rows:
         if not catalog.database_exists(name):
             raise NotFound("no database of that name", database=name)
         return ("name", "value"), [("database", name), ("warehouse", catalog.warehouse)]
-    table = workspace.table(statement.chain)
+    if statement.function:
+        return _describe_function(workspace, statement)
+    try:
+        table = workspace.table(statement.chain)
+    except (NotFound, Unsupported):
+        view = view_of(workspace, statement.chain)
+        if view is None:
+            raise
+        return _describe_view(workspace, view, statement)
     schema = table.schema
     rows: list[tuple[object, ...]] = [
         (
@@ -145,6 +168,59 @@ def describe(workspace: Workspace, statement: Describe) -> Rows:
     return ("name", "type", "null", "key", "comment"), rows
 
 
+def _describe_view(workspace: Workspace, view: View, statement: Describe) -> Rows:
+    rows: list[tuple[object, ...]] = [
+        (
+            each.name,
+            str(with_nullable(each.type, nullable=True)),
+            each.type.nullable,
+            None,
+            each.description,
+        )
+        for each in view.fields
+    ]
+    if statement.extended:
+        facts = {
+            "# view": ".".join(workspace.full(statement.chain)),
+            "# comment": view.comment or "",
+            "# query": view.own_query,
+        }
+        facts |= {f"# dialect {key}": text for key, text in sorted(view.dialects.items())}
+        facts |= {f"# option {key}": text for key, text in sorted(view.options.items())}
+        rows += [(name, value, None, None, None) for name, value in facts.items()]
+    return ("name", "type", "null", "key", "comment"), rows
+
+
+def _describe_function(workspace: Workspace, statement: Describe) -> Rows:
+    """The rows that describe a stored function.
+
+    With EXTENDED, the definition for each engine follows.
+    """
+    catalog, identifier = workspace.identifier(statement.chain)
+    name = parse_identifier(identifier)
+    found = None if catalog.functions is None else catalog.functions.find(name)
+    if found is None:
+        known = _functions(workspace, workspace.full(statement.chain)[:2])
+        raise NotFound("no such function", function=name, functions=known)
+
+    def listed(fields: tuple[Field, ...] | None) -> str | None:
+        return None if fields is None else ", ".join(f"{each.name} {each.type}" for each in fields)
+
+    facts: dict[str, object] = {
+        "function": str(name),
+        "input": listed(found.inputs),
+        "returns": listed(found.returns),
+        "deterministic": str(found.deterministic).lower(),
+        "comment": found.comment,
+        "engines": ", ".join(sorted(found.definitions)),
+    }
+    if statement.extended:
+        definitions = sorted(found.definitions.items())
+        facts |= {f"definition {engine}": json.dumps(each) for engine, each in definitions}
+        facts |= {f"option {key}": text for key, text in sorted(found.options.items())}
+    return ("name", "value"), list(facts.items())
+
+
 def _key(schema: TableSchema, column: str) -> str | None:
     parts = []
     if column in schema.primary_keys:
@@ -155,7 +231,7 @@ def _key(schema: TableSchema, column: str) -> str | None:
 
 
 def create_text(workspace: Workspace, statement: Show) -> str:
-    """The CREATE TABLE statement that creates such a table, valid in lakecore and Flink."""
+    """A CREATE TABLE statement that creates an equal table, valid in lakecore and Flink."""
     schema = workspace.table(statement.chain).schema
     names = ".".join(map(_name, workspace.full(statement.chain)))
     lines = [

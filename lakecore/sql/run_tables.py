@@ -16,6 +16,7 @@ from lakecore.sql.replace_table import replace_table
 from lakecore.sql.run_rows import partition_values
 from lakecore.sql.statements import (
     AlterTable,
+    AlterView,
     ChangeTag,
     CommentOn,
     CreateDatabase,
@@ -24,6 +25,14 @@ from lakecore.sql.statements import (
     DropDatabase,
     DropPartition,
     RenameTable,
+)
+from lakecore.sql.stored_views import (
+    alter_view,
+    check_stores_views,
+    create_view,
+    drop_view,
+    rename_view,
+    with_columns,
 )
 
 if TYPE_CHECKING:
@@ -56,6 +65,8 @@ class TableStatements:
                 self.drop_database(statement)
             case CreateView():
                 self.create_view(statement)
+            case AlterView():
+                self.alter_view(statement)
             case Drop():
                 self.drop(statement)
             case RenameTable():
@@ -187,11 +198,17 @@ class TableStatements:
         self._workspace.generators.pop(name, None)
 
     def create_view(self, statement: CreateView) -> None:
-        """CREATE TEMPORARY VIEW."""
+        """CREATE VIEW, CREATE TEMPORARY VIEW."""
         if not statement.temporary:
-            raise Unsupported("this catalog stores no views; CREATE TEMPORARY VIEW makes one")
+            check_stores_views(self._workspace, statement.chain)
+            text = with_columns(statement.query, statement.columns)
+            schema = self._queries.schema_in_view(text, statement.chain)
+            create_view(self._workspace, statement, schema)
+            return
         if len(statement.chain) > 1:
             raise InvalidRequest("a temporary view has a name of one part")
+        if statement.options:
+            raise InvalidRequest("a temporary view has no properties", view=statement.chain[0])
         (name,) = statement.chain
         views = self._workspace.views
         if name in views and statement.if_not_exists:
@@ -200,10 +217,20 @@ class TableStatements:
             raise AlreadyExists("a view of that name exists", view=name)
         query = statement.query
         self._queries.relation(query)  # raises for an invalid query
-        if statement.columns:
-            listed = ", ".join('"' + each.replace('"', '""') + '"' for each in statement.columns)
-            query = f"FROM ({query}\n) AS _rows({listed})"
-        views[name] = query
+        views[name] = with_columns(query, statement.columns)
+
+    def alter_view(self, statement: AlterView) -> None:
+        """ALTER VIEW ... AS, SET TBLPROPERTIES, UNSET TBLPROPERTIES."""
+        chain, query = statement.chain, statement.query
+        if len(chain) == 1 and chain[0] in self._workspace.views:
+            if query is None:
+                raise InvalidRequest("a temporary view has no properties", view=chain[0])
+            self._queries.relation(query)  # raises for an invalid query
+            self._workspace.views[chain[0]] = query
+            return
+        check_stores_views(self._workspace, chain)
+        schema = None if query is None else self._queries.schema_in_view(query, chain)
+        alter_view(self._workspace, statement, schema)
 
     def drop(self, statement: Drop) -> None:
         """DROP TABLE, DROP VIEW."""
@@ -211,8 +238,8 @@ class TableStatements:
         if statement.view:
             if name in self._workspace.views:
                 del self._workspace.views[name]
-            elif not statement.if_exists:
-                raise NotFound("no temporary view of that name", view=".".join(statement.chain))
+            else:
+                drop_view(self._workspace, statement.chain, if_exists=statement.if_exists)
             return
         if name in self._workspace.generators:
             del self._workspace.generators[name]
@@ -228,7 +255,11 @@ class TableStatements:
         catalog.drop_table(identifier, ignore_if_not_exists=statement.if_exists)
 
     def rename(self, statement: RenameTable) -> None:
-        """ALTER TABLE ... RENAME TO; a new name without a database stays in the same database."""
+        """ALTER ... RENAME TO; a new name without a database stays in the same database."""
+        if statement.view:
+            workspace, chain = self._workspace, statement.chain
+            rename_view(workspace, chain, statement.to, if_exists=statement.if_exists)
+            return
         catalog, source = self._workspace.identifier(statement.chain)
         to = statement.to
         if len(to) == 1 and len(statement.chain) > 1:
@@ -297,7 +328,7 @@ class TableStatements:
 
 
 def _field(column: Column) -> Field:
-    """A column of a new table; the creation sets its id."""
+    """A column of a new table. Its id is assigned when the table is created."""
     return Field(
         id=0,
         name=column.name,

@@ -1,37 +1,47 @@
 """`column IN (SELECT ...)`: the query runs first, and its values become a filter on the table.
 
-DuckDB pushes filters with constants into scans, but no filter that comes from a join. In
-`WHERE ... AND column IN (query) AND ...`, the query is replaced:
+DuckDB pushes filters with constants into scans, but no filter that comes from a join. In `WHERE ...
+AND column IN (query) AND ...`, the query is replaced:
 
 - at most `LISTED_MAX` distinct values: a list of these values;
 - more: a view that holds the values, and the range of the values as a further condition.
 
-The text means the same as before. It is left as it is where this is not certain: if the query does
-not run alone (it refers to the outer query, or to a name of WITH), has parameters, gives more than
-`ROWS_MAX` rows, or gives values of a type that is not compared exactly with the column's.
+The text means the same as before. If this is not certain, it is unchanged: if the query cannot run
+alone (it refers to the outer query, or to a name of WITH), has parameters, returns more than
+`ROWS_MAX` rows, or returns values of a type that is not compared exactly with the column's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lakecore.deferred import deferred
+from lakecore.sql.query_errors import raise_interrupt
 from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyarrow.compute import unique
+else:
+    unique = deferred("pyarrow.compute", "unique")
 
 __all__ = [
     "LISTED_MAX",
     "ROWS_MAX",
     "Candidate",
     "Node",
+    "are_alike",
     "candidates",
     "column_type",
+    "conjuncts_of",
+    "literal",
+    "sources_of",
     "values_text",
 ]
 
@@ -45,8 +55,8 @@ _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT"})
 class Candidate:
     """`column IN (query)` in a text; positions count bytes.
 
-    `sources` describe the FROM clause: each has the name there, and the position of a table (None:
-    it is no table).
+    `sources` describe the FROM clause: each has its name and the position of its table (None: it is
+    not a table).
     """
 
     start: int
@@ -75,8 +85,8 @@ def _walk(node: object, defined: frozenset[str], encoded: bytes) -> Iterator[Can
         return
     defined |= _defined(node)
     if node.get("type") == "SELECT_NODE":
-        sources = tuple(_sources(node.get("from_table")))
-        for conjunct in _conjuncts(node.get("where_clause")):
+        sources = tuple(sources_of(node.get("from_table")))
+        for conjunct in conjuncts_of(node.get("where_clause")):
             made = _candidate(conjunct, sources, defined, encoded)
             if made is not None:
                 yield made
@@ -93,12 +103,13 @@ def _defined(node: Node) -> frozenset[str]:
     return frozenset(str(name).lower() for name in names if name)
 
 
-def _sources(node: object) -> Iterator[tuple[str, int | None]]:
+def sources_of(node: object) -> Iterator[tuple[str, int | None]]:
+    """The name of each source of a FROM clause, and its position; None if it is not a table."""
     if not isinstance(node, dict):
         return
     if node.get("type") == "JOIN":
-        yield from _sources(node.get("left"))
-        yield from _sources(node.get("right"))
+        yield from sources_of(node.get("left"))
+        yield from sources_of(node.get("right"))
     elif node.get("type") == "BASE_TABLE":
         place = node.get("query_location")
         name = str(node.get("alias") or node.get("table_name"))
@@ -107,7 +118,8 @@ def _sources(node: object) -> Iterator[tuple[str, int | None]]:
         yield str(node.get("alias") or ""), None
 
 
-def _conjuncts(node: object) -> Iterator[Node]:
+def conjuncts_of(node: object) -> Iterator[Node]:
+    """The conditions that AND connects."""
     if not isinstance(node, dict):
         return
     if node.get("type") != "CONJUNCTION_AND":
@@ -115,7 +127,7 @@ def _conjuncts(node: object) -> Iterator[Node]:
         return
     children = node.get("children")
     for each in children if isinstance(children, list) else ():
-        yield from _conjuncts(each)
+        yield from conjuncts_of(each)
 
 
 def _candidate(
@@ -190,13 +202,13 @@ def values_text(
     kind: str,
     held: Callable[[pa.Table], str],
 ) -> str | None:
-    """The text that replaces the query of a candidate; None leaves it.
+    """The text that replaces the query of a candidate; None if the query stays.
 
     `held` creates a view of the given rows and returns its name.
     """
     try:
         relation = connection.sql(query)
-        if not _alike(kind, [str(each) for each in relation.types]):
+        if not are_alike(kind, [str(each) for each in relation.types]):
             return None
         with relation.to_arrow_reader() as reader:
             batches, rows = [], 0
@@ -207,32 +219,38 @@ def values_text(
                     return None
             table = pa.Table.from_batches(batches, reader.schema)
     except (duckdb.Error, RuntimeError, pa.ArrowException) as error:
-        if "interrupted" in str(error).lower():
-            raise KeyboardInterrupt from error
+        raise_interrupt(error)
         # The query does not run alone. If it is wrong, the whole statement raises the error.
         return None
-    values = pc.unique(table.column(0)).drop_null()
-    if len(values) <= LISTED_MAX:
-        listed = [_literal(value.as_py()) for value in values]
+    distinct = pa.table({"value": unique(table.column(0)).drop_null()})
+    values = connection.from_arrow(distinct)
+    if distinct.num_rows <= LISTED_MAX:
+        listed = [literal(value) for (value,) in values.fetchall()]
         return None if None in listed else f"({', '.join(map(str, listed)) or 'NULL'})"
-    bounds = pc.min_max(values)
-    low, high = _literal(bounds["min"].as_py()), _literal(bounds["max"].as_py())
+    # DuckDB compares by the collation of the session, as the statement will.
+    low, high = map(literal, values.aggregate("min(value), max(value)").fetchall()[0])
     if low is None or high is None:
         return None
-    view = held(pa.table({"value": values}))
+    view = held(distinct)
     column = candidate.column_text
     return f"(FROM {quoted(view)}) AND {column} >= {low} AND {column} <= {high}"
 
 
-def _alike(kind: str, types: Sequence[str]) -> bool:
-    """Whether comparing a column with constants is the same as with the values of the query."""
+def are_alike(kind: str, types: Sequence[str]) -> bool:
+    """Whether comparing the column with constants equals comparing it with the query's values."""
     if len(types) != 1:
         return False
     both = {kind, types[0]}
     return both <= _INTEGERS or (len(both) == 1 and kind in {"VARCHAR", "DATE"})
 
 
-def _literal(value: object) -> str | None:
+def literal(value: object) -> str | None:
+    """A string, an integer or a date of DuckDB as a constant of SQL; None if there is none.
+
+    There is none for the first and last date of Python: DuckDB gives them for infinite dates too.
+    """
+    if value in (date.min, date.max):
+        return None
     if isinstance(value, str):
         return None if "\0" in value else quoted_text(value)
     return str(value) if isinstance(value, int) else f"DATE '{value}'"

@@ -1,4 +1,4 @@
-"""The statements, as values.
+"""The statements as frozen values, which the parsers build.
 
 Names are chains: `(table,)`, `(database, table)` or `(catalog, database, table)`.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lakecore.catalog.view_changes import ViewChange
     from lakecore.model.schema_change import Change
 
 Chain: TypeAlias = "tuple[str, ...]"
@@ -65,11 +66,28 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mirror:
+    """AS TABLE or AS DATABASE: the table or database of a source catalog that is followed.
+
+    `options` are those of the hint, `computed` the columns after ADD COLUMN as `name=expression`,
+    `including` and `excluding` regular expressions.
+    """
+
+    chain: Chain
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    computed: tuple[str, ...] = ()
+    including: str | None = None
+    excluding: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateDatabase:
-    """CREATE DATABASE."""
+    """CREATE DATABASE. With `mirror`, its tables get the options, and follow those of a source."""
 
     chain: Chain
     if_not_exists: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    mirror: Mirror | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +116,8 @@ class Column:
 class CreateTable:
     """CREATE TABLE; `query` is the query after AS, `like` the table after LIKE.
 
-    With `replace`, an existing table is replaced; with `existing`, it must exist.
+    With `replace`, an existing table is replaced; with `existing`, it must exist. If the query is
+    `TABLE name`, `mirror` is the same name, which may be that of a source catalog's table.
     """
 
     chain: Chain
@@ -113,6 +132,7 @@ class CreateTable:
     existing: bool = False
     query: str | None = None
     like: Chain | None = None
+    mirror: Mirror | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +141,22 @@ class CreateView:
 
     chain: Chain
     query: str
+    comment: str | None = None
     temporary: bool = False
     replace: bool = False
     if_not_exists: bool = False
     columns: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterView:
+    """ALTER VIEW ... AS query, or with changes of its options and comment."""
+
+    chain: Chain
+    query: str | None = None
+    changes: tuple[ViewChange, ...] = ()
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,11 +171,12 @@ class Drop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenameTable:
-    """ALTER TABLE ... RENAME TO."""
+    """ALTER TABLE ... RENAME TO, ALTER VIEW ... RENAME TO."""
 
     chain: Chain
     to: Chain
     if_exists: bool = False
+    view: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +263,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeClause:
-    """A WHEN clause. `match` is matched, not_matched or by_source; `values` None means `*`."""
+    """A WHEN clause. `match` is matched, not_matched or by_source. `values` None stands for `*`."""
 
     match: str
     action: str
@@ -253,12 +286,27 @@ class Merge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyInto:
-    """COPY INTO table FROM file."""
+    """COPY INTO table FROM files. `options` are those of FILE_FORMAT, without TYPE."""
 
     chain: Chain
     source: str
-    format: str | None
-    options: Mapping[str, str]
+    format: str
+    options: Mapping[str, str | tuple[str, ...]]
+    columns: tuple[str, ...] | None = None
+    pattern: str | None = None
+    force: bool = False
+    on_error: str = "ABORT_STATEMENT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOut:
+    """COPY INTO a directory FROM a query; `query` is the text of a query."""
+
+    target: str
+    query: str
+    format: str
+    options: Mapping[str, str | tuple[str, ...]]
+    overwrite: bool = False
 
 
 # --- the rest -------------------------------------------------------------------------------------
@@ -276,11 +324,12 @@ class Show:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Describe:
-    """DESCRIBE [EXTENDED] table, or DESCRIBE DATABASE."""
+    """DESCRIBE [EXTENDED] table, DESCRIBE DATABASE or DESCRIBE FUNCTION."""
 
     chain: Chain
     extended: bool = False
     database: bool = False
+    function: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,12 +365,13 @@ class Call:
     named: Mapping[str, str] = field(default_factory=dict)
 
 
-RowStatement = Insert | Update | Delete | Merge | CopyInto | Truncate
+RowStatement = Insert | Update | Delete | Merge | Truncate
 """What changes the rows of a table."""
 TableStatement = (
     CreateDatabase
     | DropDatabase
     | CreateView
+    | AlterView
     | Drop
     | RenameTable
     | AlterTable
@@ -332,5 +382,6 @@ TableStatement = (
 """What changes stored objects other than rows, but for CREATE TABLE."""
 Statement: TypeAlias = (
     "Query | Explain | Own | CreateCatalog | DropCatalog | Use | CreateTable | Analyze"
-    " | Show | Describe | SetVariable | Reset | Call | RowStatement | TableStatement"
+    " | CopyInto | CopyOut | Show | Describe | SetVariable | Reset | Call"
+    " | RowStatement | TableStatement"
 )

@@ -1,6 +1,6 @@
-"""INSERT INTO ... SELECT from generated rows that have no end, with a commit each interval.
+"""INSERT INTO ... SELECT from generated rows without an end, with one commit in each interval.
 
-The rows are generated at the stated rate, and the query runs on those of each step. Two forms of
+The rows are generated at the stated rate, and the query runs on the rows of each step. Two forms of
 queries are supported:
 
 - rows: a SELECT of the generator with expressions and WHERE. Each step inserts its rows;
@@ -21,21 +21,22 @@ from typing import TYPE_CHECKING, cast
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.ambient import SYSTEM
 from lakecore.options.kinds import parse_duration
+from lakecore.sql.query_errors import drop_table
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.tokens import quoted_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import duckdb
     import pyarrow as pa
 
     from lakecore.sql.datagen import Generator
+    from lakecore.sql.python_objects import Scope
     from lakecore.sql.queries import Queries
-    from lakecore.sql.rewrite import Reference
+    from lakecore.sql.references import Reference
     from lakecore.sql.run_rows import RowStatements
     from lakecore.sql.semi_joins import Candidate
-    from lakecore.sql.statement_views import Scope
     from lakecore.sql.statements import Chain, Insert
     from lakecore.sql.workspace import Workspace
     from lakecore.table.writes.ingest import IngestResult
@@ -56,9 +57,9 @@ _Node = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """What a query computes. `folds` is empty without groups.
+    """The parts of a streaming query. `folds` are its aggregates; empty without GROUP BY.
 
-    Otherwise it has, for each output column, the function that combines its values over the
+    With groups, `folds` has for each output column the function that combines its values over the
     steps; None for a group key.
     """
 
@@ -77,7 +78,7 @@ class StreamingInserts:
         self.on_commit: Callable[[IngestResult], None] | None = None
 
     def applies_to(self, statement: Insert) -> bool:
-        """Whether the query reads generated rows that have no end, or all queries stream."""
+        """Whether the query reads generated rows without an end, or all queries are streaming."""
         generators = self._workspace.generators
         if not generators:
             return False
@@ -108,7 +109,7 @@ class StreamingInserts:
             )
         finally:
             generator.batch = None
-            self._queries.connection.execute(f"DROP TABLE IF EXISTS {state}")
+            drop_table(self._queries.connection, state)
 
     def _steps(
         self,
@@ -204,7 +205,10 @@ class StreamingInserts:
         return _Shape(generator=generator, folds=folds)
 
     def _fold(self, expression: _Node) -> str | None:
-        """The function that combines an aggregate's values of two steps; None if not aggregated."""
+        """The function that combines the values of an aggregate over two steps.
+
+        None if not aggregated.
+        """
         if _finds(expression, "SUBQUERY") or _finds(expression, "WINDOW"):
             raise Unsupported(_EXPECTED)
         name = str(expression.get("function_name", "")).lower()
@@ -227,12 +231,12 @@ class StreamingInserts:
 
 
 def _plain(text: str) -> str:
-    """The text with double quotes for backquotes, which DuckDB does not read."""
+    """The text with double quotes in place of backquotes, which DuckDB does not read."""
     return text.replace("`", '"')
 
 
 def _are_the_keys(groups: list[_Node], keys: list[_Node], selected: list[_Node]) -> bool:
-    """Whether the expressions of GROUP BY are exactly the selected ones that are no aggregates."""
+    """Whether GROUP BY lists exactly the selected expressions that are not aggregates."""
     if len(groups) != len(keys):
         return False
     wanted = {_text_of(each): each for each in keys}
@@ -286,25 +290,40 @@ def _functions(node: object) -> Iterator[str]:
 
 
 class _Names:
-    """Views that only note the names of tables."""
+    """Views that only record the names of tables."""
 
     def __init__(self) -> None:
         self.found: list[Chain] = []
 
     def view_of(self, reference: Reference) -> str | None:
-        """Note the name."""
+        """Record the name of a table. Always returns None."""
         self.found.append(reference.chain)
         return None
 
     def full_names(self, reference: Reference) -> list[Chain]:
-        """No names: the text is never run."""
+        """Always empty: the text is never run."""
         del reference
         return []
+
+    def scan_of(self, view: str, tree: object) -> str:
+        """Always `view`."""
+        del tree
+        return view
+
+    def key_filters(self, tree: object, view_at: Callable[[int], str | None]) -> Mapping[int, str]:
+        """Always empty."""
+        del tree, view_at
+        return {}
+
+    def metadata_of(self, view: str) -> tuple[str, ...]:
+        """Always empty."""
+        del view
+        return ()
 
     def semi_join(
         self, query: str, candidate: Candidate, view_at: Callable[[int], str | None]
     ) -> str | None:
-        """Leave the query as it is."""
+        """Always None: the query stays."""
         del query, candidate, view_at
         return None
 

@@ -5,8 +5,8 @@
 3. Run the query again, and compare its rows with those before. Missing rows are returned with the
    kind -D, new rows with the kind +I, an updated row as one of each.
 
-The rows are those of the query at each snapshot, whatever the query computes. Each step costs as
-much as the query; DuckDB keeps the rows of the step before.
+The result is the query's result at each snapshot, whatever the query computes. Each step costs as
+much as the query; DuckDB keeps the rows of the previous step.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import pyarrow as pa
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.ambient import SYSTEM
 from lakecore.model.rows import ROW_KIND
-from lakecore.sql.queries import error_of
+from lakecore.sql.query_errors import drop_table, error_of
 from lakecore.sql.tokens import Kind, quoted, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lakecore.sql.python_objects import Scope
     from lakecore.sql.queries import Queries
-    from lakecore.sql.statement_views import Scope
     from lakecore.table.handle import Table
 
 __all__ = ["StreamingQueries"]
@@ -80,7 +80,7 @@ class StreamingQueries:
                     return
         finally:
             for name in (seen, new):
-                self._queries.connection.execute(f"DROP TABLE IF EXISTS {name}")
+                drop_table(self._queries.connection, name)
 
     def _compared(self, text: str, scope: Scope, seen: str, new: str, *, first: bool) -> pa.Table:
         """The rows removed and added since the last step. Keeps all rows for the next step."""

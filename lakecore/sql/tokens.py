@@ -1,4 +1,4 @@
-"""SQL text -> tokens, each with its position in the text.
+"""Splits SQL text into tokens, each with its position in the text.
 
 The lexical rules are DuckDB's; backquotes quote identifiers too, as in Flink and Spark. A comment
 `/*+ ... */` is a hint and stays a token; other comments and white space are dropped.

@@ -1,7 +1,8 @@
-"""Column types of Flink and Spark -> Paimon's type texts.
+"""Converts column types of Flink and Spark to Paimon's type strings.
 
-A type name that both have means Flink's type, which is Paimon's: TIMESTAMP has no time zone, and
-BINARY has one byte. Names that only Spark has mean Spark's types: TIMESTAMP_NTZ, LONG, STRUCT.
+A type name that both engines have means Flink's type, which is also Paimon's: TIMESTAMP has no time
+zone, and BINARY has one byte. Names that only Spark has mean Spark's types: TIMESTAMP_NTZ, LONG,
+STRUCT.
 """
 
 from __future__ import annotations

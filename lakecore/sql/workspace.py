@@ -7,38 +7,54 @@ case-sensitive, as in Paimon.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from lakecore.catalog.identifier import BRANCH_MARK, SYSTEM_DATABASE
-from lakecore.catalog.options import TABLE_DEFAULT
-from lakecore.catalog.registry import open_catalog
+from lakecore.catalog.identifier import BRANCH_MARK, SYSTEM_DATABASE, parse_identifier
+from lakecore.deferred import deferred
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
-from lakecore.options import find_option
-from lakecore.options.kinds import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakecore.catalog.catalog import Catalog
+    from lakecore.catalog.options import defaults_of_tables
+    from lakecore.catalog.registry import open_catalog
+    from lakecore.cdc.source_catalogs import SourceCatalog, opened_source
+    from lakecore.io.history.history import History
+    from lakecore.io.stores.service_settings import is_storage_option
+    from lakecore.options import find_option
+    from lakecore.options.kinds import parse_duration
     from lakecore.sql.datagen import Generator
     from lakecore.sql.statements import Chain, CreateTable
     from lakecore.table.handle import Table
+else:
+    opened_source = deferred("lakecore.cdc.source_catalogs", "opened_source")
+    defaults_of_tables = deferred("lakecore.catalog.options", "defaults_of_tables")
+    find_option = deferred("lakecore.options", "find_option")
+    is_storage_option = deferred("lakecore.io.stores.service_settings", "is_storage_option")
+    open_catalog = deferred("lakecore.catalog.registry", "open_catalog")
+    parse_duration = deferred("lakecore.options.kinds", "parse_duration")
+    Table = deferred("lakecore.table.handle", "Table")
 
 __all__ = ["DEFAULT_CATALOG", "DEFAULT_DATABASE", "Workspace"]
 
 DEFAULT_CATALOG = "paimon"
 DEFAULT_DATABASE = "default"
+SOURCE_TYPES = ("files", "kafka", "mysql", "postgres")
+"""The types of source catalogs."""
 _SPARK = "spark.paimon."
 _PREFIXES = ("paimon.", _SPARK)
 _ANY = "*"
 _FULL = 3
+_HISTORIES_MAX = 64
 RUNTIME_MODE = "execution.runtime-mode"
 INTERVAL = "execution.checkpointing.interval"
 _INTERVAL_DEFAULT = "10 s"
-_WITH_EFFECT = {RUNTIME_MODE: ("batch", "streaming"), INTERVAL: None}
-"""Variables of Flink that act: queries follow their tables; the time between two commits."""
+UNTIL = "cdc.until"
+_WITH_EFFECT = {RUNTIME_MODE: ("batch", "streaming"), INTERVAL: None, UNTIL: ("caught-up",)}
+"""Variables that act: queries follow their tables; the time between two commits; whether a table
+that follows a source ends once it has caught up."""
 _WITHOUT_EFFECT = {
     "sql-client.execution.result-mode": ("table", "tableau", "changelog"),
     "sql.dialect": None,
@@ -52,6 +68,7 @@ class Workspace:
     """The state of one SQL session."""
 
     catalogs: dict[str, Catalog]
+    sources: dict[str, SourceCatalog] = field(default_factory=dict)
     open_path: Callable[..., Table]
     catalog_name: str = DEFAULT_CATALOG
     database: str = DEFAULT_DATABASE
@@ -59,16 +76,25 @@ class Workspace:
     temporary: dict[str, Table] = field(default_factory=dict)
     views: dict[str, str] = field(default_factory=dict)
     generators: dict[str, Generator] = field(default_factory=dict)
+    zone: str = ""
+    """The time zone that the session has set (`SET TimeZone`); empty: that of the machine."""
+    histories: dict[tuple[str, str], History] = field(default_factory=dict)
+    """The history of each table that was read last, by directory and branch."""
 
     @property
     def is_streaming(self) -> bool:
-        """Whether a query follows its tables (`SET 'execution.runtime-mode' = 'streaming'`)."""
+        """Whether queries follow their tables (`SET 'execution.runtime-mode' = 'streaming'`)."""
         return self.variables.get(RUNTIME_MODE) == "streaming"
 
     @property
     def commit_interval(self) -> str:
         """The time between two commits of a streaming INSERT."""
         return self.variables.get(INTERVAL, _INTERVAL_DEFAULT)
+
+    @property
+    def until(self) -> str | None:
+        """When a table that follows a source ends; None if only Ctrl-C ends it."""
+        return self.variables.get(UNTIL)
 
     @property
     def catalog(self) -> Catalog:
@@ -79,6 +105,12 @@ class Workspace:
 
     def catalog_of(self, name: str) -> Catalog:
         """A catalog by its name. Raises NotFound with the names that exist."""
+        if name in self.sources:
+            raise Unsupported(
+                "a source catalog is not queried and has no current database; CREATE TABLE ... AS "
+                "TABLE and CREATE DATABASE ... AS DATABASE follow it",
+                catalog=name,
+            )
         if not self.catalogs:
             raise NotFound(
                 "there is no catalog: name a table by its path in double quotes, or say "
@@ -136,17 +168,26 @@ class Workspace:
         self.database = name
 
     def create_catalog(self, name: str, options: Mapping[str, str]) -> None:
-        """Open a catalog under a name. The options may include Flink's `'type'='paimon'`."""
-        if name in self.catalogs:
+        """Open a catalog under a name. Flink's `type` is paimon, or the type of a source."""
+        if name in self.catalogs or name in self.sources:
             raise AlreadyExists("a catalog of that name exists", catalog=name)
         given = dict(options)
         kind = given.pop("type", "paimon")
+        if kind in SOURCE_TYPES:
+            self.sources[name] = opened_source(kind, given)
+            return
         if kind not in {"paimon", "lakecore"}:
-            raise Unsupported("a catalog is Paimon's: 'type'='paimon'", type=kind)
+            raise Unsupported(
+                "a catalog is Paimon's: 'type'='paimon', or a source of changes",
+                type=kind,
+                known=SOURCE_TYPES,
+            )
         self.catalogs[name] = open_catalog(given, create=True)
 
     def drop_catalog(self, name: str, *, if_exists: bool) -> None:
         """Remove a catalog from the session."""
+        if self.sources.pop(name, None) is not None:
+            return
         if if_exists and name not in self.catalogs:
             return
         self.catalog_of(name)
@@ -169,11 +210,14 @@ class Workspace:
         """
         name, system = _split_system(chain[-1])
         found = self._data_table((*chain[:-1], name))
+        has_own_data = self.full(chain)[1] != SYSTEM_DATABASE
         dynamic = dict(options or {})
-        if self.full(chain)[1] != SYSTEM_DATABASE:
+        if has_own_data:
             dynamic = {**self.dynamic_options(chain), **dynamic}
         if dynamic:
             found = found.copy(dynamic)
+        if self.zone and has_own_data:
+            found = Table(replace(found.context, zone=self.zone))
         if system is None:
             return found
         # As in a catalog: a system table has the reading verbs of a table.
@@ -185,7 +229,21 @@ class Workspace:
         if len(chain) == 1 and _is_path(chain[0]):
             return self._at_path(chain[0])
         catalog, identifier = self.identifier(chain)
-        return catalog.get_table(identifier)
+        table = catalog.get_table(identifier)
+        if self.full(chain)[1] != SYSTEM_DATABASE:
+            self._share_files(table)
+        return table
+
+    def _share_files(self, table: Table) -> None:
+        """Let a table use the manifests that an earlier statement has cached."""
+        history = table.context.history
+        place = history.layout.root, history.layout.branch
+        known = self.histories.pop(place, None)
+        if known is not None:
+            history.share_files(known)
+        self.histories[place] = history
+        if len(self.histories) > _HISTORIES_MAX:
+            del self.histories[next(iter(self.histories))]
 
     def _at_path(self, path: str) -> Table:
         """The table in a directory, or its branch, as `.../orders$branch_b1`."""
@@ -199,9 +257,27 @@ class Workspace:
         """The table of this name; None if there is none."""
         if len(chain) > _FULL:
             return None
-        with suppress(NotFound):
+        try:
             return self.table(chain, options)
-        return None
+        except NotFound:
+            return None
+        except Unsupported:
+            if self.stored_view(chain) is not None:
+                return None
+            raise
+
+    def stored_view(self, chain: Chain) -> tuple[str, str] | None:
+        """The catalog and the query of a view that a catalog stores; None if there is none."""
+        if len(chain) > _FULL or "$" in chain[-1]:
+            return None
+        name = self.full(chain)[0]
+        if name not in self.catalogs:
+            return None
+        catalog, identifier = self.identifier(chain)
+        if catalog.views is None:
+            return None
+        view = catalog.views.find(parse_identifier(identifier))
+        return None if view is None else (name, view.own_query)
 
     def replaced(self, statement: CreateTable) -> Table | None:
         """The table that a CREATE OR REPLACE or a REPLACE statement replaces; None if none exists.
@@ -219,12 +295,15 @@ class Workspace:
 
     def table_defaults(self, catalog: Catalog) -> dict[str, str]:
         """The options that a catalog gives to new tables."""
-        given = catalog.option_texts
-        return {
-            key.removeprefix(TABLE_DEFAULT): value
-            for key, value in given.items()
-            if key.startswith(TABLE_DEFAULT)
-        }
+        return defaults_of_tables(catalog.option_texts)
+
+    def storage_options(self, chain: Chain = ()) -> dict[str, str]:
+        """The options by which the catalog of a name, or the current one, opens a storage."""
+        name = chain[0] if len(chain) == _FULL else self.catalog_name
+        if name not in self.catalogs:
+            return {}
+        texts = self.catalogs[name].option_texts
+        return {key: text for key, text in texts.items() if is_storage_option(key)}
 
     # --- variables --------------------------------------------------------------------------------
 
@@ -307,7 +386,7 @@ def _is_path(name: str) -> bool:
 
 
 def _patterns(names: tuple[str, ...]) -> list[str]:
-    """Each way to name a table with `*` in place of some names."""
+    """The patterns for a table's name: the name with `*` in place of some of its parts."""
     patterns = [""]
     for name in names:
         patterns = [f"{start}{each}." for start in patterns for each in (name, _ANY)]

@@ -1,3 +1,6 @@
-"""What can be done to a table, by folders, each importing those below: see ARCHITECTURE.md."""
+"""The operations on a table, by package.
+
+Each package imports only those below: see ARCHITECTURE.md.
+"""
 
 from __future__ import annotations

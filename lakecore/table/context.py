@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from lakecore.errors import NotFound, Unsupported
+from lakecore.io.bulk import IN_THREADS
+from lakecore.model.column_rules import require_plain_names
 from lakecore.options import RENAMED, check_known
 from lakecore.plan.partitions import Partitions
 from lakecore.table.publication import EXCLUSIVE_CREATE, Publication
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from lakecore.format.layout import Layout
     from lakecore.io.ambient import Ambient
+    from lakecore.io.bulk import BulkFiles
     from lakecore.io.history.history import History
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
@@ -41,8 +44,13 @@ class TableContext:
     ambient: Ambient
     budget: Budget
     publication: Publication = EXCLUSIVE_CREATE
+    bulk: BulkFiles = IN_THREADS
     zone: str = ""
     statement_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise Unsupported for a column name that Polars reads as a pattern."""
+        require_plain_names(self.schema, self.identifier)
 
     def __reduce__(self) -> NoReturn:
         """Refuse pickling, also inside a `Table`: locks and caches belong to one process."""
@@ -171,6 +179,9 @@ def on_branch(context: TableContext, name: str, *, own: Collection[str]) -> Tabl
     Raises NotFound if the branch has no schema.
     """
     dynamic = {key: text for key, text in dynamic_options_of(context).items() if key not in own}
+    if context.options.query_auth_enabled:
+        # A branch may be older than the option, and its rows are those of the table.
+        dynamic["query-auth.enabled"] = "true"
     return load_context(
         context.store,
         context.layout.on_branch(name),
@@ -188,6 +199,16 @@ def has_unaware_bucket(context: TableContext) -> bool:
     Each partition then has one bucket, whose rows have no order.
     """
     return not context.schema.primary_keys and context.options.bucket < 0
+
+
+def crosses_partitions(context: TableContext) -> bool:
+    """Whether a key of the table may move from one partition to another.
+
+    Its primary key lacks partition keys, and its buckets are dynamic.
+    """
+    schema = context.schema
+    lacks = not set(schema.partition_keys) <= set(schema.primary_keys)
+    return bool(schema.primary_keys) and lacks and context.options.bucket == -1
 
 
 def require_own_references(context: TableContext, verb: str) -> None:

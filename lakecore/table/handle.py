@@ -5,6 +5,7 @@ Every method is one call to the verb of its name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
@@ -39,16 +40,20 @@ from lakecore.table.maintenance.tag_verbs import TagVerbs
 from lakecore.table.publication import EXCLUSIVE_CREATE
 from lakecore.table.reads.explain import Explanation, explain
 from lakecore.table.reads.fallback import FallbackSource, falls_back, with_fallback
+from lakecore.table.reads.guarded import GuardedSource, guarded
 from lakecore.table.reads.readable import Readable, lazy
 from lakecore.table.reads.row_values import as_filter, setting_of, sql_condition
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
 from lakecore.table.system.inspect import Inspect
+from lakecore.table.verbs.compact_choice import idle_ms
 from lakecore.table.verbs.compaction import CompactionRequest, compact_table
 from lakecore.table.verbs.delete import delete_rows
 from lakecore.table.verbs.mark_partition_done import mark_partition_done
 from lakecore.table.verbs.merge_into import MergeInto
 from lakecore.table.verbs.purge_files import purge_files
+from lakecore.table.verbs.repair_verbs import RepairVerbs
+from lakecore.table.verbs.rescale import RescaleRequest, rescale_grown, rescale_table
 from lakecore.table.verbs.statistics_verbs import StatisticsVerbs
 from lakecore.table.verbs.update import update_rows
 from lakecore.table.writes import overwrite
@@ -59,12 +64,13 @@ from lakecore.table.writes.batch_write import (
     records_nothing,
     write_rows,
 )
-from lakecore.table.writes.evolving import evolve_for
+from lakecore.table.writes.evolving import evolve_for, type_changes_of
 from lakecore.table.writes.streaming import StreamWrites
 from lakecore.table.writes.write import TableWrite
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+    from datetime import timedelta
 
     import polars as pl
 
@@ -85,7 +91,14 @@ MEMORY_BUDGET = "lakecore.memory-budget"
 
 
 class Table(
-    TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, StatisticsVerbs, LookupVerbs, Readable
+    TagVerbs,
+    RetentionVerbs,
+    ConsumerVerbs,
+    StreamWrites,
+    StatisticsVerbs,
+    RepairVerbs,
+    LookupVerbs,
+    Readable,
 ):
     """A Paimon table.
 
@@ -99,7 +112,7 @@ class Table(
 
     @property
     def _context(self) -> TableContext:
-        """The context. Raises Unsupported in a forked process, where its calls could only hang."""
+        """The context. Raises Unsupported in a forked process, where calls would hang."""
         require_threads()
         return self._bound
 
@@ -220,9 +233,10 @@ class Table(
         With `evolve_schema`, columns that the table lacks are added as nullable columns. Types are
         widened where the wider type holds every value: INT to BIGINT, DECIMAL, more fractional
         digits of timestamps; key columns never change. None means: as the options
-        `write.merge-schema` and `write.merge-schema.type-widening` say. The new schema is stored
-        after all rows are known to fit; it stays if the commit fails later. This object then uses
-        the new schema.
+        `write.merge-schema` and `write.merge-schema.type-widening` say. With the option
+        `write.merge-schema.explicit-cast`, types also change where values can be lost. The new
+        schema is stored after all rows are known to fit; it stays if the commit fails later. This
+        object then uses the new schema.
 
             table.write(pl.DataFrame({"id": [1], "note": ["new"]}), evolve_schema=True)
 
@@ -234,12 +248,15 @@ class Table(
         CommitUnknown if the outcome is not known.
         """
         by = author(self._context, commit_user, identifier, watermark)
-        widen = self._widens(evolve_schema=evolve_schema)
-        if widen is None:
-            return write_rows(self._context, data, by)
-        evolved = evolve_for(self._context, data, widen=widen)
+        types = type_changes_of(self._context.options, evolve_schema=evolve_schema)
+        if types is None:
+            result = write_rows(self._context, data, by)
+            rescale_grown(self._context, result)
+            return result
+        evolved = evolve_for(self._context, data, types)
         result = write_rows(evolved.context, evolved.rows, by, unstored=evolved.unstored)
         self._bound = evolved.context
+        rescale_grown(self._context, result)
         return result
 
     def overwrite(  # noqa: PLR0913  the public verb
@@ -272,23 +289,15 @@ class Table(
         check_flags(dynamic=dynamic)
         by = author(context, commit_user, identifier, watermark)
         spec = {} if partition is None else partition
-        widen = self._widens(evolve_schema=evolve_schema)
-        if widen is None:
+        types = type_changes_of(self._context.options, evolve_schema=evolve_schema)
+        if types is None:
             return overwrite_rows(context, data, spec, by, dynamic=dynamic)
-        evolved = evolve_for(context, data, widen=widen)
+        evolved = evolve_for(context, data, types)
         result = overwrite_rows(
             evolved.context, evolved.rows, spec, by, dynamic=dynamic, unstored=evolved.unstored
         )
         self._bound = evolved.context
         return result
-
-    def _widens(self, *, evolve_schema: bool | None) -> bool | None:
-        """Whether a write may widen types; None if it may not change the schema at all."""
-        if evolve_schema is not None:
-            check_flags(evolve_schema=evolve_schema)
-            return True if evolve_schema else None
-        options = self._context.options
-        return options.write_merge_schema_type_widening if options.write_merge_schema else None
 
     def delete(
         self,
@@ -356,10 +365,10 @@ class Table(
         return clear_partitions(self._context, chosen, "OVERWRITE")
 
     def purge_files(self) -> Purged:
-        """Remove all rows, and every file of the past of the table.
+        """Remove all rows, and every file of earlier snapshots.
 
         Branches, tags and consumers are deleted, the table is truncated, and all snapshots but the
-        newest expire. It cannot be undone. Nobody may write during the call
+        newest expire. It cannot be undone. No other process may write during the call
         (https://paimon.apache.org/docs/master/flink/procedures/).
 
         Returns what was removed. After a crash, call it again.
@@ -369,7 +378,7 @@ class Table(
         return purge_files(self._context)
 
     def mark_partition_done(self, *partitions: Mapping[str, object]) -> tuple[str, ...]:
-        """Mark the matching partitions as done, so that others know that they are complete.
+        """Mark the matching partitions as done, so that other systems know that they are complete.
 
         The option `partition.mark-done-action` says how: `success-file` writes the file `_SUCCESS`
         into the directory of the partition, `http-report` sends a request. A mapping may leave out
@@ -383,7 +392,7 @@ class Table(
         """
         return mark_partition_done(self._context, partitions)
 
-    def compact(
+    def compact(  # noqa: PLR0913 - the public verb
         self,
         *,
         full: bool = False,
@@ -392,19 +401,29 @@ class Table(
         buckets: Sequence[int] | None = None,
         max_bytes: int | None = None,
         dry_run: bool = False,
+        order_strategy: str | None = None,
+        order_by: Sequence[str] | str | None = None,
+        partition_idle_time: timedelta | str | None = None,
     ) -> CompactionResult:
         """Merge the files of each bucket into fewer sorted runs, in one COMPACT snapshot.
 
-        The rows do not change; reading them gets faster. Which files are merged:
+        The rows do not change; reading them gets faster. These files are merged:
 
         - with a primary key: the runs that the options `num-sorted-run.compaction-trigger` and
           `compaction.*` select; with `full`, all runs, into one run without tombstones;
-        - without one: small files, where the gain is worth it; with `full`, all files.
+        - without a primary key: small files, if merging them saves enough; with `full`, all files.
 
         `partitions`, `where` (a condition on partition keys) and `buckets` select what to compact.
-        `max_bytes` works in steps: each step takes whole buckets, at least one, with up to that
-        many bytes to read, and commits its own snapshot. After an interruption, call again to
-        continue. With `dry_run`, nothing is written.
+        `partition_idle_time`, such as "1 d", selects partitions without a newer file. `max_bytes`
+        works in steps: each step takes whole buckets, at least one, with up to that many bytes to
+        read, and commits its own snapshot. After an interruption, call again to continue. With
+        `dry_run`, nothing is written.
+
+        In a table without a primary key and with `bucket=-1`, `order_strategy` ("order", "zorder"
+        or "hilbert") and `order_by` (columns) sort all rows of each partition, so that a read with
+        conditions on these columns skips files:
+
+            table.compact(order_strategy="zorder", order_by=["x", "y"])
 
         Writers may run at the same time; their rows are kept. If another compaction takes the same
         files, this one starts again from the new snapshot.
@@ -425,8 +444,41 @@ class Table(
             buckets=buckets,
             max_bytes=max_bytes,
             dry_run=dry_run,
+            order_strategy=order_strategy,
+            order_by=order_by,
+            partition_idle_ms=idle_ms(partition_idle_time, order_by),
         )
         return compact_table(self._context, request)
+
+    def rescale(
+        self,
+        *,
+        bucket_num: int | None = None,
+        partition: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
+        where: pl.Expr | str | None = None,
+    ) -> CommitResult:
+        """Give partitions another number of buckets, in one commit; the rows do not change.
+
+        `bucket_num` is by default the option `bucket`; a table with postponed buckets needs it.
+        `partition` is one mapping of partition keys to values, or a list of them; a mapping may
+        leave out keys. `where` is a condition on partition keys. Without both, all partitions are
+        rescaled. Partitions that have this number already are left as they are. The option `bucket`
+        does not change: writers need it to be the number of the partitions they write to. Rows of
+        the postponed bucket stay there
+        (https://paimon.apache.org/docs/master/maintenance/rescale-bucket/).
+
+        The result counts the rows written; `snapshot_ids` is empty if there was nothing to do.
+
+        Raises CommitConflict, with nothing changed, if another commit added files to one of these
+        partitions meanwhile. Raises NotFound if `partition` has no data, and InvalidRequest for a
+        table whose buckets are dynamic, or that has no buckets, and if a compaction has yet to
+        write the changelog of these rows.
+
+            table.rescale(bucket_num=8, partition={"day": datetime.date(2024, 1, 1)})
+        """
+        partitions = [partition] if isinstance(partition, Mapping) else partition
+        request = RescaleRequest(bucket_num=bucket_num, partitions=partitions, where=where)
+        return rescale_table(self._context, request)
 
     def new_write(self) -> TableWrite:
         """A two-phase writer: `write`, then `prepare_commit`; pass its messages to `commit`."""
@@ -443,10 +495,10 @@ class Table(
     ) -> CommitResult:
         """Commit the messages of writers atomically.
 
-        The commit is idempotent for each `commit_user`: if this user has committed this or a
-        higher `identifier` before, nothing changes, and the result names the earlier snapshots.
-        Without `commit_user`, a random one is used, and an `identifier` is refused: nobody could
-        find the commit by it.
+        The commit is idempotent for each `commit_user`: if this user has committed this or a higher
+        `identifier` before, nothing changes, and the result names the earlier snapshots. Without
+        `commit_user`, a random one is used, and `identifier` must not be set: a later search for
+        the commit needs both.
 
         Raises InvalidRequest if a file of the messages does not exist: the messages belong to
         another table, or they were aborted.
@@ -487,7 +539,9 @@ class Table(
         `parts` names how each part is read, and why. No values are read, only the footers of large
         local files. Raises CorruptTable if such a file is missing or has another size.
         """
+        self._context.options.require_readable()
         source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
+        assert not isinstance(source, GuardedSource), "the options were checked"
         if isinstance(source, ChangesSource):
             raise Unsupported(
                 "a read between two points is not explained; name a state",
@@ -532,19 +586,19 @@ class Table(
 
         Raises NotFound, naming the earliest snapshot left, if the changes have expired.
         """
-        self._context.options.require_readable()
-        return lazy(changes_between(self._context, start, end), columns, where)
+        self._context.options.require_readable(filters_rows=True)
+        changes = changes_between(self._context, start, end)
+        return lazy(guarded(changes, self._context), columns, where)
 
     # --- sources ---------------------------------------------------------------------------------
 
-    def _rows(self, travel: Travel) -> TableSource | FallbackSource | ChangesSource:
+    def _rows(self, travel: Travel) -> TableSource | FallbackSource | ChangesSource | GuardedSource:
         """The rows of a state, or the rows added between two states if the options say so."""
-        self._context.options.require_readable()
+        self._context.options.require_readable(filters_rows=True)
         between = changes_of_options(self._context) if travel == Travel() else None
-        return self._source(travel) if between is None else between
+        return guarded(self._source(travel) if between is None else between, self._context)
 
     def _source(self, travel: Travel) -> TableSource | FallbackSource:
-        self._context.options.require_readable()
         snapshot, schema = resolve(self._context, travel)
         context = as_of(self._context, schema)
         source = TableSource(context=context, snapshot=snapshot, table_schema=schema)

@@ -6,7 +6,7 @@ outcomes, and a committer must handle each:
 - `Published`: readers see the snapshot;
 - `LostRace`: another snapshot has taken the number. Begin again from the newest snapshot;
 - `Refused`: the snapshot is not visible and never will be. Clean up, and raise the error;
-- `Unknown`: the reply was lost, and nobody can say what happened. Delete nothing.
+- `Unknown`: the reply was lost, and the outcome cannot be determined. Delete nothing.
 
 `ExclusiveCreate` creates the file of the snapshot where none exists. A catalog with locks does the
 same while it holds the lock of the table; a catalog that owns the snapshots sends the proposal to
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
     from lakecore.model.snapshot import Snapshot
+    from lakecore.rows.read_rules_json import StatedRules
 
 __all__ = [
     "EXCLUSIVE_CREATE",
@@ -43,6 +44,7 @@ __all__ = [
     "Outcome",
     "Publication",
     "Published",
+    "ReadAccess",
     "References",
     "Refused",
     "SchemaProposal",
@@ -72,12 +74,12 @@ class SchemaProposal:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Readers see the snapshot."""
+    """An outcome: the snapshot is published, so readers see it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostRace:
-    """Another snapshot has the number."""
+    """An outcome: another snapshot already has the number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Whether the snapshot is visible cannot be found out now."""
+    """It cannot be determined now whether the snapshot is visible."""
 
     error: Exception
 
@@ -128,8 +130,24 @@ class References(Protocol):
         ...
 
 
+class ReadAccess(Protocol):
+    """Knows which rows and values of a table the reader may see."""
+
+    def rules(self, branch: str, columns: Sequence[str]) -> StatedRules:
+        """The row filters and column masks for a read of these columns, as they are now.
+
+        Raises the catalog's error if the reader may not read one of the columns.
+        """
+        ...
+
+
 class Publication(Protocol):
     """Makes snapshots and schemas of one table, or of one of its branches, visible."""
+
+    @property
+    def access(self) -> ReadAccess | None:
+        """The row filters and column masks of the catalog; None if it states none."""
+        ...
 
     @property
     def references(self) -> References | None:
@@ -141,7 +159,7 @@ class Publication(Protocol):
         ...
 
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
-        """Make the snapshot visible if its number is free. Returns failures as outcomes."""
+        """Make the snapshot visible if its number is free. A failure is returned, not raised."""
         ...
 
     def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
@@ -152,14 +170,22 @@ class Publication(Protocol):
         """Write the hints by which readers find a published snapshot. Never fails."""
         ...
 
+    def note_tags(
+        self, history: History, *, made: Sequence[str] = (), gone: Sequence[str] = ()
+    ) -> None:
+        """Copy new and deleted tags to a catalog that lists tags. Never fails."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ExclusiveCreate:
     """A snapshot or schema is visible as soon as its file exists; only one writer can create it."""
 
+    access: ReadAccess | None = None
+
     @property
     def references(self) -> References | None:
-        """None: tags and branches are files."""
+        """Always None: tags and branches are files."""
         return None
 
     def history(self, store: Store, layout: Layout) -> History:
@@ -167,7 +193,10 @@ class ExclusiveCreate:
         return History(store, layout)
 
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
-        """One call to the store; after a failure, a second call reads what was stored."""
+        """Create the snapshot file by one call.
+
+        If that fails, a second call reads what was stored.
+        """
         path = layout.snapshot(proposal.snapshot.id)
         try:
             made = store.put_if_absent(path, proposal.data)
@@ -188,11 +217,19 @@ class ExclusiveCreate:
         return write_schema(store, layout, proposal.schema)
 
     def write_hints(self, history: History, snapshot: Snapshot) -> None:
-        """Write LATEST and, where it is missing, EARLIEST: they only save readers a listing."""
+        """Write the hint LATEST, and EARLIEST if it is missing.
+
+        Hints only save readers a listing.
+        """
         # A hint that cannot be written must not fail a commit that everybody can see.
         with suppress(LakecoreError, OSError):
             history.store.put(history.layout.latest_hint, str(snapshot.id).encode())
             history.keep_earliest_hint(snapshot.id)
+
+    def note_tags(
+        self, history: History, *, made: Sequence[str] = (), gone: Sequence[str] = ()
+    ) -> None:
+        """Does nothing: tags are listed by their files."""
 
 
 EXCLUSIVE_CREATE = ExclusiveCreate()

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from lakecore.errors import CommitConflict, CommitUnknown, CorruptTable, NotFound, StorageError
+from lakecore.errors import (
+    CommitConflict,
+    CommitUnknown,
+    CorruptTable,
+    InvalidRequest,
+    NotFound,
+    StorageError,
+)
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import Ambient, seeded
 from lakecore.memory import Budget
@@ -171,6 +178,8 @@ class _Life:
                     attempt.outcome = Outcome.DONE
                 except Exception as error:  # noqa: BLE001 - what is not expected is a finding
                     _take_in(attempt, error, troubled=attempt.name in self._disk.troubled)
+                    if _is_of_old_columns(error):
+                        table = None
                 finally:
                     self._disk.changing.discard(attempt.name)
                     if deed.verb == "roll back":
@@ -236,6 +245,11 @@ class _Life:
         return attempt
 
 
+def _is_of_old_columns(error: Exception) -> bool:
+    """Whether a verb asks to open the table again, because it would lose the values of a column."""
+    return isinstance(error, InvalidRequest) and "columns were added after" in str(error)
+
+
 def _take_in(attempt: Attempt, error: Exception, *, troubled: bool) -> None:
     """Keep what an error says of the outcome; one that nobody should see is unexpected."""
     attempt.error = repr(error)
@@ -246,7 +260,8 @@ def _take_in(attempt: Attempt, error: Exception, *, troubled: bool) -> None:
         attempt.outcome = Outcome.REFUSED
         fails = isinstance(error, StorageError | OSError)
         attempt.gone = isinstance(error, NotFound | CorruptTable)
-        attempt.unexpected = not (isinstance(error, CommitConflict) or (fails and troubled))
+        rightly = isinstance(error, CommitConflict) or _is_of_old_columns(error)
+        attempt.unexpected = not (rightly or (fails and troubled))
     if attempt.unexpected:
         attempt.error = "".join(traceback.format_exception(error))
 

@@ -106,3 +106,31 @@ def test_misspelt_storage_option_is_refused_for_every_storage(
         connect({"warehouse": warehouse, key: "x"}, create=True)
     with pytest.raises(InvalidRequest, match="unknown storage option"):
         open_table(f"{warehouse}/t", create=True, schema={"n": "INT"}, options={key: "x"})
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "security.kerberos.login.keytab",
+        "security.kerberos.login.principal",
+        "security.kerberos.login.use-ticket-cache",
+        "security.keytab",
+        "hive.metastore.sasl.enabled",
+        "hive.metastore.kerberos.principal",
+    ],
+)
+@pytest.mark.parametrize(
+    "catalog",
+    [
+        {},
+        {"metastore": "jdbc", "uri": "jdbc:sqlite:never.db"},
+        {"metastore": "hive", "uri": "thrift://127.0.0.1:1"},
+        {"metastore": "rest", "uri": "http://127.0.0.1:1", "token.provider": "bear", "token": "x"},
+    ],
+    ids=lambda catalog: catalog.get("metastore", "filesystem"),
+)
+def test_login_by_kerberos_is_refused_before_anything_is_opened(
+    catalog: dict[str, str], key: str
+) -> None:
+    with pytest.raises(Unsupported, match=rf"Kerberos.*kinit.*option={re.escape(key)}"):
+        connect({**WAREHOUSE, **catalog, key: "x"})

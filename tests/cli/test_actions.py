@@ -64,7 +64,7 @@ def test_every_argument_of_a_flag_is_one_of_its_procedure() -> None:
         if argument and argument not in {a.name for a in PROCEDURES[each.procedure].arguments}
     }
 
-    assert strange <= {("merge_into", "merge_actions"), ("create_branch", "ignore_if_exists")}
+    assert strange <= {("merge_into", "merge_actions")}
 
 
 def test_names_and_flags_take_hyphens_and_underscores(
@@ -133,9 +133,42 @@ def test_delete_and_clean_up(place: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert len(table(place).context.history.snapshot_ids()) == 1
 
 
+def test_compact_takes_buckets_as_numbers_and_ranges(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    wide = lc.connect(place / "w").create_table(
+        "shop.wide", {"id": "INT NOT NULL"}, primary_keys=["id"], options={"bucket": "5"}
+    )
+    for _ in range(2):
+        wide.write([{"id": n} for n in range(100)])
+    where = ("--path", "w/shop.db/wide", "--compact_strategy", "full")
+    done(capfd, "compact", *where, "--buckets", "0-1, 3")
+
+    files = table(place, "wide").inspect.files()
+    assert files.filter(files["level"] > 0)["bucket"].sort().to_list() == [0, 1, 3]
+    for wrong in ("5", "1-9", "3-1", "-1", "a", "1,,2", ""):
+        assert run(capfd, "compact", *where, f"--buckets={wrong}")[0] == int(wrong != "")
+
+
+def test_create_branch_may_leave_the_one_that_exists(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make = ("create_branch", *TABLE, "--branch_name", "b")
+    done(capfd, *make)
+    code, _, err = run(capfd, *make, "--ignore_if_exists", "false")
+    assert code == 1
+    assert "b" in err
+    done(capfd, *make, "--ignore_if_exists")
+    done(capfd, *make, "--ignore_if_exists", "true")
+
+    assert [branch.name for branch in table(place).branches()] == ["b"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["clone"], "reason=copy the rows"),
+        (["mongodb-sync-table"], "has no such source"),
         (["compakt"], "did_you_mean=compact"),
         (["create_tag", *TABLE, "--tagname", "x"], "flag=--tagname nearest=--tag_name"),
         (["create_tag", *TABLE], "missing=[--tag_name]"),
@@ -165,3 +198,26 @@ def test_wrong_actions_say_what_to_do(
 def test_help_lists_actions_and_flags(capfd: pytest.CaptureFixture[str]) -> None:
     assert all(f"  {name}\n" in run(capfd)[1] for name in ACTIONS)
     assert "--where  (required)" in run(capfd, "delete", "--help")[1]
+
+
+def test_compact_sorts_the_rows_of_an_append_table(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    session = lc.connect(place / "w")
+    points = session.create_table("shop.points", {"x": "INT", "y": "INT"})
+    points.write([{"x": 3, "y": 1}, {"x": 1, "y": 2}, {"x": 2, "y": 3}])
+    where = ("--database", "shop", "--table", "points")
+
+    done(capfd, "compact", *where, "--order_strategy", "zorder", "--order_by", "x,y")
+
+    assert table(place, "points").to_polars()["x"].to_list() == [1, 3, 2]
+    flags = ("--order-strategy", "order", "--order-by", "y")
+    with pytest.raises(SystemExit) as exited:
+        main(["compact", "shop.points", *flags, "--json"])
+    assert not exited.value.code
+    assert json.loads(capfd.readouterr().out)["rows_after"] == 3
+    assert table(place, "points").to_polars()["y"].to_list() == [1, 2, 3]
+    for wrong in (("--order-by", "x"), ("--order-strategy", "spiral"), (*flags, "--watch")):
+        with pytest.raises(SystemExit) as exited:
+            main(["compact", "shop.points", *wrong])
+        assert exited.value.code

@@ -1,4 +1,4 @@
-"""`lakecore orphans` and `lakecore partition-done`."""
+"""`lakecore orphans`, `lakecore repair` and `lakecore partition-done`."""
 
 from __future__ import annotations
 
@@ -80,3 +80,17 @@ def test_a_partition_is_marked(warehouse: str, capsys: pytest.CaptureFixture[str
     run("partition-done", "shop.a", "-w", warehouse, "--partition", "day=x", "--csv")
 
     assert capsys.readouterr().out == "partition\nday=x\n"
+
+
+def test_repair_lists_the_tables_of_a_warehouse_in_a_catalog(
+    warehouse: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = f"jdbc:sqlite:{tmp_path}/catalog.db"
+    options = {"metastore": "jdbc", "uri": uri, "warehouse": warehouse}
+    assert lc.connect(options, create=True).list_databases() == ()
+    given = ("-w", warehouse, "-o", "metastore=jdbc", "-o", f"uri={uri}")
+    run("repair", "shop.a", *given, "--json")
+
+    assert json.loads(capsys.readouterr().out) == {"table": "shop.a"}
+    run("repair", *given)
+    assert lc.connect(options).list_tables("shop") == ("a", "b")

@@ -102,6 +102,40 @@ def test_help_imports_nothing_that_does_the_work() -> None:
     assert {name for name in loaded if name.startswith("lakecore.table")} == set()
 
 
+def test_a_query_without_tables_loads_no_more_than_it_needs() -> None:
+    """pydantic is loaded by Typer. Polars only prints dates and nested values."""
+    code = (
+        "import sys; sys.argv = ['lakecore', 'sql', '-e', 'SELECT 1 AS n']\n"
+        "from lakecore.cli import main\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    assert not end.code\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    heavy = {
+        "polars",
+        "pandas",
+        "fastavro",
+        "fsspec",
+        "asyncio",
+        "ssl",
+        "prompt_toolkit",
+        "sqlglot",
+    }
+    of_arrow = {"pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "pyarrow.orc"}
+    own = {
+        "lakecore.session",
+        "lakecore.options",
+        "lakecore.io",
+        "lakecore.table",
+        "lakecore.model",
+    }
+
+    assert "n" in done.stdout
+    assert not loaded & (heavy | of_arrow | own)
+
+
 def cpu_seconds(work: Callable[[], object]) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     work()
@@ -203,3 +237,17 @@ def test_wrong_usage_is_exit_code_2_and_prints_no_data(arguments: list[str]) -> 
     assert (code, out) == (2, "")
     assert err.startswith("Usage: lakecore")
     assert "Traceback" not in err
+
+
+def test_ctrl_c_while_the_program_is_imported_shows_no_traceback() -> None:
+    code = (
+        "import sys\nfrom lakecore.cli import main\n"
+        "class Interrupts:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupts())\n"
+        "main(['sql', '-e', 'SELECT 1'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

@@ -26,6 +26,14 @@ def started(place: Path, script: str, *more: str) -> subprocess.Popen[str]:
     )
 
 
+def stopped(program: subprocess.Popen[str]) -> str:
+    """What a program that Ctrl-C stops has written to standard error."""
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 130, errors
+    return errors
+
+
 def test_words_are_counted_queried_and_followed(tmp_path: Path) -> None:
     create, write, query, follow, leave = BLOCKS
     writer = started(tmp_path, create + write)
@@ -50,19 +58,13 @@ def test_words_are_counted_queried_and_followed(tmp_path: Path) -> None:
     assert reader.stdout is not None
     kinds = [json.loads(reader.stdout.readline())["_row_kind"] for _ in range(16 + 2)]
     assert kinds[:16] == ["+I"] * 16
-    reader.send_signal(signal.SIGINT)
-    assert reader.wait(timeout=60) == 130
-    reader.communicate()
+    stopped(reader)
 
     counted = started(tmp_path, create + follow, "--json")
     assert counted.stdout is not None
     assert json.loads(counted.stdout.readline()).keys() == {"_row_kind", "interval", "interval_cnt"}
-    counted.send_signal(signal.SIGINT)
-    assert counted.wait(timeout=60) == 130
-    counted.communicate()
+    stopped(counted)
 
-    writer.send_signal(signal.SIGINT)
-    _, errors = writer.communicate(timeout=60)
-    assert writer.returncode == 130
+    errors = stopped(writer)
     assert re.search(r"^\d[\d,]* rows written, snapshot 1$", errors, re.MULTILINE)
     assert errors.endswith("interrupted\n")

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import lakecore as lc
+
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 
 def run(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -74,3 +81,83 @@ def test_statements_before_an_error_have_printed_their_rows(warehouse: str) -> N
     assert done.returncode == 1
     assert done.stdout == "x\n1\n"
     assert "nowhere" in done.stderr
+
+
+ENDLESS = "SELECT count(*) AS n FROM range(100000000000) WHERE hash(range) = 3"
+QUERIES = {
+    "at the end": ENDLESS,
+    "before the first row": f"FROM ({ENDLESS}) WHERE n > 0",
+    "before a filter is pushed": f"SELECT * FROM shop.t WHERE id IN ({ENDLESS})",
+    "in a statement that writes": f"INSERT INTO shop.t SELECT n, 'c' FROM ({ENDLESS})",
+}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("query", QUERIES.values(), ids=list(QUERIES))
+def test_an_interrupt_stops_a_query_that_runs_in_duckdb(warehouse: str, query: str) -> None:
+    program = "from lakecore.cli import main; main()"
+    first = ("sql", "-w", warehouse, "--csv", "-e", "SELECT 1 AS x", "-e", query)
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *first],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["x\n", "1\n"]
+        seconds = cpu_seconds(process.pid)
+        before = next(seconds)
+        # The query is running: its threads have used processor time since the first statement.
+        while next(seconds) < before + 0.5:
+            assert process.poll() is None, process.stderr
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+
+    assert (process.returncode, out, err) == (130, "", "interrupted\n")
+    assert lc.connect(warehouse).get_table("shop.t").count() == 2
+
+
+def cpu_seconds(process_id: int) -> Iterator[float]:
+    """Yields the processor time that all threads of a process have used so far."""
+    while True:
+        fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+        yield (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        threading.Event().wait(0.02)
+
+
+def test_a_query_without_a_table_loads_no_tables_and_no_unused_catalogs() -> None:
+    """Loading all of lakecore would take longer than everything else that `select 1` does."""
+    code = (
+        "import sys\nfrom lakecore.cli import main\n"
+        "try: main(['sql', '--csv', '-e', 'SELECT 1 AS x'])\n"
+        "except SystemExit as ended: assert not ended.code\n"
+        "print(*sys.modules, sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    rows, one, *loaded = done.stdout.splitlines()
+
+    assert (rows, one) == ("x", "1")
+    heavy = re.compile(
+        r"lakecore\.(table\.(?!publication$)|merge|lsm|plan|rows|scalar\.(?!infinity$)|sql\.(procedures|run_)|"
+        r"catalog\.(hive|jdbc|rest))|pyarrow\.dataset|urllib\.request"
+    )
+    # Not pandas: Arrow imports it, if it is installed, to convert its first value.
+    assert list(filter(heavy.match, loaded)) == []
+
+
+def test_a_table_is_named_by_its_path_without_a_warehouse(warehouse: str) -> None:
+    clean = {key: text for key, text in os.environ.items() if not key.startswith("LAKECORE_")}
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", "from lakecore.cli import main; main()", "sql", "--csv"),
+            *("-e", f"SELECT count(*) AS n FROM '{warehouse}/shop.db/t'", "-e", "FROM nowhere"),
+        ],
+        env={**clean, "XDG_CONFIG_HOME": warehouse},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "n\n2\n")
+    assert "CREATE CATALOG" in done.stderr

@@ -10,7 +10,8 @@ from typing import Literal
 import polars as pl
 import pytest
 
-from lakecore.cli.texts import cells, csv_text, json_lines, printable
+from lakecore.cli.frame_texts import csv_text, json_lines, printable
+from lakecore.cli.texts import cells
 
 NAN, INFINITY = float("nan"), float("inf")
 VALUES: list[tuple[pl.DataType, object, object, str]] = [

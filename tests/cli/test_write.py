@@ -168,11 +168,11 @@ def test_what_read_prints_can_be_imported(
     ("content", "message"),
     [
         ("", "the file is empty"),
-        ("id,id\n1,2\n", "unknown column"),
+        ("id,id\n1,2\n", "a name of its own"),
         ("id,nowhere\n1,2\n", "nowhere"),
         ("id,price\n1,cheap\n", "Could not convert string"),
         ("price\n1.5\n", "id"),
-        ('id,zip\n1,"a\n', "the file cannot be read|unknown column"),
+        ('id,zip\n1,"a\n', "same number of values"),
     ],
 )
 def test_files_that_do_not_fit_are_refused_and_change_nothing(
@@ -186,6 +186,53 @@ def test_files_that_do_not_fit_are_refused_and_change_nothing(
     assert any(part in err for part in message.split("|")), err
     assert "Traceback" not in err
     assert len(table(place).context.history.snapshot_ids()) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("longer.csv", "id,name\n1,a\n2,b,c\n", "do not have the same number of values"),
+        ("shorter.csv", "id,name\n1,a\n2\n", "do not have the same number of values"),
+        ("open.csv", 'id,name\n1,"a\n', "do not have the same number of values"),
+        ("twice.csv", "id,v,id\n1,2,3\n", "columns=[id]"),
+        ("case.csv", "id,ID\n1,2\n", "columns=[id]"),
+        ("values.json", '{"id": 1}\n3\n', "expected records"),
+        ("numbers.json", "[1, 2]", "expected records"),
+    ],
+)
+def test_file_whose_columns_are_not_certain_is_refused(
+    capfd: pytest.CaptureFixture[str], place: Path, file: str, text: str, message: str
+) -> None:
+    (place / file).write_text(text)
+    code, out, err = run(capfd, "import", "shop.other", file, "--create")
+
+    assert (code, out) == (1, "")
+    assert message in err
+    assert not (place / "warehouse").exists()
+
+
+def test_no_line_of_a_csv_file_is_passed_over(
+    capfd: pytest.CaptureFixture[str], place: Path
+) -> None:
+    (place / "lines.csv").write_text(f"name,n\n#a,1\n# b,{'7' * 50}\nc,3\n")
+    code, _, _ = run(capfd, "import", "shop.orders", "lines.csv", "--create")
+
+    assert code == 0
+    _, out, _ = run(capfd, "read", "shop.orders", "--json")
+    found = [tuple(json.loads(line).values()) for line in out.splitlines()]
+    assert found == [("#a", "1"), ("# b", "7" * 50), ("c", "3")]
+
+
+def test_messages_call_standard_input_by_its_name(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = io.TextIOWrapper(io.BytesIO(b'{"id": 1}\n{"id":'))
+    monkeypatch.setattr(sys, "stdin", given)
+    code, _, err = run(capfd, "import", "shop.orders", "-", "--create", "--format", "json")
+
+    assert code == 1
+    assert "files=[standard input]" in err
+    assert "lakecore-" not in err
 
 
 @pytest.mark.parametrize(

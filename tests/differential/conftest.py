@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,4 +19,5 @@ def players(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Players]:
     """Both engines, started once a session."""
     with running_peers(tmp_path_factory.mktemp("peers")) as peer:
         folder = tmp_path_factory.mktemp("tables") / "played"
-        yield Players(LakecoreEngine(), peer(limits.JAVA), folder)
+        newest = partial(peer, limits.JAVA_NEW)
+        yield Players(LakecoreEngine(), peer(limits.JAVA), newest, folder)

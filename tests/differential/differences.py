@@ -7,15 +7,16 @@ drawn with a tag, and compared as far as both are defined (`TAGGED`).
 from __future__ import annotations
 
 from enum import Enum, auto
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tests.differential.steps import Alter, Overwrite, Tag, Untag, Write
+from tests.differential.steps import Alter, Compact, Overwrite, Tag, Untag, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tests.differential.history import History
-    from tests.differential.steps import Changes
+    from tests.differential.steps import Changes, Step
 
 
 class Difference(Enum):
@@ -46,6 +47,12 @@ REFUSED: Mapping[str, str] = {
         "Java lets rows of a kind in that the table can never merge; then it cannot be read"
     ),
     "cannot retract rows of kind": "the same, of a function",
+    "a CHAR column cannot be in the primary key if it lacks partition keys": (
+        "keys move between partitions by the rows that files hold, and ORC takes blanks off"
+    ),
+    "the partition was written with another number of buckets": (
+        "1.4.2 compares the number only with the files of the buckets that it writes to"
+    ),
 }
 
 NOT_DRAWN: Mapping[str, str] = {
@@ -63,6 +70,10 @@ NOT_DRAWN: Mapping[str, str] = {
     "collect of rows": "1.4.2 cannot compare rows that come from a file",
     "collect of binaries": "1.4.2 takes equal ones for different, unless they are one object",
     "both zeros in ORC": "Java reads a batch of them as the first, for they are equal by `==`",
+    "collect with distinct, aggregation.remove-record-on-delete: an element twice in a list": (
+        "the list of the -D stands as it is in Java if only retractions follow; lakecore leaves "
+        "each element once"
+    ),
     "sums of floats that round": "they depend on the order in which files are merged",
     "partial-update.remove-record-on-delete: a -U after a -D": (
         "it brings the record back in Java; lakecore ignores it, as the option says"
@@ -106,6 +117,28 @@ NOT_DRAWN: Mapping[str, str] = {
     ),
     "a column moved to where it is": "1.4.2 refuses it; lakecore leaves it there",
     "nested-sequence-field, nested-key-null-strategy": "1.4.2 has neither",
+    "keys across partitions: retractions of engines that fold rows": (
+        "Java puts a row into the partition that its key is in as a row that adds, so that a -D "
+        "adds, too; lakecore keeps its kind"
+    ),
+    "keys across partitions: rowkind.field": (
+        "Java reads the kind of a deletion in the old partition from the new row's column, so the "
+        "key stays in both partitions"
+    ),
+    "record-level expiry in compactions that are not full, or with look-ups": (
+        "Java drops expired rows there, too, and older rows of their keys come back"
+    ),
+    "a relay of postponed rows with a MULTISET of other types than texts": (
+        "the postponed bucket holds Avro, and Java casts the elements to text when it writes it"
+    ),
+    "postponed rows, and file.compression none or lz4": (
+        "the postponed bucket holds Avro: Java hands it the name, and it knows neither; lakecore "
+        "refuses lz4, too"
+    ),
+    "postponed rows, changelog-producer=full-compaction: a compaction not full": (
+        "Java's table has one bucket and lakecore's has several, so that one may reach the last "
+        "level, and tell its changes, when the other does not"
+    ),
     "blanks at the end of CHAR": "ORC pads with blanks, and Java takes all of them off again",
 }
 
@@ -124,7 +157,12 @@ def excused(reason: str) -> bool:
 
 
 def comparable(history: History) -> bool:
-    """Whether no merge of partial-update begins with a retraction, unless the tag says so."""
+    """Whether what is postponed is moved next, and merges begin as they may.
+
+    No merge of partial-update begins with a retraction, unless the tag says so.
+    """
+    if history.layout == "postponed" and not _moves_next(history.steps):
+        return False
     ignoring = history.table.options.get("ignore-delete") == "true"
     if history.engine != "partial-update" or ignoring or "begins with a retraction" in history.tags:
         return True
@@ -146,6 +184,15 @@ def comparable(history: History) -> bool:
                 # The compaction that comes with the write drops deletions, too.
                 begun.clear()
     return True
+
+
+def _moves_next(steps: Sequence[Step]) -> bool:
+    """Whether compactions follow writes: anything else finds the rows in Java's table alone."""
+    return all(
+        isinstance(then, (Write, Compact))
+        for step, then in pairwise(steps)
+        if isinstance(step, Write)
+    )
 
 
 def _begins_well(changes: Changes, keys: list[str], begun: set[str]) -> bool:

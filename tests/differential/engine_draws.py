@@ -80,6 +80,8 @@ def aggregation(dice: Dice) -> EnginePlan:
         # Paimon refuses a table that both removes records and ignores retractions.
         if removing and f"fields.a{index}.ignore-retract" in found.options:
             continue
+        if removing and f"fields.a{index}.distinct" in found.options:
+            found = replace(found, plan=_elements_once(found.plan))
         aggregated.append(found)
         options |= found.options
     if removing:
@@ -98,6 +100,15 @@ def aggregation(dice: Dice) -> EnginePlan:
         order_free=_order_free(aggregated),
         tags=frozenset({"descending"} if "sequence.field.sort-order" in ordering else ()),
     )
+
+
+def _elements_once(plan: ColumnPlan) -> ColumnPlan:
+    """The column with no element twice in a list: see `differences.NOT_DRAWN`."""
+    lists = [
+        list({repr(each): each for each in value}.values()) if isinstance(value, list) else value
+        for value in plan.pool
+    ]
+    return replace(plan, pool=tuple(lists))
 
 
 def partial_update(dice: Dice) -> EnginePlan:

@@ -16,6 +16,7 @@ from tests.differential.steps import Alter, Overwrite, Write
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from tests.differential.layout_draws import Layout
     from tests.differential.shape import Shape
     from tests.differential.steps import Step
     from tests.interop.columns import Json
@@ -29,7 +30,7 @@ class History:
 
     `order_free` names columns of lists whose order is not defined. `tags` say what is special about
     the rows, for `differences`. `relayed`: of lakecore's table Java writes every other commit.
-    `foreign`: a table that lakecore reads, and does not write.
+    `foreign`: a table that lakecore reads, and does not write. `layout`: see `layout_draws`.
     """
 
     seed: int
@@ -39,6 +40,7 @@ class History:
     tags: frozenset[str] = field(default=frozenset())
     relayed: bool = False
     foreign: bool = False
+    layout: Layout = "plain"
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -112,7 +114,7 @@ class History:
                     lines.append(f"    {step!r},")
         lines.append(
             f"), order_free={_set(self.order_free)}, tags={_set(self.tags)}, "
-            f"relayed={self.relayed}, foreign={self.foreign})"
+            f"relayed={self.relayed}, foreign={self.foreign}, layout={self.layout!r})"
         )
         return "\n".join(lines)
 

@@ -7,13 +7,16 @@
 3. Both engines see the same in both tables: `compare`.
 
 Tags and rollbacks are Java's work in both tables, and so are the verbs of Java, as `verbs` says.
+Jobs that Java's core does not have are lakecore's in both tables: it sorts rows, indexes files, and
+moves postponed rows, for which Java's table has a bucket of its own (`layout_draws`).
 """
 
 from __future__ import annotations
 
 import json
+import random
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +25,12 @@ from tests.differential.differences import excused
 from tests.differential.steps import (
     Alter,
     Clear,
+    Cluster,
     Compact,
     Delete,
+    Index,
     Overwrite,
+    Rescale,
     RollBack,
     Tag,
     Untag,
@@ -34,6 +40,7 @@ from tests.differential.steps import (
 )
 from tests.differential.verbs import play_by_lakecore, play_by_peer
 from tests.interop.columns import type_from_json
+from tests.interop.lakecore_engine import LakecoreEngine
 from tests.interop.protocol import PeerRefused
 
 if TYPE_CHECKING:
@@ -43,15 +50,18 @@ if TYPE_CHECKING:
     from tests.differential.history import History
     from tests.differential.steps import Step
     from tests.interop.engines import PeerEngine
-    from tests.interop.lakecore_engine import LakecoreEngine
+
+# The share of commits that go to the postponed bucket, of those that may go to others.
+POSTPONED = 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class Players:
-    """The two engines, and the folder of the tables."""
+    """The two engines, the newest Java, started when asked for, and the folder of the tables."""
 
     lakecore: LakecoreEngine
     java: PeerEngine
+    newest: Callable[[], PeerEngine]
     folder: Path
 
     def path(self, writer: str) -> Path:
@@ -87,6 +97,8 @@ class _Play:
         # The steps whose snapshots stand, and the tags.
         self._after: list[After] = []
         self._tags: dict[str, Tagged] = {}
+        # Rows lie in the postponed bucket.
+        self._waiting = False
 
     def run(self) -> Played:
         comparison = Comparison(
@@ -113,14 +125,22 @@ class _Play:
                 continue
             if not self._both(label, partial(self._step, number, step)):
                 return number - 1
+            if self._history.layout == "postponed":
+                self._waiting = isinstance(step, Write)
+                if self._waiting:
+                    # Only what follows a compaction can be compared.
+                    continue
             snapshots = self._latest()
             made = {snapshots[name] - before[name] for name in before}
             if len(made) > 1 and not self._may_differ(step):
                 self._problems.append(f"{label} leaves different snapshots: {snapshots}")
                 return number
-            if snapshots != before and all(snapshots.values()):
-                shape = self._history.shapes[number]
-                self._after.append(After(label, before, snapshots, shape))
+            shape = self._history.shapes[number]
+            # A table without a new snapshot is read by the schema of its last one.
+            behind = any(snapshots[name] == before[name] for name in before)
+            behind &= bool(self._after) and self._after[-1].shape != shape
+            if snapshots != before and all(snapshots.values()) and not behind:
+                self._after.append(After(label, before, snapshots, shape, self._is_folded(number)))
             if isinstance(step, Alter):
                 self._compare_schemas(label)
             elif isinstance(step, Tag) and self._after:
@@ -136,7 +156,13 @@ class _Play:
     def _may_differ(self, step: Step) -> bool:
         """Whether how many snapshots a step makes hangs on the sizes of files, or on the engine."""
         looks_up = self._history.producer == "lookup" or self._history.engine == "first-row"
-        if isinstance(step, Compact):
+        if isinstance(step, (Rescale, Index)) or self._history.layout == "postponed":
+            return True
+        marks = self._history.table.options.get("deletion-vectors.enabled") == "true"
+        if isinstance(step, Overwrite) and (marks or self._history.engine == "first-row"):
+            # lakecore's is one snapshot, with its compaction.
+            return True
+        if isinstance(step, (Compact, Cluster)):
             # Without buckets Java knows no full compaction.
             return looks_up or self._history.engine == "append"
         # Java's rows are written anew, and the writer compacts; lakecore's verb does not.
@@ -146,16 +172,20 @@ class _Play:
     def _create(self, writer: str) -> None:
         path = self._players.path(writer)
         path.parent.mkdir(parents=True)
-        self._engine(writer).create(path, self._history.table)
+        table = self._history.table
+        if self._history.layout == "postponed" and writer == self._players.java.name:
+            table = replace(table, options={**table.options, "bucket": "1"})
+        self._engine(writer).create(path, table)
 
     def _engine(self, name: str) -> LakecoreEngine | PeerEngine:
         return next(each for each in self._writers if each.name == name)
 
     def _step(self, number: int, step: Step, writer: str) -> None:
         path, java = self._players.path(writer), self._players.java
-        relayed = self._history.relayed and number % 2 == 0
-        engine = java if relayed else self._engine(writer)
+        lakecore, engine = self._players.lakecore, self._player(number, step, writer)
         match step:
+            case Write() if self._is_postponed(number, engine):
+                lakecore.postpone(path, step.changes)
             case Write():
                 engine.write(path, step.changes)
             case Overwrite():
@@ -164,8 +194,8 @@ class _Play:
                 )
             case Clear():
                 engine.clear(path, [dict(each) for each in step.partitions] or None)
-            case Compact():
-                engine.compact(path, full=step.full)
+            case Compact() | Cluster() | Index() | Rescale():
+                self._rewrite(step, path, engine)
             case Alter():
                 engine.alter(path, [step.change])
             case Tag() if self._after:
@@ -174,10 +204,64 @@ class _Play:
                 java.delete_tag(path, step.name)
             case Delete() | Update() | Upsert():
                 shape = self._history.shapes[number - 1]
-                if engine is self._players.lakecore:
-                    play_by_lakecore(self._players.lakecore, path, step)
+                if isinstance(engine, LakecoreEngine):
+                    play_by_lakecore(engine, path, step)
                 else:
-                    play_by_peer(java, path, step, self._history, shape)
+                    play_by_peer(engine, path, step, self._history, shape)
+
+    def _player(self, number: int, step: Step, writer: str) -> LakecoreEngine | PeerEngine:
+        """Who carries out a step on the table of `writer`."""
+        layout = self._history.layout
+        relayed = self._history.relayed and number % 2 == 0
+        if layout == "postponed" and not isinstance(step, Write):
+            # What Java writes there would wait for the next compaction, which it cannot make.
+            relayed = False
+        engine = self._players.java if relayed else self._engine(writer)
+        writes = isinstance(step, (Write, Delete, Update, Upsert))
+        if layout == "across" and writes and engine is self._players.java:
+            # 1.4.2 brings no database for the index of all keys.
+            return self._players.newest()
+        return engine
+
+    def _is_postponed(self, number: int, engine: LakecoreEngine | PeerEngine) -> bool:
+        """Whether lakecore writes rows to the postponed bucket; Java does whenever there is one."""
+        if self._history.layout != "postponed" or engine is not self._players.lakecore:
+            return False
+        chance = random.Random(f"{self._history.seed} {number}")
+        return self._waiting or chance.random() < POSTPONED
+
+    def _is_folded(self, number: int) -> bool:
+        """Whether a step moves rows of several commits, which compact Java's table one by one."""
+        commits = self._history.steps[max(number - 3, 0) : number - 1]
+        return (
+            self._history.layout == "postponed"
+            and self._history.table.options.get("write-only") != "true"
+            and self._history.producer in ("lookup", "full-compaction")
+            and [type(each) for each in commits] == [Write, Write]
+        )
+
+    def _rewrite(
+        self,
+        step: Compact | Cluster | Index | Rescale,
+        path: Path,
+        engine: LakecoreEngine | PeerEngine,
+    ) -> None:
+        """Write rows anew that stay what they are."""
+        java, lakecore = self._players.java, self._players.lakecore
+        match step:
+            case Compact():
+                sorting = "clustering.incremental" in self._history.table.options
+                (lakecore if sorting else engine).compact(path, full=step.full)
+            case Cluster():
+                lakecore.cluster(path, step.strategy, step.columns)
+            case Index():
+                lakecore.index(path)
+            case Rescale() if engine is lakecore:
+                lakecore.rescale(path)
+            case Rescale():
+                rows = java.read(path)
+                if rows:
+                    java.overwrite(path, tuple(("+I", row) for row in rows))
 
     def _roll_back(self, step: RollBack) -> dict[str, int]:
         """Go back, if there are so many steps; the latest snapshots then."""
@@ -214,6 +298,12 @@ class _Play:
     def _compare_schemas(self, label: str) -> None:
         """Tell what the newest schema files of the tables differ in."""
         found = {each.name: _schema(self._players.path(each.name)) for each in self._writers}
+        if self._history.layout == "postponed":
+            # The tables have other buckets.
+            found = {
+                name: {fact for fact in facts if "bucket" not in fact.partition(": ")[0]}
+                for name, facts in found.items()
+            }
         base = found[self._players.java.name]
         for name, schema in found.items():
             self._problems += [

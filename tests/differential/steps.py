@@ -60,6 +60,24 @@ class Alter:
 
 
 @dataclass(frozen=True, slots=True)
+class Rescale:
+    """The rows of all partitions go to as many buckets as the option says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The rows of all partitions are sorted; of both tables by lakecore."""
+
+    strategy: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The files get the indexes that the options ask for; of both tables by lakecore."""
+
+
+@dataclass(frozen=True, slots=True)
 class Where:
     """A condition on one column."""
 
@@ -129,7 +147,20 @@ class RollBack:
 
 Verb: TypeAlias = Delete | Update | Upsert
 Step: TypeAlias = (
-    Write | Overwrite | Clear | Compact | Alter | Delete | Update | Upsert | Tag | Untag | RollBack
+    Write
+    | Overwrite
+    | Clear
+    | Compact
+    | Alter
+    | Rescale
+    | Cluster
+    | Index
+    | Delete
+    | Update
+    | Upsert
+    | Tag
+    | Untag
+    | RollBack
 )
 
 
@@ -153,6 +184,8 @@ def columns_named(step: Step) -> frozenset[str]:
             return frozenset({step.column, step.where.column})
         case Upsert():
             return frozenset(step.on)
+        case Cluster():
+            return frozenset(step.columns)
         case _:
             return frozenset()
 
@@ -167,5 +200,7 @@ def with_columns(step: Step, names: Mapping[str, str]) -> Step:
             return Update(names[step.column], step.value, where)
         case Upsert():
             return Upsert(step.rows, tuple(names[name] for name in step.on))
+        case Cluster():
+            return replace(step, columns=tuple(names[name] for name in step.columns))
         case _:
             return step

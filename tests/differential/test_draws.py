@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.differential.aggregate_draws import FUNCTIONS
@@ -7,13 +10,17 @@ from tests.differential.differences import comparable
 from tests.differential.draws import draw
 from tests.differential.engine_draws import ENGINES
 from tests.differential.history import History
+from tests.differential.layout_draws import LAYOUTS
 from tests.differential.shrink import shrink
 from tests.differential.steps import (
     Alter,
     Clear,
+    Cluster,
     Compact,
     Delete,
+    Index,
     Overwrite,
+    Rescale,
     RollBack,
     Tag,
     Untag,
@@ -26,8 +33,14 @@ from tests.interop.columns import Column, parse_type
 from tests.interop.model import case
 from tests.interop.values import canonical
 
+if TYPE_CHECKING:
+    from tests.differential.steps import Step
+
 SEEDS = range(1, 301)
-STEPS = (*(Write, Overwrite, Clear, Compact, Alter, Delete, Update, Upsert, Tag, Untag, RollBack),)
+STEPS = (
+    *(Write, Overwrite, Clear, Compact, Alter, Rescale, Cluster, Index),
+    *(Delete, Update, Upsert, Tag, Untag, RollBack),
+)
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +124,59 @@ def test_every_kind_of_table_is_drawn(histories: list[History]) -> None:
     assert keyed == partitioned == {True, False}
     assert len(buckets) == 4
     assert any(each.foreign for each in histories)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_is_drawn(histories: list[History], layout: str) -> None:
+    found = [each for each in histories if each.layout == layout]
+
+    assert len(found) >= 5
+    assert any(each.relayed for each in found)
+
+
+@pytest.mark.parametrize("layout", ["postponed", "across"])
+def test_every_engine_is_drawn_of_tables_with_such_buckets(layout: str) -> None:
+    found = {each.engine for each in map(draw, range(1, 1000)) if each.layout == layout}
+
+    assert found == set(ENGINES) - {"append"}
+
+
+def test_java_relays_no_postponed_rows_that_it_cannot_write_to_avro() -> None:
+    postponed = [each for each in map(draw, range(1, 400)) if each.layout == "postponed"]
+    texts = {
+        column.type.text
+        for each in postponed
+        if each.relayed
+        for shape in each.shapes
+        for column in shape.columns
+    }
+
+    assert {each.relayed for each in postponed} == {True, False}
+    assert not any(re.search(r"MULTISET<(?!STRING|VARCHAR|CHAR)", text) for text in texts)
+
+
+def test_postponed_rows_are_compressed_as_avro_can_and_tell_changes_in_full_compactions() -> None:
+    postponed = [each for each in map(draw, range(1, 600)) if each.layout == "postponed"]
+    codecs = {each.table.options.get("file.compression") for each in postponed}
+    told = {
+        step.full
+        for each in postponed
+        if each.producer == "full-compaction"
+        for step in each.steps
+        if isinstance(step, Compact)
+    }
+
+    assert codecs == {None, "snappy"}
+    assert told == {True}
+
+
+@pytest.mark.parametrize("then", [Overwrite(()), Clear(), Delete(Where("v", "is null"))])
+def test_postponed_rows_must_be_moved_before_anything_else(then: Step) -> None:
+    history = next(found for seed in SEEDS if (found := draw(seed)).layout == "postponed")
+    write = next(step for step in history.steps if isinstance(step, Write))
+
+    assert comparable(history.with_steps([write, write, Compact(full=True), then]))
+    assert not comparable(history.with_steps([write, then]))
 
 
 def test_a_failing_history_shrinks_to_what_makes_it_fail() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.differential.history import History
 from tests.differential.play import play
-from tests.differential.steps import Write
+from tests.differential.steps import Compact, Write
 from tests.interop.columns import columns
 from tests.interop.model import case
 
@@ -98,6 +98,25 @@ FOUND = [
         [[("+I", [1, 3, 5, 1])], [("+I", [1, 2, 9, 2])], [("+I", [1, 3, 4, 3])]],
         merge_engine="partial-update",
         **{"fields__s,t__sequence_group": "v"},
+    ),
+    History(
+        # By this seed both commits before the last step are postponed.
+        seed=1,
+        table=case(
+            "several commits that are postponed are told as one",
+            columns(k="INT", v="INT"),
+            [],
+            primary_keys=["k"],
+            options={"bucket": "-2", "changelog-producer": "lookup"},
+        ),
+        steps=(
+            Write((("+I", [1, 1]), ("+I", [2, 1]), ("+I", [3, 1]))),
+            Compact(full=True),
+            Write((("+I", [1, 2]), ("-D", [2, 1]), ("+I", [4, 1]))),
+            Write((("+I", [1, 3]), ("-D", [3, 1]), ("-D", [4, 1]), ("+I", [5, 1]))),
+            Compact(full=True),
+        ),
+        layout="postponed",
     ),
 ]
 

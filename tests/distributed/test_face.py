@@ -13,6 +13,7 @@ import pytest
 FACE = "lakecore.distributed"
 PARTS = (
     "arrays",
+    "cdc",
     "changes",
     "committing",
     "descriptor",

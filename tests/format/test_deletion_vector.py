@@ -14,6 +14,7 @@ from lakecore.errors import CorruptTable
 from lakecore.format.deletion_vector import (
     decode_vector,
     decode_vectors,
+    distinct,
     encode_vectors,
     vector_span,
 )
@@ -74,6 +75,15 @@ def test_encoding_gives_the_bytes_that_java_wrote() -> None:
         assert file.vectors in (ranges, tuple(replace(r, cardinality=None) for r in ranges))
         count += 1
     assert count > 20
+
+
+@pytest.mark.parametrize("given", [[], [3], [5, 1, 5, 0, 1, 1], [2, 1]])
+def test_positions_need_no_order_and_may_repeat(given: list[int]) -> None:
+    assert distinct(np.array(given, np.int64)).tolist() == sorted(set(given))
+    data, ranges = encode_vectors({"a": np.array(given, np.int64)})
+
+    assert decode_vectors(data, ranges, "p")["a"].tolist() == sorted(set(given))
+    assert ranges[0].cardinality == len(set(given))
 
 
 def test_file_without_vectors_is_its_version() -> None:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakecore.frames.source import EngineFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,7 +71,7 @@ class MadeRows:
         self,
         columns: Sequence[str],  # noqa: ARG002  nothing of this lies in files
         predicate: Predicate | None = None,  # noqa: ARG002
-    ) -> list[str] | None:
+    ) -> None:
         return None
 
     def _batch(self, start: int, columns: Sequence[str] | None) -> pa.RecordBatch:
@@ -92,6 +95,7 @@ class HeldRows:
 
     rows: pa.Table
     files: list[str] | None = None
+    kept: bytes | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -111,5 +115,11 @@ class HeldRows:
         self,
         columns: Sequence[str],  # noqa: ARG002
         predicate: Predicate | None = None,  # noqa: ARG002
-    ) -> list[str] | None:
-        return self.files
+    ) -> list[EngineFile] | None:
+        if self.files is None:
+            return None
+        counts = [pq.read_metadata(file).num_rows for file in self.files]
+        return [
+            EngineFile(path=file, row_count=count, kept=self.kept)
+            for file, count in zip(self.files, counts, strict=True)
+        ]

@@ -120,6 +120,68 @@ def test_files_as_they_are_go_to_the_reader_of_duckdb(
     assert found.filter("id > 2").fetchall() == [(3, "c")]
 
 
+def test_files_with_marked_rows_go_to_the_reader_of_duckdb(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": range(9), "s": [*"abcdefghi"]})
+    pq.write_table(rows, tmp_path / "0.parquet", row_group_size=2)
+    source = HeldRows(rows, [str(tmp_path / "0.parquet")] * 2, kept=b"\x06\x01")
+    found = duckdb_face.relation(source, connection)
+
+    assert sorted(found.fetchall()) == [(1, "b")] * 2 + [(2, "c")] * 2 + [(8, "i")] * 2
+    assert found.filter("id > 2").select("s").fetchall() == [("i",), ("i",)]
+    assert found.aggregate("count(*)").fetchall() == [(6,)]
+
+
+@pytest.fixture
+def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of more than two rows have their bits in blocks of eight."""
+    monkeypatch.setattr(duckdb_face, "_CONSTANT_ROWS_MAX", 2)
+    monkeypatch.setattr(duckdb_face, "_BLOCK_ROWS", 8)
+
+
+@pytest.mark.usefixtures("in_blocks")
+@pytest.mark.parametrize("count", [3, 8, 9, 16, 21])
+def test_bits_of_many_rows_are_joined_in_blocks(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, count: int
+) -> None:
+    # The names of the joined table are also names of columns.
+    rows = pa.table({"block": range(count), "kept": [f"{n}" for n in range(count)]})
+    pq.write_table(rows, tmp_path / "0.parquet", row_group_size=5)
+    stay = [n for n in range(count) if n % 3]
+    kept = sum(1 << n for n in stay).to_bytes(-(-count // 8), "little")
+    found = duckdb_face.relation(
+        HeldRows(rows, [str(tmp_path / "0.parquet")], kept=kept), connection
+    )
+    keys = connection.sql("SELECT 2 AS k")
+
+    assert "JOIN" in found.sql_query()
+    assert sorted(found.fetchall()) == [(n, f"{n}") for n in stay]
+    assert found.filter("block = 2").fetchall() == [(2, "2")]
+    assert found.join(keys, "k = block").fetchall() == [(2, "2", 2)]
+    assert len(found.limit(2).fetchall()) == 2
+    found.create_view("of_the_caller")
+    assert len(connection.sql("FROM of_the_caller").fetchall()) == len(stay)
+
+
+@pytest.mark.parametrize("rows_max", [0, 1 << 22], ids=["in blocks", "as a constant"])
+def test_condition_is_not_computed_on_a_marked_row(
+    connection: duckdb.DuckDBPyConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rows_max: int,
+) -> None:
+    monkeypatch.setattr(duckdb_face, "_CONSTANT_ROWS_MAX", rows_max)
+    rows = pa.table({"id": [1, 2], "s": ["none", "7"]})
+    pq.write_table(rows, tmp_path / "0.parquet")
+    source = HeldRows(rows, [str(tmp_path / "0.parquet")], kept=b"\x02")
+    keys = connection.sql("SELECT 7 AS k")
+
+    found = duckdb_face.relation(source, connection)
+    assert found.filter("CAST(s AS INT) > 5").fetchall() == [(2, "7")]
+    assert found.join(keys, "CAST(s AS INT) = k").fetchall() == [(2, "7", 7)]
+
+
 @pytest.mark.parametrize("name", ["w?", "w*", "w[ab]", "w{a,b}"])
 def test_a_path_is_no_pattern(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, name: str

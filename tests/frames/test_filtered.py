@@ -147,5 +147,5 @@ class _Rows:
         self,
         columns: Sequence[str],  # noqa: ARG002
         predicate: Predicate | None = None,  # noqa: ARG002
-    ) -> list[str] | None:
+    ) -> None:
         return None

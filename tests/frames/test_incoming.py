@@ -239,6 +239,13 @@ def test_dicts_that_arrow_cannot_hold_are_refused(row: dict[object, object]) -> 
         list(incoming_batches([row]))
 
 
+@pytest.mark.parametrize("value", ["DATE 'infinity'", "[TIMESTAMP '-infinity']"])
+def test_infinite_times_of_duckdb_are_refused(value: str) -> None:
+    # Their numbers of days and microseconds would be stored as dates.
+    with pytest.raises(duckdb.Error, match="cannot be infinite"):
+        list(incoming_batches(duckdb.connect().sql(f'SELECT {value} AS "a""b"')))
+
+
 @pytest.mark.parametrize("value", ["t", "[t]", "{'a': t}"])
 def test_times_of_day_with_a_zone_of_duckdb_are_refused(value: str) -> None:
     query = f"SELECT {value} AS opening FROM (SELECT '10:00:00+02'::TIMETZ AS t)"

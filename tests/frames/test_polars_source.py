@@ -6,7 +6,6 @@ import math
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -14,10 +13,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from polars.selectors import by_name
 
-import lakecore as lc
-from lakecore.frames.polars_source import FOOTERS_MAX, polars_schema, scan
+from lakecore.frames.engine_scan import polars_schema
+from lakecore.frames.polars_source import FOOTERS_MAX, scan
 from lakecore.plan.predicate import Compare, Op, to_polars
 from tests.frames.made_rows import HeldRows, MadeRows
 
@@ -153,6 +151,27 @@ def test_files_as_they_are_go_to_the_reader_of_polars(tmp_path: Path) -> None:
     assert scan(HeldRows(rows, [])).collect().height == 0
 
 
+def test_files_with_marked_rows_go_to_the_reader_of_polars(tmp_path: Path) -> None:
+    rows = pa.table({"id": range(9), "s": [*"abcdefghi"]})
+    pq.write_table(rows, tmp_path / "0.parquet", row_group_size=2)
+    source = HeldRows(rows, [str(tmp_path / "0.parquet")] * 2, kept=b"\x06\x01")
+
+    assert sorted(scan(source).collect()["id"].to_list()) == [1, 1, 2, 2, 8, 8]
+    assert scan(source).filter(pl.col("id") > 2).select("s").collect()["s"].to_list() == ["i", "i"]
+    assert scan(source).head(4).collect()["id"].to_list() == [1, 2, 8, 1]
+    assert scan(source).head(4).filter(pl.col("id") > 1).collect().height == 2
+    assert scan(source).select(pl.len()).collect().item() == 6
+
+
+def test_filter_is_not_computed_on_a_marked_row(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2], "s": ["none", "7"]})
+    pq.write_table(rows, tmp_path / "0.parquet")
+    source = HeldRows(rows, [str(tmp_path / "0.parquet")], kept=b"\x02")
+
+    found = scan(source).filter((pl.col("id") > 0) & (pl.col("s").str.to_integer() > 5)).collect()
+    assert found["id"].to_list() == [2]
+
+
 ENDS_EARLY = """
 import polars as pl
 from lakecore.frames.polars_source import scan
@@ -169,25 +188,3 @@ def test_a_process_may_end_while_polars_reads_ahead() -> None:
     )
 
     assert (done.returncode, done.stderr) == (0, b"")
-
-
-@pytest.mark.parametrize("name", ["*", "^a.*$"])
-@pytest.mark.parametrize("merged", [True, False])
-def test_name_that_polars_takes_for_a_pattern_is_a_name(name: str, *, merged: bool) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        table = lc.open_table(
-            f"{directory}/t",
-            create=True,
-            schema={"id": "INT NOT NULL", "a1": "STRING", name: "STRING"},
-            primary_keys=["id"],
-            options={"bucket": "1"},
-        )
-        table.write([{"id": 1, "a1": "no", name: "old"}])
-        if merged:
-            table.write([{"id": 1, "a1": "no", name: "new"}])
-        value = "new" if merged else "old"
-
-        assert table.to_polars().rows() == [(1, "no", value)]
-        assert table.to_polars([name, "id"]).rows() == [(value, 1)]
-        assert table.to_polars(where=pl.col("id") == 1).rows() == [(1, "no", value)]
-        assert table.scan().select(by_name(name)).collect().rows() == [(value,)]

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 TRACES = sorted((Path(__file__).parent / "packing").glob("*.jsonl"))
 FIXTURES = Path(__file__).parent / "fixtures"
-REFUSED = {
-    "head_row_tracking": "row-tracking.enabled",
-}
 
 
 @dataclass(frozen=True)
@@ -180,14 +177,13 @@ def test_deletion_vectors_of_java_are_added_to_and_dropped(name: str, tmp_path: 
     assert table.inspect.files()["record_count"].sum() == left.height
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_table_of_java_whose_rows_cannot_be_copied_alone_is_refused(
-    name: str, tmp_path: Path
-) -> None:
-    shutil.copytree(FIXTURES / name / "table-head", tmp_path / "t")
+def test_rows_of_java_keep_their_ids(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "head_row_tracking" / "table-head", tmp_path / "t")
     table = lc.open_table(tmp_path / "t")
+    ids = table.inspect.system_table("row_tracking")
+    before = ids.to_polars().sort("_ROW_ID")
 
-    with pytest.raises(lc.Unsupported) as refusal:
-        table.compact(full=True)
+    table.compact(full=True)
 
-    assert str(refusal.value.facts["option"]).startswith(REFUSED[name])
+    assert table.inspect.files().height == 1
+    assert ids.to_polars().sort("_ROW_ID").equals(before)

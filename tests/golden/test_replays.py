@@ -42,17 +42,13 @@ FIXTURES = Path(__file__).parent / "fixtures"
 EXPECTED = ("expected.json", "expected-head.json")
 OLD_FRACTIONS = "append_all_types_orc"
 """Its rows have timestamps before 1970 with a fraction of a second, which ORC refuses here."""
-REFUSED = {  # scenario: the option with which lakecore does not write yet
-    "head_row_tracking": "row-tracking.enabled",
-}
 ONE_INDEX_A_COLUMN = "file_indexes/expected.json"
 """Paimon 0.9 wrote one of the two file indexes that a column asks for."""
 PLAYED = [
     f"{file.parent.name}/{file.name}"
     for name in EXPECTED
     for file in sorted(FIXTURES.glob(f"*/{name}"))
-    if file.parent.name not in {*REFUSED, OLD_FRACTIONS}
-    and f"{file.parent.name}/{file.name}" != ONE_INDEX_A_COLUMN
+    if file.parent.name != OLD_FRACTIONS and f"{file.parent.name}/{file.name}" != ONE_INDEX_A_COLUMN
 ]
 
 
@@ -206,10 +202,10 @@ def common(ours: list[dict[str, Any]], java: list[dict[str, Any]]) -> tuple[list
     return in_order(cut), in_order(theirs)
 
 
-def test_every_scenario_is_played_or_refused() -> None:
+def test_every_scenario_is_played() -> None:
     names = {file.parent.name for name in EXPECTED for file in FIXTURES.glob(f"*/{name}")}
 
-    assert names == {name.partition("/")[0] for name in PLAYED} | {*REFUSED, OLD_FRACTIONS}
+    assert names == {name.partition("/")[0] for name in PLAYED} | {OLD_FRACTIONS}
     assert sum(len(Scenario(name).writes) for name in PLAYED) >= 40
 
 
@@ -252,18 +248,6 @@ def test_plain_writes_are_described_as_java_describes_its_own(name: str, tmp_pat
             for entry in history.index_entries(snapshot)
         ]
         assert in_order(indexes) == in_order(files["index"])
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_table_that_lakecore_cannot_write_is_refused_by_its_option(
-    name: str, tmp_path: Path
-) -> None:
-    table = created(Scenario(f"{name}/expected-head.json"), tmp_path / "t")
-
-    with pytest.raises(lc.Unsupported) as refusal:
-        table.new_write()
-
-    assert refusal.value.facts["option"] == REFUSED[name]
 
 
 def test_fractions_of_seconds_before_1970_are_refused_in_orc(tmp_path: Path) -> None:

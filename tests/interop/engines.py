@@ -129,9 +129,12 @@ class PeerEngine:
         rows = self.peer.ask("read", path=str(path), options=options or {})
         return cast("list[Row]", rows)
 
-    def read_where(self, path: Path, where: tuple[str, str, Json]) -> list[Row]:
+    def read_where(
+        self, path: Path, where: tuple[str, str, Json], options: Mapping[str, str] | None = None
+    ) -> list[Row]:
         """Read with a filter, which may only prune."""
-        return cast("list[Row]", self.peer.ask("read", path=str(path), where=where))
+        found = self.peer.ask("read", path=str(path), where=where, options=dict(options or {}))
+        return cast("list[Row]", found)
 
     def adopt(self, path: Path, partition: Row, folder: Path, file_format: str) -> None:
         """Move files into a partition, as a migration from Hive does."""

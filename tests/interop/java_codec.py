@@ -103,6 +103,10 @@ class Codec:
             return self._string_from
         if root in values.BINARIES:
             return lambda value: jpype.JArray(jpype.JByte)(bytes.fromhex(value))
+        if root == "BLOB":
+            return lambda value: paimon_class("data.Blob").fromData(
+                jpype.JArray(jpype.JByte)(bytes.fromhex(value))
+            )
         if root == "DECIMAL":
             return lambda value: self._decimal.fromBigDecimal(
                 self._big_decimal(value), kind.precision, kind.scale
@@ -113,6 +117,9 @@ class Codec:
             return lambda value: self._boxes["TIME"](values.time_millis(value))
         if root in values.TIMESTAMPS:
             return self._timestamp_from
+        if root == "VARIANT":
+            variant: Callable[[Any], Java] = paimon_class("data.variant.GenericVariant").fromJson
+            return variant
         if root in values.FLOATS:
             return lambda value: self._boxes[root](float(value))
         if root in self._boxes:
@@ -132,6 +139,11 @@ class Codec:
         if kind.root == "ROW":
             return self.row_writer(types)
         element = self.to_java(types[0])
+        if kind.root == "VECTOR":
+            assert types[0].root == "FLOAT", "the other elements are not needed yet"
+            floats = jpype.JArray(jpype.JFloat)
+            binary_vector = paimon_class("data.BinaryVector")
+            return lambda value: binary_vector.fromPrimitiveArray(floats(list(map(float, value))))
         if kind.root == "ARRAY":
             generic_array = paimon_class("data.GenericArray")
             objects = jpype.JArray(jpype.JObject)
@@ -156,6 +168,8 @@ class Codec:
             return lambda row, i: str(row.getString(i).toString())
         if root in values.BINARIES:
             return lambda row, i: bytes(row.getBinary(i)).hex()
+        if root == "BLOB":
+            return lambda row, i: bytes(row.getBlob(i).toData()).hex()
         if root == "DECIMAL":
             return lambda row, i: str(
                 row.getDecimal(i, precision, kind.scale).toBigDecimal().toPlainString()
@@ -164,6 +178,8 @@ class Codec:
             return lambda row, i: values.timestamp_text(
                 _nanos(row.getTimestamp(i, precision)), kind
             )
+        if root == "VARIANT":
+            return lambda row, i: str(row.getVariant(i).toJson())
         if root in _READERS:
             return _READERS[root]
         return self._nested_reader(kind)
@@ -176,6 +192,8 @@ class Codec:
         element = self._reader(types[0])
         if kind.root == "ARRAY":
             return lambda row, i: _items(row.getArray(i), element)
+        if kind.root == "VECTOR":
+            return lambda row, i: _items(row.getVector(i), element)
         value = (
             self._reader(types[1])
             if kind.root == "MAP"

@@ -3,7 +3,7 @@
 One process holds one JVM with one version of Paimon, driven through JPype; no Java source is
 needed. Verbs: create, refusals, write, stream_write, adopt, read, compact, stream, consumers,
 reset_consumer, changes, snapshots, system_table, global_table, log, statistics, and those of
-`java_care` and `java_changes`.
+`java_care`, `java_changes`, `java_clustering` and `java_evolution`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import jpype
 
 from tests.interop.java_care import JavaCare
 from tests.interop.java_changes import JavaChanges
+from tests.interop.java_clustering import JavaClustering
 from tests.interop.java_codec import (
     Codec,
     java_list,
@@ -25,6 +26,7 @@ from tests.interop.java_codec import (
     types_of,
     types_of_table,
 )
+from tests.interop.java_evolution import JavaEvolution
 from tests.interop.protocol import serve
 from tests.interop.setup_peers import jars
 
@@ -57,6 +59,8 @@ def main(version: str, zone: str) -> None:
             {
                 **JavaChanges(peer.table, scratch).verbs(),
                 **JavaCare(peer.table).verbs(),
+                **JavaClustering(peer.table).verbs(),
+                **JavaEvolution(peer.table).verbs(),
                 "create": peer.create,
                 "refusals": peer.refusals,
                 "write": peer.write,
@@ -140,13 +144,18 @@ class JavaPeer:
             kinds = {kind.shortString(): kind for kind in paimon_class("types.RowKind").values()}
             to_java = self._codec.row_writer(types_of_table(table))
             assign = self._bucket_assigner(table, user)
+            across = self._across_partitions(table, write, manager)
             for kind, row in rows:
                 record = to_java(row)
                 record.setRowKind(kinds[kind])
-                if assign is None:
+                if across is not None:
+                    across.processInput(record)
+                elif assign is None:
                     write.write(record)
                 else:
                     write.write(record, assign(record))
+            if across is not None:
+                across.close()
             messages = write.prepareCommit(True, identifier)
             if watermark is None:
                 commit.commit(identifier, messages)
@@ -511,6 +520,22 @@ class JavaPeer:
             return int(assigner.assign(keys.partition(), keys.trimmedPrimaryKey().hashCode()))
 
         return assign
+
+    def _across_partitions(self, table: Java, write: Java, manager: Java) -> Java | None:
+        """What sends the rows of keys that may change partitions to `write`; None for others."""
+        if str(table.bucketMode().name()) != "KEY_DYNAMIC":
+            return None
+
+        def collect(row: Java, bucket: Java) -> None:
+            write.write(row, int(bucket))
+
+        assigner = paimon_class("crosspartition.GlobalIndexAssigner")(table)
+        consumer = jpype.JProxy("java.util.function.BiConsumer", dict={"accept": collect})
+        assigner.open(jpype.JLong(16 << 20), None, manager, 1, 0, consumer)
+        learn = jpype.JProxy("java.util.function.Consumer", dict={"accept": assigner.bootstrapKey})
+        paimon_class("crosspartition.IndexBootstrap")(table).bootstrap(1, 0, learn)
+        assigner.endBoostrap(False)
+        return assigner
 
     def _compact_unaware(self, table: Java, user: str, manager: Java) -> Java:
         prefix = "UnawareAppendTableCompaction" if self._old else "AppendCompact"

@@ -135,6 +135,29 @@ class LakecoreEngine:
         with _refusing("compact"):
             lc.open_table(path).compact(full=full)
 
+    def postpone(self, path: Path, changes: Commit) -> None:
+        """Write changes to the postponed bucket."""
+        with _refusing("write"):
+            table = lc.open_table(path)
+            with table.new_write() as writer:
+                writer.write(_data(path, changes))
+                table.commit(writer.prepare_commit())
+
+    def rescale(self, path: Path) -> None:
+        """Move all rows to as many buckets as the option says."""
+        with _refusing("rescale"):
+            lc.open_table(path).rescale()
+
+    def cluster(self, path: Path, strategy: str, columns: Sequence[str]) -> None:
+        """Sort the rows of all partitions."""
+        with _refusing("cluster"):
+            lc.open_table(path).compact(order_strategy=strategy, order_by=[*columns])
+
+    def index(self, path: Path) -> None:
+        """Give all files the indexes that the options ask for."""
+        with _refusing("index"):
+            lc.open_table(path).rewrite_file_index()
+
 
 def _data(path: Path, changes: Commit) -> pa.Table:
     data = to_arrow([row for _, row in changes], _columns(path))

@@ -7,7 +7,8 @@ The folder is `$LAKECORE_PEERS`, or `~/.cache/lakecore-peers`. In it:
 - `venv/`: pypaimon, paimon-rust (as pypaimon's native path) and JPype; they pin old versions of
   libraries that lakecore uses, so they never share its environment;
 - `jars/`: Java Paimon and the Hadoop client it needs, fetched by Maven;
-- `spark-venv/`: the newest PySpark that the connector runs on, which is older than lakecore's.
+- `spark-venv/`: the newest PySpark that the connector runs on, which is older than lakecore's;
+- `lakes-venv/`: DuckLake, delta-rs and PyIceberg, for a benchmark.
 
 Each part is built once, under a lock, and again when what it should hold has changed. A missing
 Java, Maven or package is an error: a suite that skips its peers proves nothing.
@@ -35,6 +36,10 @@ JAVA_ENGINES = {
 }
 PACKAGES = ("pypaimon==2.1.0", "pypaimon-rust==0.4.0", "datafusion>=54,<55", "JPype1==1.7.1")
 SPARK_PACKAGES = ("pyspark==3.5.7", "numpy<2", "pandas<3", "pyarrow", "setuptools")
+LAKE_PACKAGES = (
+    *("numpy", "polars", "pyarrow", "duckdb==1.5.5", "duckdb-extension-ducklake==1.5.5"),
+    *("deltalake==1.6.6", "pyiceberg[sql-sqlite,pyarrow]==0.12.0"),
+)
 SPARK_JAR = "org.apache.paimon:paimon-spark-3.5:0.9.0"
 SHARED_JARS = (
     "org.apache.hadoop:hadoop-client-api:3.3.6",
@@ -61,6 +66,11 @@ def python() -> Path:
 def spark_python() -> Path:
     """The interpreter of the connector's environment."""
     return peers_home() / "spark-venv" / "bin" / "python"
+
+
+def lakes_python() -> Path:
+    """The interpreter of the environment of other lakes."""
+    return peers_home() / "lakes-venv" / "bin" / "python"
 
 
 def spark_jar() -> Path:
@@ -99,6 +109,15 @@ def set_up_spark() -> Path:
         _install_packages(home / "spark-venv", SPARK_PACKAGES)
         if not spark_jar().exists():
             _fetch_jar(SPARK_JAR)
+    return home
+
+
+def set_up_lakes() -> Path:
+    """Install other lakes for a benchmark, if missing; return the folder."""
+    home = peers_home()
+    home.mkdir(parents=True, exist_ok=True)
+    with _locked(home / "lakes-lock"):
+        _install_packages(home / "lakes-venv", LAKE_PACKAGES)
     return home
 
 

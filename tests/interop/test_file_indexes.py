@@ -133,6 +133,20 @@ def test_both_write_the_same_indexes_and_read_by_those_of_the_other(
         assert len(ours.read(by_java, where=condition)) == count, condition
 
 
+def test_java_keeps_files_whose_indexes_are_rewritten_and_stay_the_same(
+    peers: Callable[[str], PeerEngine], tmp_path: Path
+) -> None:
+    java, ours, path = peers(limits.JAVA), LakecoreEngine(), tmp_path / "d.db" / "t"
+    path.parent.mkdir()
+    java.create(path, table_of("1 mb"))
+    java.write(path, rows(0))
+    ours.write(path, rows(20))
+    for _ in range(2):
+        lc.open_table(path).rewrite_file_index()
+
+    assert len(java.read(path)) == len(ours.read(path)) == 40
+
+
 def test_java_reads_by_indexes_that_were_rewritten_and_both_go_on(
     peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:

@@ -30,12 +30,19 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "first-row": {"merge-engine": "first-row"},
     "first-row, write-only": {"merge-engine": "first-row", **ALONE},
     "deletion vectors, write-only": {"deletion-vectors.enabled": "true", **ALONE},
+    "deletion vectors": {"deletion-vectors.enabled": "true"},
+    "deletion vectors, lookup": {
+        "deletion-vectors.enabled": "true",
+        "changelog-producer": "lookup",
+    },
     "input": {"changelog-producer": "input"},
     "full-compaction": {"changelog-producer": "full-compaction"},
     "lookup": {"changelog-producer": "lookup"},
     "lookup, write-only": {"changelog-producer": "lookup", **ALONE},
     "aggregation": {"merge-engine": "aggregation", "fields.v.aggregate-function": "last_value"},
 }
+AT_ONCE = ("first-row", "deletion vectors", "deletion vectors, lookup")
+"""Tables whose reads leave out level 0, and whose writers compact."""
 
 
 @pytest.mark.parametrize(
@@ -73,6 +80,12 @@ def test_overwrites_of_both_engines_leave_the_same(
         told = [change for changes in java.stream(path, 1).values() for change in changes]
         seen.append((overwritten, rows, values.sort_rows(engine.read(path)), told))
 
-    assert seen[0] == seen[1]
+    assert seen[0][1:] == seen[1][1:]
+    if kind in AT_ONCE:
+        # Java's readers see an empty table between its two snapshots; lakecore makes one.
+        assert seen[0][0] == [("COMPACT", [5]), ("OVERWRITE", [5])]
+        assert seen[1][0] == [("OVERWRITE", [0]), ("COMPACT", [5])]
+    else:
+        assert seen[0][0] == seen[1][0]
     kept = [1, 2] if last == "-D" else [1, 2, 3]
     assert [row[0] for row in cast("list[list[int]]", seen[0][1])] == kept

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -198,15 +199,15 @@ def states_of_all(
 
 
 def shared_changelogs(history: History) -> set[str]:
-    """The files of the changelogs of snapshots that main and a branch have in common."""
+    """The files of the changelogs of snapshots that two lines (main or a branch) have in common."""
     found: set[str] = set()
     main = history.table.context
-    for branch in history.branches:
-        other = lc.open_table(history.path, branch=branch).context.history
-        for number in {*main.history.snapshot_ids()} & {*other.snapshot_ids()}:
+    branches = [lc.open_table(history.path, branch=name).context for name in history.branches]
+    for one, other in combinations([context.history for context in (main, *branches)], 2):
+        for number in {*one.snapshot_ids()} & {*other.snapshot_ids()}:
             snapshot = other.snapshot(number)
             name = snapshot.changelog_manifest_list
-            if name is None or main.history.snapshot(number).changelog_manifest_list != name:
+            if name is None or one.snapshot(number).changelog_manifest_list != name:
                 continue
             if not main.store.exists(main.layout.manifest(name)):
                 continue  # Java has deleted it

@@ -13,6 +13,7 @@
 | ARRAY | list |
 | MAP, MULTISET | list of [key, value] pairs, sorted by their JSON text |
 | ROW | list of the fields |
+| VARIANT | JSON text, as Java writes it |
 
 A row is a list in schema order; a change is `[kind, row]`. Compare sorted on both sides.
 """

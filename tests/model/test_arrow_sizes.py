@@ -5,7 +5,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from lakecore.model.arrow_sizes import cut, is_shared, row_bytes, total_bytes
+from lakecore.model.arrow_sizes import cut, is_shared, row_bytes, rows_within, total_bytes
 
 TEXTS = ["a", None, "bbbb", "", "c" * 40]
 SIZES = [1, 0, 4, 0, 40]
@@ -92,3 +92,12 @@ def test_batch_of_small_and_large_rows_is_cut_between_them() -> None:
     assert [piece.num_rows for piece in cut(batch, 4, 10_000)] == [4, 4, 4, 1]
     assert list(cut(batch, 100, 10_000)) == [batch]
     assert [piece.num_rows for piece in cut(batch.slice(0, 0), 100, 100)] == [0]
+
+
+@pytest.mark.parametrize(
+    ("count", "rows_max", "bytes_max", "expected"),
+    [(10, 1000, 800, 100), (10, 50, 800, 50), (10, 1000, 7, 1), (0, 50, 800, 50)],
+)
+def test_rows_within_limits(count: int, rows_max: int, bytes_max: int, expected: int) -> None:
+    rows = pa.table({"a": pa.array([1] * count, pa.int64())})
+    assert rows_within(rows, rows_max, bytes_max) == expected

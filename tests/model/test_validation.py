@@ -334,6 +334,14 @@ def test_column_names_have_rules(columns: dict[str, str], sentence: str) -> None
         make(columns=columns)
 
 
+@pytest.mark.parametrize("name", ["*", "^v$", "^a.*$", "^$"])
+def test_name_that_polars_reads_as_a_pattern_is_not_supported(name: str) -> None:
+    with pytest.raises(Unsupported, match="a pattern of names"):
+        make(columns={"v": "INT", name: "INT"})
+    for near in ("**", "^v", "v$", "a*", " *"):
+        assert make(columns={"v": "INT", near: "INT"}).names == ("v", near)
+
+
 @pytest.mark.parametrize("options", ["path=/elsewhere", "branch=b1", "auto-create=TRUE"])
 def test_what_says_where_a_table_is_is_not_stored_in_it(options: str) -> None:
     with pytest.raises(InvalidRequest, match="cannot be stored in a table"):

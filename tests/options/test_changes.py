@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakecore.errors import InvalidRequest
-from lakecore.options import check_option_change, rename_in_options
+from lakecore.options import check_dynamic_options, check_option_change, rename_in_options
 
 
 def test_dynamic_options_follow_the_same_rules() -> None:
@@ -47,3 +47,12 @@ def test_renamed_column_is_renamed_in_keys_and_values() -> None:
         "file-index.bloom-filter.columns": "x",
         "bucket": "a",
     }
+
+
+def test_authorization_of_queries_is_not_switched_off_for_one_reader() -> None:
+    stored = {"query-auth.enabled": "true"}
+    with pytest.raises(InvalidRequest, match="cannot be switched off"):
+        check_dynamic_options(stored, {"query-auth.enabled": "false"})
+    check_dynamic_options(stored, {"query-auth.enabled": "TRUE"})
+    check_dynamic_options(stored, {"scan.snapshot-id": "1"})
+    check_dynamic_options({}, {"query-auth.enabled": "false"})

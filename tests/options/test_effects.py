@@ -101,11 +101,11 @@ NO_EFFECT = {
     "bucket-append-ordered",
     "commit.force-compact",
     "compaction.file-num-limit",
+    "csv.mode",
     "file.block-size",
     "lookup-wait",
     "orc.timestamp-ltz.legacy.type",
     "read.batch-size",
-    "record-level.time-field",
     "scan.manifest.parallelism",
     "write.batch-size",
 }

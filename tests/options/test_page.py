@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from lakecore.options import (
@@ -28,3 +29,10 @@ def test_page_of_options_is_up_to_date() -> None:
     remedy = "python -c 'from lakecore.options import *; print(options_page(), end=\"\")'"
 
     assert page.read_text() == options_page(), f"write it again: {remedy} > docs/options.md"
+
+
+def test_each_option_is_one_row_of_the_table() -> None:
+    rows = [line for line in options_page().splitlines() if line.startswith("| `")]
+
+    assert len(rows) == len(describe_options())
+    assert {re.sub(r"\\\|", "", row).count("|") for row in rows} == {8}

@@ -21,11 +21,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("options", "key"),
     [
-        ({"data-evolution.enabled": "true"}, "data-evolution.enabled"),
-        ({"sequence.snapshot-ordering": "true"}, "sequence.snapshot-ordering"),
         ({"type": "format-table"}, "type"),
-        ({"blob-field": "b"}, "blob-field"),
-        ({"vector-field": "v"}, "vector-field"),
+        ({"vector.file.format": "vortex"}, "vector.file.format"),
         ({"pk-clustering-override": "true"}, "pk-clustering-override"),
         ({"scan.mode": "latest-delta"}, "scan.mode"),
         ({"incremental-to-auto-tag": "t"}, "incremental-to-auto-tag"),
@@ -46,10 +43,7 @@ def test_option_that_readers_do_not_do_is_unsupported(options: dict[str, str], k
 @pytest.mark.parametrize(
     ("options", "key"),
     [
-        ({"bucket": "-2"}, "bucket"),
-        ({"row-tracking.enabled": "true"}, "row-tracking.enabled"),
         ({"data-file.external-paths": "s3://b/x"}, "data-file.external-paths"),
-        ({"clustering.incremental": "true"}, "clustering.incremental"),
         ({"metadata.iceberg.storage": "table-location"}, "metadata.iceberg.storage"),
         ({"file.format": "csv"}, "file.format"),
     ],
@@ -88,12 +82,13 @@ def test_what_lakecore_does_is_writable(options: dict[str, str]) -> None:
     parsed.require_writable(primary_keys=("k",))
 
 
-def test_key_without_the_partition_keys_is_not_writable() -> None:
+def test_key_without_the_partition_keys_needs_dynamic_buckets() -> None:
     parse_options({}).require_writable(primary_keys=("k", "p"), partition_keys=("p",))
     parse_options({}).require_writable(primary_keys=(), partition_keys=("p",))
 
     with pytest.raises(Unsupported, match=r"lacks partition keys .*missing=\[p\]"):
-        parse_options({}).require_writable(primary_keys=("k",), partition_keys=("p",))
+        parse_options({"bucket": "2"}).require_writable(primary_keys=("k",), partition_keys=("p",))
+    parse_options({}).require_writable(primary_keys=("k",), partition_keys=("p",))
 
 
 def test_derived_values_follow_what_is_set() -> None:
@@ -126,7 +121,7 @@ def test_attributes_are_keys_with_their_unit() -> None:
 
 
 REFUSED = [known for known in describe_options() if not known.supported]
-TEXTS = ("true", "false", "7", "7 h", "7 kb", "0:none", "x", "snapshot")
+TEXTS = ("true", "false", "7", "7 h", "7 kb", "0:none", "x", "snapshot", "drop")
 
 
 def another_value(known: Option) -> str:
@@ -150,3 +145,14 @@ def test_every_option_said_to_be_refused_is(known: Option) -> None:
     if known.effect is Effect.READ:
         with pytest.raises(Unsupported, match=f"option={re.escape(key)} "):
             parsed.require_readable()
+
+
+@pytest.mark.parametrize("file_format", ["csv", "json", "text"])
+def test_table_of_text_files_is_known_and_not_written(file_format: str) -> None:
+    options = {"csv.field-delimiter": ";", "csv.escape-character": "|", "json.line-delimiter": "\n"}
+
+    parsed = parse_options({"file.format": file_format, **options})
+
+    parsed.require_readable()
+    with pytest.raises(Unsupported, match=r"option=file.format "):
+        parsed.require_writable(primary_keys=("k",))

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from lakecore.errors import CorruptTable, InvalidRequest
-from lakecore.plan.dynamic_bucket import DynamicBucketRule, HashIndexState, assign_dynamic
+from lakecore.plan.dynamic_bucket import (
+    BUCKETS_MAX,
+    DynamicBucketRule,
+    HashIndexState,
+    assign_dynamic,
+)
 
 
 def hashes(*values: int) -> np.ndarray:
@@ -111,3 +116,15 @@ def test_rule_must_be_positive(bad: tuple[int, int, int]) -> None:
 def test_index_of_an_impossible_bucket_is_corrupt() -> None:
     with pytest.raises(CorruptTable, match="no dynamic bucket"):
         HashIndexState.of({32_768: hashes(1)})
+
+
+def test_bucket_numbers_end_at_the_limit_of_the_format() -> None:
+    every = np.arange(BUCKETS_MAX + 1, dtype=np.int32)
+    full = assign_dynamic(HashIndexState(), every[:BUCKETS_MAX], rule(1))
+    assert full.buckets.max() == BUCKETS_MAX - 1 == 32_766
+
+    with pytest.raises(InvalidRequest, match="too many dynamic buckets"):
+        assign_dynamic(full.state, every, rule(1))
+    for most in (BUCKETS_MAX, 40_000):
+        spread = assign_dynamic(full.state, every, rule(1, buckets_max=most))
+        assert 0 <= spread.buckets[-1] < BUCKETS_MAX

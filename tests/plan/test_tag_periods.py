@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakecore.options import parse_options
-from lakecore.plan.tag_periods import TagPeriods, tag_periods
+from lakecore.plan.tag_periods import NO_WATERMARK, TagPeriods, coming_tag, tag_periods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,3 +80,32 @@ def test_names_lead_back_to_their_periods(time_ms: int) -> None:
         start = made.ended_ms(time_ms)
 
         assert made.start_ms(made.name(start)) == start
+
+
+@pytest.mark.parametrize(
+    ("options", "watermark", "name"),
+    [
+        ({}, AT, None),
+        ({"preview": "none"}, AT, None),
+        ({"preview": "batch"}, AT, None),
+        ({"preview": "watermark"}, AT, "2024-03-05"),
+        ({"preview": "watermark"}, None, None),
+        ({"preview": "watermark"}, NO_WATERMARK, None),
+        ({"preview": "watermark", "zone": "Asia/Tokyo"}, AT + 9 * HOUR_MS, "2024-03-06"),
+        ({"preview": "watermark", "period": "hourly"}, AT, "2024-03-05 07"),
+        ({"preview": "watermark", "period": "two-hours"}, AT, "2024-03-05 06"),
+        ({"preview": "process-time"}, None, "2024-03-06"),
+    ],
+)
+def test_coming_tag_is_that_of_the_current_period(
+    options: Mapping[str, str], watermark: int | None, name: str | None
+) -> None:
+    keys = {
+        "preview": "metastore.tag-to-partition.preview",
+        "zone": "sink.watermark-time-zone",
+        "period": "tag.creation-period",
+    }
+    stated = {keys[key]: text for key, text in options.items()}
+    parsed = parse_options({"sink.process-time-zone": "UTC", **stated})
+
+    assert coming_tag(parsed, AT + 24 * HOUR_MS, watermark) == name

@@ -199,6 +199,14 @@ def test_partitions_are_listed_with_their_sizes(http: httpx.Client) -> None:
     ]
 
 
+def test_partitions_of_one_spec_are_counted_together(http: httpx.Client, behind: Catalog) -> None:
+    behind.get_table("shop.orders").write([{"id": 1, "dt": " "}, {"id": 2, "dt": "\t"}])
+    found = http.get(f"{TABLE}/partitions").json()["partitions"]
+
+    counts = {each["spec"]["dt"]: (each["recordCount"], each["fileCount"]) for each in found}
+    assert counts == {"a": (1, 1), "b": (1, 1), "__DEFAULT_PARTITION__": (2, 2)}
+
+
 def test_snapshots_are_found_by_number_word_and_tag(http: httpx.Client, behind: Catalog) -> None:
     behind.get_table("shop.orders").create_tag("t")
     for version in ("1", "EARLIEST", "LATEST", "t"):

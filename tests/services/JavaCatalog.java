@@ -84,6 +84,9 @@ public class JavaCatalog {
             case "tag":
                 catalog.getTable(table(verb[1])).createTag(verb[2]);
                 return "ok";
+            case "delete-tag":
+                catalog.getTable(table(verb[1])).deleteTag(verb[2]);
+                return "ok";
             case "repair":
                 catalog.repairTable(table(verb[1]));
                 return "ok";

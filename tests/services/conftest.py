@@ -4,12 +4,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.services import servers, setup
+from tests.services import servers, setup, storage_servers
 from tests.services.hive import client
 from tests.services.jdbc import JdbcServer, mysql_server, postgresql_server
+from tests.services.mirrors import connect
+from tests.stores import s3_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.services.storage_servers import Lake
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,9 +34,49 @@ def mysql() -> Iterator[JdbcServer]:
         yield mysql_server(server)
 
 
+@pytest.fixture
+def quick_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source in this process learns sooner that its server is idle."""
+    monkeypatch.setattr("lakecore.cdc.mysql.binlog.HEARTBEAT_SECONDS", 0.05)
+
+
+@pytest.fixture(scope="session")
+def mariadb_log() -> Iterator[servers.Server]:
+    """MariaDB with a log that can be mirrored; a test that kills it starts it again."""
+    with servers.mariadb(*servers.BINARY_LOG, "--max-allowed-packet=64M") as server:
+        servers.eventually(lambda: connect(server), server.name)
+        yield server
+
+
 @pytest.fixture(scope="session")
 def hive() -> Iterator[servers.Server]:
     setup.set_up(setup.HIVE)
     with servers.hive_metastore() as server:
         servers.eventually(lambda: client(server).databases(), server.name)
         yield server
+
+
+@pytest.fixture(scope="session")
+def gcs() -> Iterator[Lake]:
+    with storage_servers.fake_gcs() as lake:
+        yield lake
+
+
+@pytest.fixture(scope="session")
+def azure() -> Iterator[Lake]:
+    with storage_servers.azurite() as lake:
+        yield lake
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[Lake]:
+    with storage_servers.mini_hdfs() as lake:
+        yield lake
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[Lake]:
+    with s3_service() as service:
+        with service.client() as client:
+            client.create_bucket(Bucket="lake")
+        yield storage_servers.Lake("s3", "s3://lake", 0, service.options)

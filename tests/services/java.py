@@ -23,7 +23,8 @@ def command(kit: Kit, options: Mapping[str, str], *verbs: str) -> list[str]:
     return [
         *("java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
         *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED),
-        *("-cp", ":".join([str(classes(kit)), *map(str, jars(kit))]), "JavaCatalog"),
+        *("-cp", ":".join([str(classes(kit)), *map(str, jars(kit))])),
+        (kit.source or "JavaCatalog.java").removesuffix(".java"),
         *(f"{key}={text}" for key, text in options.items()),
         "--",
         *verbs,

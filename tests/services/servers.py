@@ -110,10 +110,10 @@ def running(server: Server) -> Iterator[Server]:
 
 
 @contextmanager
-def postgresql() -> Iterator[Server]:
+def postgresql(*settings: str) -> Iterator[Server]:
     """PostgreSQL with the user `paimon`, whose password is PASSWORD, and its database `cat`."""
     binaries = _binaries("postgres", "/usr/lib/postgresql/*/bin")
-    with _folder("postgres") as (folder, own):
+    with fresh_folder("postgres") as (folder, own):
         (folder / "password").write_text(PASSWORD)
         shutil.chown(folder / "password", *own) if own else None
         as_user = ["runuser", "-u", own[0], "--"] if own else []
@@ -133,18 +133,31 @@ def postgresql() -> Iterator[Server]:
                 f"{binaries}/postgres",
                 *("-D", f"{folder}/data", "-p", str(port), "-c", "listen_addresses=127.0.0.1"),
                 *("-c", "unix_socket_directories=", "-c", "fsync=off"),
+                *settings,
             ],
         )
         with running(server):
             yield server
 
 
+BINARY_LOG = (
+    "--server-id=1",
+    "--log-bin=binlog",
+    "--binlog-format=ROW",
+    "--binlog-row-image=FULL",
+    "--binlog-row-metadata=FULL",
+    "--character-set-server=utf8mb4",
+    "--sync-binlog=0",
+)
+"""What a mirror needs of a server."""
+
+
 @contextmanager
-def mariadb() -> Iterator[Server]:
+def mariadb(*settings: str) -> Iterator[Server]:
     """MariaDB with the user `paimon`, whose password is PASSWORD, and the database `cat`."""
     installer = _binary("mariadb-install-db")
     daemon = _binary("mariadbd", "/usr/sbin/mariadbd")
-    with _folder("mysql") as (folder, own):
+    with fresh_folder("mysql") as (folder, own):
         user = [f"--user={own[0]}"] if own else []
         defaults = "--no-defaults"
         _run(installer, defaults, f"--datadir={folder}/data", "--skip-test-db", *user)
@@ -153,7 +166,7 @@ def mariadb() -> Iterator[Server]:
         first.write_text(
             "CREATE DATABASE IF NOT EXISTS cat CHARACTER SET latin1;\n"
             f"CREATE USER IF NOT EXISTS 'paimon'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n"
-            "GRANT ALL ON *.* TO 'paimon'@'127.0.0.1';\n"
+            "GRANT ALL ON *.* TO 'paimon'@'127.0.0.1' WITH GRANT OPTION;\n"
         )
         first.chmod(0o644)
         server = Server(
@@ -169,6 +182,7 @@ def mariadb() -> Iterator[Server]:
                 f"--init-file={first}",
                 *("--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=2"),
                 *("--skip-name-resolve", "--innodb-buffer-pool-size=32M"),
+                *settings,
                 *user,
             ],
         )
@@ -179,7 +193,7 @@ def mariadb() -> Iterator[Server]:
 @contextmanager
 def hive_metastore() -> Iterator[Server]:
     """Hive Metastore 3.1.3 over Derby in memory; its warehouse is `FOLDER/warehouse`."""
-    with _folder() as (folder, _):
+    with fresh_folder() as (folder, _):
         port = free_port()
         conf = folder / "conf"
         conf.mkdir()
@@ -223,7 +237,7 @@ def _hive_site(folder: Path, port: int) -> str:
 
 
 @contextmanager
-def _folder(user: str | None = None) -> Iterator[tuple[Path, tuple[str, str] | None]]:
+def fresh_folder(user: str | None = None) -> Iterator[tuple[Path, tuple[str, str] | None]]:
     """A fresh folder, and who owns it if the server must not run as this user."""
     own = (user, user) if user is not None and os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="lakecore-server-"))

@@ -1,8 +1,8 @@
-"""Installs the Java servers and clients of this suite: `python -m tests.services.setup`.
+"""Installs the servers and clients of this suite: `python -m tests.services.setup`.
 
-They are kept in `services/` of the folder that `tests/interop/setup_peers.py` chooses. Each is a
-list of Maven's artifacts and, where it needs one, a small Java program. It is built once, under a
-lock, and again when what it is made of has changed.
+They are kept in `services/` of the folder that `tests/interop/setup_peers.py` chooses. Each
+`Kit` is a list of Maven's artifacts and, where it needs one, a small Java program; `tools.py` has
+the others. All are built once, under a lock, and again when what they are made of has changed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import fcntl
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.interop.setup_peers import peers_home
+from tests.services import tools
 
 HERE = Path(__file__).parent
 HADOOP = (
@@ -79,6 +80,8 @@ PAIMON_HIVE = Kit(
     ),
     source="JavaCatalog.java",
 )
+HIVE_VIEWS = replace(PAIMON_HIVE, name="paimon-hive-views", source="JavaViews.java")
+HIVE_STATISTICS = replace(PAIMON_HIVE, name="paimon-hive-statistics", source="JavaStatistics.java")
 PAIMON = Kit(
     name="paimon-1.4.2",
     alone=("org.apache.paimon:paimon-bundle:1.4.2", *HADOOP, *SMALL, *DRIVERS),
@@ -109,7 +112,51 @@ REST_SERVERS = {
     ),
 }
 """Java's own REST server, which is in the jar of its tests."""
-KITS = (HIVE, PAIMON_HIVE, PAIMON, *REST_SERVERS.values())
+REST_RULES = {
+    version: replace(kit, name=f"rest-rules-{version}", source="RestRules.java")
+    for version, kit in REST_SERVERS.items()
+}
+"""The same servers, told which rows and values each table shows."""
+MINI_HDFS = Kit(
+    name="mini-hdfs",
+    alone=(
+        *HADOOP,
+        "org.apache.hadoop:hadoop-client-minicluster:3.3.6",
+        "org.slf4j:slf4j-api:1.7.36",
+        "org.slf4j:slf4j-simple:1.7.36",
+        "ch.qos.reload4j:reload4j:1.2.25",
+        "javax.xml.bind:jaxb-api:2.3.1",
+        "commons-logging:commons-logging:1.2",
+    ),
+    source="MiniHdfs.java",
+)
+KAFKA = Kit(
+    name="kafka-4.1.2",
+    whole=("org.apache.kafka:kafka_2.13:4.1.2", "org.slf4j:slf4j-nop:1.7.36"),
+)
+DEBEZIUM = Kit(
+    name="debezium-3.4.0",
+    whole=(
+        "io.debezium:debezium-embedded:3.4.0.Final",
+        "io.debezium:debezium-connector-mariadb:3.4.0.Final",
+        "org.slf4j:slf4j-nop:2.0.17",
+    ),
+    source="Changes.java",
+)
+"""Debezium reads MariaDB and prints its events."""
+PAIMON_VIEWS = Kit(
+    name="paimon-views-2.0.0",
+    alone=(*HADOOP, *SMALL, *DRIVERS),
+    fetched=("org.apache.paimon:paimon-flink-2.0:2.0.0",),
+    source="JavaViews.java",
+)
+"""The first version of Java whose JDBC catalog stores views."""
+KITS = (
+    *(HIVE, PAIMON_HIVE, HIVE_VIEWS, HIVE_STATISTICS, PAIMON, PAIMON_VIEWS),
+    *REST_SERVERS.values(),
+    *REST_RULES.values(),
+    *(MINI_HDFS, KAFKA, DEBEZIUM),
+)
 
 
 def jars(kit: Kit) -> list[Path]:
@@ -209,3 +256,5 @@ def _run(*command: str) -> None:
 if __name__ == "__main__":
     for each in KITS:
         set_up(each)
+    tools.fake_gcs_server()
+    tools.azurite()

@@ -297,12 +297,6 @@ def test_name_in_another_case_is_another_name(ours: lc.Session) -> None:
         ours.drop_table("D.t")
 
 
-def test_tags_as_partitions_are_unsupported(ours: lc.Session) -> None:
-    with pytest.raises(Unsupported, match=r"metastore\.tag-to-partition"):
-        ours.create_table("d.t", COLUMNS, options={"metastore.tag-to-partition": "tag"})
-    assert ours.list_tables("d") == ()
-
-
 # --- faults ---------------------------------------------------------------------------------------
 
 

@@ -37,7 +37,8 @@ writer.write_arrow(pa.table({"id": pa.array([1, 2], pa.int64()), "v": ["a", "b"]
 commit.commit(writer.prepare_commit())
 reading = table.new_read_builder()
 rows = reading.new_read().to_arrow(reading.new_scan().plan().splits())
-print(json.dumps([sorted(rows["id"].to_pylist()), catalog.list_tables("shop")]))
+functions = catalog.list_functions("shop")
+print(json.dumps([sorted(rows["id"].to_pylist()), catalog.list_tables("shop"), functions]))
 """
 
 
@@ -82,7 +83,7 @@ def test_pypaimon_uses_a_server_of_lakecore(client: dict[str, str], behind: Cata
     )
 
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == [[1, 2], ["p"]]
+    assert json.loads(done.stdout.splitlines()[-1]) == [[1, 2], ["p"], []]
     assert sorted(behind.get_table("shop.p").to_polars()["id"].to_list()) == [1, 2]
 
 

@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ import spark_bridge
 from lakecore.errors import LakecoreError
 from spark_bridge import write_frame
 from spark_bridge.task import partition_function
+from tests.spark.cluster_verbs import VERBS, play_verb
 from tests.spark.conftest import CONF, spark_environment
 from tests.spark.frames import files_of, frame, held, live_files_of, table_at
 
@@ -132,6 +134,10 @@ def play(spark: SparkSession, home: Path, name: str, function: Any) -> dict[str,
     }
 
 
+def _always() -> bool:
+    return True
+
+
 def main(home: Path) -> None:
     os.environ.update(spark_environment())
     builder = SparkSession.builder.master(MASTER).appName("lakecore faults")
@@ -158,6 +164,14 @@ def main(home: Path) -> None:
         began = time.monotonic()
         found[name] = play(spark, home, name, each)
         sys.stderr.write(f"{name}: {time.monotonic() - began:.0f} s, {found[name]}\n")
+    for verb in VERBS:
+        for name, fault in (("worker", kill_worker), ("executor", kill_executor), ("always", None)):
+            place = home / f"{verb}-{name}"
+            first_time = partial(once, f"{place}-mark") if fault else _always
+            began = time.monotonic()
+            outcome = play_verb(spark, place, verb, fault or kill_worker, first_time)
+            found[f"{verb}_{name}"] = outcome
+            sys.stderr.write(f"{place.name}: {time.monotonic() - began:.0f} s, {outcome}\n")
     sys.stdout.write(json.dumps(found) + "\n")
     work = Path(pyspark.__file__).parent / "work" / spark.sparkContext.applicationId
     spark.stop()

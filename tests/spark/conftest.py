@@ -86,7 +86,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for key, value in CONF.items():
         builder = builder.config(key, value)
     session = (
-        builder.config("spark.sql.warehouse.dir", str(home / "warehouse"))
+        builder.config("spark.python.daemon.module", "spark_bridge.daemon")
+        .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
         .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -Xss4m {QUICK_JVM}")
         .getOrCreate()

@@ -18,6 +18,7 @@ import lakecore
 import spark_bridge
 from lakecore.errors import InvalidRequest
 from tests.spark.conftest import CONF, spark_environment
+from tests.spark.connect_streams import streams
 from tests.spark.frames import frame, held, table_at
 
 ROWS = pl.DataFrame(
@@ -55,6 +56,8 @@ def main(home: Path) -> None:
     except PySparkException as error:
         found["sunk"] = str(error)[:500]
     found |= reads(spark, home)
+    found["verbs"] = verbs(spark, home)
+    found["streams"] = streams(spark, home)
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()
     spark.stop()
@@ -86,6 +89,55 @@ def reads(spark: SparkSession, home: Path) -> dict[str, object]:
         found["files"] = spark_bridge.read(spark, f"{table.path}$files").count()
     except PySparkException as error:
         found["error"] = str(error)[:500]
+    return found
+
+
+def verbs(spark: SparkSession, home: Path) -> dict[str, object]:
+    """The result of each verb through Connect; an error names the verb."""
+    table = table_at(home / "verbs", bucket="2", write_only="true")
+    log = table_at(home / "log", keys=())
+    table.write(ROWS)
+    changed = frame(spark, ROWS.head(10).with_columns(v=pl.lit("merged")))
+    more = frame(spark, ROWS.head(5)).selectExpr("id", "v", "n", "'x' AS note")
+
+    def merge() -> object:
+        merging = spark_bridge.merge(spark, table, changed, ["id"], spread=True)
+        result = merging.when_matched_update_all().when_not_matched_insert_all().execute()
+        return [result.rows_updated, result.rows_inserted]
+
+    def sql() -> object:
+        session = lakecore.connect(home / "house")
+        spark_bridge.attach(spark, session.warehouse)
+        (row,) = spark_bridge.sql(spark, "DELETE FROM remote.t WHERE id = 1").collect()
+        at = "SELECT * FROM remote.t VERSION AS OF 1"
+        return [row["rows_deleted"], spark_bridge.sql(spark, at).count()]
+
+    calls = {
+        "limit": lambda: spark_bridge.read(spark, table, limit=7).count(),
+        "delete": lambda: spark_bridge.delete(spark, table, "id = 499", spread=True).rows_deleted,
+        "update": lambda: (
+            spark_bridge.update(spark, table, {"v": "u"}, "id < 3", spread=True).rows_updated
+        ),
+        "merge": merge,
+        "changes": lambda: spark_bridge.changes(spark, table, 1).count() > 0,
+        "compact": lambda: spark_bridge.compact(spark, table, full=True).buckets,
+        "analyze": lambda: len(spark_bridge.analyze(spark, table, spread=True).snapshot_ids),
+        "expire": lambda: (
+            spark_bridge.expire_snapshots(
+                spark, table, retain_max=1, retain_min=1, spread=True
+            ).snapshots_expired
+        ),
+        "orphans": lambda: spark_bridge.remove_orphan_files(spark, table, spread=True).files,
+        "rescale": lambda: spark_bridge.rescale(spark, table, bucket_num=4, spread=True).rows,
+        "evolve": lambda: spark_bridge.write(more, log, evolve_schema=True).rows,
+        "sql": sql,
+    }
+    found: dict[str, object] = {}
+    for name, call in calls.items():
+        try:
+            found[name] = call()
+        except Exception as error:  # noqa: BLE001  the test shows it
+            found[name] = f"{type(error).__name__}: {str(error)[:500]}"
     return found
 
 

@@ -1,7 +1,7 @@
 """A driver that dies: `python -m tests.spark.stream_driver DIRECTORY`.
 
-It streams the table `from` into the table `to`, and kills its own process after the second batch is
-committed in the table, and before Spark records that.
+It streams the table `from` into the table `to`, and kills its own process after a batch is
+committed in the table, and before Spark records that: the second one, if Spark has limits.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 import spark_bridge
 from tests.spark.conftest import CONF, spark_environment
+from tests.spark.streams import HAS_LIMITS, ONE_SNAPSHOT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +33,7 @@ def main(home: Path) -> None:
 
     def write(rows: DataFrame, batch: int) -> None:
         sink(rows, batch)
-        if batch == 1:
+        if batch == int(HAS_LIMITS):
             os.killpg(0, signal.SIGKILL)
 
     df = spark_bridge.read_stream(
@@ -40,7 +41,7 @@ def main(home: Path) -> None:
         str(home / "from"),
         changelog=False,
         from_snapshot=1,
-        options={"maxSnapshotsPerTrigger": "1"},
+        options=ONE_SNAPSHOT,
     )
     query = (
         df.writeStream.foreachBatch(write)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pyspark
 
 import lakecore as lc
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
+HAS_LIMITS = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
+"""Spark 4.1 has no limits of a batch: a batch has all snapshots there are."""
+ONE_SNAPSHOT = {"maxSnapshotsPerTrigger": "1"} if HAS_LIMITS else {}
 Collected = list[tuple[int, list["Row"]]]
 
 

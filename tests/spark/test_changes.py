@@ -34,14 +34,24 @@ TABLES: dict[str, dict[str, str]] = {
         "partial_update__remove_record_on_delete": "true",
     },
     "dynamic": {"bucket": "-1", "dynamic_bucket__target_row_num": "20"},
+    "postponed": {"bucket": "-2", "postpone__default_bucket_num": "2"},
+    "postponed-counted": {"bucket": "-2", "postpone__target_row_num_per_bucket": "15"},
+    "crossing": {"bucket": "-1", "dynamic_bucket__target_row_num": "20"},
     "append": {"bucket": "-1"},
     "append-vectors": {"bucket": "-1", "deletion_vectors__enabled": "true"},
     "append-buckets": {"bucket": "2", "bucket_key": "id"},
+    "append-tracked": {"bucket": "-1", "row_tracking__enabled": "true"},
+    "append-evolving": {
+        "bucket": "-1",
+        "row_tracking__enabled": "true",
+        "data_evolution__enabled": "true",
+        "deletion_vectors__enabled": "true",
+    },
 }
 Builder = Any
 
 
-def rows_of(chance: random.Random, count: int) -> pl.DataFrame:
+def rows_of(chance: random.Random, count: int, kind: str = "") -> pl.DataFrame:
     rows = [
         (
             chance.choice("abc"),
@@ -51,8 +61,9 @@ def rows_of(chance: random.Random, count: int) -> pl.DataFrame:
         )
         for _ in range(count)
     ]
+    key = ["id"] if kind == "crossing" else ["p", "id"]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").unique(
-        ["p", "id"], keep="first", maintain_order=True
+        key, keep="first", maintain_order=True
     )
 
 
@@ -60,10 +71,12 @@ def two_tables(home: Path, kind: str, chance: random.Random) -> tuple[lc.Table, 
     """Two tables with the same files, which the same verb changes in two ways."""
     keys = [] if kind.startswith("append") else ["p", "id"]
     partitions = ["p"] if chance.random() < 0.7 else []
+    if kind == "crossing":
+        keys, partitions = ["id"], ["p"]
     options = {**WRITE_ONLY, **TABLES[kind]}
     table = table_at(home / "one", COLUMNS, keys=keys, partitions=partitions, **options)
     for _ in range(3):
-        table.write(rows_of(chance, 50))
+        table.write(rows_of(chance, 50, kind))
     shutil.copytree(home / "one", home / "two")
     return table, lc.open_table(home / "two")
 
@@ -129,7 +142,7 @@ def test_merge_by_tasks_equals_the_merge_of_one_process(
     chance = random.Random(f"{kind} {seed}")
     one, two = two_tables(tmp_path, kind, chance)
     seen = live_files_of(two)
-    source = rows_of(chance, 60)
+    source = rows_of(chance, 60, kind)
     add = clauses(chance, kind)
     on: Any = chance.choice(
         [["p", "id"], "target.p = source.p and target.id = source.id and source.v >= 0"]
@@ -145,7 +158,7 @@ def test_merge_by_tasks_equals_the_merge_of_one_process(
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-@pytest.mark.parametrize("kind", ["deduplicate", "append"])
+@pytest.mark.parametrize("kind", ["deduplicate", "postponed-counted", "crossing", "append"])
 def test_merge_on_other_columns_equals_the_merge_of_one_process(
     spark: SparkSession, tmp_path: Path, kind: str, seed: int
 ) -> None:
@@ -188,6 +201,27 @@ def test_update_and_delete_by_tasks_equal_those_of_one_process(
 
     assert counts(spread) == counts(alone)
     check_alike(one, two, seen)
+
+
+def test_files_with_columns_of_the_same_rows_are_changed_by_one_task(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = table_at(
+        tmp_path / "t", keys=[], row_tracking__enabled="true", data_evolution__enabled="true"
+    )
+    for first in (0, 10):
+        keys = range(first, first + 10)
+        table.write(pl.DataFrame({"id": keys, "v": ["a"] * 10, "n": keys}))
+    for _ in range(2):
+        spark_bridge.update(spark, table, {"n": pl.col("n") + 100}, "n % 2 = 0", spread=True)
+    source = pl.DataFrame({"id": [2, 13, 40], "v": ["x", "y", "z"], "n": [0, 0, 0]})
+    merge = spark_bridge.merge(spark, table, frame(spark, source), ["id"], spread=True)
+    merge = merge.when_matched_update({"v": lc.sql_expr("concat(source.v, target.n)")})
+    merge.when_not_matched_insert_all().execute()
+
+    rows = [(at, "a", at + (0 if at % 2 else 200)) for at in range(20)]
+    rows[2], rows[13] = (2, "x202", 202), (13, "y13", 13)
+    assert table.to_polars().sort("id").rows() == [*rows, (40, "z", 0)]
 
 
 def test_conflict_on_a_matched_key_alone_and_an_attempt_that_reads_again(

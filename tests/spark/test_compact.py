@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
 import lakecore as lc
 import spark_bridge
+from lakecore.distributed.verbs import CompactionRequest, compact_table
 from spark_bridge import compact_tasks
-from spark_bridge.compact_tasks import compact_function
+from spark_bridge.compact_tasks import SparkRunner, compact_function
 from spark_bridge.packing import PACK_BYTES, packed
 from tests.spark.cluster import once
 from tests.spark.frames import files_of, held, live_files_of, table_at
@@ -176,6 +179,44 @@ def test_damaged_file_is_named_once_and_nothing_changes(
     assert files_of(table) == old
     with pytest.raises(lc.InvalidRequest, match="memory_per_task"):
         spark_bridge.compact(spark, table, memory_per_task=0)
+
+
+class _Here(SparkRunner):
+    """Runs the tasks of the job in this process, as an executor does."""
+
+    def _collected(
+        self, context: Any, task: Any, works: Sequence[Any], groups: Sequence[Sequence[int]]
+    ) -> dict[int, Any]:
+        del context
+        sealed = [pickle.dumps([(number, works[number]) for number in group]) for group in groups]
+        numbers = pa.record_batch({"id": pa.array(range(len(groups)), pa.int64())})
+        found = pickle.loads(pickle.dumps((task, sealed)))
+        batches = list(compact_function(*found)(iter([numbers])))
+        return {
+            row["number"]: pickle.loads(row["outcome"])
+            for batch in batches
+            for row in batch.to_pylist()
+        }
+
+
+@pytest.mark.parametrize("strategy", ["order", "zorder", "hilbert"])
+def test_sorting_by_tasks_makes_the_files_of_one_process(tmp_path: Path, strategy: str) -> None:
+    columns = {"p": "INT", "x": "INT", "y": "INT"}
+    table = table_at(tmp_path / "one", columns, keys=(), partitions=("p",))
+    for number in range(3):
+        table.write(
+            pl.DataFrame({"p": [i % 2 for i in range(400)], "x": range(400), "y": range(400)})
+            .with_columns(y=(pl.col("x") * 37 + number) % 101)
+            .cast(pl.Int32)
+        )
+    other = lc.open_table(shutil.copytree(table.path, tmp_path / "other"))
+    request = CompactionRequest(order_strategy=strategy, order_by=["x", "y"])
+    runner = _Here(spark=None, cores=2, memory_bytes=64 << 20)
+    result = compact_table(table.context, request, run=runner)
+    alone = other.compact(order_strategy=strategy, order_by=["x", "y"])
+
+    assert table.to_polars().rows() == other.to_polars().rows()
+    assert (result.files_after, result.rows_after) == (alone.files_after, alone.rows_after)
 
 
 def test_large_buckets_are_alone_and_small_ones_packed() -> None:

@@ -33,3 +33,33 @@ def test_every_way_of_reading(found: dict[str, Any]) -> None:
     assert found["attached"] == ["remote.t"]
     assert [found[way] for way in ("merged", "loaded", "selected", "pruned")] == [100, 100, 100, 7]
     assert [found[way] for way in ("inserted", "raw", "files")] == [101, 101, 2]
+
+
+def test_every_verb(found: dict[str, Any]) -> None:
+    assert found["verbs"] == {
+        "limit": 7,
+        "delete": 1,
+        "update": 3,
+        "merge": [10, 0],
+        "changes": True,
+        "compact": 2,
+        "analyze": 1,
+        "expire": 5,
+        "orphans": 0,
+        "rescale": 499,
+        "evolve": 5,
+        "sql": [1, 500],
+    }
+
+
+def test_streams(found: dict[str, Any]) -> None:
+    assert found["streams"] == {
+        "sink": [True, True, True, 9],
+        "complete": [["a", 7], ["b", 2]],
+        "function": [list(range(10)), True],
+        "refused": [
+            ["foreach_batch", "foreach_batch"],
+            ["inside", "foreach_batch"],
+            ["cdc", "cdc"],
+        ],
+    }

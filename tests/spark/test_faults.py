@@ -51,6 +51,30 @@ def test_job_that_cannot_succeed_leaves_nothing(outcomes: dict[str, Any], name: 
     assert state["files"] == 0
 
 
+@pytest.mark.parametrize("verb", ["compact", "merge"])
+@pytest.mark.parametrize("killed", ["worker", "executor"])
+def test_verb_whose_task_is_killed_in_the_middle_does_all_of_its_work(
+    outcomes: dict[str, Any], verb: str, killed: str
+) -> None:
+    state = outcomes[f"{verb}_{killed}"]
+
+    assert state["error"] == ""
+    assert state["right"], "the rows, and the changelog, of the verb of one process"
+    assert (state["snapshots"], state["orphans"]) == (3, 0)
+
+
+@pytest.mark.parametrize("verb", ["compact", "merge"])
+def test_verb_whose_tasks_are_always_killed_changes_nothing(
+    outcomes: dict[str, Any], verb: str
+) -> None:
+    state = outcomes[f"{verb}_always"]
+
+    assert state["error"]
+    assert state["unchanged"]
+    assert (state["snapshots"], state["orphans"]) == (2, 0)
+    assert state["right"], "the next run does the work"
+
+
 class _Died(BaseException):
     """What ends a driver."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -25,6 +26,8 @@ from spark_bridge.write_frame import write
 from tests.spark.frames import held, table_at
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "qty": "INT"}
@@ -425,6 +428,38 @@ def test_spark_expects_as_many_rows_as_there_are(spark: SparkSession, tmp_path: 
     plan = read(spark, table)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
 
     assert plan.stats().sizeInBytes() > 400_000 * 20, "the frame would be broadcast"
+
+
+def pid(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.record_batch({"pid": pa.array([os.getpid()] * batch.num_rows, pa.int64())})
+
+
+@pytest.mark.parametrize("buckets", ["1", "8"])
+def test_a_limit_ends_tasks_by_itself(spark: SparkSession, tmp_path: Path, buckets: str) -> None:
+    table = table_at(tmp_path / "t", COLUMNS, bucket=buckets, write_only="true")
+    ids = pl.DataFrame({"id": range(5000)}).with_columns(name=pl.lit("x"), qty=pl.lit(1))
+    table.write(ids)
+    table.write(ids.head(2500).with_columns(qty=pl.lit(2)))
+    right = set(held(table))
+    workers = {row.pid for row in spark.range(64).mapInArrow(pid, "pid long").collect()}
+
+    for count in (0, 1, 17, 4999, 5000, 100_000):
+        some = rows(read(spark, table, limit=count))
+        assert len(some) == min(count, 5000)
+        assert set(some) <= right
+        assert len(set(some)) == len(some)
+    some = rows(read(spark, table, columns=["id", "qty"], where="qty = 2", limit=70_000))
+    assert len(some) == 2500
+    assert {row.pid for row in spark.range(64).mapInArrow(pid, "pid long").collect()} <= workers
+
+    assert len(rows(read(spark, table, where="qty = 2", limit=3))) == 3
+    table.compact(full=True)
+    assert len(rows(read(spark, table, limit=4001))) == 4001
+    assert read(spark, f"{table.path}$files", limit=1).count() == 1
+    for wrong in (-1, True, "3", 1.5):
+        with pytest.raises(InvalidRequest, match="limit"):
+            read(spark, table, limit=wrong)  # type: ignore[arg-type]
 
 
 cells = st.one_of(st.none(), st.integers(-3, 3))

@@ -120,3 +120,24 @@ def test_tasks_of_a_used_worker_do_not_wait_for_their_rows(spark: SparkSession) 
     rows = spark.range(48, numPartitions=48).mapInArrow(waited, "ms double").collect()
 
     assert sorted(row.ms for row in rows)[12] < 20, rows
+
+
+def test_daemon_gives_workers_that_have_imported_all_and_started_no_thread_pool(
+    spark: SparkSession,
+) -> None:
+    from spark_bridge.daemon import PRELOADED
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+        import sys
+
+        for _ in batches:
+            missing = [name for name in (*PRELOADED, "polars") if name not in sys.modules]
+            parent = f"/proc/{os.getppid()}/task"
+            names = [open(f"{parent}/{task}/comm").read() for task in os.listdir(parent)]  # noqa: PTH123, PTH208, SIM115
+            pool = [name for name in names if name.startswith("polars-") and name[7:8].isdigit()]
+            yield pa.record_batch({"missing": [", ".join(missing)], "pool": [", ".join(pool)]})
+
+    rows = spark.range(0, 2, 1, 2).mapInArrow(look, "missing string, pool string").collect()
+
+    assert {(row.missing, row.pool) for row in rows} == {("", "")}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.sql.statement_views import Scope
+    from lakecore.sql.python_objects import Scope
 
 ADD_ONE = "UPDATE shop.t SET v = v + (SELECT 1) WHERE id IN (SELECT 1)"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakecore as lc
+from lakecore.io.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,3 +91,30 @@ def test_an_open_reader_is_named_as_what_is_in_the_way(catalog: lc.Session) -> N
         catalog.sql("SELECT 1")
     reader.close()
     assert catalog.sql("SELECT 1").fetchall() == [(1,)]
+
+
+def test_statements_share_manifests_but_see_a_table_that_took_the_place_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = lc.connect(tmp_path, create=True)
+    catalog.sql("CREATE TABLE t (id INT)")
+    catalog.sql("INSERT INTO t VALUES (1)")
+    assert catalog.sql("FROM t").fetchall() == [(1,)]
+    read: list[str] = []
+    before = LocalStore.read
+
+    def noted(self: LocalStore, path: str) -> bytes:
+        read.append(path)
+        return before(self, path)
+
+    monkeypatch.setattr(LocalStore, "read", noted)
+    assert catalog.sql("FROM t").fetchall() == [(1,)]
+    assert [path for path in read if "/manifest/" in path] == []
+
+    other = lc.connect(tmp_path)
+    other.sql("DROP TABLE t")
+    other.sql("CREATE TABLE t (id INT, v STRING)")
+    other.sql("INSERT INTO t VALUES (2, 'b')")
+    assert catalog.sql("FROM t").fetchall() == [(2, "b")]
+    other.sql("INSERT INTO t VALUES (3, 'c')")
+    assert catalog.sql("SELECT id FROM t ORDER BY id").fetchall() == [(2,), (3,)]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakecore.errors import InvalidRequest
-from tests.tables import held, in_directory, new_table, put, reopened
+from lakecore.errors import InvalidRequest, Unsupported
+from tests.tables import PATH, held, in_directory, new_table, put, reopened
 
 
 @pytest.mark.parametrize("folder", ["data/all", "data//all/", " data/all "])
@@ -48,3 +48,16 @@ def test_where_files_lie_is_fixed_once_there_are_snapshots() -> None:
     for option in ("data-file.path-directory", "index-file-in-data-file-dir"):
         with pytest.raises(InvalidRequest, match="cannot change once the table has snapshots"):
             table.copy({option: "true"})
+
+
+def test_table_with_a_name_that_polars_reads_as_a_pattern_is_not_opened() -> None:
+    table = new_table({"id": "INT NOT NULL", "w": "INT", "v": "INT"})
+    put(table, "1 3 1")
+    path = f"{PATH}/schema/schema-0"
+    store = table._context.store  # noqa: SLF001
+    text = store.read(path).decode().replace('"w"', '"^v$"')
+    store.delete(path)
+    assert store.put_if_absent(path, text.encode())
+
+    with pytest.raises(Unsupported, match=r"a pattern of names .*column=\^v\$"):
+        reopened(table)

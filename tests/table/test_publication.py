@@ -26,7 +26,7 @@ from tests.stores import FailingStore
 from tests.tables import held, in_directory, new_table, put, reopened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lakecore.format.layout import Layout
     from lakecore.io.stores.store import Store
@@ -130,6 +130,7 @@ class Scripted:
         return EXCLUSIVE_CREATE.publish_snapshot(store, layout, proposal)
 
     references = None
+    access = None
 
     def history(self, store: Store, layout: Layout) -> History:
         return EXCLUSIVE_CREATE.history(store, layout)
@@ -139,6 +140,11 @@ class Scripted:
 
     def write_hints(self, history: History, snapshot: Snapshot) -> None:
         """None: a server that owns the snapshots is asked for the newest."""
+
+    def note_tags(
+        self, history: History, *, made: Sequence[str] = (), gone: Sequence[str] = ()
+    ) -> None:
+        """None: tags are files."""
 
 
 def published_through(table: Table, publication: Publication) -> Table:
@@ -279,6 +285,7 @@ class ByServer(ExclusiveCreate):
     server: Server = field(default_factory=Server)
 
     references = None
+    access = None
 
     def history(self, store: Store, layout: Layout) -> History:
         return Asking(store, layout, self.server)

@@ -1,4 +1,4 @@
-"""Calls to a Hive Metastore by Thrift, and plain errors.
+"""Calls to a Hive Metastore by Thrift; failures are raised as errors of lakecore.
 
 The only module that knows the generated client (`pymetastore`); it is imported when a catalog is
 opened. Each call has a connection of its own: generated clients are not safe for threads, and a
@@ -151,10 +151,27 @@ class HiveClient:
         with self._connected() as client:
             client.add_partitions_req(request)
 
+    def partition(self, database: str, table: str, values: Sequence[str]) -> Partition | None:
+        """A partition; None if there is none of these values."""
+        try:
+            with self._connected() as client:
+                return client.get_partition(database, table, list(values))
+        except NotFound:
+            return None
+
     def alter_partitions(self, database: str, table: str, partitions: Sequence[Partition]) -> None:
         """Replace partitions, by their values."""
         with self._connected() as client:
             client.alter_partitions(database, table, list(partitions))
+
+    def alter_statistics(self, database: str, table: str, partition: Partition) -> None:
+        """Replace a partition whose parameters state its statistics.
+
+        Hive would count the files of the directory instead, deleted ones among them.
+        """
+        settings = types().EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
+        with self._connected() as client:
+            client.alter_partition_with_environment_context(database, table, partition, settings)
 
     def drop_partition(self, database: str, table: str, values: Sequence[str]) -> bool:
         """Drop a partition, and leave its files alone; False if it does not exist."""
@@ -262,7 +279,7 @@ def _require_unknown_method(error: Exception) -> None:
 
 
 def _why(error: BaseException) -> str:
-    """The server's message in one line, without the class of its exception."""
+    """The message of the server's exception, in one line and without the class name."""
     stated = str(getattr(error, "message", None) or error)
     return masked(" ".join(stated.split()))[:500]
 

@@ -1,7 +1,7 @@
 """Names, columns and partitions of tables in a Hive Metastore, as Paimon's Hive catalog keeps them.
 
 Hive knows names in lower case only. Views and tables that are not Paimon's occupy names, but are
-neither read nor changed.
+neither read nor changed; `views.py` says which views are Paimon's.
 """
 
 from __future__ import annotations
@@ -9,19 +9,22 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.filesystem import DATABASE_SUFFIX
 from lakecore.catalog.hive.client import types
-from lakecore.catalog.hive.partitions import HivePartitions
+from lakecore.catalog.hive.partition_reports import PartitionReports
+from lakecore.catalog.hive.partitions import HivePartitions, specs_of
 from lakecore.catalog.hive.table_rows import (
     LOCATION,
     is_external,
     is_paimon,
     location_of,
     partition_keys,
+    tag_partition_key,
 )
+from lakecore.catalog.hive.views import HiveViews, is_paimon_view
 from lakecore.catalog.metastore import Entry
 from lakecore.errors import (
     AlreadyExists,
@@ -29,13 +32,14 @@ from lakecore.errors import (
     InvalidRequest,
     LakecoreError,
     NotFound,
-    Unsupported,
 )
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.io.history.history import History
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
+from lakecore.plan.tag_periods import coming_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pymetastore.hive_metastore.ttypes import Table
 
@@ -78,11 +82,12 @@ class HiveMetastore:
     cascades: bool
     skips_statistics: bool
     ambient: Ambient
+    reports: PartitionReports = field(default_factory=PartitionReports)
 
     @property
-    def owns_others(self) -> bool:
-        """False: views and tables that are not Paimon's belong to Hive."""
-        return False
+    def views(self) -> HiveViews:
+        """The views of the metastore."""
+        return HiveViews(metastore=self, owner=self.rows.owner)
 
     # --- databases --------------------------------------------------------------------------------
 
@@ -100,10 +105,7 @@ class HiveMetastore:
         _check_name("table", name.table)
 
     def check_schema(self, name: Identifier, schema: TableSchema) -> None:
-        if _TAG_TO_PARTITION in schema.options:
-            raise Unsupported(
-                "tags are not shown as partitions", table=name, option=_TAG_TO_PARTITION
-            )
+        _check_tag_key(name, schema)
 
     def add_database(self, name: str) -> bool:
         path = self._default_path(name)
@@ -119,6 +121,9 @@ class HiveMetastore:
         return True
 
     def remove_database(self, name: str) -> None:
+        for table in self.all_tables(name):
+            if is_paimon_view(table):
+                self.client.drop_table(name, table.tableName)
         self.client.drop_database(name)
 
     def database_path(self, name: str) -> str:
@@ -133,20 +138,24 @@ class HiveMetastore:
     # --- tables -----------------------------------------------------------------------------------
 
     def tables(self, database: str) -> tuple[str, ...]:
-        return tuple(table.tableName for table in self._all(database) if is_paimon(table))
+        return tuple(table.tableName for table in self.all_tables(database) if is_paimon(table))
 
     def others(self, database: str) -> tuple[str, ...]:
-        return tuple(table.tableName for table in self._all(database) if not is_paimon(table))
+        return tuple(table.tableName for table in self.all_tables(database) if not is_paimon(table))
+
+    def foreign(self, database: str) -> tuple[str, ...]:
+        found = self.all_tables(database)
+        return tuple(t.tableName for t in found if not is_paimon(t) and not is_paimon_view(t))
 
     def find(self, name: Identifier) -> Entry | None:
-        table = self._table(name)
+        table = self.any_table(name)
         if table is None or not is_paimon(table):
             return None
         path = location_of(table.parameters, table.sd.location)
         return None if path is None else Entry(path=path, external=is_external(table))
 
     def is_taken(self, name: Identifier) -> bool:
-        return self._table(name) is not None
+        return self.any_table(name) is not None
 
     def new_path(self, name: Identifier) -> str:
         return f"{self.database_path(name.database)}/{name.table}"
@@ -195,14 +204,54 @@ class HiveMetastore:
             schema = history.schema(proposal.snapshot.schema_id)
             if partition_keys(schema):
                 self._partitions.follow(name, history, schema, proposal)
+                self._report(name, history, schema, proposal)
+            watermark = proposal.snapshot.watermark
+            tag = coming_tag(schema.parsed_options(), self.ambient.now_ms(), watermark)
+            if tag_partition_key(schema) is not None and tag is not None:
+                self._partitions.follow_tags(name, history, schema, made=[tag], gone=())
         except (LakecoreError, OSError) as error:
             _log.warning("partitions not copied table=%s error=%s", name, error)
+
+    def after_tags(
+        self, name: Identifier, history: History, made: Sequence[str], gone: Sequence[str]
+    ) -> None:
+        try:
+            schema = history.latest_schema()
+            if schema is not None and tag_partition_key(schema) is not None:
+                self._partitions.follow_tags(name, history, schema, made, gone)
+        except (LakecoreError, OSError) as error:
+            _log.warning("tags not copied table=%s error=%s", name, error)
 
     def repair_partitions(self, name: Identifier, store: Store, path: str) -> None:
         history = History(store, Layout(root=path))
         schema, snapshot = history.latest_schema(), history.latest_snapshot()
-        if schema is not None and snapshot is not None and partition_keys(schema):
-            self._partitions.copy(name, history, schema, snapshot)
+        if schema is None:
+            return
+        if snapshot is not None and partition_keys(schema):
+            specs = self._partitions.copy(name, history, schema, snapshot)
+            if _idle_ms(schema) > 0:
+                due = dict.fromkeys(specs, self.ambient.now_ms())
+                self._partitions.report(name, history, schema, snapshot, due)
+        if tag_partition_key(schema) is not None:
+            self._partitions.follow_tags(name, history, schema, history.tag_names(), gone=())
+
+    def _report(
+        self, name: Identifier, history: History, schema: TableSchema, proposal: SnapshotProposal
+    ) -> None:
+        """Report the statistics of the partitions that are due after a commit."""
+        idle_ms = _idle_ms(schema)
+        if idle_ms <= 0:
+            return
+        changed = specs_of(schema, {each.partition for each in proposal.delta})
+        batch = proposal.snapshot.commit_identifier == BATCH_COMMIT_IDENTIFIER
+        due = self.reports.due(name, changed, self.ambient.now_ms(), idle_ms, batch=batch)
+        if not due:
+            return
+        try:
+            self._partitions.report(name, history, schema, proposal.snapshot, due)
+        except (LakecoreError, OSError):
+            self.reports.put_back(name, due)
+            raise
 
     # --- locks ------------------------------------------------------------------------------------
 
@@ -252,7 +301,7 @@ class HiveMetastore:
     def _partitions(self) -> HivePartitions:
         return HivePartitions(client=self.client, ambient=self.ambient)
 
-    def _all(self, database: str) -> list[Table]:
+    def all_tables(self, database: str) -> list[Table]:
         """All tables and views of a database, sorted by name."""
         names = sorted(self.client.table_names(database))
         return sorted(
@@ -264,21 +313,48 @@ class HiveMetastore:
             key=lambda table: str(table.tableName),
         )
 
-    def _table(self, name: Identifier) -> Table | None:
+    def any_table(self, name: Identifier) -> Table | None:
+        """The metastore's form of a table or view; None if there is none."""
         if not _is_lower(name.database) or not _is_lower(name.table):
             return None
         return self.client.table(name.database, name.table)
 
     def _paimon_table(self, name: Identifier) -> Table:
-        table = self._table(name)
+        table = self.any_table(name)
         if table is None or not is_paimon(table):
             raise NotFound("the metastore lists no Paimon table of that name", table=name)
         return table
 
 
+def _idle_ms(schema: TableSchema) -> int:
+    """How long a partition is idle before its statistics are reported; 0: never."""
+    return schema.parsed_options().partition_idle_time_to_report_statistic_ms
+
+
 def _is_lower(name: str) -> bool:
-    """Whether the name is in lower case: asked for `T`, Hive would find `t`."""
+    """Whether the name is in lower case. Hive would find `t` when asked for `T`."""
     return name == name.lower()
+
+
+def _check_tag_key(name: Identifier, schema: TableSchema) -> None:
+    """Raise InvalidRequest if tags cannot be partitions of the table."""
+    key = tag_partition_key(schema)
+    if key is None:
+        return
+    if schema.partition_keys:
+        raise InvalidRequest(
+            "a table with partition keys cannot list its tags as partitions",
+            table=name,
+            option=_TAG_TO_PARTITION,
+            partition_keys=schema.partition_keys,
+        )
+    if not key.strip() or key.lower() in {each.lower() for each in schema.names}:
+        raise InvalidRequest(
+            "the partition key of tags is a name that no column has",
+            table=name,
+            option=_TAG_TO_PARTITION,
+            value=key,
+        )
 
 
 def _check_name(what: str, name: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import platform
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,9 +12,9 @@ from lakecore.catalog.hive.metastore import HiveLocks, HiveMetastore
 from lakecore.catalog.hive.table_rows import HiveTables
 from lakecore.catalog.metastore_catalog import MetastoreCatalog
 from lakecore.catalog.options import OptionReader, parse_catalog_options
-from lakecore.catalog.warehouse import open_warehouse
+from lakecore.catalog.warehouse import open_warehouse, under_lock
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.io.ambient import SYSTEM, Ambient, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +57,11 @@ def open_hive(
         read.duration_ms("hive.metastore.client.socket.timeout", "10 min"),
     )
     warehouse, store = open_warehouse(stated.warehouse, stated.texts, create=create)
-    user = getpass.getuser()
+    # As in Java, object stores lock by default: they cannot rename a directory in one step.
+    locked = read.flag("lock.enabled", default=not store.renames_at_once)
+    if locked:
+        store = under_lock(warehouse, stated.texts)
+    user = user_name()
     locks = HiveLocks(
         wait_ms_max=read.duration_ms("lock-check-max-sleep", "8 s"),
         timeout_ms=read.duration_ms("lock-acquire-timeout", "8 min"),
@@ -74,8 +77,7 @@ def open_hive(
             external=kind == "external",
             owner=user,
         ),
-        # As in Java, object stores lock by default: they cannot rename a directory in one step.
-        locks=locks if read.flag("lock.enabled", default=not store.renames_at_once) else None,
+        locks=locks if locked else None,
         cascades=read.flag("alter-table-cascade", default=True),
         skips_statistics=read.flag("hive.skip-update-stats", default=False),
         ambient=ambient,

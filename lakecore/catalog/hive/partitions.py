@@ -1,6 +1,9 @@
-"""Lists a table's partitions in a Hive Metastore when they get files; removes them when emptied.
+"""Lists the partitions of tables in a Hive Metastore, and removes partitions without files.
 
-A table has them if `metastore.partitioned-table` is set. Each is listed with its directory.
+The partitions of a table are listed if `metastore.partitioned-table` is set, each with its
+directory. With `metastore.tag-to-partition`, a table without partition keys has a partition for
+each tag instead. Hive reads the tag when a query names such a partition; its directory does not
+exist.
 """
 
 from __future__ import annotations
@@ -10,24 +13,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.hive.client import types
-from lakecore.catalog.hive.table_rows import LOCATION, location_of
+from lakecore.catalog.hive.table_rows import LOCATION, location_of, tag_partition_key
+from lakecore.catalog.partition_statistics import partition_statistics, statistics_of
+from lakecore.format.partition_path import directories_of
 from lakecore.model.manifest import FileKind
 from lakecore.plan.partitions import Partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pymetastore.hive_metastore.ttypes import Partition, Table
 
     from lakecore.catalog.hive.client import HiveClient
     from lakecore.catalog.identifier import Identifier
+    from lakecore.catalog.partition_statistics import PartitionStatistics, Spec
     from lakecore.io.ambient import Ambient
     from lakecore.io.history.history import History
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.publication import SnapshotProposal
 
-__all__ = ["HivePartitions"]
+__all__ = ["HivePartitions", "specs_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +53,61 @@ class HivePartitions:
             self._add(name, history, schema, added)
         if deleted and not _has_branches(history):
             live = {e.partition for e in history.live_entries(proposal.snapshot)}
-            specs = Partitions(schema, schema.parsed_options())
-            for partition in deleted - live:
-                values = list(specs.spec(partition).values())
-                self.client.drop_partition(name.database, name.table, values)
+            emptied = specs_of(schema, deleted - live)
+            # A partition with files may have the same spec: that of a null and of blank texts.
+            for spec in emptied - specs_of(schema, live) if emptied else ():
+                self.client.drop_partition(name.database, name.table, [text for _, text in spec])
 
     def copy(
         self, name: Identifier, history: History, schema: TableSchema, snapshot: Snapshot
-    ) -> None:
-        """List all partitions that have files in a snapshot."""
+    ) -> list[Spec]:
+        """List all partitions that have files in a snapshot, and return them."""
         live = {e.partition for e in history.live_entries(snapshot)}
-        if live:
-            self._add(name, history, schema, live)
+        return self._add(name, history, schema, live) if live else []
+
+    def report(
+        self,
+        name: Identifier,
+        history: History,
+        schema: TableSchema,
+        snapshot: Snapshot,
+        due: Mapping[Spec, int],
+    ) -> None:
+        """State the statistics of partitions in their parameters.
+
+        They are those of the files in the snapshot: `numRows` counts rows as stored. `due` maps a
+        partition to the time of its last change.
+        """
+        specs = Partitions(schema, schema.parsed_options())
+        found = partition_statistics(history.live_entries(snapshot), specs)
+        for spec, changed_ms in due.items():
+            values = [value for _, value in spec]
+            partition = self.client.partition(name.database, name.table, values)
+            if partition is not None:
+                partition.lastAccessTime = changed_ms // 1000
+                stated = _parameters(found.get(spec) or statistics_of(spec, ()), changed_ms)
+                partition.parameters = {**(partition.parameters or {}), **stated}
+                self.client.alter_statistics(name.database, name.table, partition)
+
+    def follow_tags(
+        self,
+        name: Identifier,
+        history: History,
+        schema: TableSchema,
+        made: Iterable[str],
+        gone: Iterable[str],
+    ) -> None:
+        """List the tags `made` as partitions, and remove the partitions of the tags `gone`."""
+        key = tag_partition_key(schema)
+        assert key is not None, "called for tables whose tags are partitions"
+        for tag in gone:
+            self.client.drop_partition(name.database, name.table, [tag])
+        added = [{key: tag} for tag in made]
+        if added:
+            self._list(name, history, schema, added)
 
     def move(self, name: Identifier, path: str) -> None:
-        """Give all partitions their directories below the new one of their table."""
+        """Move the directories of all partitions below `path`, the table's new directory."""
         partitions = self.client.partitions(name.database, name.table)
         for partition in partitions:
             old = location_of(partition.parameters, partition.sd.location)
@@ -77,11 +123,21 @@ class HivePartitions:
         history: History,
         schema: TableSchema,
         partitions: Iterable[bytes],
+    ) -> list[Spec]:
+        specs = sorted(specs_of(schema, partitions))
+        self._list(name, history, schema, [dict(spec) for spec in specs])
+        return specs
+
+    def _list(
+        self,
+        name: Identifier,
+        history: History,
+        schema: TableSchema,
+        specs: Sequence[Mapping[str, str]],
     ) -> None:
         table = self.client.table(name.database, name.table)
         if table is None:
             return
-        specs = Partitions(schema, schema.parsed_options())
         root = location_of(table.parameters, table.sd.location) or history.layout.root
         folder = schema.options.get("data-file.path-directory", "").strip("/")
         base = f"{root}/{folder}" if folder else root
@@ -89,8 +145,8 @@ class HivePartitions:
             name.database,
             name.table,
             [
-                self._partition(name, table, specs.spec(each), f"{base}/{specs.path(each)}")
-                for each in sorted(partitions)
+                self._partition(name, table, spec, f"{base}/{directories_of(spec)}")
+                for spec in specs
             ],
         )
 
@@ -109,6 +165,25 @@ class HivePartitions:
         )
         _set_location(partition, path)
         return partition
+
+
+def specs_of(schema: TableSchema, partitions: Iterable[bytes]) -> set[Spec]:
+    """The specs of partitions, by which a metastore names them."""
+    specs = Partitions(schema, schema.parsed_options())
+    return {tuple(specs.spec(each).items()) for each in partitions}
+
+
+def _parameters(sums: PartitionStatistics, changed_ms: int) -> dict[str, str]:
+    """The parameters of a partition, under the names of Paimon and of Hive."""
+    changed_s = str(changed_ms // 1000)
+    return {
+        "numFiles": str(sums["fileCount"]),
+        "totalSize": str(sums["fileSizeInBytes"]),
+        "numRows": str(sums["recordCount"]),
+        "totalBuckets": str(sums["totalBuckets"]),
+        "lastUpdateTime": changed_s,
+        "transient_lastDdlTime": changed_s,
+    }
 
 
 def _set_location(partition: Partition, path: str) -> None:

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
 
-__all__ = ["LOCATION", "HiveTables", "is_external", "is_paimon", "location_of", "partition_keys"]
+__all__ = [
+    "LOCATION",
+    "HiveTables",
+    "column_of",
+    "is_external",
+    "is_paimon",
+    "location_of",
+    "partition_keys",
+    "tag_partition_key",
+]
 
 INPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonInputFormat"
 OUTPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonOutputFormat"
@@ -67,9 +76,9 @@ class HiveTables:
         return table
 
     def set_schema(self, table: Table, schema: TableSchema, before: TableSchema | None) -> None:
-        """Give a listed table the columns and parameters of a new schema.
+        """Set the columns and parameters of a metastore's `table` to those of a new schema.
 
-        Options that the schema before had, and this one has not, are removed.
+        Options that only the previous schema `before` has are removed.
         """
         gone = set(self._parameters(before)) - set(self._parameters(schema)) if before else set()
         kept = {key: text for key, text in table.parameters.items() if key not in gone}
@@ -80,12 +89,15 @@ class HiveTables:
         """Set the columns and the partition keys."""
         keys = partition_keys(schema)
         columns = [field for field in schema.fields if field.name not in keys]
-        table.sd.cols = [_column(field) for field in columns]
+        table.sd.cols = [column_of(field) for field in columns]
         table.partitionKeys = [
             types().FieldSchema(name=key, type=hive_type(field.type), comment=field.description)
             for key in keys
             for field in [schema.field(key)]
         ]
+        tag_key = tag_partition_key(schema)
+        if tag_key is not None:
+            table.partitionKeys = [types().FieldSchema(name=tag_key, type="string", comment=None)]
 
     def set_location(self, table: Table, path: str) -> None:
         """Set where the files of the table are."""
@@ -116,13 +128,18 @@ class HiveTables:
 
 
 def partition_keys(schema: TableSchema) -> tuple[str, ...]:
-    """The partition keys that the metastore shows; none unless it lists the table's partitions."""
+    """The partition keys that the metastore shows; empty unless it lists the table's partitions."""
     listed = schema.parsed_options().metastore_partitioned_table
     return schema.partition_keys if listed else ()
 
 
+def tag_partition_key(schema: TableSchema) -> str | None:
+    """The partition key by which the metastore lists the tags; None if it lists no tags."""
+    return schema.parsed_options().metastore_tag_to_partition
+
+
 def is_paimon(table: Table) -> bool:
-    """Whether a listed table is Paimon's."""
+    """Whether a table in the metastore is a Paimon table."""
     return (
         table.sd is not None
         and table.sd.inputFormat == INPUT_FORMAT
@@ -131,12 +148,15 @@ def is_paimon(table: Table) -> bool:
 
 
 def is_external(table: Table) -> bool:
-    """Whether dropping a listed table keeps its files."""
+    """Whether a table in the metastore is external, so that dropping it keeps its files."""
     return bool(table.tableType == EXTERNAL_TABLE)
 
 
 def location_of(parameters: Mapping[str, str] | None, location: str | None) -> str | None:
-    """The directory of a listed table or database, as lakecore writes paths; None if unknown."""
+    """The directory of a table or database in the metastore, in lakecore's form.
+
+    None if unknown.
+    """
     stated = (parameters or {}).get(LOCATION) or location
     return locate(stated) if stated else None
 
@@ -155,8 +175,11 @@ def _descriptor() -> StorageDescriptor:
     )
 
 
-def _column(field: Field) -> FieldSchema:
-    """A column; its comment has one line, and no more characters than the metastore keeps."""
+def column_of(field: Field) -> FieldSchema:
+    """A column in the metastore's form.
+
+    Its comment is reduced to one line and the maximum length.
+    """
     comment = field.description
     if comment is not None:
         comment = comment.replace("\n", " ").replace("\r", " ")

@@ -1,17 +1,17 @@
-"""Paimon's types -> the names of Hive's types, as Paimon's Hive catalog writes them."""
+"""Converts between Paimon's types and Hive's type names, as Paimon's Hive catalog does."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.model.types import Array, Atomic, Map, Multiset, Root, Row
+from lakecore.model.types import Array, Atomic, Map, Multiset, Root, Row, parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from lakecore.model.types import DataType
 
-__all__ = ["hive_type"]
+__all__ = ["hive_type", "paimon_type"]
 
 CHAR_MAX, VARCHAR_MAX = 255, 65535
 
@@ -19,8 +19,16 @@ _NAMES: Mapping[Root, str] = {
     Root.TIME: "string",
     Root.BINARY: "binary",
     Root.VARBINARY: "binary",
+    Root.BLOB: "binary",
     Root.TIMESTAMP_LTZ: "timestamp with local time zone",
 }
+_OTHER_TEXTS: Mapping[str, str] = {
+    "binary": "BYTES",
+    "decimal": "DECIMAL(10, 0)",
+    "timestamp": "TIMESTAMP(6)",
+    "timestamp with local time zone": "TIMESTAMP(6) WITH LOCAL TIME ZONE",
+}
+"""Names of Hive that Paimon does not have, or that mean something else there."""
 
 
 def hive_type(kind: DataType) -> str:
@@ -49,3 +57,42 @@ def _atomic(kind: Atomic) -> str:
             return f"decimal({kind.precision},{kind.scale})"
         case _:
             return _NAMES.get(kind.root, kind.root.lower())
+
+
+def paimon_type(name: str) -> DataType:
+    """The Paimon type for the name of a Hive type, as in Java. It is nullable.
+
+    Raises InvalidRequest for a type that Paimon does not have.
+    """
+    return parse_type(_text(name), context=name)
+
+
+def _text(name: str) -> str:
+    """The name in Paimon's spelling."""
+    name = name.strip()
+    root, opened, rest = name.partition("<")
+    if not opened:
+        return _OTHER_TEXTS.get(name.lower(), name)
+    parts = list(_split(rest.rstrip().removesuffix(">")))
+    if root.strip().lower() != "struct":
+        return f"{root}<{', '.join(map(_text, parts))}>"
+    fields = []
+    for part in parts:
+        field, _, inner = part.partition(":")
+        quoted = field.strip().replace("`", "``")
+        fields.append(f"`{quoted}` {_text(inner)}")
+    return f"ROW<{', '.join(fields)}>"
+
+
+def _split(text: str) -> Iterator[str]:
+    """The parts between commas that are not within brackets."""
+    depth = start = 0
+    for at, sign in enumerate(text):
+        if sign in "<(":
+            depth += 1
+        elif sign in ">)":
+            depth -= 1
+        elif sign == "," and depth == 0:
+            yield text[start:at]
+            start = at + 1
+    yield text[start:]

@@ -1,8 +1,10 @@
-"""The URI of a JDBC catalog and the properties `jdbc.*` -> what Python's driver needs.
+"""Translates the URI of a JDBC catalog and the properties `jdbc.*` to arguments of a Python driver.
 
-The same texts work in Java, Flink and Spark. Settings that mean the same in a Python driver are
-translated. Settings that only steer a Java driver are accepted where ignoring them changes nothing
-(`permitMysqlScheme`). Any other setting raises InvalidRequest.
+The same URI and properties work in Java, Flink and Spark. Settings that mean the same in a Python
+driver are translated. Settings that only steer a Java driver are accepted where ignoring them
+changes nothing (`permitMysqlScheme`). Any other setting raises InvalidRequest.
+
+Another database needs an entry here, in `database.py` and in `statements.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A database: the dialect, where it is, and the arguments of the driver. Its text is masked."""
+    """A database: the dialect, its location, and the arguments of the driver.
+
+    `repr` hides secrets.
+    """
 
     dialect: str
     text: str

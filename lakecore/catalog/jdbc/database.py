@@ -1,8 +1,8 @@
-"""A SQL database behind SQLAlchemy: statements in transactions, and plain errors.
+"""Runs statements in transactions of a SQL database, with SQLAlchemy.
 
-The only module that knows SQLAlchemy. It is imported when a catalog is opened, and so are the
-drivers. Every error of them becomes a `StorageError` without secrets. A transaction that the
-database gave up because of another one (a deadlock, a busy file) is repeated.
+Only this module uses SQLAlchemy. It is imported when a catalog is opened, and so are the drivers.
+Each of their errors is raised as a `StorageError` without secrets. A transaction that the database
+aborts because of another one (a deadlock, a busy file) is repeated.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LOST_OUT = re.compile(r"^(40P01|40001) |^ \((1213|1205),|database is locked")
 
 
 class _LostOut(StorageError):
-    """The database gave up a transaction in favour of another one."""
+    """The database aborted a transaction because of another one."""
 
 
 class Database:
@@ -87,7 +87,7 @@ class Database:
     def insert(self, *statements: Statement) -> int | None:
         """Run statements in one transaction. Returns how many rows the first one changed.
 
-        If a key exists already, it changes nothing and returns None.
+        Returns None, with nothing changed, if a key exists already.
         """
         return self._transaction(statements, key_may_exist=True)
 
@@ -199,7 +199,7 @@ def _run(connection: Connection, statements: Sequence[Statement]) -> int:
 
 
 def _advice(why: str) -> dict[str, str]:
-    """Advice for two common failures."""
+    """Advice on how to fix two common failures; empty for other errors."""
     if "key was too long" in why.lower():
         return {"advice": "Paimon's tables need a database with a one-byte character set: latin1"}
     if "unable to open database file" in why:

@@ -13,18 +13,21 @@ from typing import TYPE_CHECKING
 from lakecore.catalog.filesystem import DATABASE_SUFFIX
 from lakecore.catalog.jdbc import statements as sql
 from lakecore.catalog.jdbc.address import SQLITE
+from lakecore.catalog.jdbc.views import JdbcViews
 from lakecore.catalog.metastore import Entry
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.format.layout import MAIN_BRANCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from lakecore.catalog.identifier import Identifier
     from lakecore.catalog.jdbc.database import Database, Statement
     from lakecore.catalog.jdbc.locks import Locks
+    from lakecore.catalog.views import Views
     from lakecore.format.layout import Layout
+    from lakecore.io.history.history import History
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
     from lakecore.table.publication import SnapshotProposal
@@ -53,9 +56,9 @@ class JdbcMetastore:
             self.locks.make_table()
 
     @property
-    def owns_others(self) -> bool:
-        """True: views are rows of the same catalog."""
-        return True
+    def views(self) -> Views:
+        """The views: rows of the same catalog."""
+        return JdbcViews(self)
 
     # --- databases --------------------------------------------------------------------------------
 
@@ -67,10 +70,10 @@ class JdbcMetastore:
         return (name,) in self.database.rows(sql.FIND_DATABASE, self._values(name))
 
     def check_database_name(self, name: str) -> None:
-        """Nothing to check: any name of a directory will do."""
+        """Accepts any name: what can be a directory can be a database."""
 
     def check_table_name(self, name: Identifier) -> None:
-        """Nothing to check: any name of a directory will do."""
+        """Accepts any name: what can be a directory can be a table."""
 
     def check_schema(self, name: Identifier, schema: TableSchema) -> None:
         if self.database.dialect == SQLITE or not self.copies_properties:
@@ -115,16 +118,20 @@ class JdbcMetastore:
     def others(self, database: str) -> tuple[str, ...]:
         return self._names(sql.LIST_VIEWS, database)
 
+    def foreign(self, database: str) -> tuple[str, ...]:  # noqa: ARG002
+        """Always empty: all rows of a catalog belong to Paimon."""
+        return ()
+
     def find(self, name: Identifier) -> Entry | None:
         exact = (name.database, name.table)
-        if exact not in self.database.rows(sql.FIND_TABLE, self._of(name)):
+        if exact not in self.database.rows(sql.FIND_TABLE, self.values_of(name)):
             return None
         return Entry(path=self.new_path(name))
 
     def is_taken(self, name: Identifier) -> bool:
         exact = (name.database, name.table)
         return any(
-            exact in self.database.rows(each, self._of(name))
+            exact in self.database.rows(each, self.values_of(name))
             for each in (sql.FIND_TABLE, sql.FIND_VIEW)
         )
 
@@ -133,7 +140,7 @@ class JdbcMetastore:
 
     def add(self, name: Identifier, path: str, schema: TableSchema) -> bool:  # noqa: ARG002
         added = self.database.insert(
-            (sql.INSERT_TABLE, self._of(name)),
+            (sql.INSERT_TABLE, self.values_of(name)),
             # A dropped table of this name may have left copies, if its engine makes none.
             *self._replaced(name, schema),
         )
@@ -149,17 +156,17 @@ class JdbcMetastore:
         self.database.change(*self._replaced(name, schema))
 
     def remove(self, name: Identifier) -> bool:
-        values = self._of(name)
+        values = self.values_of(name)
         return (
             self.database.change((sql.DELETE_TABLE, values), (sql.DELETE_TABLE_PROPERTIES, values))
             > 0
         )
 
     def rename(self, old: Identifier, new: Identifier, path: str) -> bool:  # noqa: ARG002
-        values = {**self._of(old), "new_database": new.database, "new_table": new.table}
+        values = {**self.values_of(old), "new_database": new.database, "new_table": new.table}
         renamed = self.database.insert(
             (sql.RENAME_TABLE, values),
-            (sql.DELETE_TABLE_PROPERTIES, self._of(new)),
+            (sql.DELETE_TABLE_PROPERTIES, self.values_of(new)),
             (sql.RENAME_TABLE_PROPERTIES, values),
         )
         if renamed == 0:
@@ -169,10 +176,15 @@ class JdbcMetastore:
     def after_commit(
         self, name: Identifier, store: Store, layout: Layout, proposal: SnapshotProposal
     ) -> None:
-        """Nothing: rows only name tables, so a commit changes none."""
+        """Does nothing: rows only name tables, so a commit changes none."""
+
+    def after_tags(
+        self, name: Identifier, history: History, made: Sequence[str], gone: Sequence[str]
+    ) -> None:
+        """Does nothing: rows only name tables, not tags."""
 
     def repair_partitions(self, name: Identifier, store: Store, path: str) -> None:
-        """Nothing: rows only name tables, not partitions."""
+        """Does nothing: rows only name tables, not partitions."""
 
     def lock(self, name: Identifier) -> AbstractContextManager[None]:
         if self.locks is None:
@@ -183,9 +195,9 @@ class JdbcMetastore:
     # --- statements -------------------------------------------------------------------------------
 
     def _replaced(self, name: Identifier, schema: TableSchema) -> Iterator[Statement]:
-        """The statements that replace the copied properties of a table."""
+        """The statements that replace the stored copy of a table's properties."""
         if self.copies_properties:
-            values = self._of(name)
+            values = self.values_of(name)
             yield sql.DELETE_TABLE_PROPERTIES, values
             for key, value in _properties(schema).items():
                 yield sql.INSERT_TABLE_PROPERTY, {**values, "property": key, "value": value}
@@ -199,7 +211,8 @@ class JdbcMetastore:
     def _values(self, database: str) -> dict[str, object]:
         return {"key": self.key, "database": database}
 
-    def _of(self, name: Identifier) -> dict[str, object]:
+    def values_of(self, name: Identifier) -> dict[str, object]:
+        """The parameters of a statement about a table or a view."""
         return {**self._values(name.database), "table": name.table}
 
 

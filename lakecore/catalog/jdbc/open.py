@@ -11,7 +11,7 @@ from lakecore.catalog.jdbc.locks import Locks
 from lakecore.catalog.jdbc.metastore import JdbcMetastore
 from lakecore.catalog.metastore_catalog import MetastoreCatalog
 from lakecore.catalog.options import OptionReader, parse_catalog_options
-from lakecore.catalog.warehouse import open_warehouse
+from lakecore.catalog.warehouse import open_warehouse, under_lock
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.stores.open import open_store
@@ -54,6 +54,10 @@ def open_jdbc(
     }
     address = parse_address(given["uri"], properties)
     warehouse, store = open_warehouse(stated.warehouse, stated.texts, create=create)
+    # As in Java, object stores lock by default: they cannot rename a directory in one step.
+    locked = read.flag("lock.enabled", default=not store.renames_at_once)
+    if locked:
+        store = under_lock(warehouse, stated.texts)
     is_file = address.dialect == SQLITE
     if is_file and not create and not open_store(address.database, {}).exists(address.database):
         raise NotFound(
@@ -74,8 +78,7 @@ def open_jdbc(
         key=key,
         warehouse=warehouse,
         copies_properties=read.flag("sync-all-properties", default=True),
-        # As in Java, object stores lock by default: they cannot rename a directory in one step.
-        locks=locks if read.flag("lock.enabled", default=not store.renames_at_once) else None,
+        locks=locks if locked else None,
     )
     metastore.make_tables()
     options = replace(stated, warehouse=warehouse)

@@ -2,7 +2,8 @@
 
 https://paimon.apache.org/docs/master/concepts/catalog/#jdbc-catalog
 
-Columns are always named, so that columns which other versions add (`lock_owner`) do no harm.
+Statements name their columns, so that columns which other versions add (`lock_owner`) do not
+matter.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ TABLE_PROPERTIES, VIEWS, LOCKS = (
 )
 LOCK_OWNER = "lock_owner"
 PROPERTY_CHARACTERS_MAX, KEY_CHARACTERS_MAX = 1000, 255
+MYSQL_TEXT_BYTES_MAX = 65_535
 
 CREATE: Mapping[str, str] = {
     TABLES: (
@@ -75,6 +77,20 @@ LIST_TABLES = f"SELECT table_name FROM {TABLES} {_OF_DATABASE}"
 LIST_VIEWS = f"SELECT view_name FROM {VIEWS} {_OF_DATABASE}"
 FIND_TABLE = f"SELECT database_name, table_name FROM {TABLES} {_OF_TABLE}"
 FIND_VIEW = f"SELECT database_name, view_name FROM {VIEWS} {_OF_DATABASE} AND view_name = :table"
+READ_VIEW = (
+    f"SELECT database_name, view_name, view_schema FROM {VIEWS} {_OF_DATABASE}"
+    " AND view_name = :table"
+)
+INSERT_VIEW = (
+    f"INSERT INTO {VIEWS} (catalog_key, database_name, view_name, view_schema)"
+    " VALUES (:key, :database, :table, :schema)"
+)
+REPLACE_VIEW = f"UPDATE {VIEWS} SET view_schema = :schema {_OF_DATABASE} AND view_name = :table"
+DELETE_VIEW = f"DELETE FROM {VIEWS} {_OF_DATABASE} AND view_name = :table"
+RENAME_VIEW = (
+    f"UPDATE {VIEWS} SET database_name = :new_database, view_name = :new_table {_OF_DATABASE}"
+    " AND view_name = :table"
+)
 INSERT_TABLE = (
     f"INSERT INTO {TABLES} (catalog_key, database_name, table_name)"
     " VALUES (:key, :database, :table)"
@@ -109,6 +125,19 @@ _AGE_SECONDS: Mapping[str, str] = {
 }
 
 
+_IS_BEFORE: Mapping[str, str] = {
+    # The column may ignore case, and have another character set than the connection.
+    "mysql": "CONVERT(view_schema USING utf8mb4) COLLATE utf8mb4_bin = :before",
+    "postgresql": "view_schema = :before",
+    "sqlite": "view_schema = :before",
+}
+
+
+def alter_view(dialect: str) -> str:
+    """The statement that replaces a view, unless another process has changed it."""
+    return f"{REPLACE_VIEW} AND {_IS_BEFORE[dialect]}"
+
+
 def delete_expired(dialect: str) -> str:
-    """Deletes a lock that its holder has kept longer than it stated."""
+    """The statement that deletes a lock which its holder has kept longer than stated."""
     return f"{RELEASE} AND {_AGE_SECONDS[dialect]} > expire_time_seconds"

@@ -86,7 +86,7 @@ class DlfSignature:
 
 
 def authorization_of(options: RestOptions, ambient: Ambient = SYSTEM) -> Authorization:
-    """The authorization that the options ask for. Raises InvalidRequest if some are missing."""
+    """The authorization that the options name. Raises InvalidRequest if an option is missing."""
     provider = options.texts.get(TOKEN_PROVIDER, "").strip().lower()
     if provider == BEAR:
         token = options.texts.get(TOKEN, "")
@@ -127,7 +127,7 @@ def _signer(options: RestOptions) -> dlf_signers.Signer:
 
 
 def _loader(options: RestOptions, ambient: Ambient) -> Callable[[], Credentials]:
-    """How the credentials are found: the first of the documented ways whose options are set."""
+    """The function that loads credentials: by the first documented method whose options are set."""
     texts = options.texts
     loader = texts.get("dlf.token-loader")
     path = texts.get("dlf.token-path")

@@ -57,7 +57,7 @@ class Signer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultSigner:
-    """DLF4-HMAC-SHA256."""
+    """Signs requests by DLF4-HMAC-SHA256."""
 
     region: str
 
@@ -106,7 +106,7 @@ class DefaultSigner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenApiSigner:
-    """HMAC-SHA1 of the OpenAPI gateway."""
+    """Signs requests by HMAC-SHA1, for the OpenAPI gateway."""
 
     host: str
 

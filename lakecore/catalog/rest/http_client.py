@@ -1,12 +1,12 @@
-"""Requests to a REST server: authorization, retries, pages, and errors as lakecore's.
+"""Requests to a REST server, with authorization, retries, paging, and lakecore's errors.
 
 https://paimon.apache.org/docs/master/concepts/rest/rest-api/
 
 Retries follow Paimon: at most 5, after 429 and 503, and after a broken connection for requests
 without an effect. The wait is `Retry-After`, or 1 s, 2 s, 4 s ... with some jitter.
 
-INVARIANT: a request that may have had an effect is never sent twice. If its reply is lost, the
-caller gets `ReplyLost` and must look.
+INVARIANT: a request that may have had an effect is never sent twice. If its reply is lost,
+`ReplyLost` is raised, and the caller must look for the effect.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Authorization(Protocol):
 
 
 class ReplyLost(StorageError):
-    """The request was sent, and no reply came: it may have had its effect."""
+    """The request was sent, and no reply came. It may have had its effect."""
 
 
 class Refusal(Exception):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from lakecore.catalog.file_tables import change_schema, data_table, shown
+from lakecore.catalog.file_tables import asked_table, change_schema, data_table, shown
 from lakecore.catalog.filled_table import first_schema
 from lakecore.catalog.identifier import (
     MAIN_BRANCH,
@@ -24,28 +24,33 @@ from lakecore.catalog.identifier import (
 )
 from lakecore.catalog.rest.authorization import authorization_of
 from lakecore.catalog.rest.http_client import Refusal, RestClient, encoded
-from lakecore.catalog.rest.rest_options import merged_options, parse_rest_options
+from lakecore.catalog.rest.rest_options import merged_options, parse_rest_options, texts_of
+from lakecore.catalog.rest.served_access import ServedAccess
+from lakecore.catalog.rest.served_functions import ServedFunctions
 from lakecore.catalog.rest.served_publication import ServedPublication
 from lakecore.catalog.rest.served_references import ServedReferences
 from lakecore.catalog.rest.served_table import ServedTable, database_path
+from lakecore.catalog.rest.served_views import ServedViews
 from lakecore.catalog.rest.table_storage import open_table_storage
 from lakecore.catalog.rest.wire import schema_to_json
-from lakecore.catalog.system_database import global_table, global_tables
+from lakecore.catalog.system_database import global_table, global_tables, has_global_table
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.model.arguments import check_flags
-from lakecore.options import OptionValue, option_texts
 from lakecore.plan.partitions import Partitions
 from lakecore.table.handle import Table, load_table
-from lakecore.table.publication import EXCLUSIVE_CREATE, Publication
+from lakecore.table.publication import ExclusiveCreate, Publication
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lakecore.catalog.functions import Functions
     from lakecore.catalog.new_table import SchemaLike
     from lakecore.catalog.rest.rest_options import RestOptions
+    from lakecore.catalog.views import Views
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
+    from lakecore.options import OptionValue
 
 __all__ = ["RestCatalog", "open_rest"]
 
@@ -111,16 +116,18 @@ class RestCatalog:
             if ignore_if_not_exists:
                 return
             raise self._no_database(name)
-        # The protocol does not say what becomes of tables, so they are dropped one by one first.
-        tables = self.list_tables(name)
-        if tables and not cascade:
+        tables, views = self.list_tables(name), self.views.names(name)
+        if (tables or views) and not cascade:
             raise InvalidRequest(
                 "the database is not empty; cascade=True removes what is in it",
                 database=name,
-                tables=shown(tables),
+                **{"tables" if tables else "views": shown(tables or views)},
             )
+        # The protocol does not say what becomes of them, so they are dropped one by one first.
         for table in tables:
             self._drop(Identifier(database=name, table=table))
+        for view in views:
+            self.views.drop(Identifier(database=name, table=view))
         try:
             self.client.delete(database_path(self.root, name))
         except Refusal as refusal:
@@ -142,8 +149,7 @@ class RestCatalog:
     def table_exists(self, identifier: str) -> bool:
         name = parse_identifier(identifier)
         if name.database == SYSTEM_DATABASE:
-            known = {f"{SYSTEM_DATABASE}.{each}" for each in global_tables(self)}
-            return str(name).lower() in known
+            return has_global_table(self, name)
         return self._served(name).describe() is not None
 
     def create_table(  # noqa: PLR0913  the public verb
@@ -158,10 +164,7 @@ class RestCatalog:
         comment: str | None = None,
         ignore_if_exists: bool = False,
     ) -> Table:
-        check_flags(ignore_if_exists=ignore_if_exists)
-        given = option_texts(options, table=identifier)
-        name = data_table(identifier, "create", branch_allowed=False)
-        check_name("table", name.table)
+        name, given = asked_table(identifier, options, ignore_if_exists=ignore_if_exists)
         if not self.database_exists(name.database):
             raise self._no_database(name.database)
         if self._served(name).describe() is not None:
@@ -278,6 +281,16 @@ class RestCatalog:
 
     # --- branches and tags ------------------------------------------------------------------------
 
+    @property
+    def views(self) -> Views:
+        """The views of the server."""
+        return ServedViews(self.client, self.root)
+
+    @property
+    def functions(self) -> Functions:
+        """The functions of the server."""
+        return ServedFunctions(self.client, self.root)
+
     def list_branches(self, identifier: str) -> tuple[str, ...]:
         name = data_table(identifier, "list", branch_allowed=False)
         if self._served(name).describe() is None:
@@ -301,15 +314,23 @@ class RestCatalog:
         described = served.describe()
         if described is None:
             raise self._no_table(name)
-        schema = described.schema
-        options = schema.parsed_options({}, table=str(name))
-        publication: Publication = EXCLUSIVE_CREATE
+        options = described.schema.parsed_options({}, table=str(name))
+        main = served.on_branch(MAIN_BRANCH)
+        hides = options.query_auth_enabled
+        if not hides and name.branch != MAIN_BRANCH:
+            # A branch may be older than the option, and its rows are those of the table.
+            newest = main.describe()
+            if newest is None:
+                raise self._no_table(name)
+            hides = newest.schema.parsed_options({}, table=str(name)).query_auth_enabled
+        # The files of an external table need not have the option.
+        asks = {"query-auth.enabled": "true"} if hides else {}
+        publication: Publication = ExclusiveCreate(ServedAccess(main))
         if not described.is_external:
-            main = served.on_branch(MAIN_BRANCH)
             publication = ServedPublication(
                 table=main,
                 table_id=described.id,
-                partitions=Partitions(schema, options),
+                partitions=Partitions(described.schema, options),
                 references=ServedReferences(main),
                 ambient=self.ambient,
             )
@@ -319,6 +340,7 @@ class RestCatalog:
                 described.path,
                 identifier=str(name),
                 branch=name.branch,
+                dynamic_options=asks,
                 ambient=self.ambient,
                 publication=publication,
             )
@@ -370,17 +392,9 @@ def open_rest(given: Mapping[str, str], *, create: bool) -> RestCatalog:
         raise refusal.as_error(uri=options.uri, warehouse=options.warehouse or None) from None
     finally:
         client.close()
-    stated = merged_options(options, _texts(reply, "defaults"), _texts(reply, "overrides"))
+    stated = merged_options(options, texts_of(reply, "defaults"), texts_of(reply, "overrides"))
     return RestCatalog(RestClient(options.uri, authorization, stated.headers), stated)
 
 
 def _reopened(given: Mapping[str, str]) -> RestCatalog:
     return open_rest(given, create=False)
-
-
-def _texts(reply: Mapping[str, object], key: str) -> dict[str, str]:
-    """The options of the server, without nulls."""
-    found = reply.get(key)
-    if not isinstance(found, dict):
-        return {}
-    return {str(k): str(v) for k, v in found.items() if v is not None}

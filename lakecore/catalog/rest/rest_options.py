@@ -10,7 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.options import METASTORE, TABLE_DEFAULT, WAREHOUSE, is_storage_option
+from lakecore.catalog.options import (
+    METASTORE,
+    TABLE_DEFAULT,
+    WAREHOUSE,
+    check_kerberos,
+    is_storage_option,
+)
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.stores.services import flag
 from lakecore.masking import masked_options
@@ -138,6 +144,7 @@ def merged_options(
 
 
 def _check(key: str, text: str) -> None:
+    check_kerberos(key)
     if key in _FIXED:
         if text.strip().lower() not in _FIXED[key]:
             raise Unsupported(
@@ -152,3 +159,11 @@ def _check(key: str, text: str) -> None:
         option=key,
         **({"did_you_mean": near[0]} if near else {"known": _KNOWN}),
     )
+
+
+def texts_of(reply: Mapping[str, object], key: str) -> dict[str, str]:
+    """The options of the server, without nulls."""
+    found = reply.get(key)
+    if not isinstance(found, dict):
+        return {}
+    return {str(k): str(v) for k, v in found.items() if v is not None}

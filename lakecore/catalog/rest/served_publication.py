@@ -15,8 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lakecore.catalog.partition_statistics import partition_statistics
 from lakecore.catalog.rest.http_client import Refusal, ReplyLost
-from lakecore.catalog.rest.wire import partition_statistics
+from lakecore.catalog.rest.served_access import ServedAccess
 from lakecore.errors import CorruptTable, LakecoreError, NotFound
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history.history import History
@@ -31,6 +32,8 @@ from lakecore.table.publication import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakecore.catalog.rest.served_references import ServedReferences
     from lakecore.catalog.rest.served_table import Described, ServedTable
     from lakecore.format.layout import Layout
@@ -46,7 +49,7 @@ _BUSY = (409, 429, 503)
 
 
 class ServedHistory(History):
-    """The history of a table whose newest snapshot and schema the server states."""
+    """The history of a table. A server provides its newest snapshot and schema."""
 
     def __init__(self, store: Store, layout: Layout, table: ServedTable, table_id: str) -> None:
         super().__init__(store, layout)
@@ -77,7 +80,10 @@ class ServedHistory(History):
         return self._describe() is not None
 
     def _as_stored(self, stated: TableSchema) -> TableSchema:
-        """The stated schema with the highest field id and time of its file, if the two agree."""
+        """The schema that the server stated, completed from its file if the two agree.
+
+        The file adds the highest field id and the time.
+        """
         with suppress(CorruptTable):
             stored = self.schema(stated.id)
             same = replace(
@@ -100,12 +106,12 @@ class ServedHistory(History):
         return None if latest is None else latest.id
 
     def latest_after(self, before: Snapshot | None) -> Snapshot | None:
-        """The newest snapshot; to know `before` saves no request here."""
+        """The newest snapshot. Knowing `before` saves no request here."""
         del before
         return self.latest_snapshot()
 
     def snapshot_ids(self) -> tuple[int, ...]:
-        """The numbers of all live snapshots, ascending: by their files, or by the server's list."""
+        """The numbers of all live snapshots, ascending, from their files or from the server."""
         latest = self.latest_snapshot_id()
         if latest is None:
             return ()
@@ -136,16 +142,24 @@ class ServedPublication:
     references: ServedReferences
     ambient: Ambient = SYSTEM
 
+    @property
+    def access(self) -> ServedAccess:
+        """The row filters and column masks that the server states."""
+        return ServedAccess(self.table)
+
     def history(self, store: Store, layout: Layout) -> History:
         """The history that asks the server."""
         return ServedHistory(store, layout, self.table.on_branch(layout.branch), self.table_id)
 
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
-        """Commit by one call. If the reply does not say what happened, the server is asked."""
+        """Commit by one request.
+
+        If its reply is lost or unclear, look for the snapshot at the server.
+        """
         del store
         table = self.table.on_branch(layout.branch)
         base_uuid = None if proposal.base is None else proposal.base.uuid
-        statistics = partition_statistics(proposal.delta, self.partitions)
+        statistics = partition_statistics(proposal.delta, self.partitions).values()
         try:
             done = table.commit(self.table_id, base_uuid, proposal.snapshot, statistics)
         except Refusal as refusal:
@@ -165,7 +179,10 @@ class ServedPublication:
     def _looked_up(
         self, table: ServedTable, snapshot: Snapshot, error: LakecoreError
     ) -> Outcome | None:
-        """The outcome of a commit; None if the server has no snapshot of that number yet."""
+        """The outcome of a commit, as the server reports it now.
+
+        None if it has no snapshot of that number.
+        """
         try:
             latest = table.latest_snapshot()
             if latest is None or latest.id < snapshot.id:
@@ -195,4 +212,9 @@ class ServedPublication:
         return now is not None and now.id >= proposal.schema.id
 
     def write_hints(self, history: History, snapshot: Snapshot) -> None:
-        """Nothing: the server states the newest snapshot."""
+        """Does nothing: the server states the newest snapshot."""
+
+    def note_tags(
+        self, history: History, *, made: Sequence[str] = (), gone: Sequence[str] = ()
+    ) -> None:
+        """Does nothing: the server owns the tags."""

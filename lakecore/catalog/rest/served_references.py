@@ -37,7 +37,7 @@ class ServedReferences:
         self.table.ask("DELETE", f"branches/{encoded(name)}")
 
     def fast_forward(self, name: str) -> None:
-        """Make `main` the branch."""
+        """Replace `main` by the branch."""
         self.table.ask("POST", f"branches/{encoded(name)}/forward", {})
 
     def rollback(self, branch: str, snapshot_id: int) -> None:

@@ -21,8 +21,9 @@ from lakecore.errors import CorruptTable
 from lakecore.format.locations import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from lakecore.catalog.partition_statistics import PartitionStatistics
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
     from lakecore.model.snapshot import Snapshot
@@ -34,7 +35,7 @@ _PATH = "path"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """What the server says of a table. A table that is created again has another `id`."""
+    """The server's description of a table. A table that is created again has another `id`."""
 
     id: str
     path: str
@@ -77,14 +78,21 @@ class ServedTable:
         self.client.post(self.address, body, retries=False)
 
     def commit(
-        self, table_id: str, base_uuid: str | None, snapshot: Snapshot, statistics: list[Json]
+        self,
+        table_id: str,
+        base_uuid: str | None,
+        snapshot: Snapshot,
+        statistics: Iterable[PartitionStatistics],
     ) -> bool:
-        """Ask the server to commit it. False if another commit was first. Raises `Refusal`."""
+        """Ask the server to commit a snapshot.
+
+        False if another commit was first. Raises `Refusal`.
+        """
         body = {
             "tableId": table_id,
             "baseSnapshotUuid": base_uuid,
             "snapshot": snapshot_to_json(snapshot),
-            "statistics": statistics,
+            "statistics": list(statistics),
         }
         # INVARIANT: a commit is sent once. If its outcome is in doubt, it is looked up.
         reply = self.client.post(f"{self.address}/commit", body, retries=False)
@@ -142,7 +150,7 @@ class ServedTable:
 
 
 def described(reply: Json, name: str) -> Described:
-    """What the server said of a table. Raises CorruptTable if parts are missing."""
+    """Parse the server's description of a table. Raises CorruptTable if parts are missing."""
     try:
         schema_id, path = reply["schemaId"], reply["path"]
         schema = schema_from_json(reply["schema"], schema_id, reply.get("updatedAt") or 0)

@@ -1,4 +1,4 @@
-"""The storage of a table that a REST server names, with the credentials it gives out.
+"""The storage of a table of a REST catalog, with the credentials that the server issues.
 
 With `data-token.enabled`, the server gives each table credentials that expire. They are asked for
 again when less than an hour is left, so a long scan goes on.

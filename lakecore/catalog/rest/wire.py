@@ -1,4 +1,4 @@
-"""Schemas, schema changes and partition statistics <-> the JSON of the REST protocol.
+"""Converts schemas, schema changes and snapshots to and from the JSON of the REST protocol.
 
 https://paimon.apache.org/docs/master/concepts/rest/rest-api/
 
@@ -8,12 +8,10 @@ Both directions are here, because the client and the server use the same forms.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lakecore.errors import InvalidRequest
 from lakecore.format import metadata
-from lakecore.model.manifest import FileKind
 from lakecore.model.schema import TableSchema
 from lakecore.model.schema_change import (
     AddColumn,
@@ -34,17 +32,14 @@ from lakecore.model.schema_change import (
 from lakecore.model.type_text import field_to_json, parse_field, parse_type, type_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
-    from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
-    from lakecore.plan.partitions import Partitions
 
 __all__ = [
     "Json",
     "change_from_json",
     "change_to_json",
-    "partition_statistics",
     "schema_from_json",
     "schema_to_json",
     "snapshot_from_json",
@@ -220,25 +215,3 @@ def snapshot_to_json(snapshot: Snapshot) -> Json:
 def snapshot_from_json(body: object, where: str) -> Snapshot:
     """The snapshot. Raises CorruptTable, naming `where`, if it is malformed."""
     return metadata.decode_snapshot(json.dumps(body).encode(), where)
-
-
-def partition_statistics(entries: Iterable[ManifestEntry], partitions: Partitions) -> list[Json]:
-    """The net change of each partition by a commit; numbers may be negative."""
-    grouped: dict[bytes, list[ManifestEntry]] = defaultdict(list)
-    for entry in entries:
-        grouped[entry.partition].append(entry)
-    return [_statistics(partitions.spec(found), grouped[found]) for found in grouped]
-
-
-def _statistics(spec: Mapping[str, str], entries: Sequence[ManifestEntry]) -> Json:
-    signs = [1 if entry.kind is FileKind.ADD else -1 for entry in entries]
-    pairs = list(zip(signs, entries, strict=True))
-    times = [e.file.creation_time_ms for sign, e in pairs if sign > 0 and e.file.creation_time_ms]
-    return {
-        "spec": dict(spec),
-        "recordCount": sum(sign * entry.file.row_count for sign, entry in pairs),
-        "fileSizeInBytes": sum(sign * entry.file.size_bytes for sign, entry in pairs),
-        "fileCount": sum(signs),
-        "lastFileCreationTime": max(times, default=0),
-        "totalBuckets": entries[-1].total_buckets,
-    }

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BitSlices:
-    """Bit slices of the numbers minus `least`, lowest bit first; `rows` are those with a number."""
+    """Bit slices of the numbers minus `least`, lowest bit first.
+
+    `rows` are the rows with a number.
+    """
 
     rows: BitMap
     slices: Sequence[BitMap]
@@ -35,7 +38,7 @@ class BitSlices:
         return self._compared(number)[0]
 
     def _compared(self, number: int) -> tuple[BitMap, BitMap]:
-        """The rows with a smaller number, and those with this number."""
+        """The rows with a smaller number, and the rows with this number."""
         number -= self.least
         if number < 0:
             return BitMap(), BitMap()
@@ -52,7 +55,7 @@ class BitSlices:
 
 
 def slices_of(rows: np.ndarray, numbers: np.ndarray, count: int) -> BitSlices:
-    """The numbers of these rows as `count` bit slices; no number is negative."""
+    """Bit slices of the numbers of these rows: `count` slices. No number is negative."""
     own = [bitmap_of(rows[(numbers >> bit & 1).astype(bool)]) for bit in range(min(count, 63))]
     own += [BitMap() for _ in range(count - len(own))]
     return BitSlices(bitmap_of(rows), own)

@@ -1,4 +1,4 @@
-"""The index type `bitmap`: the rows of each value of a column.
+"""The index type `bitmap`: for each value of a column, the rows that have it.
 
 Version 1, of Paimon up to 0.9:
 
@@ -50,7 +50,10 @@ VERSIONS = (1, 2)
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A value and where its bitmap is; `length` is -1 for a single row, or if it is unknown."""
+    """A value and the position of its bitmap.
+
+    `length` is -1 if it is unknown or for a single row.
+    """
 
     packed: bytes
     offset: int
@@ -58,7 +61,7 @@ class _Entry:
 
 
 class BitmapWriter:
-    """Adds the values of rows in order; `finish` returns the bytes of the index."""
+    """Builds an index: `add` takes the values of rows in order, `finish` returns the bytes."""
 
     def __init__(self, form: ValueForm, version: int, block_bytes: int) -> None:
         self._form, self._version, self._block_bytes = form, version, block_bytes
@@ -121,7 +124,7 @@ class BitmapWriter:
 
 
 class BitmapIndex:
-    """A stored index, read as far as a search needs it."""
+    """An index that was read from bytes, and is parsed only as far as a search needs it."""
 
     def __init__(self, body: bytes, form: ValueForm) -> None:
         self._body, self._form = body, form
@@ -194,7 +197,7 @@ class BitmapIndex:
 
     @cached_property
     def _listed(self) -> dict[Key, _Entry]:
-        """Version 1: every value. A bitmap ends where the next one begins; readers need no end."""
+        """All values of an index of version 1. A bitmap ends where the next one begins."""
         found: dict[Key, _Entry] = {}
         at = self._at
         for _ in range(self._count):
@@ -205,7 +208,10 @@ class BitmapIndex:
 
     @cached_property
     def _head(self) -> tuple[list[tuple[Key, int]], int, int]:
-        """Version 2: first value and offset of each block, where they begin, and the bitmaps."""
+        """For version 2: first value and offset of each block; the start of blocks, and of bitmaps.
+
+        Offsets count from the start of the index.
+        """
         at = self._at
         count = int_at(self._body, at)
         at += 4

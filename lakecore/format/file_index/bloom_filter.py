@@ -41,7 +41,7 @@ def filter_size(items: int, fpp: float) -> tuple[int, int] | None:
 
 
 class BloomFilterWriter:
-    """Adds values to a filter; `finish` returns its bytes."""
+    """Builds a filter: `add` takes values, `finish` returns the bytes."""
 
     def __init__(self, form: ValueForm, items: int, fpp: float) -> None:
         size = filter_size(items, fpp)
@@ -70,7 +70,7 @@ class BloomFilterWriter:
 
 
 def may_hold(body: bytes, values: pa.Array, form: ValueForm) -> np.ndarray:
-    """For each value, none null, whether the filter may hold it."""
+    """For each value, whether the filter may hold it. No value is null."""
     if len(values) == 0:
         return np.zeros(0, bool)
     bits = 8 * (len(body) - 4)
@@ -100,7 +100,7 @@ def _hashes(column: pa.Array, form: ValueForm) -> np.ndarray:
 
 
 def _places(hashes: np.ndarray, bits: int, functions: int) -> np.ndarray:
-    """The bit positions of the hashes: of all hashes by the first function, then by the next."""
+    """The bit positions of the hashes: all those of the first hash function, then of the next."""
     low, high = hashes.astype(np.int32), (hashes >> 32).astype(np.int32)
     with np.errstate(over="ignore"):
         each = [low + np.int32(turn) * high for turn in range(1, functions + 1)]

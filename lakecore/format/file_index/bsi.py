@@ -33,7 +33,7 @@ _LEAST = -(1 << 63)
 
 
 class BsiWriter:
-    """Adds the values of rows in order; `finish` returns the bytes of the index."""
+    """Builds an index: `add` takes the values of rows in order, `finish` returns the bytes."""
 
     def __init__(self, form: ValueForm) -> None:
         self._form = form
@@ -63,7 +63,7 @@ class BsiWriter:
 
 
 class BsiIndex:
-    """A stored index."""
+    """An index that was read from bytes."""
 
     def __init__(self, body: bytes) -> None:
         if len(body) < 6:
@@ -107,7 +107,7 @@ def _encode(rows: np.ndarray, numbers: np.ndarray) -> bytes:
 
 
 def _decode(body: bytes, at: int) -> tuple[BitSlices, int]:
-    """The slices at an offset, which begin with a flag (0: there are none), and where they end."""
+    """The bit slices at an offset, and where they end. A flag of 0 at the start means none."""
     if at >= len(body):
         raise cut_short()
     if not body[at]:

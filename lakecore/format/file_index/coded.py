@@ -1,7 +1,8 @@
-"""A column in parts -> its distinct values, sorted, and for each row the number of its value.
+"""Encodes a column as a sorted dictionary of its distinct values, and for each row a *code*.
 
-The indexes `bitmap` and `range-bitmap` are made of this. It takes the memory of the distinct values
-of each part, and at most four bytes for each row.
+The code is the position of the row's value in the dictionary. The indexes `bitmap` and
+`range-bitmap` are built from this. It takes the memory of the distinct values of each part of the
+column, and at most four bytes for each row.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ NULL = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedColumn:
-    """The distinct values, ascending; `codes` is the position of each row's value, or `NULL`."""
+    """The distinct values, ascending. `codes` has the position of each row's value, or `NULL`."""
 
     keys: pa.Array
     codes: np.ndarray
 
     @property
     def key_list(self) -> list[Key]:
-        """The values as Python holds them."""
+        """The distinct values as a list of Python values."""
         return list(self.keys.to_pylist())
 
 
 @dataclass(slots=True)
 class CodedParts:
-    """Takes the parts of a column in order."""
+    """Collects the parts of a column, in order."""
 
     form: ValueForm
     _parts: list[tuple[pa.Array, np.ndarray]] = field(default_factory=list)
@@ -52,7 +53,7 @@ class CodedParts:
         self._parts.append((coded.dictionary, _narrow(codes, len(coded.dictionary))))
 
     def finish(self) -> CodedColumn:
-        """The whole column."""
+        """The dictionary and the codes of the whole column."""
         kind = pa.large_binary() if self.form.is_text else pa.int64()
         keys = pa.chunked_array([part for part, _ in self._parts], kind).unique()
         keys = keys.take(pc.sort_indices(keys))
@@ -66,7 +67,7 @@ class CodedParts:
 
 
 def rows_by_code(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows, sorted by the number (code) of their value; and the sorted numbers."""
+    """The rows sorted by the code of their value, and these codes, which ascend."""
     rows = np.argsort(codes, kind="stable")
     return rows.astype(np.uint32), codes[rows]
 

@@ -1,12 +1,11 @@
-"""The container of the file indexes of one data file <-> bytes.
+"""Converts the container with all file indexes of one data file to bytes and back.
 
     long magic | int 1 | int head length | int columns
     per column:  name | int indexes;  per index:  type | int start (-1: empty) | int length
     int 0 | bodies
 
 Names and types are Java's modified UTF-8, prefixed with a length of two bytes. The start of an
-index is counted from the start of the file. An empty index stands for a map key that no row was
-asked for.
+index is counted from the start of the file. An empty index stands for a map key that no row has.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _NAME_BYTES_MAX = 65_535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredIndex:
-    """One index: of which column (`map[key]` for a key of a map), its type, and its bytes.
+    """One index: its column (`map[key]` for a key of a map), its type, and its bytes.
 
     `body` is None if the index is empty.
     """
@@ -106,7 +105,7 @@ def _body(data: bytes, start: int, length: int, head_length: int) -> bytes:
 
 
 def _encode_name(name: str) -> bytes:
-    """Modified UTF-8: NUL as two bytes, and characters beyond U+FFFF as surrogate pairs."""
+    """The name in modified UTF-8: NUL as two bytes, characters beyond U+FFFF as surrogate pairs."""
     pairs = name.encode("utf-16-be", "surrogatepass")
     units = struct.unpack(f">{len(pairs) // 2}H", pairs)
     data = b"".join(

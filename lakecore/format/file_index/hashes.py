@@ -83,7 +83,7 @@ def _xxh64(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndar
 def _stripes(
     data: np.ndarray, starts: np.ndarray, lengths: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each text, the hash state after its whole stripes of 32 bytes, and where the rest is."""
+    """For each string, the hash state after its complete 32-byte stripes, and where the rest is."""
     zero = np.uint64(0)
     lanes = [np.full(len(starts), seed) for seed in (_P1 + _P2, _P2, zero, zero - _P1)]
     at = starts.copy()

@@ -1,10 +1,11 @@
-"""The index type `range-bitmap`: rows by ranges of values.
+"""The index type `range-bitmap`: finds the rows whose values are in a range.
 
     int head length | head: 1 | int rows | int values | [min | max] | int dictionary length
     dictionary | slices
 
-The distinct values, sorted, form a dictionary; the number of each row's value in it is stored as
-bit slices. The dictionary is cut into chunks. The head of a chunk holds its first value:
+The distinct values, sorted, form a dictionary. For each row, the position of its value in the
+dictionary is stored as bit slices. The dictionary is cut into chunks. The head of a chunk holds its
+first value:
 
     int head length | head: 1 | int chunks | int bytes of offsets | int bytes of chunk heads
     int offset per chunk | chunk heads | values
@@ -50,7 +51,7 @@ _NO_VALUES_SLICES = 64
 
 
 class RangeBitmapWriter:
-    """Adds the values of rows in order; `finish` returns the bytes of the index."""
+    """Builds an index: `add` takes the values of rows in order, `finish` returns the bytes."""
 
     def __init__(self, form: ValueForm, chunk_bytes: int) -> None:
         self._form, self._chunk_bytes = form, chunk_bytes
@@ -91,7 +92,10 @@ class RangeBitmapWriter:
     def _number_chunks(
         self, column: CodedColumn
     ) -> Iterable[tuple[bytes, int, bytes, tuple[int, int, int]]]:
-        """For each chunk: first value, its number, the further values, and their three counts."""
+        """For each chunk of numbers: its first value, the position of that value, and the others.
+
+        The last part has the number of the other values, their bytes, and the bytes of one value.
+        """
         width = self._form.width
         packed = self._form.pack(column.keys.to_numpy(zero_copy_only=False))
         step = 1 + self._chunk_bytes // width
@@ -139,7 +143,7 @@ class _Chunk:
 
 
 class RangeBitmapIndex:
-    """A stored index, read as far as a search needs it."""
+    """An index that was read from bytes, and is parsed only as far as a search needs it."""
 
     def __init__(self, body: bytes, form: ValueForm) -> None:
         self._body, self._form = body, form
@@ -177,7 +181,7 @@ class RangeBitmapIndex:
         return self._slices.below(number + (is_there and included))
 
     def _number(self, key: Key) -> tuple[int, bool]:
-        """How many values are below the key, and whether it is one of the values."""
+        """The number of values below the key, and whether the key is one of the values."""
         firsts = [chunk.first for chunk in self._chunks]
         at = bisect_right(firsts, key) - 1
         if at < 0:

@@ -48,7 +48,7 @@ _MICROS_DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class ValueForm:
-    """How the values of a column are stored: the type's root, and bytes of a value (0: variable).
+    """How the values of a column are stored: root of the type, and bytes per value (0: variable).
 
     `exact` is False for timestamps with more than six fraction digits: different values of such a
     column may have the same stored value.
@@ -61,12 +61,12 @@ class ValueForm:
 
     @property
     def is_text(self) -> bool:
-        """Whether values are strings or binaries, each stored with its length before it."""
+        """Whether values are strings or binaries, which are stored after their length."""
         return self.width == 0
 
     @property
     def is_float(self) -> bool:
-        """Whether values are floats, so that two different stored values (-0.0, 0.0) are equal."""
+        """Whether values are floats, where two different stored values (-0.0 and 0.0) are equal."""
         return self.root in (Root.FLOAT, Root.DOUBLE)
 
     def pack(self, keys: np.ndarray) -> bytes:
@@ -75,20 +75,20 @@ class ValueForm:
         return bits.astype(f">i{self.width}").tobytes()
 
     def unpack(self, data: bytes, count: int, offset: int = 0) -> np.ndarray:
-        """`count` numbers as int64. Raises CorruptTable if there are fewer bytes."""
+        """`count` numbers as int64. Raises CorruptTable if there are too few bytes."""
         if offset < 0 or count < 0 or offset + count * self.width > len(data):
             raise cut_short()
         bits = np.frombuffer(data, f">i{self.width}", count, offset).astype(np.int64)
         return _ordered(bits, self) if self.is_float else bits
 
     def packed_key(self, key: Key) -> bytes:
-        """The stored bytes of one value; a string or binary has its length before it."""
+        """The stored bytes of one value. A string or binary comes after its length."""
         if isinstance(key, bytes):
             return struct.pack(">i", len(key)) + key
         return self.pack(np.array([key], np.int64))
 
     def key_at(self, data: bytes, offset: int) -> tuple[Key, int]:
-        """The value at an offset, and the offset of what follows it."""
+        """The value at an offset, and the offset behind it."""
         if not self.is_text:
             (key,) = self.unpack(data, 1, offset).tolist()
             return key, offset + self.width
@@ -158,7 +158,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def _in_unit(values: pa.Array, unit: str, wanted: str) -> pa.Array:
-    """Counts of one time unit in the wanted unit; rounded down if that is coarser."""
+    """Times converted from one unit to another; rounded down if that unit is coarser."""
     have, want = _PER_SECOND[unit], _PER_SECOND[wanted]
     if want >= have:
         return pc.multiply_checked(values, want // have) if want > have else values
@@ -174,7 +174,7 @@ def _unscaled(column: pa.Array) -> pa.Array:
 
 
 def _ordered(bits: np.ndarray, form: ValueForm) -> np.ndarray:
-    """Bits of floats -> numbers that sort as the floats do."""
+    """Converts the bits of floats to numbers that sort as the floats do."""
     magnitude = np.int64(0x7FFFFFFF if form.width == 4 else 0x7FFFFFFFFFFFFFFF)
     return np.where(bits < 0, bits ^ magnitude, bits)
 

@@ -1,3 +1,3 @@
-"""Data files: runs of rows in Parquet, ORC and Avro, and the checks of their bytes."""
+"""Data files: reads and writes rows in Parquet, ORC and Avro, and checks the bytes of files."""
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ INVARIANT: logical types are only labels. Values are read and written as the und
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 import fastavro
@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format.avro import write_container
 from lakecore.format.avro_rows import block_counts, container_columns, read_batches
-from lakecore.io.files.file_format import Abandoned
+from lakecore.io.files.output_file import OutputFile, RowFile
 from lakecore.io.stores.store import plain_errors
 from lakecore.model.arrow_arrays import retype, retype_chunked, rows_only
 from lakecore.model.types import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json] | None"
 
 RECORD_NAME = "org.apache.paimon.avro.generated.record"
-_CODECS = {"none": "null", "zstd": "zstandard", "gzip": "deflate"}
+_CODECS = {"none": "null", "zstd": "zstandard", "gzip": "deflate", "snappy": "snappy"}
 _CHUNK_ROWS = 16_384
 _BUFFER_BYTES = 256 << 10
 DECIMAL_BYTES = 16
@@ -64,28 +64,31 @@ _PRIMITIVES = {
 }
 
 
-class AvroWriter:
+class AvroWriter(RowFile):
     """An Avro file being written, chunk by chunk; the blocks of all chunks share one header."""
 
     def __init__(
         self, store: Store, path: str, fields: Sequence[Field], write_format: WriteFormat
     ) -> None:
-        codec = _CODECS.get(write_format.codec, write_format.codec)
-        self._store = store
+        codec = _CODECS.get(write_format.codec)
+        if codec is None:
+            raise Unsupported(
+                "Avro has no such codec",
+                codec=write_format.codec,
+                known=[*_CODECS],
+                path=path,
+                way_out="set file.compression to a known codec; the postponed bucket "
+                "(bucket = -2) holds Avro, whatever file.format says",
+            )
         self._path = path
         self._fields = tuple(fields)
         parsed = fastavro.parse_schema(avro_schema(fields))
         assert isinstance(parsed, dict)
         self._schema = parsed
         self._codec = codec
-        self._row_count = 0
         header = write_container(self._schema, [], codec)
         self._header_bytes = len(header)
-        self._size_bytes = len(header)
-        with ExitStack() as opening:
-            self._out = opening.enter_context(store.open_output(path))
-            self._out.write(header)
-            self._closing = opening.pop_all()
+        super().__init__(OutputFile(store, path, head=header))
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         names = [field.name for field in self._fields]
@@ -99,29 +102,6 @@ class AvroWriter:
         table = pa.table(rows) if isinstance(rows, pa.RecordBatch) else rows
         for start in range(0, table.num_rows, _CHUNK_ROWS):
             self._write(table.slice(start, _CHUNK_ROWS))
-
-    def holds(self, size_bytes: int) -> bool:
-        return self._size_bytes >= size_bytes
-
-    def flush(self) -> None:
-        """No effect: rows are written immediately."""
-
-    def close(self) -> tuple[int, int]:
-        try:
-            self._closing.close()
-        except BaseException:
-            self.abort()
-            raise
-        return self._size_bytes, self._row_count
-
-    @property
-    def text_bounds(self) -> Mapping[str, tuple[str, str]]:
-        """Empty: the format has no bounds."""
-        return {}
-
-    def abort(self) -> None:
-        self._closing.__exit__(Abandoned, Abandoned(), None)
-        self._store.delete(self._path)
 
     def _write(self, table: pa.Table) -> None:
         names = [field.name for field in self._fields]
@@ -138,8 +118,7 @@ class AvroWriter:
             raise InvalidRequest(
                 "the rows do not fit the columns of the file", path=self._path, cause=error
             ) from error
-        self._out.write(blocks)
-        self._size_bytes += len(blocks)
+        self._file.write(blocks)
         self._row_count += table.num_rows
 
 
@@ -185,7 +164,7 @@ def read_avro(
     batch: BatchSize,
     row_groups: Iterable[int] | None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches of these columns, each with the number of its first row in the file (from 0)."""
+    """Batches of these columns, each with the position of its first row in the file (from 0)."""
     if row_groups is not None:
         raise Unsupported("row groups are chosen in Parquet files only", path=path)
     at = 0
@@ -209,7 +188,10 @@ def read_avro(
 
 @contextmanager
 def _opened(store: Store, path: str) -> Iterator[bytes | pa.NativeFile]:
-    """A file to read forwards: a local one in pieces, a remote one at once (each call is slow)."""
+    """Open a file for reading forwards.
+
+    A remote file is fetched at once, because each call is slow.
+    """
     if store.local_path(path) is None:
         yield store.read(path)
         return
@@ -231,7 +213,7 @@ def _decoded(values: list[object], field: Field, path: str) -> pa.Array:
 
 
 def _decode_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Decimals from their big-endian two's complement bytes, of any length up to sixteen."""
+    """Decimals from big-endian two's complement bytes. A value may have up to sixteen bytes."""
     assert pa.types.is_decimal(target)
     offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
     sizes = np.diff(offsets)
@@ -249,7 +231,7 @@ def _decode_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _mapped(arrow: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """The type, with each leaf type replaced by `leaf(type)`."""
+    """The type with each atomic type in it replaced by `leaf(type)`."""
     t = pa.types
     if t.is_list(arrow):
         return pa.list_(arrow.value_field.with_type(_mapped(arrow.value_type, leaf)))

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Checks(Enum):
-    """NEVER, at the first read of a file in this process (ONCE), or at each read (ALWAYS)."""
+    """How often checksums are verified: NEVER, ONCE in this process for each file, or ALWAYS."""
 
     NEVER = "never"
     ONCE = "once"

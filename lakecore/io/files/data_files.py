@@ -1,8 +1,8 @@
-"""Data files: writing a run of rows to a file, and reading it, in Parquet, ORC or Avro.
+"""Data files: writing a run of rows to a file, and reading it, in Parquet, ORC, Avro, or lines.
 
-The columns are the *physical* ones of the file: keys, sequence number and kind included, under the
-names of the schema that the file was written with. `rows/evolution.py` turns them into the columns
-of the schema that is read with.
+The columns are the *physical* ones of the file: they include keys, sequence number and kind, and
+have the names of the schema that wrote the file. `rows/evolution.py` converts them to the columns
+of the schema to read with.
 
 A file that was migrated from Hive lacks its partition columns, and columns that were added later;
 the caller passes their values. If the file has a partition column, the file's value is used,
@@ -38,6 +38,7 @@ from lakecore.io.files.file_format import (
     WriteFormat,
     row_group_bytes_of,
 )
+from lakecore.io.files.line_files import LineWriter, read_lines
 from lakecore.io.files.orc_files import TICKS, OrcWriter
 from lakecore.io.files.orc_read import orc_columns, read_orc
 from lakecore.io.files.parquet_open import parquet_columns, parquet_row_groups
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lakecore.io.stores.store import Store
+    from lakecore.model.line_format import LineFormat
 
 __all__ = [
     "FORMATS",
@@ -115,6 +117,8 @@ def open_writer(
     It raises StorageError if the storage is full: no disk space, or a quota is used up.
     """
     with _refusals(path):
+        if write_format.lines is not None:
+            return _Translated(LineWriter(store, path, write_format.lines, write_format), path)
         return _Translated(
             _format(write_format.format, path).open(store, path, fields, write_format), path
         )
@@ -151,6 +155,7 @@ def read_positions(  # noqa: PLR0913  what is read, how much at once, what stand
     known: Mapping[str, pa.Scalar] = MappingProxyType({}),
     coded: frozenset[str] = frozenset(),
     checks: Checks = Checks.ONCE,
+    lines: LineFormat | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The batches of `read_file`, each with the position of its first row in the file.
 
@@ -158,13 +163,17 @@ def read_positions(  # noqa: PLR0913  what is read, how much at once, what stand
 
     - `known`: the values of columns that are equal in all rows, and that the file may lack;
     - `coded`: string columns returned dictionary-encoded, as type `CODED`;
-    - `checks`: how often checksums are verified.
+    - `checks`: how often checksums are verified;
+    - `lines`: the format of a file of lines; its columns are texts.
     """
     size = BatchSize(batch_rows, max(1, batch_bytes))
     schema = arrow_schema(fields)
     for name in coded:
         at = schema.get_field_index(name)
         schema = schema.set(at, schema.field(at).with_type(CODED))
+    if lines is not None:
+        yield from read_lines(store, path, lines, [*schema], size)
+        return
     file_format = _format(path.rpartition(".")[2], path)
     read: _Read = file_format.read
     if read is read_parquet:
@@ -250,7 +259,10 @@ def _format(name: str, path: str) -> FileFormat:
 def _typed(
     batch: pa.RecordBatch, schema: pa.Schema, path: str, known: Mapping[str, pa.Scalar]
 ) -> pa.RecordBatch:
-    """The batch with the columns and types of the schema; a column of that type is not copied."""
+    """The batch with the columns and types of the schema.
+
+    A column that has its type is not copied.
+    """
     columns: list[pa.Array] = []
     for node in schema:
         index, value = batch.schema.get_field_index(node.name), known.get(node.name)
@@ -284,7 +296,7 @@ def _typed(
 
 
 def _as_known(column: pa.Array, value: pa.Scalar) -> pa.Array:
-    """A column of one value, corrected for what ORC does not store.
+    """A column that repeats one value, as ORC would return it.
 
     ORC loses the blanks at the end of a string, and stores some times a second too late (ORC-763).
     """

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lakecore.errors import LakecoreError
 from lakecore.io.files.avro_files import check_avro
 from lakecore.io.files.checks import Checks
 from lakecore.io.files.orc_checks import check_orc
-from lakecore.io.files.parquet_checks import are_checked, check_chunks, remember
+from lakecore.io.files.parquet_checks import are_checked, check_chunks, file_key, remember
 from lakecore.io.files.parquet_open import leaf_indexes, open_parquet, parquet_columns
 from lakecore.io.parallel import read_all
 
@@ -54,7 +55,7 @@ def check_files(store: Store, paths: Sequence[str], columns: Sequence[str], chec
 def check_file(
     store: Store, path: str, row_count: int, columns: Sequence[str], checks: Checks
 ) -> None:
-    """Raise CorruptTable for damage of a local data file that shows before its rows are decoded.
+    """Raise CorruptTable for damage of a local data file that can be seen without decoding rows.
 
     This verifies the checksums of Parquet, the checksums or the structure of ORC, and the blocks of
     Avro. `columns` are those that the file must have. Raises NotFound if it does not exist.
@@ -74,7 +75,7 @@ def check_file(
 def unchecked_bytes(
     store: Store, paths: Sequence[str], columns: Sequence[str], checks: Checks
 ) -> int:
-    """The most bytes that `check_files` would read."""
+    """An upper bound of the bytes that `check_files` would read."""
     if checks is Checks.NEVER:
         return 0
     return sum(store.size(path) for path in paths if not are_checked(path, columns))
@@ -86,8 +87,25 @@ def _footer(store: Store, path: str) -> pq.FileMetaData:
 
 
 def _pieces(metadata: pq.FileMetaData) -> list[range]:
-    """The row groups of a file, in pieces of about `_PIECE_BYTES`."""
+    """The row groups of a file, in ranges of about `_PIECE_BYTES`."""
     count = metadata.num_row_groups
     size_bytes = sum(metadata.row_group(at).total_byte_size for at in range(count))
     step = max(1, count * _PIECE_BYTES // max(1, size_bytes))
     return [range(at, min(at + step, count)) for at in range(0, count, step)]
+
+
+def are_unchanged(paths: Sequence[str], columns: Sequence[str]) -> bool:
+    """Whether local Parquet files still exist, and are those whose columns were verified."""
+    try:
+        return all(are_checked(path, columns) for path in paths)
+    except LakecoreError:
+        return False
+
+
+def identity_of(store: Store, path: str) -> tuple[object, ...] | None:
+    """A value that changes if a local file changes; None if the file is missing or remote."""
+    local = store.local_path(path)
+    try:
+        return None if local is None else file_key(local)
+    except LakecoreError:
+        return None

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lakecore.model.line_format import LineFormat
+
 CODECS = ("zstd", "none", "snappy", "gzip", "lz4", "brotli")
 ROW_GROUP_ROWS = 131_072
 ROW_GROUP_BYTES = 8 << 20
@@ -48,6 +50,8 @@ class WriteFormat:
     `text_bounds` are string columns whose minimum and maximum the Parquet writer reports, because
     it computes them anyway. Each has the length in characters above which the bounds may be
     truncated (None: never).
+
+    `lines` is set for CSV, JSON and text, whose columns are strings.
     """
 
     format: str = "parquet"
@@ -57,6 +61,7 @@ class WriteFormat:
     row_group_bytes: int = ROW_GROUP_BYTES
     copies: tuple[tuple[str, str], ...] = ()
     text_bounds: tuple[tuple[str, int | None], ...] = ()
+    lines: LineFormat | None = None
 
     @property
     def codec(self) -> str:
@@ -76,7 +81,7 @@ def row_group_bytes_of(columns: int, target_bytes: int) -> int:
 
 
 class Abandoned(Exception):
-    """Signals to a store's output that the file is abandoned. Callers of writers never see it."""
+    """Tells a store's output that the file is abandoned. Callers of writers never see it."""
 
 
 class RunWriter(Protocol):
@@ -85,8 +90,8 @@ class RunWriter(Protocol):
     def holds(self, size_bytes: int) -> bool:
         """Whether the encoded rows, and so the file, have at least that many bytes.
 
-        An estimate only decides when to check. The rows are then encoded and their bytes counted,
-        because a file that is closed at an estimated size may be far smaller.
+        An estimate decides only when to check. For the check, rows are encoded and their bytes
+        counted, because estimates can be far too large.
         """
         ...
 
@@ -95,7 +100,7 @@ class RunWriter(Protocol):
         ...
 
     def flush(self) -> None:
-        """Write buffered rows, except those that the format needs for its open row group."""
+        """Write the buffered rows, except those that the format needs for its open row group."""
         ...
 
     def close(self) -> tuple[int, int]:
@@ -117,12 +122,12 @@ class RunWriter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroup:
-    """One row group of a file: where its rows are, its size, and bounds of some columns.
+    """One row group of a file: the positions of its rows, its size, and bounds of some columns.
 
     `size_bytes` is the stored size. `decoded_bytes` is the size of the encoded values without
-    compression, and `column_bytes` that of each requested column, 0 if unknown.
-    `bounds` holds (minimum, maximum) of each requested column, as Python values; None if unknown or
-    if there is no value. No value is outside the bounds, but the bounds themselves need not occur.
+    compression, and `column_bytes` that of each requested column, 0 if unknown. `bounds` holds
+    (minimum, maximum) of each requested column, as Python values; None if unknown or if there is no
+    value. No value is outside the bounds, but a bound may be a value that does not occur.
     `null_counts` is None where unknown. `codecs` are the compressions, as Parquet names them.
     """
 

@@ -152,7 +152,7 @@ class _OrcFile:
             at += length
 
     def _check_chunks(self, at: int, end: int) -> None:
-        """Raise ValueError unless the chunks of a stream, one after another, end where it ends."""
+        """Raise ValueError unless the last chunk of a stream ends where the stream ends."""
         while at < end:
             header = self._read(at, _HEADER_BYTES)
             length = int.from_bytes(header, "little") >> 1
@@ -223,7 +223,7 @@ class _OrcFile:
 
 
 def _unsnapped(chunk: bytes, most: int) -> bytes:
-    """The decompressed bytes of raw snappy data, which begins with their number."""
+    """The decompressed bytes of raw snappy data. The data begins with their number."""
     size = shift = 0
     for byte in chunk[:5]:
         size |= (byte & 0x7F) << shift

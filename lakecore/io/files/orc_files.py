@@ -113,7 +113,7 @@ class OrcWriter:
 
     @property
     def text_bounds(self) -> Mapping[str, tuple[str, str]]:
-        """Empty: the ORC writer does not compute bounds of strings."""
+        """Always empty: the ORC writer computes no bounds of strings."""
         return {}
 
     def abort(self) -> None:
@@ -272,7 +272,7 @@ class _Sink:
         """Does nothing: the store's output is flushed when it is closed."""
 
     def close(self) -> None:
-        """Does nothing: the store's output is closed by its own context."""
+        """Does nothing: the store's output is closed by its own context manager."""
 
     def discard(self) -> None:
         """Ignore all bytes that the ORC writer writes from now on."""

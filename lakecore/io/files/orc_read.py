@@ -99,14 +99,17 @@ def read_orc(
 
 
 def _fitting(batch: BatchSize, row_bytes: float) -> int:
-    """The number of rows of a streamed batch, if each row takes `row_bytes`."""
+    """How many rows a streamed batch may have, if each row takes `row_bytes`."""
     return max(1, min(batch.rows, int(batch.size_bytes / _EXTRA_BATCHES / row_bytes)))
 
 
 def _by_stripe(
     file: orc.ORCFile, columns: Sequence[str], rows_max: int, *, by_name: bool
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The rows of a file. Each stripe is decoded completely; unless `by_name`, with all columns."""
+    """The rows of a file; each stripe is decoded as a whole.
+
+    Unless `by_name`, all columns are read.
+    """
     for index in range(file.nstripes):
         stripe = file.read_stripe(index, columns=[*columns] if by_name else None)
         stripe = stripe.select([*columns])

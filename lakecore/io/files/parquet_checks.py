@@ -93,6 +93,12 @@ def are_checked(local: str, columns: Iterable[str]) -> bool:
     return known is not None and known.columns.issuperset(columns)
 
 
+def file_key(local: str) -> tuple[object, ...]:
+    """A value that changes if a local file changes: its path, inode, size and time."""
+    with plain_errors(local):
+        return _key(local, os.stat(local))
+
+
 def remember(local: str, metadata: pq.FileMetaData, columns: Iterable[str]) -> None:
     """Record that all chunks of these columns match their checksums."""
     with plain_errors(local):
@@ -146,7 +152,7 @@ def check_buffer(
     groups: Sequence[int],
     leaves: Sequence[int],
 ) -> None:
-    """As `check_chunks`, for a file in memory; checksums of pages are not verified."""
+    """Like `check_chunks`, for a file in memory. Checksums of pages are not verified."""
     expected = checksums_of(file, path, metadata)
     if expected is None:
         return

@@ -1,9 +1,9 @@
 """How the columns of a Parquet file are encoded, decided by a sample of its first row group.
 
-A column is dictionary-encoded if the sample has repeated values: a dictionary of distinct values
-costs more than the rest of the encoding. Numbers that compress poorly in the sample are not
-compressed, because reading them would take four times as long. Values of megabytes that compress
-poorly are not compressed either, and are never dictionary-encoded.
+A column is dictionary-encoded if the sample has repeated values. For distinct values, building a
+dictionary costs more than the rest of the encoding. Numbers that compress poorly in the sample are
+not compressed, because reading them would take four times as long. Values of megabytes that
+compress poorly are not compressed either, and are never dictionary-encoded.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Encoding:
 
 
 def encoding_of(table: pa.Table, fields: Sequence[Field], write_format: WriteFormat) -> Encoding:
-    """How to encode these columns, by a sample of their rows."""
+    """The encoding of these columns, chosen by a sample of their rows."""
     start = max(0, (table.num_rows - _SAMPLE_ROWS) // 2)
     sample = table.slice(start, _SAMPLE_ROWS)
     dictionaries = _dictionary_columns(sample, fields)
@@ -96,7 +96,7 @@ def _is_large(column: pa.ChunkedArray) -> bool:
 
 
 def _large_hardly_shrinks(column: pa.ChunkedArray, codec: pa.Codec) -> bool:
-    """Whether the codec hardly compresses the first value. Not compressing it saves a copy."""
+    """Whether the codec hardly compresses the first value. Skipping compression saves a copy."""
     chunk = next(chunk for chunk in column.chunks if len(chunk) > chunk.null_count)
     value = chunk.drop_null()[0].as_buffer()
     data = value.slice(0, min(value.size, _LARGE_SAMPLE_BYTES))
@@ -105,10 +105,10 @@ def _large_hardly_shrinks(column: pa.ChunkedArray, codec: pa.Codec) -> bool:
 
 
 def _dictionary_columns(sample: pa.Table, fields: Sequence[Field]) -> list[str]:
-    """The column paths to build dictionaries for: those that repeat their values.
+    """The paths of the columns to encode with a dictionary: those with repeated values.
 
-    NOTE: never for decimals of 19 digits and more. Java 1.4.2 looks a wanted value up in the
-    dictionary by fewer bytes than the column has, finds nothing, and skips the row group.
+    NOTE: decimals of 19 digits and more are excluded. Java 1.4.2 searches the dictionary with fewer
+    bytes than the column's values have, finds nothing, and skips the row group.
     """
     chosen: list[str] = []
     for field in fields:

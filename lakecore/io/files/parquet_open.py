@@ -103,8 +103,8 @@ def _leaf_of_path(metadata: pq.FileMetaData) -> dict[str, int]:
 def small_dictionaries(store: Store, path: str, columns: Sequence[str]) -> tuple[str, ...]:
     """The given string columns that have a small dictionary in each row group; see `read_parquet`.
 
-    NOTE: if a dictionary contains a string twice, Arrow removes the duplicate but does not change
-    the codes. Only files of writers that never write duplicates are therefore considered.
+    NOTE: if a dictionary contains a string twice, Arrow removes the duplicate but does not adjust
+    the indices. Only files of writers that never write duplicates are therefore considered.
     """
     with open_parquet(store, path) as file:
         metadata = file.metadata
@@ -174,7 +174,7 @@ def open_parquet(  # noqa: PLR0913  the file, and how its values come
 
 
 def _buffer_bytes(metadata: pq.FileMetaData, leaves: Sequence[int], *, is_local: bool) -> int:
-    """The bytes of a column to fetch at once; 0 to decode whole row groups."""
+    """The bytes of a column to fetch at once; 0 if whole row groups are decoded."""
     if not leaves:
         return 0
     bounds = _BUFFER_BYTES if is_local else _REMOTE_BUFFER_BYTES

@@ -24,6 +24,7 @@ from lakecore.io.files.file_format import ROW_GROUP_ROWS
 from lakecore.io.files.parquet_checks import check_buffer, check_chunks
 from lakecore.io.files.parquet_open import TEXT, first_rows, leaf_indexes, metadata_as, open_parquet
 from lakecore.io.files.parquet_times import check_times, columns_of_times
+from lakecore.io.files.parquet_types import shredded_columns, with_whole_variants
 from lakecore.io.freed_memory import release_freed
 from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import process_budget
@@ -70,7 +71,7 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
     """
     pages = checks is not Checks.NEVER
     with open_parquet(store, path, pages=pages) as whole:
-        stored = whole.schema_arrow.names
+        stored, shredded = shredded_columns(whole.schema_arrow, fields, path)
         there = set(stored)
         # Rows can only be counted if some column is read.
         columns = [field.name for field in fields if field.name in there] or stored[:1]
@@ -124,7 +125,7 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
                         rows = part.num_rows
                         if rows:
                             sizes.see(part)
-                            yield at, part
+                            yield at, with_whole_variants(part, shredded, path)
                         at += rows
                         # A row may be large: free this one before the next one is read.
                         decoded = None
@@ -148,7 +149,7 @@ def _check(
     checks: Checks,
     groups: Sequence[int],
 ) -> None:
-    """Verify the checksums of row groups, unless their bytes would be fetched only for that."""
+    """Verify the checksums of row groups. Skipped if their bytes would be fetched only for that."""
     local = store.local_path(path)
     if local is not None:
         check_chunks(local, metadata, groups, leaves, checks)
@@ -159,7 +160,7 @@ def _check(
 
 
 class _Decoders:
-    """The file, opened for each way in which its row groups are decoded.
+    """The open file, once for each way in which its row groups are decoded.
 
     `coded` columns stay dictionary-encoded if a row group is decoded completely.
     """
@@ -192,7 +193,10 @@ class _Decoders:
         return self._opened.enter_context(self._open(self._leaves))
 
     def whole(self, groups: list[int], columns: Sequence[str]) -> pa.Table:
-        """These columns of row groups. Raises CorruptTable for a code without a value."""
+        """These columns of whole row groups.
+
+        Raises CorruptTable for an invalid dictionary index.
+        """
         plain = [name for name in columns if name not in self.coded]
         table = self._whole.read_row_groups(groups, columns=plain, use_threads=True)
         if not self.coded:
@@ -207,7 +211,7 @@ class _Decoders:
 
 
 class _RowSizes:
-    """The bytes of a row in memory, as far as they are known."""
+    """Estimates of the bytes in memory that a row takes."""
 
     def __init__(
         self,
@@ -247,11 +251,11 @@ class _RowSizes:
         return max(1.0, self._width / 8, self._seen, mean)
 
     def hidden(self, index: int) -> list[str]:
-        """Columns of a row group, not probed yet, that may be larger than the footer says."""
+        """The columns of a row group that may be larger than the footer says, not yet measured."""
         return [name for name in self.sharing(index) if name not in self._hidden]
 
     def sharing(self, *indexes: int) -> list[str]:
-        """String columns with dictionaries in these row groups, except those that stay encoded."""
+        """The string columns with dictionaries in these row groups, except those kept encoded."""
         groups = [self._metadata.row_group(index) for index in indexes]
         shared = [
             name
@@ -262,17 +266,20 @@ class _RowSizes:
         return list(dict.fromkeys(shared))
 
     def see_hidden(self, rows: pa.RecordBatch) -> None:
-        """Learn the size of the columns that `hidden` returned, from some of their rows."""
+        """Measure the columns that `hidden` returned, on some of their rows."""
         for name, column in zip(rows.schema.names, rows.columns, strict=True):
             self._hidden[name] = column.nbytes / max(1, rows.num_rows)
 
     def see(self, rows: pa.RecordBatch) -> None:
-        """Learn the size of a row from rows that were decoded."""
+        """Update the estimate from rows that were decoded."""
         self._seen = size_of(rows) / max(1, rows.num_rows)
 
 
 def _narrow_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in parts whose strings fit 32-bit offsets; on disk, repeated values are small."""
+    """The batch in parts whose strings fit 32-bit offsets.
+
+    Repeated values are small only on disk.
+    """
     if size_of(batch) <= NARROW_BYTES_MAX or batch.num_rows <= 1:
         yield batch
         return
@@ -284,11 +291,12 @@ def _narrow_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _together(
     wanted: Iterable[int], metadata: pq.FileMetaData, sizes: _RowSizes, batch: BatchSize
 ) -> Iterator[list[int]]:
-    """The row groups; neighbours are read together if they fit into one batch.
+    """The row groups, in lists to read together: neighbours that fit into one batch.
 
     This saves work that is done for each batch, here and by the consumer. A row group whose footer
-    hides the size of its rows stays alone, because the next one may be larger. The row groups of
-    an iterator stay alone: it may need the rows of one to determine the next.
+    does not show the size of its rows is read alone, because the next one may be larger. If
+    `wanted` is an iterator, row groups are read alone, because it may need the rows of one to
+    determine the next.
     """
     if isinstance(wanted, Iterator):
         yield from ([index] for index in wanted)

@@ -53,7 +53,7 @@ def check_times(batches: Iterable[pa.RecordBatch], path: str) -> None:
 
 
 def _is_ours(metadata: pq.FileMetaData) -> bool:
-    """Whether lakecore wrote the file: the root has Java's name, but the encoder is Arrow's."""
+    """Whether lakecore wrote the file: its root is named as in Java, but Arrow encoded it."""
     encoder = str(metadata.created_by or "")
     return encoder.startswith(_ENCODER) and _ROOT in str(metadata.schema)[:_HEAD_CHARACTERS]
 
@@ -64,8 +64,9 @@ def _times_in(array: pa.Array) -> Iterator[pa.Array]:
     if pa.types.is_fixed_size_binary(kind) and kind.byte_width == INT96_BYTES:
         yield array
     elif pa.types.is_struct(kind):
-        for place in range(kind.num_fields):
-            yield from _times_in(array.field(place))
+        # Unlike `field`, it gives the children of null values as null: these hold arbitrary bytes.
+        for child in array.flatten():
+            yield from _times_in(child)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield from _times_in(array.flatten())
 

@@ -4,9 +4,9 @@ Arrow's encoder makes the message type from an Arrow schema, except INT96, which
 a single column. Timestamps past microseconds are therefore encoded as twelve fixed bytes, and
 declared as INT96 in the footer afterwards.
 
-Field ids: a column and a field of a ROW have their own. An array's element has 536870911 + 1024 *
-id + depth, where id is that of the column (or field) around it and depth counts arrays and maps
-from 1; a map's value the same, and its key 536870911 - 1024 * id - depth.
+Field ids: a column and a field of a ROW have their own. The element of an array, and the value of a
+map, have 536870911 + 1024 * id + depth, where id is that of the enclosing column (or field) and
+depth counts arrays and maps from 1. The key of a map has 536870911 - 1024 * id - depth.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lakecore.errors import Unsupported
 from lakecore.format.parquet_footer import INT96_BYTES
+from lakecore.format.variant_arrays import TYPED, whole_variants
 from lakecore.model.arrow_arrays import cast_leaf, retype_chunked, without_nulls_under_nulls
 from lakecore.model.coded_texts import CODED
 from lakecore.model.types import (
@@ -29,7 +31,9 @@ from lakecore.model.types import (
     Map,
     Multiset,
     Row,
+    Variant,
     arrow_type,
+    has_variant,
     inner_types,
 )
 
@@ -63,7 +67,7 @@ def physical_schema(
 
 
 def to_physical(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows in the types to encode; strings and binaries keep their layout."""
+    """The rows in the types that are encoded. Strings and binaries keep their layout."""
     columns: list[pa.ChunkedArray] = []
     nodes: list[pa.Field] = []
     for column, node in zip(table.columns, schema, strict=True):
@@ -79,7 +83,7 @@ def to_physical(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def leaf_paths(fields: Sequence[Field]) -> Iterator[tuple[str, Atomic]]:
-    """Path and type of every column in Parquet's sense: the leaves of the message type."""
+    """The path and type of every leaf column of the Parquet schema."""
     for field in fields:
         for path, leaf in _leaves(field.type):
             yield ".".join([field.name, *path]), leaf
@@ -119,6 +123,48 @@ def _to_int96(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(_INT96, len(values), [validity, pa.py_buffer(out)])
 
 
+def shredded_columns(
+    stored: pa.Schema, fields: Sequence[Field], path: str
+) -> tuple[list[str], frozenset[str]]:
+    """The columns of a file, and those of `fields` that are shredded VARIANT columns.
+
+    Raises Unsupported if a VARIANT within another type is shredded.
+    """
+    shredded: set[str] = set()
+    for field in fields:
+        at = stored.get_field_index(field.name) if has_variant(field.type) else -1
+        if at < 0 or not _is_shredded(field.type, stored.field(at).type):
+            continue
+        if not isinstance(field.type, Variant):
+            raise Unsupported(
+                "a shredded VARIANT is not read within another type", column=field.name, path=path
+            )
+        shredded.add(field.name)
+    return list(stored.names), frozenset(shredded)
+
+
+def with_whole_variants(
+    batch: pa.RecordBatch, shredded: frozenset[str], path: str
+) -> pa.RecordBatch:
+    """The batch with the values of shredded VARIANT columns reassembled."""
+    for name in shredded:
+        at = batch.schema.get_field_index(name)
+        batch = batch.set_column(at, name, whole_variants(batch.column(at), path))
+    return batch
+
+
+def _is_shredded(data_type: DataType, stored: pa.DataType) -> bool:
+    if isinstance(data_type, Variant):
+        return bool(stored.get_field_index(TYPED) >= 0)
+    if isinstance(data_type, Row):
+        inner = [stored.field(part.name).type for part in data_type.fields]
+    elif isinstance(data_type, Map | Multiset):
+        inner = [stored.key_type, stored.item_type]
+    else:
+        inner = [stored.value_type] if isinstance(data_type, Array) else []
+    return any(map(_is_shredded, inner_types(data_type), inner))
+
+
 def _leaves(data_type: DataType) -> Iterator[tuple[tuple[str, ...], Atomic]]:
     parts: tuple[tuple[tuple[str, ...], DataType], ...]
     match data_type:
@@ -148,7 +194,7 @@ class _Nodes:
         return self._node(field.name, field.type, field.id, (field.id, 0))
 
     def _node(self, name: str, data_type: DataType, id_: int, around: tuple[int, int]) -> pa.Field:
-        """One Arrow field. `around` is the id of the enclosing column, and the depth inside it."""
+        """An Arrow field. `around` has the id of the enclosing column, and the depth inside it."""
         column, depth = around[0], around[1] + 1
         offset = column * _IDS_PER_COLUMN + depth
 

@@ -273,7 +273,7 @@ class ParquetWriter:
 
 
 class _Part(NamedTuple):
-    """A row group as a file, its string bounds, and the statistics it lacks, by leaf column."""
+    """An encoded row group, the bounds of its strings, and statistics it lacks, by leaf column."""
 
     data: pa.Buffer
     text_bounds: Mapping[str, tuple[str, str]]
@@ -281,7 +281,7 @@ class _Part(NamedTuple):
 
 
 class _Texts(NamedTuple):
-    """A string column with bounds: its leaf column, and the length of bounds in characters."""
+    """A string column with a minimum and maximum, cut to `length` characters (None: whole)."""
 
     name: str
     leaf: int
@@ -303,12 +303,12 @@ def _first_leaves(fields: Sequence[Field]) -> dict[str, int]:
 
 
 def _decoded_size(rows: pa.Table) -> int:
-    """The bytes of the rows without dictionary encoding, because a reader may decode them."""
+    """The bytes of the rows if dictionaries were decoded, because a reader may decode them."""
     return size_of(rows) + text_bytes(rows)
 
 
 def _with_one_dictionary(table: pa.Table) -> tuple[pa.Table, dict[str, CodedColumn]]:
-    """The rows, where an encoded column has one dictionary of its values; and these columns."""
+    """The rows with one dictionary for each encoded column, and these columns by name."""
     coded: dict[str, CodedColumn] = {}
     for at, node in enumerate(table.schema):
         if node.type != CODED:
@@ -368,7 +368,7 @@ def encoder_count() -> int:
 
 
 class _Count:
-    """The number and size of row groups in progress, over all writers of the process."""
+    """Counts the row groups in progress, and their bytes, over all writers of the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -377,7 +377,7 @@ class _Count:
 
     @property
     def room_bytes(self) -> int:
-        """The maximum size of all row groups in progress."""
+        """The maximum total size of all row groups in progress."""
         return encoder_count() * _UNDER_WAY_BYTES
 
     def may_begin(self, size_bytes: int) -> bool:
@@ -386,7 +386,7 @@ class _Count:
         return self._count < encoder_count() and size_bytes <= free_bytes
 
     def add(self, count: int, size_bytes: int) -> None:
-        """Count row groups that start; negative numbers count those that end."""
+        """Count row groups that start, or with negative numbers those that end."""
         with self._lock:
             self._count += count
             self._size_bytes += size_bytes

@@ -64,7 +64,7 @@ class Cache(Generic[Key, Value]):
             return next(reversed(self._values.values()))[0] if self._values else None
 
     def put(self, key: Key, value: Value, weight: int) -> None:
-        """Add a value; an already cached value is kept."""
+        """Add a value. If the key is cached already, its value is kept."""
         with self._lock:
             if key in self._values:
                 return

@@ -1,4 +1,4 @@
-"""A cache of the newest snapshots of a table: who committed what, under which identifier.
+"""A cache of the newest snapshots of a table, to look up who committed under which identifier.
 
 A job that numbers its commits looks up its last one before each commit, and a committer that lost a
 race looks up the snapshots before it. Reading all snapshots each time would make every commit
@@ -65,7 +65,10 @@ class Commits:
             return found
 
     def follow(self, before: Snapshot) -> Snapshot | None:
-        """The newest snapshot, searched upwards from `before`; None if `before` is gone."""
+        """The newest snapshot, searched upwards from `before`.
+
+        None if `before` no longer exists.
+        """
         known: list[Snapshot] = []  # `before` and what follows it
         found: list[Snapshot | None] = [before]
         while found[-1] is not None:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import CorruptTable, LakecoreError, NotFound, StorageError
 from lakecore.format import metadata
-from lakecore.format.layout import DROPPED_MARK, MAIN_BRANCH, parse_numbered
+from lakecore.format.layout import DROPPED_MARK, MAIN_BRANCH
 from lakecore.format.manifest_columns import decode_entries
 from lakecore.io.history.cache import Cache
 from lakecore.io.history.commits import Commits
+from lakecore.io.history.numbers import check_number, numbers
 from lakecore.io.parallel import read_all
 from lakecore.model.manifest import fold_onto
 
@@ -42,7 +43,7 @@ _HINT_BYTES_MAX, _HINT_DIGITS_MAX = 64, 18
 
 
 class _Live:
-    """The live files that a sequence of manifests results in. Never changed."""
+    """The live files that result from a sequence of manifests. Never changed."""
 
     def __init__(self, manifests: tuple[str, ...], files: LiveFiles | None = None) -> None:
         self.manifests = manifests
@@ -68,12 +69,22 @@ class History:
         self._live: Cache[tuple[str, str], _Live] = Cache(_LIVE_BYTES, _LIVE_KEPT)
         self._indexes: Cache[str, Sequence[IndexEntry]] = Cache(_LISTED_BYTES)
 
+    def share_files(self, other: History) -> None:
+        """Use the cached manifests of another history of the same directory.
+
+        Names of manifests are never reused, so they mean the same even if another table has taken
+        the directory. Schemas, snapshots and tags have reusable names and are not shared.
+        """
+        if type(self) is type(other) and self.store is other.store and self.layout == other.layout:
+            self._manifests, self._lists = other._manifests, other._lists
+            self._live, self._indexes = other._live, other._indexes
+
     # --- schemas ---------------------------------------------------------------------------------
 
     def schema_ids(self) -> tuple[int, ...]:
         """The ids of all schema files, ascending; empty for a table that is being dropped."""
         names = self._names(self.layout.schema_dir)
-        return () if DROPPED_MARK in names else _numbers(names, "schema-")
+        return () if DROPPED_MARK in names else numbers(names, "schema-")
 
     def schema(self, schema_id: int) -> TableSchema:
         """The schema with that id. Raises CorruptTable if its file is missing."""
@@ -86,7 +97,7 @@ class History:
         except NotFound as error:
             raise CorruptTable("a schema file is missing", path=path) from error
         schema = metadata.decode_schema(text, path)
-        _check_number(schema.id, schema_id, path)
+        check_number(schema.id, schema_id, path)
         self._schemas.put(schema_id, schema, 1)
         self._schema_texts.put(schema_id, text, 1)
         return schema
@@ -201,7 +212,7 @@ class History:
         """The long-lived changelog of an expired snapshot. Raises NotFound if there is none."""
         path = self.layout.changelog(snapshot_id)
         changelog = metadata.decode_snapshot(self.store.read(path), path)
-        _check_number(changelog.id, snapshot_id, path)
+        check_number(changelog.id, snapshot_id, path)
         return changelog
 
     def statistics(self, snapshot: Snapshot) -> TableStatistics | None:
@@ -344,7 +355,7 @@ class History:
     def _read_snapshot(self, snapshot_id: int) -> Snapshot:
         path = self.layout.snapshot(snapshot_id)
         snapshot = metadata.decode_snapshot(self.store.read(path), path)
-        _check_number(snapshot.id, snapshot_id, path)
+        check_number(snapshot.id, snapshot_id, path)
         return snapshot
 
     def _must_read(self, path: str, size_bytes: int | None = None) -> bytes:
@@ -367,13 +378,13 @@ class History:
         return data
 
     def _numbers(self, directory: str, prefix: str) -> tuple[int, ...]:
-        return _numbers(self._names(directory), prefix)
+        return numbers(self._names(directory), prefix)
 
     def _names(self, directory: str) -> list[str]:
         return [status.path.rpartition("/")[2] for status in self.store.list(directory)]
 
     def _hint(self, path: str) -> int | None:
-        """The number in a hint file; None if it cannot be read: a hint only saves a listing."""
+        """The number in a hint file; None if it cannot be read. A hint only saves a listing."""
         try:
             if self.store.local_path(path) is not None and self.store.size(path) > _HINT_BYTES_MAX:
                 return None
@@ -381,17 +392,6 @@ class History:
         except (NotFound, StorageError):
             return None
         return int(text) if text.isdecimal() and len(text) <= _HINT_DIGITS_MAX else None
-
-
-def _numbers(names: Iterable[str], prefix: str) -> tuple[int, ...]:
-    numbers = (parse_numbered(name, prefix) for name in names)
-    return tuple(sorted(number for number in numbers if number is not None))
-
-
-def _check_number(number: int, expected: int, path: str) -> None:
-    """Raise CorruptTable if the number in a file differs from the number in its name."""
-    if number != expected:
-        raise CorruptTable("the file is that of another number", path=path, id=number)
 
 
 def _lists_of(snapshot: Snapshot) -> tuple[str, str]:

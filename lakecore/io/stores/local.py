@@ -224,7 +224,10 @@ class LocalStore:
             os.close(descriptor)
 
     def local_path(self, path: str) -> str | None:
-        """As `Store.local_path`. Raises CorruptTable for a pipe: a reader would wait for it."""
+        """As `Store.local_path`.
+
+        Raises CorruptTable for a pipe, on which a reader would wait forever.
+        """
         local = self._at(path)
         try:
             status = os.stat(local)
@@ -271,14 +274,14 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 
 
 def begin_write_back(descriptor: int, start: int, size_bytes: int) -> None:
-    """Start write-back of a part of a file; a later fsync reports errors."""
+    """Start writing a part of a file to disk. A later fsync reports errors."""
     begin = _sync_file_range()
     if begin is not None:
         begin(descriptor, start, size_bytes, _SYNC_FILE_RANGE_WRITE)
 
 
 def _rename(source: str, target: str) -> None:
-    """Rename a directory. Creates its parent, which others may remove while it is empty."""
+    """Rename a directory. Creates its parent, because others may remove an empty parent."""
     for _ in range(_RENAMES_MAX):
         _make_directory(os.path.dirname(target))
         with suppress(FileNotFoundError):
@@ -288,7 +291,10 @@ def _rename(source: str, target: str) -> None:
 
 
 def _open_regular(local: str, flags: int) -> int:
-    """A descriptor of a regular file. Pipes and devices are refused: they could block or act."""
+    """Open a regular file and return its descriptor.
+
+    Refuses pipes and devices, which could block.
+    """
     descriptor = os.open(local, flags | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0), 0o666)
     try:
         _require_regular(local, os.fstat(descriptor))

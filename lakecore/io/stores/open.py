@@ -1,4 +1,4 @@
-"""The store behind a URI, by its scheme."""
+"""Finds the store for a URI by its scheme."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.format.locations import canonical, is_local
+from lakecore.io.stores.hdfs import HdfsStore
+from lakecore.io.stores.hdfs_options import HADOOP_CONF_DIR, HDFS
 from lakecore.io.stores.local import LocalStore
 from lakecore.io.stores.remote import RemoteStore
-from lakecore.io.stores.services import SERVICES, check_storage_options
+from lakecore.io.stores.service_settings import check_storage_options
+from lakecore.io.stores.services import SERVICES
 from lakecore.io.stores.store import MemoryStore
 
 if TYPE_CHECKING:
@@ -64,15 +67,24 @@ def open_store(uri: str, options: Mapping[str, str]) -> Store:
         raise InvalidRequest("the path of a warehouse or table is empty")
     check_storage_options(options)
     uri = canonical(uri)
+    scheme, _, rest = uri.partition("://")
+    if HADOOP_CONF_DIR in options and scheme != HDFS:
+        raise Unsupported(
+            "the files of Hadoop's configuration are read for HDFS alone; give the options of this "
+            "storage themselves",
+            option=HADOOP_CONF_DIR,
+            uri=uri,
+        )
     if is_local(uri):
         return LocalStore()
-    scheme, _, rest = uri.partition("://")
+    if scheme == HDFS:
+        return HdfsStore(uri, options)
     if scheme == "memory":
         with _memory_stores_lock:
             return _memory_stores.setdefault(rest.partition("/")[0], MemoryStore())
     service = SERVICES.get(scheme)
     if service is None:
-        schemes = ["file", "memory", *SERVICES]
+        schemes = ["file", "memory", HDFS, *SERVICES]
         raise Unsupported("unknown kind of storage", uri=uri, scheme=scheme, known=schemes)
     if not rest.partition("/")[0]:
         raise InvalidRequest("the URI names no bucket", uri=uri, example=f"{scheme}://bucket/path")

@@ -13,13 +13,13 @@ writer only. Then a check before the put is enough.
    (permission, no bucket): nothing was written.
 3. The path exists: read the file and compare it with our bytes. It may be ours, because every
    client repeats a request after a lost reply; in aiohttp this cannot be switched off.
-4. No reply, or a server error: the put may have been carried out, or may be later. Send it again;
-   only one of the repetitions can succeed.
+4. No reply, or a server error: the put may have been executed, or may be executed later. Send it
+   again; only one of the repetitions can succeed.
 5. Still no reply: if the file exists, compare it, because no put can succeed any more. If it does
    not exist or cannot be read: `CommitUnknown`.
 
 INVARIANT: the bytes given to `put_if_absent` are unique to the caller (each snapshot contains a
-uuid), or their origin does not matter. Otherwise step 3 could take another commit for ours.
+uuid), or their origin does not matter. Otherwise step 3 could mistake another commit for ours.
 """
 
 from __future__ import annotations
@@ -45,23 +45,17 @@ from lakecore.errors import (
     Unsupported,
 )
 from lakecore.io.ambient import SYSTEM, Ambient
-from lakecore.io.stores.services import (
-    FileSystem,
-    Service,
-    client_failures,
-    client_settings,
-    connect,
-    flag,
-)
+from lakecore.io.stores.service_settings import client_settings
+from lakecore.io.stores.services import FileSystem, Service, client_failures, connect, flag
 from lakecore.io.stores.storage_errors import Answer, answer, http_status, plain_remote_errors
 from lakecore.io.stores.store import FileStatus
-from lakecore.masking import is_secret, mask_exception
+from lakecore.masking import mask_exception, secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-__all__ = ["RemoteStore"]
+__all__ = ["SINGLE_WRITER_OPTION", "RemoteStore"]
 
 ATTEMPTS_MAX = 4
 RETRY_WAIT_SECONDS = 0.2
@@ -92,7 +86,7 @@ class RemoteStore:
     ) -> None:
         self._service = service
         self._settings = client_settings(service, uri, options)
-        self._secrets = tuple(text for key, text in options.items() if is_secret(key))
+        self._secrets = secret_values(options)
         self._single_writer = flag(SINGLE_WRITER_OPTION, options.get(SINGLE_WRITER_OPTION, "false"))
         self._ambient = ambient
         self._lock = threading.Lock()
@@ -254,7 +248,9 @@ class RemoteStore:
         refusal: Exception | None = None
         for attempt in range(ATTEMPTS_MAX):
             if attempt:
-                self._ambient.sleep(RETRY_WAIT_SECONDS * 2**attempt)
+                # Waits differ at random; otherwise all losers of a race would collide again.
+                jitter = 0.5 + self._ambient.random()
+                self._ambient.sleep(RETRY_WAIT_SECONDS * 2**attempt * jitter)
             try:
                 connection.commit_files.pipe_file(_key(path), data, mode="create")
             except connection.failures as error:
@@ -289,7 +285,7 @@ class RemoteStore:
             ) from doubt
 
     def _keeps_promise(self, path: str) -> bool:
-        """Whether the second of two conditional puts to one path is refused."""
+        """Whether the service refuses the second of two conditional puts to one path."""
         if not self._service.conditional_put:
             return False
         with self._lock:
@@ -349,7 +345,8 @@ class RemoteStore:
 
     def _delete_all(self, names: Sequence[str]) -> None:
         # `rm` takes many names at once, but expands wildcards and strips the slash of a marker.
-        exact = [name for name in names if has_magic(name) or name.endswith("/")]
+        one_by_one = not self._service.deletes_many
+        exact = [name for name in names if one_by_one or has_magic(name) or name.endswith("/")]
         many = [name for name in names if name not in set(exact)]
         if many:
             self._files.rm(many)

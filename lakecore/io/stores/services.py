@@ -1,32 +1,35 @@
-"""What each remote storage supports, and how Paimon's catalog options map to its fsspec client.
+"""What each remote storage supports, and its fsspec client.
 
-`SERVICES` is the table: scheme of a URI -> `Service`. An option is recognised by its prefix (`s3.`,
-`fs.s3a.`, ...) and the rest of its name, without regard to dots, dashes and case: Hadoop uses
-`access.key`, Paimon `access-key`, Alibaba `accessKeyId`. A name with such a prefix that is not in
-the table raises an error, because an option that is accepted and ignored misleads.
+`SERVICES` is the table: scheme of a URI -> `Service`. `service_settings.py` maps the options of a
+catalog to the arguments of the client.
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
+import os
 import re
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Protocol, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, Protocol, TypeAlias
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.options import nearest
+from lakecore.io.stores.connection_retries import give_up_early
+from lakecore.io.stores.reachable import check_reachable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
+    "AZURE",
+    "GCS",
+    "OSS",
+    "S3",
     "SERVICES",
     "FileSystem",
     "Service",
     "Setting",
-    "check_storage_options",
     "client_failures",
-    "client_settings",
     "connect",
     "flag",
 ]
@@ -54,16 +57,20 @@ class FileSystem(Protocol):
 class Service:
     """One kind of remote storage behind fsspec.
 
+    - `file_system`: the class of the client, if it is not the one that fsspec knows.
     - `conditional_put`: whether `pipe_file(mode="create")` of its client is one request, which the
       service itself refuses if the path exists.
+    - `deletes_many`: whether the service deletes many files by one request of its client.
     - `failures`: the exception classes of the client for failures of the service or the network, in
       addition to Python's own.
     """
 
     protocol: str
     package: str
+    file_system: str | None = None
     extra: str | None = None
     conditional_put: bool = False
+    deletes_many: bool = True
     failures: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)  # option -> path in the settings
@@ -75,16 +82,18 @@ class Service:
         return f"pip install '{f'lakecore[{self.extra}]' if self.extra else self.package}'"
 
 
-_S3 = Service(
+_S3_FAILURES = (
+    "botocore.exceptions.BotoCoreError",
+    "botocore.exceptions.ClientError",
+    "aiohttp.ClientError",
+)
+
+S3 = Service(
     protocol="s3",
     package="s3fs",
     extra="s3",
     conditional_put=True,  # If-None-Match: *
-    failures=(
-        "botocore.exceptions.BotoCoreError",
-        "botocore.exceptions.ClientError",
-        "aiohttp.ClientError",
-    ),
+    failures=_S3_FAILURES,
     prefixes=("s3.", "s3a.", "fs.s3.", "fs.s3a."),
     names={
         "endpoint": "endpoint_url",
@@ -95,6 +104,8 @@ _S3 = Service(
         "sessiontoken": "token",
         "securitytoken": "token",
         "token": "token",
+        "profile": "profile",
+        "awscredentialsprovider": "credentials_provider",
         "region": "client_kwargs.region_name",
         "endpointregion": "client_kwargs.region_name",
         "pathstyleaccess": "config_kwargs.s3.addressing_style",
@@ -105,9 +116,12 @@ _S3 = Service(
     constants={"max_concurrency": 1},
 )
 
-_GCS = Service(
+GCS = Service(
     protocol="gcs",
     package="gcsfs",
+    # The class that fsspec registers asks Google by gRPC for the kind of each bucket, even for
+    # another endpoint, and creates files exclusively in its own way.
+    file_system="gcsfs.core.GCSFileSystem",
     extra="gcs",
     conditional_put=True,  # ifGenerationMatch=0
     failures=(
@@ -119,11 +133,13 @@ _GCS = Service(
     prefixes=("gs.", "fs.gs."),
     names={
         "authserviceaccountjsonkeyfile": "token",
+        "authtype": "auth_type",
         "projectid": "project",
+        "storagerooturl": "endpoint_url",
     },
 )
 
-_AZURE = Service(
+AZURE = Service(
     protocol="abfs",
     package="adlfs",
     extra="azure",
@@ -132,91 +148,122 @@ _AZURE = Service(
     prefixes=("azure.", "fs.azure."),
     names={
         "accountkey": "account_key",
-        "sastoken": "sas_token",
+        "accountauthtype": "auth_type",
+        "accountoauthprovidertype": "oauth_provider",
         "accountoauth2clientid": "client_id",
         "accountoauth2clientsecret": "client_secret",
+        "accountoauth2clientendpoint": "oauth_endpoint",
+        "endpoint": "endpoint",
+        "sastoken": "sas_token",
+        "sasfixedtoken": "sas_token",
     },
 )
 
-_OSS = Service(
-    protocol="oss",
-    package="ossfs",
+# Alibaba OSS, by the API of S3 that it also serves. It ignores unknown conditions of a put.
+OSS = Service(
+    protocol="s3",
+    package="s3fs",
+    extra="s3",
+    deletes_many=False,  # OSS requires a checksum (Content-MD5) that S3 clients no longer send
+    failures=_S3_FAILURES,
     prefixes=("oss.", "fs.oss."),
     names={
-        "endpoint": "endpoint",
+        "endpoint": "endpoint_url",
         "accesskeyid": "key",
         "accesskeysecret": "secret",
         "securitytoken": "token",
     },
+    constants={
+        "max_concurrency": 1,
+        "config_kwargs": {
+            "signature_version": "s3",  # the newer one sends bodies in chunks, which OSS refuses
+            "s3": {"addressing_style": "virtual"},
+            "request_checksum_calculation": "when_required",
+            "response_checksum_validation": "when_required",
+        },
+    },
 )
 
 SERVICES: Mapping[str, Service] = {
-    "s3": _S3,
-    "s3a": _S3,
-    "s3n": _S3,
-    "gs": _GCS,
-    "gcs": _GCS,
-    "abfs": _AZURE,
-    "abfss": _AZURE,
-    "oss": _OSS,
+    "s3": S3,
+    "s3a": S3,
+    "s3n": S3,
+    "gs": GCS,
+    "gcs": GCS,
+    "abfs": AZURE,
+    "abfss": AZURE,
+    "wasb": AZURE,
+    "wasbs": AZURE,
+    "oss": OSS,
 }
-
-_NUMBERS = {"config_kwargs.max_pool_connections"}
-_FLAGS = {"use_ssl", "config_kwargs.s3.addressing_style"}
-
-
-def check_storage_options(options: Mapping[str, str]) -> None:
-    """Raise InvalidRequest for an unknown option of any storage, even of one that is not used."""
-    for option in options:
-        for service in SERVICES.values():
-            prefix = _prefix(service, option)
-            if prefix is not None:
-                _place(service, option, prefix)
-
-
-def client_settings(service: Service, uri: str, options: Mapping[str, str]) -> dict[str, Setting]:
-    """The arguments of the service's fsspec client: no cached listings, then the options."""
-    places: dict[str, tuple[str, str]] = {}  # place -> the option that fills it, and its text
-    for option, text in options.items():
-        prefix = _prefix(service, option)
-        if prefix is None:
-            continue
-        place = _place(service, option, prefix)
-        other, other_text = places.setdefault(place, (option, text))
-        if other_text != text:
-            raise InvalidRequest(
-                "two options set the same value differently; keep one", options=[other, option]
-            )
-    settings: dict[str, Setting] = {"use_listings_cache": False, **service.constants}
-    for place, (option, text) in places.items():
-        _set(settings, place, _value(place, option, text))
-    if service is _S3:
-        _complete_s3(settings)
-    if service is _AZURE:
-        _complete_azure(settings, uri, options)
-    return settings
 
 
 def connect(
     service: Service, settings: Mapping[str, Setting], *, for_commits: bool = False
 ) -> FileSystem:
-    """A client of the service; one for commits repeats requests as little as possible."""
+    """A client of the service. A client for commits repeats requests as little as possible."""
     try:
         importlib.import_module(service.package)
     except ImportError as error:
         raise Unsupported(
             f"a package is missing; install it by {service.install_hint}", package=service.package
         ) from error
+    address = _address(service, settings)
+    if address is not None and not for_commits:
+        check_reachable(address)
     arguments = dict(settings)
-    once = for_commits and service is _S3
+    once = for_commits and service.package == "s3fs"
     if once:
         config = arguments.get("config_kwargs", {})
         assert isinstance(config, dict), "botocore's config is a mapping"
         arguments["config_kwargs"] = {**config, "retries": {"total_max_attempts": 1}}
-    client = importlib.import_module("fsspec").filesystem(service.protocol, **arguments)
+    if service is GCS:  # the client logs each refusal as an error with a traceback
+        logging.getLogger("gcsfs").addFilter(_GCSFS_REFUSALS)
+    client = _client_class(service)(**arguments)
     if once:
-        client.retries = 1  # s3fs repeats requests in addition to botocore
-    return cast("FileSystem", client)
+        vars(client)["retries"] = 1  # s3fs repeats requests in addition to botocore
+    give_up_early(client, service.package)
+    return client
+
+
+def _address(service: Service, settings: Mapping[str, Setting]) -> str | None:
+    """The address of the server; None if it depends on the bucket."""
+    endpoint = settings.get("endpoint_url")
+    if isinstance(endpoint, str):
+        return endpoint
+    if service is GCS:
+        # gcsfs follows these variables, so the server is not certain.
+        redirected = ("STORAGE_EMULATOR_HOST", "GOOGLE_CLOUD_UNIVERSE_DOMAIN")
+        return None if any(map(os.environ.get, redirected)) else "https://storage.googleapis.com"
+    found = re.search(r"BlobEndpoint=([^;]+)", str(settings.get("connection_string", "")))
+    if found is not None:
+        return found[1]
+    if service is AZURE and "account_name" in settings:
+        host = settings.get("account_host", f"{settings['account_name']}.blob.core.windows.net")
+        return f"https://{host}"
+    return None
+
+
+def _client_class(service: Service) -> Callable[..., FileSystem]:
+    if service.file_system is None:
+        known: Callable[..., FileSystem] = importlib.import_module("fsspec").get_filesystem_class(
+            service.protocol
+        )
+        return known
+    module, _, name = service.file_system.rpartition(".")
+    own: Callable[..., FileSystem] = getattr(importlib.import_module(module), name)
+    return own
+
+
+class _ExpectedRefusals(logging.Filter):
+    """Keeps expected refusals out of the log: a lost race, or a missing file."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return getattr(error, "code", None) not in {404, 412}
+
+
+_GCSFS_REFUSALS = _ExpectedRefusals()
 
 
 def client_failures(service: Service) -> tuple[type[Exception], ...]:
@@ -237,65 +284,3 @@ def flag(option: str, text: str) -> bool:
             return False
         case _:
             raise InvalidRequest("an option is neither true nor false", option=option, value=text)
-
-
-def _prefix(service: Service, option: str) -> str | None:
-    known = (prefix for prefix in service.prefixes if option.startswith(prefix))
-    return max(known, key=len, default=None)
-
-
-def _place(service: Service, option: str, prefix: str) -> str:
-    bare = option.removeprefix(prefix)
-    if service is _AZURE and bare.startswith("account.key."):  # the account follows
-        bare = "account.key"
-    place = service.names.get(re.sub(r"[-._]", "", bare).lower())
-    if place is None:
-        known = {name: prefix + name for name in service.names}
-        near = nearest(bare, known)
-        hint = {"did_you_mean": near[0]} if near else {"known": list(known.values())}
-        raise InvalidRequest("unknown storage option", option=option, **hint)
-    return place
-
-
-def _value(place: str, option: str, text: str) -> Setting:
-    if place in _NUMBERS:
-        if not text.strip().isdecimal():
-            raise InvalidRequest("an option is not a number", option=option, value=text)
-        return int(text)
-    if place not in _FLAGS:
-        return text
-    switched_on = flag(option, text)
-    if place == "config_kwargs.s3.addressing_style":
-        return "path" if switched_on else "auto"
-    return switched_on
-
-
-def _set(settings: dict[str, Setting], place: str, value: Setting) -> None:
-    *outer, last = place.split(".")
-    for name in outer:
-        inner = settings.setdefault(name, {})
-        assert isinstance(inner, dict), f"{name} is stated in two places"
-        settings = inner
-    settings[last] = value
-
-
-def _complete_s3(settings: dict[str, Setting]) -> None:
-    """Add a scheme to bare host names, which Hadoop allows as endpoints and botocore does not."""
-    endpoint = settings.get("endpoint_url")
-    if isinstance(endpoint, str) and "://" not in endpoint:
-        scheme = "http" if settings.get("use_ssl") is False else "https"
-        settings["endpoint_url"] = f"{scheme}://{endpoint}"
-
-
-def _complete_azure(settings: dict[str, Setting], uri: str, options: Mapping[str, str]) -> None:
-    """Set the account: that of `abfss://container@account.host/`, or of the key option's name."""
-    authority = uri.partition("://")[2].partition("/")[0]
-    hosts = {authority.partition("@")[2]} - {""}
-    keys = [option for option in options if ".account.key." in f".{option}"]
-    hosts |= {key.partition("account.key.")[2] for key in keys} if not hosts else set()
-    if len(hosts) > 1:
-        raise Unsupported(
-            "the options name several storage accounts for one warehouse", accounts=sorted(hosts)
-        )
-    for host in hosts:
-        settings["account_name"] = host.partition(".")[0]

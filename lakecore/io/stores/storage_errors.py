@@ -22,7 +22,7 @@ __all__ = ["Answer", "answer", "http_status", "plain_remote_errors"]
 
 
 class Answer(Enum):
-    """The answer of a service to a conditional put that did not succeed."""
+    """How a service answered a conditional put that did not succeed."""
 
     TAKEN = auto()  # the path exists
     REFUSED = auto()  # nothing was written, and a retry would not help

@@ -1,4 +1,4 @@
-"""The storage interface `Store`: files by path; and `MemoryStore`, its executable definition.
+"""The storage interface `Store`: files by path. `MemoryStore` is its reference implementation.
 
 A path is a full path or a URI, as `format.layout` builds it: `/data/w/shop.db/t/snapshot/LATEST`,
 `s3://bucket/w/...`, `memory://name/...`. Its parts are separated by `/`.
@@ -97,7 +97,7 @@ class Store(Protocol):
 
     @property
     def renames_at_once(self) -> bool:
-        """Whether `rename_directory` is atomic."""
+        """Whether `rename_directory` is atomic, that is, one step."""
         ...
 
     def rename_directory(self, source: str, target: str) -> None:
@@ -179,7 +179,7 @@ class _MemoryFile:
 
 
 class MemoryStore:
-    """Files in the memory of this process; the executable definition of `Store`.
+    """Files in the memory of this process. It is the reference implementation of `Store`.
 
     A directory exists while it contains something, as in an object store, or after
     `make_directory`. With `renames_at_once=False`, directory operations can be seen half done, as

@@ -1,4 +1,4 @@
-"""Aggregate functions: the values of a column -> one value for each key.
+"""Aggregate functions: they fold the values of a column to one value for each key.
 
 https://paimon.apache.org/docs/master/primary-key-table/merge-engine/aggregation/
 

@@ -54,7 +54,7 @@ def bool_or(aggregate: Aggregate) -> Fold:
 
 
 def _truth(values: pa.Array, groups: Groups, *, decisive: bool) -> pa.Array:
-    """`decisive` if any value equals it, else the opposite; null if all values are null."""
+    """`decisive` if any value equals it, else the opposite value; null if all values are null."""
     known = is_valid(values)
     is_decisive = known & (
         values.fill_null(not decisive).to_numpy(zero_copy_only=False) == decisive

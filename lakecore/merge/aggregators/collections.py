@@ -44,7 +44,7 @@ def collect(aggregate: Aggregate) -> Fold:
             stays = _not_taken_back(codes, retract[elements.rows])
         return elements.of_groups(np.flatnonzero(stays), held)
 
-    return Fold(fold=fold, retracts=True, reverses=False)
+    return Fold(fold=fold, retracts=True, changes_single=distinct, reverses=False)
 
 
 def merge_map(aggregate: Aggregate) -> Fold:
@@ -102,7 +102,7 @@ def merge_map_with_keytime(aggregate: Aggregate) -> Fold:
 
 
 def _held(values: pa.Array, groups: Groups, retract: np.ndarray | None) -> np.ndarray:
-    """A mask of the groups to which a value was added; a retraction alone adds nothing."""
+    """A mask of the groups in which a value was added. A retraction alone adds no value."""
     valid = is_valid(values)
     return groups.any(valid if retract is None else valid & ~retract)
 
@@ -112,7 +112,7 @@ def _key_codes(elements: Elements) -> np.ndarray:
 
 
 def _present(codes: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """A mask of the elements of a set: of equal elements, the first after their last retraction."""
+    """A mask of the elements of a set: the first of equal ones after their last retraction."""
     same = alike(codes)
     place = np.arange(len(codes))
     since = same.runs.last(taken[same.order])[same.runs.numbers]
@@ -123,7 +123,7 @@ def _present(codes: np.ndarray, taken: np.ndarray) -> np.ndarray:
 
 
 def _not_taken_back(codes: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """A mask of the remaining elements of a multiset.
+    """For a multiset: a mask of the elements that remain after retractions.
 
     The count of a value never falls below zero, so its final count is the running sum minus the
     lowest negative value of that sum. The oldest elements are removed first, so the newest remain.
@@ -147,7 +147,7 @@ def _not_taken_back(codes: np.ndarray, taken: np.ndarray) -> np.ndarray:
 
 
 def _ranks(texts: pa.Array) -> np.ndarray:
-    """A number for each string, greater for a greater string; NONE for null."""
+    """A rank for each string, larger for a greater string; NONE for null."""
     series = pl.from_arrow(texts)
     assert isinstance(series, pl.Series)
     ranks: np.ndarray = series.rank("dense").cast(pl.Int64).fill_null(NONE).to_numpy()

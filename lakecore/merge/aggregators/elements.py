@@ -29,7 +29,7 @@ _t = pa.types
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elements:
-    """The elements of the lists of a column, without those of null lists.
+    """The elements of all lists (or maps) in a column. Null lists have none.
 
     `at` is the position of each element in `children`, which holds list elements, or map keys and
     values. `rows` and `groups` are the row and the group of each element; both ascend.
@@ -43,11 +43,11 @@ class Elements:
 
     @property
     def count(self) -> int:
-        """How many elements there are."""
+        """The number of elements."""
         return len(self.at)
 
     def child(self, index: int = 0) -> pa.Array:
-        """The elements, or the keys (0) or values (1) of a map."""
+        """A child array: the list elements, or the keys (0) or values (1) of a map."""
         return self.children[index].take(pa.array(self.at))
 
     def only(self, mask: np.ndarray) -> Elements:
@@ -61,9 +61,9 @@ class Elements:
         )
 
     def of_groups(self, kept: np.ndarray, held: np.ndarray) -> pa.Array:
-        """For each group the list of the elements at the positions `kept`; null where not `held`.
+        """For each group, the list of its elements at the positions `kept`; null where not `held`.
 
-        Positions may be in any order within a group, and belong only to groups that are held.
+        Within a group, positions may be in any order. All positions belong to groups that are held.
         """
         counts = np.bincount(self.groups[kept], minlength=len(held))
         at = pa.array(self.at[kept])
@@ -112,9 +112,9 @@ def equal_codes(columns: Sequence[np.ndarray | pa.Array]) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Rows sorted by code (stable), and the runs of rows with equal codes.
+    """Rows sorted by their code (stable), and the groups of rows with equal codes.
 
-    `order[i]` is the row at position i; `runs` are groups of positions.
+    `order[i]` is the row at position i; `runs` are the groups, as ranges of positions.
     """
 
     order: np.ndarray
@@ -122,7 +122,7 @@ class Alike:
 
 
 def alike(codes: np.ndarray) -> Alike:
-    """The runs of equal codes."""
+    """Sort rows by code, and group those with equal codes."""
     order = np.argsort(codes, kind="stable")
     return Alike(order, groups_of(codes[order]))
 
@@ -136,7 +136,7 @@ def _series(column: np.ndarray | pa.Array) -> pl.Series:
 
 
 def _comparable(array: pa.Array) -> pa.Array:
-    """The array with floats as their bits, and maps with their entries sorted."""
+    """The array in a form that can be compared: floats as bits, maps with sorted entries."""
     kind = array.type
     if _t.is_floating(kind):
         return _float_bits(array)
@@ -175,5 +175,5 @@ def _sorted_entries(array: pa.Array) -> pa.Array:
 
 
 def _each(count: int) -> Groups:
-    """Every row as a group of its own."""
+    """Groups in which every row is alone."""
     return Groups(np.arange(count), count)

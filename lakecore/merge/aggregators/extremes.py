@@ -36,12 +36,12 @@ def _extreme_of(aggregate: Aggregate, better: np.ufunc) -> Fold:
 
 
 def _is_numbered(aggregate: Aggregate) -> bool:
-    """Whether NumPy orders the values as Arrow does: integers, dates and times."""
+    """Whether NumPy and Arrow order the values in the same way: integers, dates and times."""
     return isinstance(aggregate.type, Atomic) and aggregate.type.root in _NUMBERED
 
 
 def _extreme(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
-    """The maximum or minimum in key order; the first of equal values."""
+    """The maximum or minimum of each group in key order; of equal values, the first."""
     known = is_valid(values)
     rows, numbers, left = groups.only(known)
     at = np.full(groups.count, NONE)
@@ -54,7 +54,7 @@ def _extreme(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
 
 
 def _extreme_number(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
-    """As `_extreme`, for integers, dates and times, which need no lookup."""
+    """Like `_extreme`, for integers, dates and times, which need no ranks."""
     known, numbers = is_valid(values), bits_of(values)
     if known.all():
         return with_width(better.reduceat(numbers, groups.starts), None, values.type)

@@ -37,7 +37,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A function that returns one of the values: the last or the first, with or without nulls."""
+    """A function that selects one value: the last or the first, with or without nulls."""
 
     last: bool
     nulls: bool
@@ -59,10 +59,10 @@ FIRST_NON_NULL = Choice(last=False, nulls=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A function as one operation on arrays: the states and the next values -> the new states.
+    """A function as one operation on arrays: `join` combines states with values to new states.
 
-    `neutral` is the neutral element of `join`, in the type that `join` computes on. `fits` says
-    whether joining all these values, in any order, stays within the type.
+    `neutral` is the neutral element of `join`, in the type that `join` computes with. `fits` says
+    whether joining all given values, in any order, stays within the type.
     """
 
     neutral: np.generic
@@ -70,9 +70,9 @@ class Step:
     fits: Callable[[Sequence[np.ndarray]], bool]
 
     def joined(self, held: np.ndarray, known: np.ndarray, own: np.ndarray) -> np.ndarray:
-        """The states joined with the next values, all as integers of the same width.
+        """The states combined with the next values, all as integers of the same width.
 
-        Where the state is not `known`, it may hold any value.
+        A state that is not `known` may hold any value.
         """
         number, nothing = self.neutral.dtype, self.neutral.view(own.dtype)
         left = blended(known, held, nothing)
@@ -90,6 +90,7 @@ class Fold:
 
     - `step`: the same as `fold` without retractions, where possible.
     - `retracts`: whether values can be retracted; if not, the function never gets a mask.
+    - `changes_single`: whether a single added value may become another one.
     - `commutes`: whether the order of the values does not matter.
     - `associates`: whether any neighbouring values may be folded before the others.
     - `reverses`: whether a value that is older than the state of its sequence group is folded in
@@ -100,6 +101,7 @@ class Fold:
     choice: Choice | None = None
     step: Step | None = None
     retracts: bool = False
+    changes_single: bool = False
     commutes: bool = False
     associates: bool = True
     reverses: bool = True

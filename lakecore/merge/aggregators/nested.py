@@ -6,8 +6,9 @@ The rows of all groups are concatenated, and rows with the same nested key are b
   last of those with the greatest nested sequence.
 - `count-limit` accepts only the first keys of a list (or, without a nested key, the first rows).
   Without retractions this needs only the rank of each key in its group.
-- A retraction frees room, so the result depends on the order of additions and retractions. Such a
-  column is folded in turns: a turn is the additions of each group up to its next retraction.
+- With a limit, a retraction makes room for another key, so the result depends on the order of
+  additions and retractions. Such a column is folded in turns: a turn is the additions of each group
+  up to its next retraction.
 
 Null rows are ignored. The result holds the keys in the order of their first row; Paimon does not
 define an order.
@@ -52,7 +53,7 @@ def nested_update(aggregate: Aggregate) -> Fold:
             kept = entries.take_turns(taken)
         return elements.of_groups(kept, held)
 
-    return Fold(fold=fold, retracts=True)
+    return Fold(fold=fold, retracts=True, changes_single=True)
 
 
 def nested_partial_update(aggregate: Aggregate) -> Fold:
@@ -82,12 +83,12 @@ def nested_partial_update(aggregate: Aggregate) -> Fold:
         counts = np.bincount(elements.groups[appeared], minlength=groups.count)
         return lists(values.type, counts, groups.any(is_valid(values)), [merged])
 
-    return Fold(fold=fold)
+    return Fold(fold=fold, changes_single=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """How the rows of a column merge: positions of the key and sequence fields in the ROW."""
+    """The rule for merging the rows of a column, with the positions of key and sequence fields."""
 
     column: str
     key: tuple[int, ...]
@@ -98,10 +99,11 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entries:
-    """The rows of all groups, in order, as numbers.
+    """The rows of all groups, in order, represented by numbers.
 
-    `codes` are equal for rows of one group and key (without a key: for equal rows). `sequence`
-    increases with the nested sequence. All positions, given and returned, are sorted by group.
+    Two rows have the same code if they have the same group and key (without a key: if they are
+    equal). `sequence` increases with the nested sequence. All positions, given and returned, are
+    sorted by group.
     """
 
     groups: np.ndarray
@@ -125,7 +127,10 @@ class _Entries:
         return kept
 
     def outlast(self, taken: np.ndarray) -> np.ndarray:
-        """The positions that remain, without a limit, if the `taken` rows retract earlier rows."""
+        """For a column without a count limit: the positions of the rows that retractions leave.
+
+        A row of `taken` retracts the equal rows before it.
+        """
         same = alike(self.codes)
         place = np.arange(len(self.codes))
         since = same.runs.last(taken[same.order])[same.runs.numbers]
@@ -140,7 +145,10 @@ class _Entries:
         return kept
 
     def take_turns(self, taken: np.ndarray) -> np.ndarray:
-        """As `outlast`, with a limit: groups alternate between additions and retractions."""
+        """With a limit: the positions that remain.
+
+        Groups alternate between adding and retracting.
+        """
         turns = _turns(self.groups, taken)
         order = np.argsort(turns, kind="stable")
         kept = np.empty(0, np.int64)
@@ -169,7 +177,7 @@ class _Entries:
 
 
 def _rows(elements: Elements, rule: _Rule) -> tuple[Elements, pa.Array]:
-    """The non-null elements, and their rows, by `nested-key-null-strategy`."""
+    """The non-null elements and their rows, according to `nested-key-null-strategy`."""
     rows = elements.child()
     counts = is_valid(rows)
     if rule.null_keys != "merge":
@@ -215,7 +223,7 @@ def _places(numbers: np.ndarray) -> np.ndarray:
 
 
 def _turns(numbers: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """How often the group changed between adding and retracting before each row."""
+    """For each row, how often its group switched between adding and retracting before it."""
     changed = np.zeros(len(taken), np.int64)
     changed[1:] = taken[1:] != taken[:-1]
     groups = groups_of(numbers)

@@ -1,4 +1,4 @@
-"""The error for a result outside the range of its type."""
+"""The error for an aggregate that is outside the range of its type."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _multiply_numbers(
 def _multiply_integers(
     aggregate: Aggregate, left: np.ndarray, right: np.ndarray, back: np.ndarray
 ) -> np.ndarray:
-    """Products, or quotients truncated towards 0. Raises InvalidRequest on overflow."""
+    """Products, or with `back` quotients truncated towards 0. Raises InvalidRequest on overflow."""
     limits = np.iinfo(left.dtype)
     if (back & (right == 0)).any():
         raise _no_division(aggregate)
@@ -84,8 +84,8 @@ def _multiply_decimals(
 ) -> pa.Array:
     """Products of DECIMALs, rounded half up to the scale.
 
-    Computed by NumPy over Python integers: a product may have 76 digits, too many for any Arrow
-    type. A product with too many digits is null, and the next value starts a new one.
+    NumPy computes them with Python integers, because a product may have 76 digits, too many for any
+    Arrow type. A product with too many digits is null, and the next value starts a new one.
     """
     kind = values.type
     unit, limit = 10**kind.scale, 10**kind.precision

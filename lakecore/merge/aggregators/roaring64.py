@@ -1,6 +1,6 @@
-"""64-bit bitmaps <-> the bytes that Java's Roaring64Bitmap writes, which `rbm64` columns hold.
+"""Converts 64-bit bitmaps to the bytes of Java's Roaring64Bitmap, as in `rbm64` columns, and back.
 
-Bitmap libraries share one portable format. Java's class writes another one. Its numbers are
+Bitmap libraries share one portable format, but Java's class writes another format. Its numbers are
 little-endian, except the keys of leaves, which are big-endian:
 
     0                                            an empty bitmap, or else
@@ -45,7 +45,7 @@ _NO_OFFSETS_BELOW = 4
 
 @dataclass(frozen=True, slots=True)
 class _Container:
-    """The values with the same high 48 bits, `key`."""
+    """The values of a bitmap that have the same high 48 bits, which are `key`."""
 
     key: int
     kind: int
@@ -134,7 +134,7 @@ def _slot(data: bytes, at: int, key: int) -> tuple[_Container, int]:
 def _write_node(keys: Sequence[bytes], depth: int, first: int, parts: list[bytes]) -> None:
     """Append the tree over these sorted keys, whose first `depth` bytes are already written.
 
-    `first` is the slot of the first key.
+    `first` is the number of the first key's slot; slots are numbered in key order.
     """
     if len(keys) == 1:
         parts.append(struct.pack("<BhB6sQ", _LEAF, 0, 0, keys[0], first))
@@ -155,7 +155,7 @@ def _write_node(keys: Sequence[bytes], depth: int, first: int, parts: list[bytes
 
 
 def _branch(children: bytes) -> tuple[int, bytes]:
-    """The kind and the body of a node with children under these sorted bytes."""
+    """The kind and the body of a node whose children are under these sorted bytes."""
     count = len(children)
     # Java stores each row of bytes as a number, first byte highest, in little-endian order.
     if count <= 4:
@@ -176,7 +176,7 @@ def _branch(children: bytes) -> tuple[int, bytes]:
 
 
 def _to_portable(bucket: Sequence[_Container]) -> bytes:
-    """The 32-bit bitmap of containers with the same high 32 bits."""
+    """One 32-bit bitmap in the portable format, from containers with the same high 32 bits."""
     bucket = [_by_cardinality(container) for container in bucket]
     count = len(bucket)
     has_runs = any(container.kind == _RUNS for container in bucket)
@@ -199,7 +199,7 @@ def _to_portable(bucket: Sequence[_Container]) -> bytes:
 
 
 def _by_cardinality(container: _Container) -> _Container:
-    """The container as an array or as bits, as its cardinality requires in the portable format.
+    """The container as an array or as bits: its cardinality decides this in the portable format.
 
     Java may write bits for few values, or an array for many.
     """

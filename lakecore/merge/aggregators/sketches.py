@@ -110,7 +110,10 @@ def _as_java(theta: bytes) -> bytes:
 
 
 def _union_of(aggregate: Aggregate, union: Callable[[Sequence[bytes]], bytes]) -> Fold:
-    """A fold that unites the sets of each group with several sets."""
+    """A fold that computes the union of the sets in each group.
+
+    A group with one set is unchanged.
+    """
 
     def checked(sets: Sequence[bytes]) -> bytes:
         try:
@@ -145,7 +148,7 @@ def _union_of(aggregate: Aggregate, union: Callable[[Sequence[bytes]], bytes]) -
 
 
 def _datasketches(aggregate: Aggregate) -> ModuleType:
-    """The optional library, imported on first use."""
+    """The optional library `datasketches`, imported when it is first used."""
     try:
         import datasketches  # noqa: PLC0415  an extra; most tables have no use for it
     except ImportError as error:

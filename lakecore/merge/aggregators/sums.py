@@ -1,6 +1,6 @@
 """Sums: one reduction over all rows of each key.
 
-- Integers: an error if the total leaves the type; intermediate sums may.
+- Integers: an error if the total exceeds the range of the type; intermediate sums may exceed it.
 - DECIMAL: if an intermediate sum may leave the type, values are added rank by rank, because an
   overflow makes the sum null and the next value starts a new sum.
 - Floating point: added in row order, because another order would round differently.
@@ -157,7 +157,7 @@ def _sum_decimals(values: pa.Array, groups: Groups, retract: np.ndarray | None) 
 def _add_decimals(
     kind: pa.Decimal128Type, left: pa.Array, right: pa.Array, back: np.ndarray
 ) -> pa.Array:
-    """Sum or difference; null if it has too many digits."""
+    """The sums, or with `back` the differences; null for a result with too many digits."""
     # Java does not check sums of up to 18 digits: a stored value may have more digits than its
     # type.
     wide = pa.decimal256(kind.precision + _SPARE_DIGITS, kind.scale)
@@ -174,9 +174,10 @@ def _by_rank(
     retract: np.ndarray | None,
     step: Callable[[pa.Array, pa.Array, np.ndarray], pa.Array],
 ) -> pa.Array:
-    """Fold values without nulls rank by rank: (state, value, is retracted) -> state.
+    """Fold values without nulls rank by rank; `step` computes the next state.
 
-    If the state is null, the value becomes the state, negated if it is retracted.
+    `step` gets the state, the value, and whether it is retracted. If the state is null, the value
+    becomes the state, negated if it is retracted.
     """
     state = pa.nulls(groups.count, values.type)
     for number, row in groups.ranks():

@@ -47,11 +47,12 @@ def listagg(aggregate: Aggregate) -> Fold:
             joined = _join_distinct(texts, spoken, delimiter)
         return spread(joined, numbers, groups.count)
 
-    return Fold(fold=fold)
+    # A blank text becomes null.
+    return Fold(fold=fold, changes_single=True)
 
 
 def _speaks(values: pa.Array) -> np.ndarray:
-    """A mask of the strings that are neither null nor blank."""
+    """A mask of the strings that count: neither null nor blank."""
     mask: np.ndarray = is_valid(values) & ~_is_blank(values)
     return mask
 

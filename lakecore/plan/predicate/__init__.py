@@ -1,8 +1,8 @@
 """Predicates: conditions on rows in a closed language that planning can analyse.
 
-`language` is the language; `literals` brings values into a column's own type; `polars_form` and
-`arrow_form` translate conditions from and to other languages; `lakecore.scalar` parses SQL. A
-condition that they cannot translate "may match". A schema is a table's or an Arrow schema.
+`language` defines predicates; `literals` converts values to the type of a column; `polars_form` and
+`arrow_form` convert conditions from and to Polars and Arrow; `lakecore.scalar` parses SQL. A
+condition that cannot be converted "may match". A schema is a table's or an Arrow schema.
 """
 
 from __future__ import annotations

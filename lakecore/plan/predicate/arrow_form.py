@@ -3,8 +3,8 @@
 `from_arrow` reads the serialized form of an expression: an Arrow IPC file. Its single row holds the
 literals (and the options of calls) with their exact types; its schema metadata hold the tree in
 prefix order: `call`, `field_ref`, `literal`, `options`, `end`. Unlike Substrait, this form is not
-bound to a schema and accepts implicit casts (a TIME column compared with DuckDB's TIME literal). An
-unknown call makes only itself Unknown.
+bound to a schema and accepts implicit casts (a TIME column compared with DuckDB's TIME literal). If
+a call is not known, only this part of the predicate becomes Unknown.
 
 In Arrow, NaN is not greater than any number; in the predicate language it is greater than all
 numbers. Therefore `>` and `>=` on floats are read as upper bounds (at most these rows), and are
@@ -85,7 +85,7 @@ _Tree: TypeAlias = _Reference | _Call | pa.Scalar
 
 
 def from_arrow(expression: pc.Expression, schema: Schema) -> Predicate:
-    """The expression as a predicate. Raises InvalidRequest for an unknown column."""
+    """The predicate for an Arrow expression. Raises InvalidRequest for an unknown column."""
     known = columns(schema)
     tree = _tree(expression)
     check_columns(_names(tree), known)
@@ -98,7 +98,7 @@ def arrow_columns(expression: pc.Expression) -> list[str]:
 
 
 def to_arrow(predicate: Predicate) -> pc.Expression | None:
-    """The expression that keeps the same rows; None if part of the predicate is Unknown."""
+    """The Arrow expression that matches the same rows; None if part of the predicate is Unknown."""
     match predicate:
         case And(parts=parts) | Or(parts=parts):
             found = [to_arrow(part) for part in parts]
@@ -220,7 +220,7 @@ def _is_in(call: _Call, column: Column) -> Predicate | None:
 
 
 def _finds_null(call: _Call) -> bool:
-    """Whether `is_in` is true for a null. If not, it is false for a null; it is never null."""
+    """Whether `is_in` is true for null (otherwise false). Its result is never null."""
     assert call.options is not None
     matches = _option(call, "null_matching_behavior") == _NULL_MATCHES
     return matches and call.options["value_set"].values.null_count > 0

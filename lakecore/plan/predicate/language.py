@@ -68,7 +68,7 @@ _MIRRORED = {
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The same for each row: true, false, or (None) null."""
+    """A condition with the same value for each row: true, false, or null (None)."""
 
     value: bool | None
 
@@ -80,14 +80,14 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """True where every part is; false where one is false; true if there is no part."""
+    """True if all parts are true, false if one is false, otherwise null. Without parts: true."""
 
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """True where one part is; false where every part is false; false if there is no part."""
+    """True if one part is true, false if all are false, otherwise null. Without parts: false."""
 
     parts: tuple[Predicate, ...]
 
@@ -178,7 +178,7 @@ def any_of(parts: Iterable[Predicate]) -> Predicate:
 
 
 def negate(part: Predicate) -> Predicate:
-    """The negation of the part; Unknown stays Unknown."""
+    """The negation of a predicate. The negation of Unknown is Unknown."""
     match part:
         case Constant(value=None) | Unknown():
             return part
@@ -197,7 +197,7 @@ def negate(part: Predicate) -> Predicate:
 
 
 def at_most(bound: Predicate) -> Predicate:
-    """An Unknown condition that can be true only where the bound is true."""
+    """A condition that may be true only where `bound` is true. Nothing else is known about it."""
     return all_of((UNKNOWN, bound))
 
 
@@ -215,7 +215,7 @@ def columns_of(predicate: Predicate) -> frozenset[str]:
 
 
 def is_exact(predicate: Predicate) -> bool:
-    """Whether nothing in the predicate is Unknown, so that it is not only an upper bound."""
+    """Whether no part of the predicate is Unknown, so that it is not only an upper bound."""
     match predicate:
         case And(parts=parts) | Or(parts=parts):
             return all(map(is_exact, parts))
@@ -226,7 +226,7 @@ def is_exact(predicate: Predicate) -> bool:
 
 
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
-    """Predicates that are true together exactly where this one is true."""
+    """The predicates whose conjunction is this one."""
     match predicate:
         case And(parts=parts):
             return tuple(inner for part in parts for inner in conjuncts(part))
@@ -239,7 +239,7 @@ def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
 
 
 def split_by_columns(predicate: Predicate, columns: Collection[str]) -> tuple[Predicate, Predicate]:
-    """The conjuncts that are fully known and name these columns alone, and the rest.
+    """Split a predicate: the known conjuncts on only these columns, and the other conjuncts.
 
     Key and partition predicates may be pushed below a merge, value predicates never: dropping the
     newest row of a key would revive an older one. This function separates the two.

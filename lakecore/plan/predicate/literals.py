@@ -1,4 +1,4 @@
-"""Compares a column with a literal of any type: the predicate in the column's own type.
+"""Converts a comparison of a column with a literal of any type to the column's own type.
 
 Both sides are compared as exact numbers if the engines do the same. A literal between two values of
 the column's type (1.5 for an INT), or outside its range, is replaced by an equivalent comparison:
@@ -74,7 +74,7 @@ def check_columns(names: Iterable[str], known: dict[str, Column], **facts: objec
 
 
 def compare(column: Column, op: Op, literal: pa.Scalar) -> Predicate:
-    """The predicate `column op literal`, with a value of the column's type."""
+    """The predicate for `column op literal`, with the literal converted to the column's type."""
     if not literal.is_valid:
         return NULL
     literal = _plain(literal)
@@ -103,9 +103,9 @@ def compare(column: Column, op: Op, literal: pa.Scalar) -> Predicate:
 
 
 def is_in(column: Column, literals: pa.Array) -> Predicate:
-    """`column IN literals`.
+    """The predicate `column IN literals`.
 
-    With a null in the list, a value that is not found gives null, not false.
+    If the list contains a null, a value that is not in the list gives null instead of false.
     """
     nulls = (NULL,) if literals.null_count else ()
     literals = _as_column(column, literals.drop_null())
@@ -115,7 +115,7 @@ def is_in(column: Column, literals: pa.Array) -> Predicate:
 
 
 def one_of(column: Column, literals: Iterable[pa.Scalar]) -> Predicate:
-    """Whether the column equals one of the literals, whose types may differ."""
+    """The predicate that the column equals one of the literals, whose types may differ."""
     found = [compare(column, Op.EQ, literal) for literal in literals]
     exact = [one.value for one in found if isinstance(one, Compare)]
     parts = [one for one in found if not isinstance(one, Compare)]
@@ -123,12 +123,12 @@ def one_of(column: Column, literals: Iterable[pa.Scalar]) -> Predicate:
 
 
 def between(column: Column, lower: pa.Scalar, upper: pa.Scalar) -> Predicate:
-    """`column BETWEEN lower AND upper`, both included."""
+    """The predicate `column BETWEEN lower AND upper`, both bounds included."""
     return all_of((compare(column, Op.GE, lower), compare(column, Op.LE, upper)))
 
 
 def starts_with(column: Column, prefix: pa.Scalar) -> Predicate:
-    """Whether the column, a string or binary, starts with the prefix."""
+    """The predicate that the string or binary column starts with the prefix."""
     if not prefix.is_valid:
         return NULL
     prefix = _plain(prefix)
@@ -139,7 +139,7 @@ def starts_with(column: Column, prefix: pa.Scalar) -> Predicate:
 
 
 def range_around(column: Column, op: Op, literal: pa.Scalar, slack: Fraction) -> Predicate:
-    """A range that includes `column op literal`, even if an engine shifts a side by `slack`."""
+    """A range that contains all matches of `column op literal`, even if values shift by `slack`."""
     position = _position(column.type, literal) if literal.is_valid else None
     if position is None:
         return UNKNOWN
@@ -159,7 +159,7 @@ def position_unit(kind: pa.DataType) -> Fraction | None:
 def _position(kind: pa.DataType, literal: pa.Scalar) -> Fraction | None:
     """The literal as an exact number, in the scale in which `kind` is compared.
 
-    None: not comparable.
+    None if the two are not comparable.
     """
     other = literal.type
     if _is_number(kind):
@@ -187,7 +187,7 @@ def _number(literal: pa.Scalar) -> Fraction | None:
 
 
 def _fold(column: Column, op: Op, position: Fraction) -> Predicate:
-    """The comparison, rewritten for the greatest value of the type that is at most the position."""
+    """The comparison with the greatest value of the column's type that is not above the literal."""
     unit, least, greatest = _grid(column.type)
     step = math.floor(position / unit)
     if least <= step <= greatest:
@@ -213,7 +213,7 @@ def _fold(column: Column, op: Op, position: Fraction) -> Predicate:
 
 
 def _grid(kind: pa.DataType) -> tuple[Fraction, int, int]:
-    """The distance between neighbouring values of the type, and its range as multiples of it."""
+    """The distance between neighbouring values of a type, and the type's range in these units."""
     if _t.is_decimal(kind):
         greatest = 10**kind.precision - 1
         return Fraction(1, 10**kind.scale), -greatest, greatest
@@ -275,7 +275,7 @@ def _nearest(position: Fraction, *, single: bool) -> Fraction | None:
 
 
 def _rounds_alike(literal: pa.Scalar) -> bool:
-    """Whether every engine converts the literal to the same double: true for short decimals."""
+    """Whether every engine converts the literal to the same double, as for short decimals."""
     if not _t.is_decimal(literal.type):
         return False
     _, digits, exponent = literal.as_py().as_tuple()
@@ -315,7 +315,7 @@ def _in(column: Column, values: pa.Array) -> Predicate:
 
 
 def _as_column(column: Column, literals: pa.Array) -> pa.Array:
-    """The literals in the column's type if it holds all of them exactly, else in their own type."""
+    """The literals in the column's type if all of them fit it exactly, else in their own type."""
     kind, other = column.type, _plain(literals).type
     alike = (
         (_t.is_integer(kind) and _t.is_integer(other))

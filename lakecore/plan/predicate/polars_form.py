@@ -79,7 +79,7 @@ _WIDER = {  # casts that keep the order of these columns, and so can be ignored
 
 
 def from_polars(expression: pl.Expr, schema: Schema) -> Predicate:
-    """The expression as a predicate. Raises InvalidRequest for an unknown column."""
+    """The predicate for a Polars expression. Raises InvalidRequest for an unknown column."""
     known = columns(schema)
     check_columns(expression.meta.root_names(), known)
     try:
@@ -89,7 +89,7 @@ def from_polars(expression: pl.Expr, schema: Schema) -> Predicate:
 
 
 def to_polars(predicate: Predicate) -> pl.Expr | None:
-    """The expression that keeps the same rows; None if part of the predicate is Unknown."""
+    """The expression that matches the same rows; None if part of the predicate is Unknown."""
     match predicate:
         case And(parts=parts) | Or(parts=parts):
             inner = [to_polars(part) for part in parts]
@@ -119,9 +119,9 @@ def to_polars(predicate: Predicate) -> pl.Expr | None:
 
 
 def operands(expression: pl.Expr) -> list[pl.Expr] | None:
-    """The inputs of an elementwise operation (a comparison, sum, `not`, cast and the like).
+    """The operands of an elementwise operation (a comparison, sum, `not`, cast and the like).
 
-    Inputs that are single values are left out. None for any other expression.
+    Operands that are single values are left out. None for any other expression.
     """
     match _tree_of(expression):
         case {"BinaryExpr": {"left": left, "right": right}}:
@@ -202,7 +202,7 @@ def _tree_of(expression: pl.Expr) -> Json:
 
 
 def _from_parts(expression: pl.Expr, known: dict[str, Column]) -> Predicate:
-    """The predicate of an `and` or `or` from its two sides, if the whole has no JSON form."""
+    """The predicate of an `and` or `or` without a JSON form, from its two sides."""
     inputs = expression.meta.pop()
     if len(inputs) == 2:
         right, left = inputs

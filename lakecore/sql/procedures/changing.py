@@ -23,7 +23,7 @@ _DONE: list[tuple[object, ...]] = [("Success",)]
 
 
 def _merge_into(call: Call) -> list[tuple[object, ...]]:
-    """MERGE INTO with the arguments of the Flink action; `*` means all columns."""
+    """Run MERGE INTO with the arguments of the Flink action; `*` means all columns."""
     target = chain_of(call.text("target_table") or "")
     alias = call.text("target_alias") or target[-1]
     for statement in split(call.text("source_sqls") or ""):

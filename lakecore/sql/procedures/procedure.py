@@ -157,16 +157,23 @@ class Procedure:
         return names[:count]
 
 
-_OTHER_NAMES = {"snapshot": "snapshot_id", "tagname": "tag", "targettagname": "target_tag"}
+_OTHER_NAMES = {
+    "snapshot": "snapshot_id",
+    "tagname": "tag",
+    "targettagname": "target_tag",
+    "database_or_table": "identifier",
+    "options": "table_options",
+}
 """Names of arguments that only one of Paimon's engines has, in lower case."""
 
 
 def _argument_name(stated: str, known: Collection[str]) -> str:
-    """The argument that a name means: Spark writes `consumerId` for `consumer_id`."""
+    """The argument of that name. Spark's spelling `consumerId` also means `consumer_id`."""
     if stated in known:
         return stated
     same = next((name for name in known if name.replace("_", "") == stated), stated)
-    return same if same in known else _OTHER_NAMES.get(stated, stated)
+    other = _OTHER_NAMES.get(stated, same)
+    return other if same not in known and other in known else same
 
 
 def _typed(procedure: str, argument: Argument, value: object) -> object:

@@ -5,8 +5,15 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from lakecore.errors import NotFound, Unsupported
-from lakecore.sql.procedures import changing, compacting, repairing, retaining, tagging
+from lakecore.errors import InvalidRequest, NotFound, Unsupported
+from lakecore.sql.procedures import (
+    changing,
+    compacting,
+    dialects,
+    repairing,
+    retaining,
+    tagging,
+)
 from lakecore.sql.procedures.procedure import Call
 
 if TYPE_CHECKING:
@@ -18,47 +25,52 @@ if TYPE_CHECKING:
     from lakecore.sql.run_show import Rows
     from lakecore.sql.workspace import Workspace
 
-__all__ = ["PROCEDURES", "call", "listed"]
+__all__ = ["PROCEDURES", "UNSUPPORTED", "call", "listed"]
 
 _SYSTEM = "sys"
 _HELP = "help"
-_UNSUPPORTED = {
-    "migrate_table": "it moves tables of a Hive metastore",
-    "migrate_database": "it moves tables of a Hive metastore",
-    "migrate_file": "it moves tables of a Hive metastore",
-    "clone": "copy the rows: CREATE TABLE ... AS",
+_HIVE = "it changes tables of Hive into tables of Paimon; lakecore reads no tables of Hive"
+_FUNCTIONS = "lakecore lists functions of REST catalogs, and neither changes nor runs them"
+_GLOBAL_INDEX = "lakecore reads global indexes of other engines, and makes and searches none"
+_PRIVILEGES = "lakecore has no users; the storage decides who may read and write"
+UNSUPPORTED = {
+    "alter_function": _FUNCTIONS,
+    "clone": "copy the rows: CREATE TABLE t AS SELECT * FROM s",
+    "compact_chain_table": "lakecore has no chain tables",
+    "copy": "copy the rows: CREATE TABLE t AS SELECT * FROM s",
+    "copy_files": "copy the rows: CREATE TABLE t AS SELECT * FROM s",
+    "create_function": _FUNCTIONS,
+    "create_global_index": _GLOBAL_INDEX,
+    "create_privileged_user": _PRIVILEGES,
+    "data_evolution_merge_into": "use the statement MERGE INTO",
+    "drop_function": _FUNCTIONS,
+    "drop_global_index": _GLOBAL_INDEX,
+    "drop_privileged_user": _PRIVILEGES,
+    "full_text_search": _GLOBAL_INDEX,
+    "grant_privilege_to_user": _PRIVILEGES,
+    "init_file_based_privilege": _PRIVILEGES,
+    "materialize_deletion_vectors": "compact the table in full: CALL sys.compact('t')",
+    "merge_branch": "lakecore moves a branch by fast_forward, and does not merge two",
+    "migrate_database": _HIVE,
+    "migrate_file": _HIVE,
+    "migrate_table": _HIVE,
     "query_service": "it starts servers of Flink",
-    "create_function": "lakecore keeps no functions",
-    "alter_function": "lakecore keeps no functions",
-    "drop_function": "lakecore keeps no functions",
-    "alter_view_dialect": "lakecore keeps no views",
-} | dict.fromkeys(
-    (
-        "compact_chain_table",
-        "compact_manifest",
-        "copy",
-        "copy_files",
-        "create_global_index",
-        "drop_global_index",
-        "full_text_search",
-        "materialize_deletion_vectors",
-        "merge_branch",
-        "reassign_row_id",
-        "remove_unexisting_files",
-        "remove_unexisting_manifests",
-        "repair_earliest_snapshot",
-        "rescale",
-        "rollback_to_as_latest",
-        "trigger_tag_automatic_creation",
-        "vector_search",
+    "reassign_row_id": "a row of lakecore keeps its id",
+    "remove_unexisting_manifests": (
+        "the rows of a lost manifest cannot be told; go back to a tag or a snapshot: rollback_to"
     ),
-    "lakecore does not have it",
-)
+    "revoke_privilege_from_user": _PRIVILEGES,
+    "rollback_to_as_latest": (
+        "it adds files again that a later expiry may delete; write the rows again: "
+        "INSERT OVERWRITE t SELECT * FROM t VERSION AS OF 1"
+    ),
+    "vector_search": _GLOBAL_INDEX,
+}
 """Procedures of Paimon that lakecore does not have, with the reason."""
 
 PROCEDURES: dict[str, Procedure] = {
     each.name: each
-    for module in (changing, compacting, repairing, retaining, tagging)
+    for module in (changing, compacting, dialects, repairing, retaining, tagging)
     for each in module.PROCEDURES
 }
 
@@ -75,12 +87,14 @@ def call(
     if schema not in {"", _SYSTEM}:
         raise NotFound("procedures are in `sys`", procedure=statement.procedure)
     if name == _HELP:
-        return listed()
+        if statement.named or len(statement.positional) > 1:
+            raise InvalidRequest("sys.help takes one argument: a part of the names to list")
+        return listed(*map(str, queries.values(statement.positional)))
     procedure = PROCEDURES.get(name)
     if procedure is None:
-        if name in _UNSUPPORTED:
+        if name in UNSUPPORTED:
             raise Unsupported(
-                "this procedure is not supported", procedure=name, reason=_UNSUPPORTED[name]
+                "this procedure is not supported", procedure=name, reason=UNSUPPORTED[name]
             )
         near = get_close_matches(name, PROCEDURES, 1)
         raise NotFound(
@@ -103,9 +117,17 @@ def call(
     return procedure.columns, rows
 
 
-def listed() -> Rows:
-    """All procedures with their arguments."""
+def listed(text: str = "") -> Rows:
+    """The procedures whose names contain a text, with their arguments.
+
+    Raises NotFound, with the nearest name, if there is none.
+    """
     rows: list[tuple[object, ...]] = [
-        (name, each.usage, each.about) for name, each in sorted(PROCEDURES.items())
+        (name, each.usage, each.about)
+        for name, each in sorted(PROCEDURES.items())
+        if text.lower() in name
     ]
+    if not rows:
+        near = get_close_matches(text, PROCEDURES, 1)
+        raise NotFound("no procedure has such a name", name=text, nearest=near[0] if near else None)
     return ("procedure", "usage", "about"), rows

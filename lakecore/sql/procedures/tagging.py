@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from lakecore.errors import NotFound
-from lakecore.sql.procedures.procedure import Call, Procedure, number, text
+from contextlib import nullcontext, suppress
+
+from lakecore.errors import AlreadyExists, NotFound
+from lakecore.sql.procedures.procedure import Call, Procedure, flag, number, text
+from lakecore.table.maintenance.expire_tags import maintain_tags
 
 __all__ = ["PROCEDURES"]
 
@@ -69,7 +72,14 @@ def _replace_tag(call: Call) -> list[tuple[object, ...]]:
 
 
 def _create_branch(call: Call) -> list[tuple[object, ...]]:
-    call.table().create_branch(call.text("branch") or "", call.text("tag"))
+    with suppress(AlreadyExists) if call.flag("ignore_if_exists") else nullcontext():
+        call.table().create_branch(call.text("branch") or "", call.text("tag"))
+    return _DONE
+
+
+def _trigger_automatic_tags(call: Call) -> list[tuple[object, ...]]:
+    table = call.table()
+    maintain_tags(table.context, batch=False)
     return _DONE
 
 
@@ -130,9 +140,15 @@ PROCEDURES = (
     ),
     Procedure(
         name="create_branch",
-        arguments=(_TABLE, text("branch", required=True), text("tag")),
+        arguments=(_TABLE, text("branch", required=True), text("tag"), flag("ignore_if_exists")),
         run=_create_branch,
         about="make a branch, from a tag or empty",
+    ),
+    Procedure(
+        name="trigger_tag_automatic_creation",
+        arguments=(_TABLE,),
+        run=_trigger_automatic_tags,
+        about="make the automatic tags that are due, and delete the expired ones",
     ),
     Procedure(
         name="delete_branch",

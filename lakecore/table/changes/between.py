@@ -1,12 +1,15 @@
-"""Two points of a table's history -> the changes between them.
+"""Reads the changes between two points of a table's history.
 
-As Paimon's `incremental-between` (https://paimon.apache.org/docs/master/flink/sql-query/#batch-incremental):
-the start is exclusive, the end inclusive. A point is a snapshot id, a tag or a time; a time means
-the newest snapshot at that time. A string is a tag if one has that name, else a snapshot id if it
-has only digits, else a time: tags are often named after a day or hour.
+As Paimon's `incremental-between`
+(https://paimon.apache.org/docs/master/flink/sql-query/#batch-incremental): the start is exclusive,
+the end inclusive. A point is a snapshot id, a tag or a time; a time means the newest snapshot at
+that time. A string is a tag if one has that name, else a snapshot id if it has only digits, else a
+time: tags are often named after a day or hour.
 
 - By default, the changelog of each snapshot is read; for a table without a changelog, the added
   rows. `incremental-between-scan-mode` overrides this.
+- With data evolution, the rows of all these snapshots are read together: a row has the newest
+  values that one of the snapshots wrote, and null for columns that none wrote.
 - Between two tags, and with the mode `diff`, the two states are compared. The snapshots between
   them may have expired. With `incremental-between-tag-to-snapshot`, tags mean their snapshots.
 
@@ -16,7 +19,7 @@ because changes would be missing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
@@ -156,11 +159,16 @@ def _changes(
     taken = [
         (each, taken_between(each, mode)) for each in retained.snapshots(first.id + 1, last.id)
     ]
-    return tuple(
+    found = [
         StoredRows(snapshot=snapshot, changelog=what is Taken.CHANGELOG)
         for snapshot, what in taken
         if what is not None
-    )
+    ]
+    if context.options.data_evolution_enabled and found:
+        # As in Paimon: files of all these snapshots that hold columns of the same rows are joined.
+        earlier = tuple(each.snapshot for each in found[:-1])
+        return (replace(found[-1], earlier=earlier),)
+    return tuple(found)
 
 
 _Named: TypeAlias = "int | Tag | _Time | None"
@@ -207,9 +215,9 @@ def _found(retained: RetainedChanges, point: _Named, *, at_start: bool) -> _Foun
 
 
 def _known(retained: RetainedChanges, snapshot_id: int, *, at_start: bool) -> int:
-    """The id itself. Raises NotFound if its changes have expired or are not committed yet.
+    """Return `snapshot_id`. Raises NotFound if its changes have expired or are not committed yet.
 
-    As the start, which is exclusive, the id before the earliest one is valid too.
+    With `at_start`, the id before the earliest one is valid too, because a start is exclusive.
     """
     earliest = retained.earliest - 1 if at_start else retained.earliest
     if at_start and snapshot_id == 0:

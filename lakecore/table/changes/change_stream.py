@@ -78,7 +78,7 @@ class StreamReader:
             return found
 
     def _begin(self, state: Found | None) -> None:
-        """Record a new consumer as soon as the start is known, unless a state is read first."""
+        """Once the start is known, record a new consumer, unless the stream first reads a state."""
         next_id = self._follower.next_id
         if self._begun or next_id is None:
             return
@@ -136,7 +136,7 @@ class ChangeStream(Generic[Rows]):
 
     @property
     def next_snapshot(self) -> int | None:
-        """The snapshot from which a new stream would continue: everything before was returned.
+        """The first snapshot that was not returned yet: a new stream would continue with it.
 
         Keep it with your results, and pass it as `from_snapshot` after a restart. None if nothing
         was returned and the start is not known yet.

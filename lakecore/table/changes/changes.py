@@ -2,7 +2,8 @@
 
 A source is a sequence of *changes*: the rows that a snapshot added, its changelog, the rows that an
 overwrite replaced, a whole state, or the difference of two states. Each row has its kind in the
-column `_row_kind`, before the table's columns, and is read with the table's newest schema.
+column `_row_kind`, before the table's columns, and is read with the table's newest schema. With
+data evolution, columns that the snapshots did not write are null, as in Paimon.
 
 Rows are in snapshot order; within a snapshot, rows of a key are in the order of the changes.
 Applying them in order gives the table. A condition filters row by row, so files may be pruned by
@@ -23,12 +24,9 @@ from lakecore.errors import NotFound, Unsupported
 from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.model.manifest import FileKind, fold
 from lakecore.model.rows import (
-    KIND_FIELD,
     KIND_TEXTS,
     RETRACTS,
     ROW_KIND,
-    SEQUENCE_FIELD,
-    SEQUENCE_NUMBER,
     VALUE_KIND,
     VALUE_KIND_ID,
     RowKind,
@@ -37,126 +35,27 @@ from lakecore.model.times import to_wall_clock
 from lakecore.model.types import Field, parse_type
 from lakecore.plan.changes import files_of_first_plan
 from lakecore.plan.predicate import condition_on
-from lakecore.table.changes.planned import PlannedRows, of_kind
-from lakecore.table.reads.scan import ScanContext, plan_merged, plan_scan, plan_stored
-from lakecore.table.reads.source import TableSource, side_by_side
-from lakecore.table.reads.travel import with_levels_of
-from lakecore.table.sections.merge_runs import merge_runs
+from lakecore.table.changes.wanted import Wanted, column_to_count
+from lakecore.table.reads.postponed_rows import in_order_of_writing, shows_postponed
+from lakecore.table.reads.scan import plan_merged, plan_scan
+from lakecore.table.reads.side_by_side import side_by_side
+from lakecore.table.reads.stored_files import plan_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from lakecore.frames.source import EngineFile
     from lakecore.model.files import Split
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.predicate import Predicate
+    from lakecore.table.changes.planned import PlannedRows
     from lakecore.table.context import TableContext
-    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 KIND_COLUMN = Field(id=VALUE_KIND_ID, name=ROW_KIND, type=parse_type("STRING NOT NULL"))
 _TEXTS = pa.array(KIND_TEXTS, pa.string())
 _ADDING = np.array([kind not in RETRACTS for kind in RowKind])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What to read of the changes: columns of the table, and a predicate that prunes rows.
-
-    - `keeps_deletions`: a state has the stored kind of each merged row, tombstones included;
-    - `sequence`: rows have their sequence number too.
-    """
-
-    context: TableContext
-    columns: tuple[str, ...]
-    predicate: Predicate | None = None
-    keeps_deletions: bool = False
-    sequence: bool = False
-
-    @property
-    def scan(self) -> ScanContext:
-        """The table as a scan sees it."""
-        context = self.context
-        return ScanContext(
-            history=context.history,
-            schema=context.schema,
-            options=context.options,
-            partitions=context.partitions,
-            layout=context.layout,
-        )
-
-    def as_of(self, snapshot: Snapshot) -> Wanted:
-        """The same request, with the level options that were set at the time of a snapshot."""
-        schema = self.context.history.schema(snapshot.schema_id)
-        return replace(self, context=with_levels_of(self.context, schema))
-
-    def in_order(self, splits: Sequence[Split], entries: Iterable[ManifestEntry]) -> list[Split]:
-        """The splits, ordered by partition; within a partition, they keep their order.
-
-        Without a primary key, partitions are in the order in which `entries` first name them: the
-        older one comes first (https://paimon.apache.org/docs/master/append-table/bucketed/).
-        `scan.plan-sort-partition` takes precedence over this order.
-        """
-        seen = None if self.context.schema.primary_keys else [each.partition for each in entries]
-        return self.context.partitions.in_scan_order(splits, seen)
-
-    def read_plan(self, splits: Sequence[Split], columns: Sequence[str] | None = None) -> ReadPlan:
-        """How to read these splits; `columns` replaces the wanted columns."""
-        context = self.context
-        source = TableSource(context=context, snapshot=None, table_schema=context.schema)
-        return source.read_plan(splits, columns or self.columns, self.predicate)
-
-    def planned(self, splits: Sequence[Split], kind: RowKind | None) -> PlannedRows:
-        """How to read the splits: merged rows, all of this kind.
-
-        None: stored rows with their stored kinds (+I without a primary key).
-        """
-        context = self.context
-        if kind is not None or not context.schema.primary_keys:
-            plan = self.read_plan(splits)
-            return PlannedRows(
-                plan=plan, splits=tuple(splits), kind=RowKind.INSERT if kind is None else kind
-            )
-        extra = (SEQUENCE_FIELD, KIND_FIELD) if self.sequence else (KIND_FIELD,)
-        schema = replace(context.schema, fields=(*context.schema.fields, *extra))
-        source = TableSource(context=context, snapshot=None, table_schema=schema)
-        names = (*self.columns, *(field.name for field in extra))
-        plan = source.read_plan(splits, names, self.predicate)
-        return PlannedRows(plan=plan, splits=tuple(splits), kind=None)
-
-    def stored(self, splits: Sequence[Split]) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The stored rows of each split, with their stored kinds."""
-        context = self.context
-        yield from self.planned(splits, None).streams(context.store, context.budget)
-
-    def merged(self, splits: Sequence[Split], kind: RowKind) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The merged rows of each split, all with the same kind."""
-        context = self.context
-        if self.sequence and context.schema.primary_keys:
-            for batches in self.with_kinds(splits, keep_deletions=False):
-                yield of_kind(batches, kind)
-            return
-        yield from self.planned(splits, kind).streams(context.store, context.budget)
-
-    def with_kinds(
-        self, splits: Sequence[Split], *, keep_deletions: bool
-    ) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The merged rows of each split with their stored kinds; tombstones if `keep_deletions`."""
-        context = self.context
-        plan = self.read_plan(splits)
-        merge = replace(plan.merge, keep_deletions=keep_deletions)
-        plan = replace(plan, merge=merge, system_columns=True)
-        for split in splits:
-            if split.raw or not context.schema.primary_keys:
-                yield from self.stored([split])
-            else:
-                yield self._merged_with_kinds(split, plan)
-
-    def _merged_with_kinds(self, split: Split, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
-        context = self.context
-        extra = (SEQUENCE_NUMBER, VALUE_KIND) if self.sequence else (VALUE_KIND,)
-        for table in merge_runs(split, plan, context.store, context.budget):
-            yield from table.select([*self.columns, *extra]).to_batches()
 
 
 class Change(Protocol):
@@ -172,17 +71,22 @@ class Change(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRows:
-    """The rows of the files that a snapshot added, or of its changelog files, as stored."""
+    """The rows of the files that a snapshot added, or of its changelog files, as stored.
+
+    `earlier`: snapshots before it, whose files are read too. With data evolution, they may hold
+    other columns of the same rows.
+    """
 
     snapshot: Snapshot
     changelog: bool
+    earlier: tuple[Snapshot, ...] = ()
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """The rows file by file, by partition, and in manifest order within a partition."""
         yield from wanted.stored(self._splits(wanted))
 
     def planned(self, wanted: Wanted) -> Iterator[PlannedRows]:
-        """The same rows, for another process to read."""
+        """Like `streams`, but as values that another process can read."""
         yield wanted.planned(self._splits(wanted), None)
 
     def _splits(self, wanted: Wanted) -> list[Split]:
@@ -192,13 +96,20 @@ class StoredRows:
 
     def entries(self, context: TableContext) -> list[ManifestEntry]:
         """The manifest entries of these files."""
-        history, snapshot = context.history, self.snapshot
-        if self.changelog:
-            name = snapshot.changelog_manifest_list
-            manifests = history.manifest_list(name, snapshot.changelog_manifest_list_size)
-        else:
-            manifests = history.delta_manifests(snapshot)
-        return [entry for entry in history.entries(manifests) if entry.kind is FileKind.ADD]
+        history, shows = context.history, shows_postponed(context.options)
+        found: list[ManifestEntry] = []
+        for snapshot in (*self.earlier, self.snapshot):
+            if self.changelog:
+                name = snapshot.changelog_manifest_list
+                manifests = history.manifest_list(name, snapshot.changelog_manifest_list_size)
+            else:
+                manifests = history.delta_manifests(snapshot)
+            found += (
+                entry
+                for entry in history.entries(manifests)
+                if entry.kind is FileKind.ADD and (shows or entry.bucket != POSTPONE_BUCKET)
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,18 +119,24 @@ class Replaced:
     snapshot: Snapshot
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
-        """Removed rows come first: with dynamic buckets, a key may be added to another bucket."""
+        """The removed rows come first: with dynamic buckets, a key may move to another bucket."""
         for side, splits, kind in self._sides(wanted):
             yield from side.merged(splits, kind)
 
     def planned(self, wanted: Wanted) -> Iterator[PlannedRows]:
-        """The same rows, for another process to read."""
+        """Like `streams`, but as values that another process can read."""
         for side, splits, kind in self._sides(wanted):
             yield side.planned(splits, kind)
 
     def _sides(self, wanted: Wanted) -> Iterator[tuple[Wanted, list[Split], RowKind]]:
         history, snapshot = wanted.context.history, self.snapshot
         delta = self.entries(wanted.context)
+        if any(entry.bucket == POSTPONE_BUCKET for entry in delta):
+            raise Unsupported(
+                "the changes of an overwrite that replaces postponed rows are not supported",
+                snapshot_id=snapshot.id,
+                table=wanted.context.identifier,
+            )
         gone = {entry.identity for entry in delta if entry.kind is FileKind.DELETE}
         new = [entry for entry in delta if entry.kind is FileKind.ADD]
         if gone:
@@ -263,29 +180,62 @@ class State:
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """One iterator of batches for each split; the splits are ordered by partition."""
+        if self._is_of_some_files(wanted):
+            yield from wanted.stored(self._some_files(wanted))
+            return
         splits = self._splits(wanted)
         if wanted.keeps_deletions:
             yield from wanted.with_kinds(splits, keep_deletions=True)
         else:
             yield from wanted.merged(splits, RowKind.INSERT)
+        yield from wanted.stored(self._postponed(wanted))
 
     def planned(self, wanted: Wanted) -> Iterator[PlannedRows]:
-        """The same rows without deletions, for another process to read."""
+        """Like `streams`, without deletions, as values for another process to read."""
+        if self._is_of_some_files(wanted):
+            yield wanted.planned(self._some_files(wanted), None)
+            return
         yield wanted.planned(self._splits(wanted), RowKind.INSERT)
+        postponed = self._postponed(wanted)
+        if postponed:
+            yield wanted.planned(postponed, None)
+
+    def _is_of_some_files(self, wanted: Wanted) -> bool:
+        """Whether the state may lack files that hold other columns of its rows."""
+        evolves = wanted.context.options.data_evolution_enabled
+        return evolves and self.created_since_ms is not None
+
+    def _some_files(self, wanted: Wanted) -> list[Split]:
+        live = wanted.context.history.live_entries(self.snapshot)
+        own = self._created_since(live)
+        splits = plan_stored(wanted.scan, own, wanted.predicate, self.snapshot)
+        return wanted.in_order(splits, live)
+
+    def _postponed(self, wanted: Wanted) -> list[Split]:
+        """The splits of the postponed bucket; none if the changes leave out its rows."""
+        if self.as_batch or not shows_postponed(wanted.context.options):
+            return []
+        live = wanted.context.history.live_entries(self.snapshot)
+        entries = self._created_since(in_order_of_writing(live))
+        return plan_stored(wanted.scan, entries, wanted.predicate)
 
     def _splits(self, wanted: Wanted) -> Sequence[Split]:
         live: list[ManifestEntry] = []
-        since = None if self.created_since_ms is None else to_wall_clock(self.created_since_ms)
 
         def shown(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
             live.extend(entries)
-            kept = files_of_first_plan(entries, wanted.context.options)
-            # Files of the oldest releases do not state their time.
-            return [e for e in kept if since is None or (e.file.creation_time_ms or 0) >= since]
+            return self._created_since(files_of_first_plan(entries, wanted.context.options))
 
         chosen = None if self.as_batch else shown
         plan = plan_scan(wanted.scan, self.snapshot, wanted.predicate, shown=chosen)
         return plan.splits if self.as_batch else wanted.in_order(plan.splits, live)
+
+    def _created_since(self, entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+        if self.created_since_ms is None:
+            return list(entries)
+        since = to_wall_clock(self.created_since_ms)
+        # Files of the oldest releases do not state their time.
+        return [entry for entry in entries if (entry.file.creation_time_ms or 0) >= since]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,13 +250,6 @@ class ChangesSource:
     kinds: bool = True
 
     def __post_init__(self) -> None:
-        if self.context.options.bucket == POSTPONE_BUCKET:
-            raise Unsupported(
-                "changes of a table whose buckets are postponed are not supported",
-                option="bucket",
-                value=POSTPONE_BUCKET,
-                table=self.context.identifier,
-            )
         if self.kinds and ROW_KIND in self.context.schema.by_name:
             raise Unsupported(
                 "changes of a table with a column of this name are not supported",
@@ -338,7 +281,7 @@ class ChangesSource:
         """
         names = self.schema.names if columns is None else list(columns)
         own = self.context.schema
-        stored = tuple(name for name in names if name != ROW_KIND) or own.names[:1]
+        stored = tuple(name for name in names if name != ROW_KIND) or column_to_count(own)
         condition = condition_on(predicate, own.names)
         wanted = Wanted(context=self.context, columns=stored, predicate=condition)
         left = limit if predicate is None else None
@@ -355,7 +298,7 @@ class ChangesSource:
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,
-    ) -> list[str] | None:
+    ) -> list[EngineFile] | None:
         """Always None: files do not store row kinds as strings."""
         del columns, predicate
         return None

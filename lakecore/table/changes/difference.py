@@ -23,26 +23,28 @@ from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
 from lakecore.model.files import Split
 from lakecore.model.rows import VALUE_KIND, RowKind
+from lakecore.options import POSTPONE_BUCKET
+from lakecore.plan.row_ids import overlapping
+from lakecore.table.reads.live_files import vectors_of
 from lakecore.table.reads.scan import (
     commit_order,
     hides_level_0,
     keep_entries,
     key_ranks,
-    plan_stored,
-    vectors_of,
 )
+from lakecore.table.reads.stored_files import plan_stored
 from lakecore.table.sections.merge_runs import merge_runs
 from lakecore.table.sections.windows import merge_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from lakecore.model.files import DataFile, IndexFile, VectorRange
     from lakecore.model.manifest import EntryIdentity, ManifestEntry
     from lakecore.model.snapshot import Snapshot
-    from lakecore.table.changes.changes import Wanted
+    from lakecore.table.changes.wanted import Wanted
     from lakecore.table.context import TableContext
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
@@ -52,7 +54,7 @@ _Version = tuple["EntryIdentity", "tuple[IndexFile, VectorRange] | None"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """One of the two states: its files, and the table with the level options of that time."""
+    """One of the two states: its files, and the table with the options of levels of that time."""
 
     number: int
     context: TableContext
@@ -96,7 +98,7 @@ def _side(wanted: Wanted, snapshot: Snapshot | None, number: int) -> _Side:
     hidden = hides_level_0(context.schema, context.options)
     live = context.history.live_entries(snapshot)
     for entry in keep_entries(wanted.scan, live, wanted.predicate):
-        if not (hidden and entry.file.level == 0):
+        if not (hidden and entry.file.level == 0) and entry.bucket != POSTPONE_BUCKET:
             files[entry.partition, entry.bucket].append(entry)
     vectors = vectors_of(context.history, snapshot)
     return _Side(number=number, context=context, files=files, vectors=vectors)
@@ -125,20 +127,33 @@ def _new_rows(
 ) -> Iterator[Iterator[pa.RecordBatch]]:
     """The rows of the files that only the later state has."""
     before, after = (side.versions(bucket) for side in sides)
-    if not before.keys() <= after.keys():
+    new = [entry for version, entry in after.items() if version not in before]
+    if not before.keys() <= after.keys() or _changes_rows(wanted, before.values(), new):
         raise Unsupported(
             "files of a table without a primary key were rewritten between the two states; read"
             " the snapshots between them: incremental-between-scan-mode=delta, and for tags "
             "incremental-between-tag-to-snapshot=true",
             table=wanted.context.identifier,
         )
-    new = [entry for version, entry in after.items() if version not in before]
     own = sides[AFTER].vectors.get(bucket, {})
     splits = [
-        replace(split, vectors={name: own[name] for name in own if name == split.files[0].name})
+        replace(
+            split, vectors={file.name: own[file.name] for file in split.files if file.name in own}
+        )
         for split in plan_stored(wanted.scan, new, wanted.predicate)
     ]
     yield from wanted.merged(splits, RowKind.INSERT)
+
+
+def _changes_rows(
+    wanted: Wanted, old: Iterable[ManifestEntry], new: Sequence[ManifestEntry]
+) -> bool:
+    """Whether new files hold columns of rows that the earlier state has."""
+    if not wanted.context.options.data_evolution_enabled:
+        return False
+    there = {entry.file.name for entry in old}
+    groups = overlapping(entry.file for entry in (*old, *new))
+    return any(0 < sum(file.name in there for file in group) < len(group) for group in groups)
 
 
 def _sections(

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRows:
-    """Splits to read one after another, and the kind of all their rows.
+    """Splits to read one after another, and the row kind of all their rows.
 
-    `kind` None: the rows have their stored kinds, in the last column of the plan.
+    With `kind` None, the rows have their stored kinds, in the last column of the plan.
     """
 
     plan: ReadPlan

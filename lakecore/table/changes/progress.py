@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """The progress of one stream. Each id is that of the next snapshot: all before it are done."""
+    """The progress of one stream.
+
+    Each id is the next snapshot to read: all snapshots before are done.
+    """
 
     def __init__(
         self, context: TableContext, consumer_id: str | None, recorded: int | None, every_ms: int
@@ -50,7 +53,7 @@ class Progress:
             self._write(next_id)
 
     def give(self, snapshot_id: int) -> None:
-        """A snapshot is returned to the reader."""
+        """Note that a snapshot was returned to the reader."""
         self.given = snapshot_id + 1
 
     def asked(self) -> None:

@@ -31,7 +31,10 @@ class RetainedChanges:
 
     @property
     def earliest_state(self) -> int:
-        """The first snapshot whose rows can still be read; of earlier ones, only the changes."""
+        """The first snapshot whose rows can still be read.
+
+        Earlier snapshots have only their changes.
+        """
         number = self.earliest
         while number in self.kept:
             number += 1

@@ -1,4 +1,4 @@
-"""The request for a stream of changes -> the stream.
+"""Opens streams of changes, as `Table.stream` and other callers request them.
 
 1. Check the arguments. They replace the options that name a start.
 2. Read the progress of the consumer.
@@ -26,6 +26,7 @@ from lakecore.table.changes.progress import Progress
 from lakecore.table.changes.retained import retained_changes
 from lakecore.table.changes.starts import Origin, check_mode
 from lakecore.table.maintenance.consumers import checked_consumer_id, read_consumer
+from lakecore.table.reads.guarded import guarded
 from lakecore.table.reads.readable import batch_reader, lazy
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ _TIME_KEYS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRequest:
-    """What to read, from where, and until when; as `Table.stream` takes it."""
+    """The arguments of `Table.stream`: what to read, from where, and until when."""
 
     from_snapshot: int | None = None
     from_timestamp: Time | None = None
@@ -65,25 +66,31 @@ def open_stream(
     request: StreamRequest,
     show: Callable[[ChangesSource], RowSource] | None = None,
 ) -> ChangeStream[pl.LazyFrame]:
-    """The stream that a request asks for; `show` gives its rows another form.
+    """Open the stream that the request describes.
 
-    Raises NotFound if its start has expired.
+    `show` converts the changes of a snapshot before they become a frame (None: no conversion).
+
+    Raises NotFound if the start of the stream has expired.
     """
     until = _checked_until(request.until)
     poll_seconds = _poll_seconds(request.poll, context.options)
     options = start_options(context.options, request)
     check_mode(options, context.identifier)
     reading = without_start_options(context)
-    reading.options.require_readable()
+    reading.options.require_readable(filters_rows=True)
     check_changelog(context.schema, context.options)
 
-    def frame(source: ChangesSource) -> pl.LazyFrame:
+    def shown(source: ChangesSource) -> RowSource:
         rows = source if show is None else show(source)
-        return lazy(rows, request.columns, request.where)
+        # A newer schema may say that the catalog filters the rows.
+        own = source.context
+        return guarded(rows, own if own.options.query_auth_enabled else reading, own.schema)
+
+    def frame(source: ChangesSource) -> pl.LazyFrame:
+        return lazy(shown(source), request.columns, request.where)
 
     def batches(source: ChangesSource) -> pa.RecordBatchReader:
-        rows = source if show is None else show(source)
-        return batch_reader(rows, request.columns, request.where)
+        return batch_reader(shown(source), request.columns, request.where)
 
     frame(ChangesSource(context=reading, changes=()))  # reports wrong columns and conditions
     consumer_id = _consumer_id(request, options)

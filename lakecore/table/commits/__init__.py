@@ -1,3 +1,3 @@
-"""Commit messages -> snapshots."""
+"""Turns commit messages into snapshots."""
 
 from __future__ import annotations

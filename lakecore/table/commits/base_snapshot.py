@@ -1,4 +1,4 @@
-"""Whether an earlier snapshot is still there, what followed it, and what the next one inherits.
+"""The history since an earlier snapshot: whether it still exists, and which commits followed.
 
 A rollback removes snapshots, and later commits reuse their ids. The uuid distinguishes two
 snapshots with the same id. (Paimon before 1.2 writes no uuid.)

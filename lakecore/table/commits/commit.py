@@ -1,4 +1,4 @@
-"""Commit messages -> snapshots: the one place where a table changes.
+"""Turns commit messages into snapshots. Every change of a table's rows is made here.
 
 https://paimon.apache.org/docs/master/concepts/spec/snapshot/
 
@@ -127,7 +127,7 @@ def _commit(committer: _Committer, context: TableContext, request: CommitRequest
         check_files_are_there(context, request.messages)
     committer.follow(seen, latest, is_new=True)
     if first.is_empty and not (request.force or request.overwrite):
-        if not compact.is_empty:
+        if request.merges_manifests or not compact.is_empty:
             committer.publish(compact)
         return committer.result()
     committer.publish(first)
@@ -163,7 +163,7 @@ class _Committer:
     def follow(
         self, seen: int | None, latest: Snapshot | None = None, *, is_new: bool = False
     ) -> None:
-        """Set what is known: no snapshot up to id `seen` is of this commit (None: not checked).
+        """Note that no snapshot up to id `seen` belongs to this commit (None: not checked).
 
         `latest` is the newest snapshot, if it was just read. If `is_new` is false, a part of the
         commit may have been made earlier.
@@ -282,8 +282,8 @@ class _Committer:
                 return change
             raise
         if not self._publish(snapshot, latest, step.delta):
-            # The deletions of an overwrite must be computed again from the next snapshot.
-            self._manifests.lose(whole=change.kind is CommitKind.OVERWRITE)
+            # The deletions of an overwrite, and row ids, depend on the snapshot before.
+            self._manifests.lose(whole=step.stamped or change.kind is CommitKind.OVERWRITE)
             return change
         context.publication.write_hints(context.history, snapshot)
         context.history.learn(latest, snapshot, step.delta)
@@ -300,7 +300,7 @@ class _Committer:
         return None
 
     def _is_made(self, change: Change, latest: Snapshot | None) -> bool:
-        """Whether the snapshot exists already, made by an earlier attempt or another process."""
+        """Whether an earlier attempt or another process already committed this snapshot."""
         mine = self._mine_since(self._seen, latest, change.kind)
         if mine is None:
             return False
@@ -340,7 +340,8 @@ class _Committer:
         check_change(self._context, change, latest, delta, schema_id)
         if self._context.options.manifest_delete_file_drop_stats:
             delta = without_deleted_stats(delta)
-        return Step(change=change, latest=latest, schema_id=schema_id, delta=delta, cleared=cleared)
+        step = Step(change=change, latest=latest, schema_id=schema_id, delta=delta, cleared=cleared)
+        return step.numbered(self._context.options)
 
     def _publish(
         self, snapshot: Snapshot, base: Snapshot | None, delta: Sequence[ManifestEntry]
@@ -392,7 +393,7 @@ class _Committer:
 
 
 def _passed(change: Change, latest: Snapshot | None) -> Change:
-    """The change after its checks against `latest`: only later snapshots remain to be checked."""
+    """The change, noted as checked against `latest`: only later snapshots remain to be checked."""
     if latest is None:
         return change
     bases = frozenset({(latest.id, latest.uuid)})

@@ -1,4 +1,4 @@
-"""Commit messages -> changes: what each of the up to two snapshots of a commit adds and deletes.
+"""Computes from commit messages which files each snapshot of a commit adds and deletes.
 
 APPEND (or OVERWRITE) adds the new files; COMPACT applies what compaction replaced. A file that is
 written and compacted in one commit is added by the first snapshot and deleted by the second.
@@ -33,8 +33,12 @@ class CommitRequest:
     - `force`: commits even without changes, so that the identifier is recorded;
     - `replaces_rows`: the rows were computed from rows of the snapshot that the messages name, so
       a concurrent change of those rows is a conflict;
+    - `replaces_partitions`: the messages replace all rows of the partitions whose files they
+      delete, so files that others added there since the snapshot that the messages name are a
+      conflict;
     - `from_elsewhere`: the messages come from a caller, so check that their files exist;
-    - `statistics`: the new statistics file; the snapshot is then of kind ANALYZE.
+    - `statistics`: the new statistics file; the snapshot is then of kind ANALYZE;
+    - `merges_manifests`: makes a COMPACT snapshot without changes, for its merged manifests.
     """
 
     messages: Sequence[CommitMessage]
@@ -43,11 +47,13 @@ class CommitRequest:
     overwrite: PartitionFilter | None = None
     force: bool = False
     replaces_rows: bool = False
+    replaces_partitions: bool = False
     watermark: int | None = None
     properties: Mapping[str, str] | None = None
     operation: str | None = None
     from_elsewhere: bool = False
     statistics: str | None = None
+    merges_manifests: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +72,7 @@ class Change:
     base_snapshot_id: int | None
     bases: frozenset[Base] = frozenset()
     replaces_rows: bool = False
+    replaces_partitions: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -140,6 +147,7 @@ def changes(request: CommitRequest) -> tuple[Change, Change]:
         base_snapshot_id=base,
         bases=named,
         replaces_rows=request.replaces_rows,
+        replaces_partitions=request.replaces_partitions,
     )
     second = Change(
         kind=CommitKind.COMPACT,

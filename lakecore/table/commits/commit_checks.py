@@ -7,19 +7,23 @@
 - written and compacted files must follow the newest schema and options (`schema_rules.py`);
 - a change other than an overwrite is checked against the files that others added since its writers
   read the table; against all files, if the snapshot they read has been rolled back;
+- a change that replaces whole partitions conflicts with every file that others added there;
 - rows computed from other rows conflict with concurrent changes of the same keys
-  (`row_conflicts.py`).
+  (`row_conflicts.py`), or of the same columns of rows with ids (`row_range_checks.py`).
   A plain append without concurrent commits reads nothing.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import AlreadyExists, CommitConflict, NotFound
+from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.model.files import HASH_INDEX
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
+from lakecore.options import MergeEngine
 from lakecore.plan.conflicts import (
     check_bucket_counts,
     check_files,
@@ -30,8 +34,9 @@ from lakecore.plan.conflicts import (
 )
 from lakecore.table.commits.base_snapshot import committed_since, was_rolled_back
 from lakecore.table.commits.row_conflicts import check_rows_untouched
+from lakecore.table.commits.row_range_checks import check_row_ranges
 from lakecore.table.commits.schema_rules import may_follow, same_rules
-from lakecore.table.context import with_schema
+from lakecore.table.context import crosses_partitions, with_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -65,6 +70,9 @@ def check_change(
         return
     if change.kind is not CommitKind.OVERWRITE:
         _check_since(context, change, latest)
+    elif change.replaces_partitions:
+        _check_alone(context, change, latest, delta)
+    check_row_ranges(context, change, latest, delta)
     reading = _reading_vectors(change)
     if reading or any(entry.kind is FileKind.DELETE or entry.file.level > 0 for entry in delta):
         touched = {entry.partition for entry in delta} | {each.partition for each in reading}
@@ -166,8 +174,10 @@ def _check_since(context: TableContext, change: Change, latest: Snapshot) -> Non
     news = [(None, context.history.live_entries(latest))] if back else None
     for theirs, added in news or _added_since(context, base, latest):
         check_absent(change, added)
+        _check_keys_alone(context, change, theirs, added)
         for entry in added:
-            known.setdefault(entry.partition, entry.total_buckets)
+            if entry.bucket != POSTPONE_BUCKET:
+                known.setdefault(entry.partition, entry.total_buckets)
         if theirs is None or theirs.commit_kind is CommitKind.OVERWRITE:
             overwritten |= {message.partition for message in change.messages}
     check_bucket_counts(known, change.messages)
@@ -182,6 +192,56 @@ def _check_since(context: TableContext, change: Change, latest: Snapshot) -> Non
     grown = any(entry.file.index_type == HASH_INDEX for entry in change.indexes)
     if context.schema.primary_keys and (grown or dealt & overwritten):
         _check_indexes(context, change, latest)
+
+
+def _check_keys_alone(
+    context: TableContext,
+    change: Change,
+    theirs: Snapshot | None,
+    added: Sequence[ManifestEntry],
+) -> None:
+    """Raise CommitConflict if others changed rows, in a table whose keys may change partitions.
+
+    With `deduplicate`, removed rows are no conflict: a row that moves writes one -D too many.
+    """
+    own = change.kind is CommitKind.APPEND and any(m.new_files for m in change.messages)
+    kind = None if theirs is None else theirs.commit_kind
+    removes = kind is CommitKind.OVERWRITE and (
+        context.options.merge_engine is not MergeEngine.DEDUPLICATE
+    )
+    adds = bool(added) and kind is not CommitKind.COMPACT
+    if own and (adds or removes) and crosses_partitions(context):
+        raise CommitConflict(
+            "another commit changed rows of a table whose primary key lacks partition keys: the "
+            "writer does not know where these keys are; write again, and let one writer do it",
+            table=context.identifier,
+            snapshot_id=None if theirs is None else theirs.id,
+        )
+
+
+def _check_alone(
+    context: TableContext, change: Change, latest: Snapshot, delta: Sequence[ManifestEntry]
+) -> None:
+    """Raise CommitConflict if others added files to a partition that the change replaces.
+
+    Files of the postponed bucket stay, so they are no conflict.
+    """
+    if any(was_rolled_back(context.history, each, latest) for each in change.bases):
+        _check_rolled_back(context, replace(change, replaces_rows=True))
+    mine = {entry.identity for entry in delta}
+    partitions = {entry.partition for entry in delta}
+    for _, added in _added_since(context, change.base_snapshot_id, latest):
+        check_absent(change, added)
+        for entry in added:
+            is_new = entry.partition in partitions and entry.identity not in mine
+            if is_new and entry.bucket != POSTPONE_BUCKET:
+                raise CommitConflict(
+                    "another commit changed a partition while its rows were read and written "
+                    "again; do it again when no other job writes there",
+                    table=context.identifier,
+                    partition=dict(context.partitions.texts(entry.partition)),
+                    file=entry.file.name,
+                )
 
 
 def _check_rolled_back(context: TableContext, change: Change) -> None:

@@ -1,4 +1,4 @@
-"""The manifests of a snapshot -> those of its successor's base list, merged when due.
+"""Computes the base manifest list of the next snapshot, and merges small manifests when due.
 
 `plan/manifests.py` has the rules; this module applies them, in the order of the manifests:
 
@@ -60,6 +60,20 @@ def merge_manifests(
     ):
         merged += group if len(group) == 1 else _merged(context, group, write)
     return merged
+
+
+def merge_is_useful(context: TableContext, manifests: Sequence[ManifestFile]) -> bool:
+    """Whether `merge_manifests` would write a manifest."""
+    options = context.options
+    target = options.manifest_target_file_size_bytes
+    threshold = options.manifest_full_compaction_threshold_size_bytes
+    is_due = full_merge_is_due(manifests, target_bytes=target, threshold_bytes=threshold)
+    if is_due and _FullMerge(context, manifests, lambda _entries: []).is_useful:
+        return True
+    groups = neighbours_to_merge(
+        manifests, target_bytes=target, count_min=options.manifest_merge_min_count
+    )
+    return any(len(group) > 1 for group in groups)
 
 
 def _merged(

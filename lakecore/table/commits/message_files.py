@@ -33,10 +33,20 @@ def delete_compaction_files(context: TableContext, messages: Sequence[CommitMess
         _delete(context, _paths(context, message, made, message.compact_index_files))
 
 
+def delete_left_out(
+    context: TableContext, messages: Sequence[CommitMessage], kept: Sequence[CommitMessage]
+) -> None:
+    """Remove the new files of each message that its counterpart in `kept` does not name."""
+    for before, after in zip(messages, kept, strict=True):
+        named = {file.name for file in after.new_files}
+        gone = tuple(file for file in before.new_files if file.name not in named)
+        _delete(context, _paths(context, before, gone, ()))
+
+
 def delete_other_indexes(
     context: TableContext, messages: Sequence[CommitMessage], later: Sequence[CommitMessage]
 ) -> None:
-    """For each message that `later` replaces, remove the index files of the new version."""
+    """Remove the index files that each replacement message in `later` added to its original."""
     for before, after in zip(messages, later, strict=False):
         if after is not before:
             _delete(context, _paths(context, after, (), after.compact_index_files))
@@ -103,7 +113,7 @@ def _delete(context: TableContext, paths: Sequence[str]) -> None:
 
 
 def _brought(context: TableContext, message: CommitMessage) -> list[str]:
-    """The paths of all files that the message adds."""
+    """The paths of all files that a message adds."""
     indexes = (*message.new_index_files, *message.compact_index_files)
     return _paths(context, message, _data_files(message), indexes)
 

@@ -1,4 +1,4 @@
-"""A checked change -> the next snapshot, after all files that it names are written.
+"""Builds the next snapshot from a checked change, and first writes all files that it names.
 
 The snapshot is not visible before it is published (`commit.py`).
 
@@ -7,19 +7,22 @@ INVARIANT: a snapshot keeps everything that it does not change, in particular th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import CorruptTable, NotFound
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import Snapshot
+from lakecore.plan.row_ids import with_row_ids
 from lakecore.table.commits.base_snapshot import Inherited
+from lakecore.table.stored_rows.snapshot_numbers import with_snapshot_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
     from lakecore.model.manifest import ManifestEntry
+    from lakecore.options import TableOptions
     from lakecore.table.commits.commit_change import Change, CommitRequest
     from lakecore.table.commits.commit_manifests import ManifestWriter
     from lakecore.table.context import TableContext
@@ -29,8 +32,9 @@ if TYPE_CHECKING:
 class Step:
     """A change that passed the checks against the latest snapshot, and its effect.
 
-    `delta` includes the deletions of all files in the `cleared` partitions. `schema_id` is the id
-    of the newest schema.
+    `stamped`: entries of new files contain the snapshot's id, so another attempt needs new
+    manifests. `delta` includes the deletions of all files in the `cleared` partitions; with row
+    tracking, its new rows have ids. `schema_id` is the id of the newest schema.
     """
 
     change: Change
@@ -38,6 +42,29 @@ class Step:
     schema_id: int
     delta: Sequence[ManifestEntry]
     cleared: AbstractSet[bytes]
+    tracked: bool = False
+    stamped: bool = False
+    next_row_id: int = 0
+
+    @property
+    def snapshot_id(self) -> int:
+        """The id of the snapshot to come."""
+        return 1 if self.latest is None else self.latest.id + 1
+
+    def numbered(self, options: TableOptions) -> Step:
+        """The step, completed with what depends on the snapshot id and the previous snapshot.
+
+        With row tracking, new rows have ids. With `sequence.snapshot-ordering`, they have the
+        snapshot id as their sequence numbers; compacted rows keep theirs.
+        """
+        if options.sequence_snapshot_ordering:
+            delta = with_snapshot_id(self.delta, self.snapshot_id)
+            return replace(self, delta=delta, stamped=True)
+        if not options.row_tracking_enabled:
+            return self
+        first = Inherited.of(self.latest).next_row_id
+        delta, next_row_id = with_row_ids(self.delta, first, self.snapshot_id)
+        return replace(self, delta=delta, next_row_id=next_row_id, tracked=True, stamped=True)
 
 
 def next_snapshot(
@@ -49,6 +76,7 @@ def next_snapshot(
     lost.
     """
     change, latest, delta = step.change, step.latest, step.delta
+    before = Inherited.of(latest)
     base_list, base_size = manifests.write_base(latest)
     delta_list, delta_size = manifests.write_delta(delta)
     changelog_list, changelog_size = (
@@ -61,13 +89,12 @@ def next_snapshot(
         entry.file.row_count if entry.kind is FileKind.ADD else -entry.file.row_count
         for entry in delta
     )
-    before = Inherited.of(latest)
     records_before = before.total_record_count
     if records_before is None:
         live = () if latest is None else context.history.live_entries(latest)
         records_before = sum(entry.file.row_count for entry in live)
     return Snapshot(
-        id=1 if latest is None else latest.id + 1,
+        id=step.snapshot_id,
         schema_id=max(step.schema_id, before.schema_id),
         uuid=context.ambient.new_uuid(),
         base_manifest_list=base_list,
@@ -87,7 +114,7 @@ def next_snapshot(
         watermark=_later(before.watermark, request.watermark),
         statistics=request.statistics or _kept_statistics(context, latest, step.schema_id),
         properties=request.properties,
-        next_row_id=before.next_row_id,
+        next_row_id=step.next_row_id if step.tracked else before.next_row_id,
         operation=request.operation,
     )
 

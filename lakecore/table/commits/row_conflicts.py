@@ -28,6 +28,7 @@ from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.files import Split
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
+from lakecore.options import POSTPONE_BUCKET
 from lakecore.rows.fit import show
 from lakecore.table.commits.base_snapshot import committed_since
 from lakecore.table.reads.scan import key_ranks
@@ -48,9 +49,11 @@ _BATCH_ROWS = 131_072
 
 def check_rows_untouched(context: TableContext, change: Change, latest: Snapshot) -> None:
     """Raise CommitConflict if another commit wrote a key that this one writes."""
-    buckets = [(message.partition, message.bucket) for message in change.messages]
+    # Postponed rows have no order among writers before a compaction gives them one.
+    messages = [message for message in change.messages if message.bucket != POSTPONE_BUCKET]
+    buckets = [(message.partition, message.bucket) for message in messages]
     theirs = _added_since(context, change, latest, frozenset(buckets))
-    for message, bucket in zip(change.messages, buckets, strict=True):
+    for message, bucket in zip(messages, buckets, strict=True):
         added = theirs.get(bucket, [])
         if added:
             split = Split(
@@ -75,7 +78,7 @@ def _added_since(
     Raises CommitConflict if another commit removed rows of these buckets, or if snapshots expired.
     """
     added: dict[tuple[bytes, int], list[DataFile]] = defaultdict(list)
-    for theirs, entry in _changes_since(context, change.base_snapshot_id or 0, latest):
+    for theirs, entry in changes_since(context, change.base_snapshot_id or 0, latest):
         bucket = (entry.partition, entry.bucket)
         if bucket not in buckets:
             continue
@@ -90,10 +93,13 @@ def _added_since(
     return added
 
 
-def _changes_since(
+def changes_since(
     context: TableContext, base: int, latest: Snapshot
 ) -> Iterator[tuple[Snapshot, ManifestEntry]]:
-    """The added and removed files of the snapshots that changed rows, newest first."""
+    """The added and removed files of the snapshots that changed rows, newest first.
+
+    Raises CommitConflict if snapshots since `base` have expired.
+    """
     try:
         for theirs, entries in committed_since(context.history, base, latest):
             if theirs.commit_kind not in (CommitKind.COMPACT, CommitKind.ANALYZE):

@@ -29,7 +29,7 @@ def _lie_or_merge(option: Option) -> bool:
 
 
 def _first(option: Option) -> bool:
-    """Whether the first rows of a table must have been written under this option."""
+    """Whether the option is fixed by the first snapshot, because it applies to the first rows."""
     return option.immutable or option.effect is Effect.READ or option.key in _FIRST_KEYS
 
 

@@ -1,3 +1,3 @@
-"""The files of a bucket -> fewer files."""
+"""Compaction: rewrites the files of a bucket as fewer files."""
 
 from __future__ import annotations

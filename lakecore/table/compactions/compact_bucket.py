@@ -1,4 +1,4 @@
-"""The plan of a bucket -> its compacted files, as a CommitMessage.
+"""Carries out the compaction plan of a bucket. Returns the files as a CommitMessage.
 
 Sections are merged window by window, as in a read, but in key order and with sequence numbers and
 kinds. The result is written to files of the output level. Nothing is visible before the commit. If
@@ -40,8 +40,9 @@ from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
 from lakecore.table.compactions.marking import Marking, mark_keys
 from lakecore.table.compactions.placed_changes import EqualPlaces, PlacedChanges
 from lakecore.table.reads.source import TableSource
+from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
 from lakecore.table.run_writer.file_shape import changelog_shape, data_shape
-from lakecore.table.run_writer.rolling_writer import BucketPlace, FileNames, RollingWriter
+from lakecore.table.run_writer.rolling_writer import RollingWriter
 from lakecore.table.sections.coded_columns import coded_columns
 from lakecore.table.sections.large_rows import Values, places_of
 from lakecore.table.sections.merge_runs import Merging, merge_runs
@@ -101,7 +102,8 @@ def compact_bucket(
                     after.append(replace(step.file, level=compaction.level))
                     rewriter.move(step.file)
             changelog = rewriter.changelog_files()
-            vectors = rewriter.marking.write({file.name for file in before} - _names(after))
+            kept = {file.name for file in after}
+            vectors = rewriter.marking.write({file.name for file in before} - kept)
     except BaseException:
         rewriter.abort()
         raise
@@ -181,7 +183,7 @@ class _Rewriter:
         writer = RollingWriter(self._place, self._shape)
         self._writers.append(writer)
         files = [file for section in sections for run in section for file in run.files]
-        merge = self._merge(files)
+        merge = self._merge(files, rewrites=True)
         coded = frozenset[str]() if merge is not None else self._coded_columns(files)
         for section in sections:
             self._merge_section(section, merge, writer, coded)
@@ -189,7 +191,7 @@ class _Rewriter:
 
     def move(self, file: DataFile) -> None:
         """Write the changelog, and mark older rows, for a file that only changes its level."""
-        merge = self._merge([file])
+        merge = self._merge([file], rewrites=False)
         if merge is None or (merge.changelog is None and merge.upper is None):
             self._rows_done(file.row_count)
         elif merge.upper is not None and merge.only_marks:
@@ -241,14 +243,18 @@ class _Rewriter:
         return not plain or newest_above >= file.sequence_min
 
     def _coded_columns(self, files: Sequence[DataFile]) -> frozenset[str]:
-        """The columns merged dictionary-encoded; none if rows are compared or looked up."""
+        """The string columns whose dictionary codes are merged instead of their values.
+
+        Empty if the output is not Parquet, if large rows are merged by their places in the files,
+        or if a cast waits until after the merge.
+        """
         parquet = self._shape.write_format.format == "parquet"
         if self._places is not None or self._late or not parquet:
             return frozenset()
         split = self._split_of(tuple((file,) for file in files))
         return coded_columns(split, self._fields, self._plan, self._context.store)
 
-    def _merge(self, files: Sequence[DataFile]) -> CompactionMerge | None:
+    def _merge(self, files: Sequence[DataFile], *, rewrites: bool) -> CompactionMerge | None:
         """The merge function for these files; None if they merge as in a read."""
         options = self._context.options
         takes_up = self._compaction.level > 0 and any(file.level == 0 for file in files)
@@ -260,7 +266,9 @@ class _Rewriter:
         )
         if plain and not options.deletion_vectors_enabled:
             upper = None
-        if upper is None and changelog is None:
+        folds_single = options.folds_rows and options.deletion_vectors_enabled
+        folds_single &= rewrites and takes_up
+        if upper is None and changelog is None and not folds_single:
             return None
         compared: tuple[str, ...] | None = None
         if options.changelog_producer_row_deduplicate:
@@ -271,6 +279,7 @@ class _Rewriter:
             engine=MERGE_FUNCTIONS[options.merge_engine],
             upper=upper,
             only_marks=plain,
+            folds_single=folds_single,
             changelog=changelog,
             before_level=self._before_level if full and changelog is not None else None,
             compared=compared,
@@ -282,7 +291,7 @@ class _Rewriter:
     def _changed_rows(self) -> tuple[Changes | None, Equal]:
         """The changelog writer (None: no changelog), and the function that compares rows.
 
-        If large rows are merged by place, both read the values row by row.
+        If large rows are merged by place (`places.py`), both read the values row by row.
         """
         changelog, places = self._changelog, self._places
         if changelog is None or places is None:
@@ -354,6 +363,7 @@ class _Rewriter:
         keep = self._compaction.keep_deletions
         merge = replace(plan.merge, keep_deletions=keep, in_key_order=True)
         # Always verify checksums: damaged data must not be rewritten as valid data.
+        plan = replace(plan, expiry=self._compaction.expiry)
         return replace(plan, merge=merge, system_columns=True, checks=Checks.ALWAYS)
 
     def _upper_levels(self) -> UpperLevels:
@@ -385,7 +395,3 @@ class _Rewriter:
             commit_order=compaction.order,
             vectors=self.marking.of(runs),
         )
-
-
-def _names(files: Sequence[DataFile]) -> set[str]:
-    return {file.name for file in files}

@@ -8,8 +8,10 @@ It wraps the merge function of the table's engine. For each window:
 2. The engine merges. Tombstones stay in the result until the changelog is written.
 3. The rows of the changelog (`merge/changelog.py`) are written, and the merged rows are returned.
 
-A key with a single row has that row, unchanged, in the changelog. (In Paimon, a lookup changelog
-contains the merge function's result, which is not what a read returns; see docs/decisions.)
+A key with a single row keeps that row, unchanged, and has it in the changelog. (In Paimon, a lookup
+changelog contains the merge function's result, which is not what a read returns; see
+docs/decisions.) With deletion vectors, reads do not merge. So the functions are applied to single
+rows, too, if the file is rewritten: a -U of a new key adds a row in an aggregation.
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ class CompactionMerge:
     - `upper`: the levels above the output; None if there are none or no look-up is needed;
     - `only_marks`: rows of the upper levels cannot change the result, and are only marked in
       deletion vectors;
+    - `folds_single`: see `MergeSpec`;
     - `changelog`: the writer of changes; None if there is no changelog;
     - `before_level`: set for a full-compaction changelog, which compares with this level;
     - `compared`, `equal`: see `changelog_rows`;
@@ -64,6 +67,7 @@ class CompactionMerge:
     engine: MergeFunction
     upper: UpperLevels | None
     only_marks: bool
+    folds_single: bool
     changelog: Changes | None
     before_level: int | None
     compared: Sequence[str] | None
@@ -89,7 +93,8 @@ class CompactionMerge:
                     window = [*window, *found]
                     keys = changed_keys(window, spec, self.before_level)
         done = 0
-        for merged in self.engine(window, replace(spec, keep_deletions=True)):
+        kept = replace(spec, keep_deletions=True, folds_single=self.folds_single)
+        for merged in self.engine(window, kept):
             piece = slice(done, done + merged.num_rows)
             done = piece.stop
             self._write_changes(window, keys, known, piece, merged)
@@ -110,7 +115,7 @@ class CompactionMerge:
         piece: slice,
         merged: pa.Table,
     ) -> None:
-        """Write the changes of a range of keys, given their merged rows."""
+        """Write the changelog rows of a range of keys, given their merged rows."""
         if self.changelog is None:
             return
         changed, before = keys.changed[piece], keys.before[piece]

@@ -1,4 +1,4 @@
-"""The files of buckets -> the plan of what compaction does in each bucket.
+"""Plans the compaction of each bucket from the list of its files.
 
 `lsm/universal.py` picks the runs. `lsm/steps.py` decides which of their files are merged and which
 only change their level. Pure except for the clock: `compact_bucket.py` executes the plan.
@@ -29,15 +29,19 @@ from lakecore.lsm.universal import (
     pick,
     pick_full,
 )
-from lakecore.table.reads.scan import commit_order, key_ranks, vectors_of
+from lakecore.table.compactions.idle_picks import IdlePicks
+from lakecore.table.reads.live_files import vectors_of
+from lakecore.table.reads.scan import commit_order, key_ranks
+from lakecore.table.stored_rows.record_expiry import record_expiry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from lakecore.model.files import DataFile, Vectors
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
+    from lakecore.table.stored_rows.record_expiry import RecordExpiry
 
 _HOUR_MS = 3_600_000
 
@@ -58,7 +62,7 @@ class BucketCompaction:
     """The work planned for a bucket of a snapshot, and its output level.
 
     `order` numbers the files of the bucket in commit order; `others` are the unchanged files;
-    `vectors` has the deletion vectors of the bucket.
+    `vectors` has the deletion vectors of the bucket. `expiry` says which rows are left out.
     Without `keeps_changelog`, no changelog is written, as after an overwrite.
     """
 
@@ -73,6 +77,7 @@ class BucketCompaction:
     others: tuple[DataFile, ...]
     order: Mapping[str, int]
     vectors: Vectors
+    expiry: RecordExpiry | None = None
     keeps_changelog: bool = True
 
     @property
@@ -87,19 +92,33 @@ class BucketCompaction:
 
 
 def plan_buckets(
-    context: TableContext, snapshot: Snapshot, entries: Iterable[ManifestEntry], *, full: bool
+    context: TableContext,
+    snapshot: Snapshot,
+    entries: Iterable[ManifestEntry],
+    *,
+    full: bool,
+    idle: IdlePicks | None = None,
 ) -> list[BucketCompaction]:
     """The plans for the buckets of these live files. Buckets without work are left out.
 
-    With `full`, everything is merged into the last level; otherwise universal compaction picks.
-    Raises CorruptTable for a bucket whose files of a level above 0 overlap.
+    With `full`, everything is merged into the last level; otherwise universal compaction picks the
+    files. `idle` counts how often a long-running job found nothing to do in each bucket. Raises
+    CorruptTable for a bucket whose files of a level above 0 overlap.
     """
     vectors = vectors_of(context.history, snapshot)
-    planned = [
-        plan_bucket(context, bucket, vectors.get((bucket.partition, bucket.bucket), {}), full=full)
-        for bucket in files_by_bucket(entries, snapshot.id)
-    ]
-    return [compaction for compaction in planned if compaction is not None]
+    idle = IdlePicks() if idle is None else idle
+    planned: list[BucketCompaction] = []
+    for bucket in files_by_bucket(entries, snapshot.id):
+        key = (bucket.partition, bucket.bucket)
+        own = vectors.get(key, {})
+        plan = plan_bucket(context, bucket, own, full=full, idle_picks=idle.count(key))
+        if plan is None:
+            idle.found_nothing(key)
+            continue
+        if plan.reason is Reason.LEVEL_0:
+            idle.took_level_0(key)
+        planned.append(plan)
+    return planned
 
 
 def files_by_bucket(entries: Iterable[ManifestEntry], snapshot_id: int | None) -> list[BucketFiles]:
@@ -129,7 +148,8 @@ def plan_bucket(
 ) -> BucketCompaction | None:
     """The plan for a bucket with these deletion vectors; None if there is nothing to do.
 
-    If `full`, every file with a vector is rewritten.
+    If `full`, every file with a vector is rewritten. A file of the last level is rewritten if its
+    statistics show that a row has expired, and the unit takes that level.
 
     Raises CorruptTable if files of a level above 0 overlap.
     """
@@ -137,8 +157,14 @@ def plan_bucket(
     files = bucket.files
     lows, highs = key_ranks(files, context.schema)
     runs = level_runs(files, lows, highs)
+    last = policy.level_max(runs)
+    expiry = record_expiry(context.options, context.ambient.now_ms())
+    expired = frozenset[str]()
+    if expiry is not None:
+        schemas = {file.schema_id: context.history.schema(file.schema_id) for file in files}
+        expired = expiry.expired_files(files, context.schema, schemas)
     if full:
-        unit = _full_unit(runs, policy, vectors)
+        unit = _full_unit(runs, policy, expired | vectors.keys())
     else:
         unit = pick(runs, policy, _moment(context, runs, policy, idle_picks))
     if unit is None:
@@ -146,6 +172,7 @@ def plan_bucket(
     places = {file.name: place for place, file in enumerate(files)}
     at = np.array([places[file.name] for file in unit.files])
     stale = {file.name for file in unit.files if full and file.name in vectors}
+    stale |= expired if unit.level_output == last else set()
     steps = unit_steps(unit, lows[at], highs[at], policy, stale)
     if not steps:
         return None
@@ -162,6 +189,7 @@ def plan_bucket(
         others=tuple(file for file in files if file.name not in taken),
         order=commit_order(files),
         vectors=vectors,
+        expiry=expiry if unit.level_output == last else None,
     )
 
 
@@ -170,14 +198,14 @@ def _files_of(step: Step) -> tuple[DataFile, ...]:
 
 
 def _full_unit(
-    runs: Sequence[SortedRun], policy: CompactionPolicy, vectors: Vectors
+    runs: Sequence[SortedRun], policy: CompactionPolicy, stale_names: Collection[str]
 ) -> CompactionUnit | None:
     # In the last level a tombstone hides nothing more, so its file is rewritten without it.
     stale = {
         file.name
         for run in runs
         for file in run.files
-        if file.delete_row_count != 0 or file.name in vectors
+        if file.delete_row_count != 0 or file.name in stale_names
     }
     return pick_full(runs, policy, stale)
 

@@ -1,59 +1,105 @@
-"""Chooses between merging runs (tables with a key) and packing files (tables without one).
+"""Chooses between merging runs (tables with a key), packing files, and clustering (without one).
 
-Only this module knows both; `compaction.py` commits the messages.
+Only this module knows all of them; `compaction.py` commits the messages.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from lakecore.table.compactions.cluster_files import (
+    Clustering,
+    cluster_files,
+    plan_incremental,
+    plan_sorting,
+)
 from lakecore.table.compactions.compact_bucket import compact_bucket
 from lakecore.table.compactions.compact_plan import BucketCompaction, plan_buckets
 from lakecore.table.compactions.pack_files import Packing, pack_files, plan_packing
+from lakecore.table.compactions.pack_row_ranges import (
+    RowRange,
+    pack_row_ranges,
+    plan_row_ranges,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakecore.merge.curves import Ordering
     from lakecore.model.files import CommitMessage
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_parallel import RowsDone
+    from lakecore.table.compactions.idle_picks import IdlePicks
     from lakecore.table.context import TableContext
 
-Work: TypeAlias = BucketCompaction | Packing
+Work: TypeAlias = BucketCompaction | Packing | RowRange | Clustering
 """An item of a plan: one for each bucket; unordered buckets may have several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkKind:
+    """What a compaction does: everything (`full`) or what is due.
+
+    With `ordering`, it sorts all rows. Items of work have about `step_bytes` where possible. `idle`
+    counts how often a long-running job found nothing to do in each bucket.
+    """
+
+    full: bool
+    step_bytes: int | None = None
+    ordering: Ordering | None = None
+    idle: IdlePicks | None = None
 
 
 def plan_work(
     context: TableContext,
     snapshot: Snapshot,
     entries: Sequence[ManifestEntry],
-    *,
-    full: bool,
-    step_bytes: int | None = None,
+    kind: WorkKind,
+    others: Sequence[ManifestEntry] = (),
 ) -> Sequence[Work]:
-    """The work to do on these live files, in items of about `step_bytes` where possible."""
+    """The work to do on these live files.
+
+    `others` are the files of partitions that were not chosen, if some were: see `plan_incremental`.
+    """
+    full = kind.full
     if context.schema.primary_keys:
-        return plan_buckets(context, snapshot, entries, full=full)
-    return plan_packing(context, snapshot, entries, full=full, step_bytes=step_bytes)
+        return plan_buckets(context, snapshot, entries, full=full, idle=kind.idle)
+    if kind.ordering is not None:
+        return plan_sorting(context, snapshot, entries, kind.ordering)
+    if context.options.clustering_incremental:
+        return plan_incremental(context, snapshot, entries, others, full=full)
+    if context.options.data_evolution_enabled:
+        return plan_row_ranges(context, snapshot, entries, full=full)
+    return plan_packing(context, snapshot, entries, full=full, step_bytes=kind.step_bytes)
 
 
 def do_work(context: TableContext, work: Work, rows_done: RowsDone) -> CommitMessage:
     """Write the new files of one item and return the message. A failure removes the files."""
     if isinstance(work, Packing):
         return pack_files(context, work, rows_done)
+    if isinstance(work, RowRange):
+        return pack_row_ranges(context, work, rows_done)
+    if isinstance(work, Clustering):
+        return cluster_files(context, work, rows_done)
     return compact_bucket(context, work, rows_done)
 
 
 def left_to_plan(
-    context: TableContext, messages: Sequence[CommitMessage], entries: Sequence[ManifestEntry]
+    context: TableContext,
+    messages: Sequence[CommitMessage],
+    entries: Sequence[ManifestEntry],
+    *,
+    clusters: bool = False,
 ) -> list[ManifestEntry]:
     """The entries that are still to be planned after these messages.
 
-    In an unordered bucket, these are the files that no message replaces. Any other bucket has no
-    work left if it has a message.
+    In an unordered bucket, these are the files that no message replaces. Any other bucket with a
+    message is done, and so is a partition that was clustered (`clusters`).
     """
-    if not context.schema.primary_keys and context.options.bucket < 0:
+    clusters = clusters or context.options.clustering_incremental
+    if not context.schema.primary_keys and context.options.bucket < 0 and not clusters:
         packed = {file.name for message in messages for file in message.compact_before}
         return [entry for entry in entries if entry.file.name not in packed]
     there = {(message.partition, message.bucket) for message in messages}

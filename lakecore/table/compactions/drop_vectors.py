@@ -1,5 +1,8 @@
 """Removes the deletion vectors of files that a compaction of a table without a key replaces.
 
+A compaction of a table with data evolution keeps deleted rows in their places, so the new file gets
+the vectors of the files that it replaces.
+
 Several messages of a step may replace files whose vectors are in one index file, so the index files
 are written once for all messages of a bucket, just before the commit. (A compaction of a table with
 a key also marks rows, and writes its vectors itself: `compact_bucket.py`.)
@@ -11,6 +14,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lakecore.plan.row_ids import anchor_of, by_row_ids
 from lakecore.table.vectors.bucket_vectors import BucketVectors
 
 if TYPE_CHECKING:
@@ -43,6 +47,8 @@ def without_vectors(
             written.append(vectors)
             for at in inside:
                 vectors.drop(file.name for file in messages[at].compact_before)
+                if context.options.data_evolution_enabled:
+                    _keep_marks(vectors, messages[at])
             files = vectors.write()
             done[inside[0]] = replace(
                 messages[inside[0]],
@@ -54,3 +60,12 @@ def without_vectors(
             vectors.abort()
         raise
     return done
+
+
+def _keep_marks(vectors: BucketVectors, message: CommitMessage) -> None:
+    """Mark the deleted rows of the replaced files in the new file."""
+    (after,) = message.compact_after
+    for group in by_row_ids(message.compact_before):
+        positions = vectors.positions(anchor_of(group).name)
+        moved = (group[0].first_row_id or 0) - (after.first_row_id or 0)
+        vectors.mark(after.name, positions + moved)

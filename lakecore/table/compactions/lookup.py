@@ -1,4 +1,4 @@
-"""Keys -> their rows in the levels above those that a compaction rewrites.
+"""Finds the rows of keys in the levels above those that a compaction rewrites.
 
 1. Keys arrive window by window in ascending order, so every file is read forward, at most once.
 2. A level is searched only for keys that no lower level has: a compaction into the lower level
@@ -161,7 +161,7 @@ class _Level:
         self._open: _File | None = None
 
     def rows(self, keys: OrderColumns) -> tuple[np.ndarray, pa.Table | None]:
-        """For each key, its index in the returned rows, or NONE.
+        """For each key, the index of its row in the returned rows, or NONE if the key is not found.
 
         The rows are None if no key is found.
         """
@@ -189,7 +189,10 @@ class _Level:
             self._open = None
 
     def _found(self, keys: OrderColumns) -> Iterator[tuple[int, np.ndarray, _File]]:
-        """Each file that may hold keys, as: index of its first key, positions of its keys, file."""
+        """Yields each file that may hold some of the keys.
+
+        Each item: the index of the first such key, the positions of the keys in the file, the file.
+        """
         while self._waiting and keys.length:
             bounded = self._waiting[0]
             start, end = keys.count_below(bounded.low), keys.count_up_to(bounded.high)
@@ -215,7 +218,7 @@ class _Bounded:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A row group, or a whole file (index None): its rows, and bounds of its keys."""
+    """A row group: its rows, and bounds of its keys. With index None, a whole file."""
 
     index: int | None
     first_row: int
@@ -298,12 +301,12 @@ class _File:
 
     @cached_property
     def _lookup(self) -> RowGroupLookup | None:
-        """How Polars reads the rows of the file; None if it cannot."""
+        """The reader that looks up rows of this file with Polars; None if Polars cannot."""
         chunk_bytes = _CHUNK_BATCHES * self._plan.size.size_bytes
         return row_group_lookup(self._plan.files, self._file, self._plan.fields, chunk_bytes)
 
     def _find(self, group: _Group, keys: OrderColumns, positions: np.ndarray) -> int:
-        """Set the positions of the keys in the group. Returns how many keys are settled.
+        """Set the position of each key in the group. Returns the number of keys that were settled.
 
         The remaining keys are greater than the group's last row, whatever its bounds say.
         """
@@ -337,7 +340,7 @@ class _Forward:
         self._batches = plan.batches(file, fields, None if whole else self._wanted())
 
     def reach(self, group: _Group, position: int) -> tuple[int, pa.RecordBatch]:
-        """The batch that holds a position of the group, and the position of its first row."""
+        """The batch that holds `position` of the row group, and the position of its first row."""
         if group.index is not None and group.index != self._group:
             self._asked.append(group.index)
             self._group, self._held = group.index, None

@@ -74,7 +74,7 @@ class Marking:
 def mark_keys(
     files: SplitFiles, file: DataFile, upper: UpperLevels, rows_done: Callable[[int], None]
 ) -> None:
-    """In the upper levels, mark the rows whose keys are in this file of level 0."""
+    """Mark the rows of the upper levels whose keys are in this file of level 0."""
     plan = files.plan
     fields = [plan.schema.field(name) for name in plan.merge.key]
     with reading(files.rows(file, fields, BatchSize(_KEY_ROWS))) as batches:

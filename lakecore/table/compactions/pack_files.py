@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -36,14 +36,16 @@ from lakecore.lsm.packing import (
     with_stale,
 )
 from lakecore.model.files import CommitMessage, FileSource, Split
+from lakecore.plan.row_ids import with_tracking_columns
 from lakecore.table.compactions.compact_plan import files_by_bucket
-from lakecore.table.reads.scan import vectors_of
+from lakecore.table.reads.live_files import vectors_of
 from lakecore.table.reads.source import TableSource
+from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
 from lakecore.table.run_writer.file_shape import data_shape
-from lakecore.table.run_writer.rolling_writer import BucketPlace, FileNames, RollingWriter
+from lakecore.table.run_writer.rolling_writer import RollingWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from lakecore.lsm.packing import Group
     from lakecore.model.files import DataFile, Vectors
@@ -99,16 +101,21 @@ def plan_packing(
         own = vectors.get((bucket.partition, bucket.bucket), {})
         picked = _picked(bucket, policy, own, full=full, step_bytes=step_bytes)
         found += [_packing(bucket, groups, own) for groups in picked]
-    for packing in found:
-        for file in packing.files:
-            more = _more_than_rows(file)
-            if more:
-                raise Unsupported(
-                    f"compaction of a file {more} is not supported",
-                    file=file.name,
-                    table=context.identifier,
-                )
+    if not context.options.row_tracking_enabled:
+        check_copied(context, (file for packing in found for file in packing.files))
     return found
+
+
+def check_copied(context: TableContext, files: Iterable[DataFile]) -> None:
+    """Raise Unsupported for a file whose rows cannot simply be copied."""
+    for file in files:
+        more = _more_than_rows(file)
+        if more:
+            raise Unsupported(
+                f"compaction of a file {more} is not supported",
+                file=file.name,
+                table=context.identifier,
+            )
 
 
 def _packing(bucket: BucketFiles, groups: tuple[Group, ...], vectors: Vectors) -> Packing:
@@ -167,22 +174,25 @@ def plan_after_write(
     It is one pick, as in a Java Paimon writer that waits for compaction when it prepares a commit.
     """
     groups = fewer_adjacent(bucket.files, PackingPolicy.of(context.options))
-    if not groups or any(_more_than_rows(file) for file in groups[0]):
+    if not groups or any(map(_more_than_rows, groups[0])):
         return None
     return _packing(bucket, groups[:1], vectors)
 
 
 def _more_than_rows(file: DataFile) -> str:
-    """What a copy of the file's values would lose, for an error message; empty if nothing."""
+    """The data that a plain copy of the file would lose, as text for an error; empty if none."""
     if file.first_row_id is not None:
         return "whose rows have ids"
     if file.write_columns is not None:
         return "that holds a part of the columns"
-    return "that was clustered" if file.level else ""
+    return ""
 
 
 def pack_files(context: TableContext, packing: Packing, rows_done: RowsDone) -> CommitMessage:
     """Write the new files of a packing and return the message. A failure removes the files."""
+    if context.options.row_tracking_enabled:
+        # The rows keep their ids.
+        context = replace(context, schema=with_tracking_columns(context.schema))
     writers: list[RollingWriter] = []
     after: list[DataFile] = []
     place = BucketPlace(
@@ -205,21 +215,23 @@ def pack_files(context: TableContext, packing: Packing, rows_done: RowsDone) -> 
             with suppress(LakecoreError, OSError):
                 writer.abort()
         raise
+    return rewritten(context, packing, after)
+
+
+def rewritten(context: TableContext, work: Rewrite, after: Sequence[DataFile]) -> CommitMessage:
+    """The message of a compaction that writes the files `after` in place of those of `work`."""
     return CommitMessage(
-        partition=packing.partition,
-        bucket=packing.bucket,
-        total_buckets=packing.total_buckets,
-        compact_before=packing.files,
+        partition=work.partition,
+        bucket=work.bucket,
+        total_buckets=work.total_buckets,
+        compact_before=work.files,
         compact_after=tuple(after),
         compact_schema_id=context.schema.id,
         vectors_read=tuple(
-            (
-                file.name,
-                packing.vectors[file.name][0].name if file.name in packing.vectors else None,
-            )
-            for file in packing.files
+            (file.name, work.vectors[file.name][0].name if file.name in work.vectors else None)
+            for file in work.files
         ),
-        base_snapshot_id=packing.base_snapshot_id,
+        base_snapshot_id=work.base_snapshot_id,
     )
 
 
@@ -231,7 +243,7 @@ def _pack(
     rows_done: RowsDone,
 ) -> list[DataFile]:
     source = TableSource(context=context, snapshot=None, table_schema=context.schema)
-    splits = [_alone(context, packing, file) for file in group]
+    splits = [alone(context, packing, file) for file in group]
     plan = replace(source.read_plan(splits, None), checks=Checks.ALWAYS)
     first = min(file.sequence_min for file in group)
     written = 0
@@ -259,7 +271,25 @@ def _pack(
     ]
 
 
-def _alone(context: TableContext, packing: Packing, file: DataFile) -> Split:
+class Rewrite(Protocol):
+    """Files of a bucket that a compaction rewrites."""
+
+    @property
+    def partition(self) -> bytes: ...
+    @property
+    def bucket(self) -> int: ...
+    @property
+    def total_buckets(self) -> int: ...
+    @property
+    def vectors(self) -> Vectors: ...
+    @property
+    def files(self) -> tuple[DataFile, ...]: ...
+    @property
+    def base_snapshot_id(self) -> int | None: ...
+
+
+def alone(context: TableContext, packing: Rewrite, file: DataFile) -> Split:
+    """A split of one file."""
     return Split(
         partition=packing.partition,
         partition_path=context.partitions.path(packing.partition),

@@ -1,4 +1,4 @@
-"""The changelog and the comparison of large rows, which are merged by place (`places.py`)."""
+"""Changelogs and comparison of large rows, which are merged by place (`places.py`)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class EqualPlaces:
     after: Values
 
     def __call__(self, left: pa.Table, right: pa.Table, columns: Sequence[str]) -> np.ndarray:
-        """See `equal_rows`."""
+        """A mask of the row indexes at which both tables have equal values; see `equal_rows`."""
         placed = [field for field in self.before.placed if field.name in columns]
         names = {field.name for field in placed}
         same = equal_rows(left, right, [name for name in columns if name not in names])

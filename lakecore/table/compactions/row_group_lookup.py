@@ -87,9 +87,9 @@ class RowGroupLookup:
 def row_group_lookup(
     files: SplitFiles, file: DataFile, fields: Sequence[Field], chunk_bytes: int
 ) -> RowGroupLookup | None:
-    """How Polars reads these columns of a file; None if it cannot.
+    """The reader that looks up rows of these columns of a file with Polars.
 
-    Two chunks are in memory at the same time.
+    None if Polars cannot read the file. Two chunks are in memory at the same time.
     """
     if files.places is not None or files.late:
         return None

@@ -1,3 +1,3 @@
-"""Rows by their keys: look-ups of a state, and a handle that follows the table with a cache."""
+"""Finds rows by their keys, in one state of a table or with a handle that follows it and caches."""
 
 from __future__ import annotations

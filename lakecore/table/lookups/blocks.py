@@ -1,4 +1,4 @@
-"""Blocks: rows in key order, in memory, and how keys are found in them.
+"""Blocks: rows in key order, in memory, and the search for keys in them.
 
 A block is never changed, so threads may share it. Keys to find are unique and ascending; a block
 may hold a key several times.
@@ -28,23 +28,29 @@ _KEY_BYTES = 8
 
 @dataclass(frozen=True)
 class Block:
-    """Rows sorted by their `keys`. `first_row` is the position of the first one in its file.
+    """Rows sorted by their `keys`. `first_row` is the position of the first row in its file.
 
-    `unique`: no key occurs twice.
+    `unique`: no key occurs twice. `mapped`: the rows are memory-mapped from a local file.
     """
 
     rows: pa.Table
     keys: OrderColumns
     first_row: int = 0
     unique: bool = False
+    mapped: bool = False
 
     @property
     def size_bytes(self) -> int:
         """The approximate memory of the block."""
-        return int(size_of(self.rows)) + _KEY_BYTES * self.keys.length * len(self.keys.columns)
+        rows = 0 if self.mapped else int(size_of(self.rows))
+        return rows + _KEY_BYTES * self.keys.length * len(self.keys.columns)
 
     def find(self, keys: OrderColumns) -> tuple[np.ndarray, np.ndarray]:
-        """All pairs of a key and a row that has it: two arrays of numbers, ascending by key."""
+        """All pairs of a key and a row that has it.
+
+        Returns two arrays of equal length, ascending by key: the indexes of the keys, and of the
+        rows.
+        """
         if not keys.length or not self.keys.length:
             nothing = np.empty(0, np.int64)
             return nothing, nothing
@@ -83,7 +89,7 @@ class Block:
 
 
 def sorted_block(rows: pa.Table, on: Sequence[str]) -> Block:
-    """The rows that have all columns `on`, in their order."""
+    """A block of the rows in which no column of `on` is null, sorted by these columns."""
     for name in on:
         if rows.column(name).null_count:
             rows = rows.filter(pc.is_valid(rows.column(name)))
@@ -110,7 +116,7 @@ def distinct(keys: OrderColumns) -> OrderColumns:
 
 
 def order_of(keys: OrderColumns) -> np.ndarray:
-    """The numbers of the keys, ascending by key; equal keys stay in their order."""
+    """The indexes that sort the keys in ascending order; the sort is stable."""
     if len(keys.columns) == 1 and isinstance(keys.columns[0], np.ndarray):
         return np.argsort(keys.columns[0], kind="stable")
     frame = _frame(keys)
@@ -118,7 +124,7 @@ def order_of(keys: OrderColumns) -> np.ndarray:
 
 
 def taken(keys: OrderColumns, numbers: np.ndarray) -> OrderColumns:
-    """The keys with these numbers."""
+    """The keys at these indexes."""
     columns = tuple(
         column.take(pa.array(numbers)) if isinstance(column, pa.Array) else column[numbers]
         for column in keys.columns
@@ -138,7 +144,7 @@ def _frame(keys: OrderColumns) -> pl.DataFrame:
 
 
 def _ranges(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each i, its pairs with the rows from `starts[i]` to `ends[i]`, the end excluded."""
+    """All pairs (i, row) with `starts[i]` <= row < `ends[i]`, as two arrays."""
     counts = ends - starts
     numbers = np.repeat(np.arange(len(counts)), counts)
     if len(numbers) == 0 or counts.max() == 1:

@@ -1,9 +1,9 @@
-"""Keys and a split -> the rows of the keys, by way of cached blocks.
+"""Finds the rows of keys in one split, with cached blocks.
 
 1. A block holds the rows of one row group of a file, with the columns that a merge needs. Data
    files never change, so a block is valid as long as its file is part of a snapshot.
 2. Bounds of files and of row groups say which blocks may hold a key.
-3. The rows of a raw split that no deletion vector marks are the answer. In a section, the rows
+3. In a raw split, the rows found that no deletion vector marks are returned. In a section, the rows
    found in its runs are merged by the merge function of reads.
 
 INVARIANT: for each key, the rows of all runs are found, or none. The merge then gets the same rows
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lakecore.merge.keys import OrderColumns
     from lakecore.model.files import DataFile
     from lakecore.model.types import Field
+    from lakecore.table.lookups.disk_blocks import DiskBlocks
     from lakecore.table.lookups.state import SplitState
 
 _BLOCK_ROWS_MAX = 1 << 22
@@ -43,7 +44,7 @@ _UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A row group with bounds of its keys; index None is a whole file."""
+    """A row group with bounds of its keys. With index None, a whole file."""
 
     index: int | None
     first_row: int
@@ -55,15 +56,16 @@ class Group:
 class BlockReader:
     """Reads blocks of the columns `fields` and caches them; threads may share it.
 
-    `groups` caches the row groups of files.
+    `groups` caches the row groups of files; `disk` holds blocks that memory could not.
     """
 
     fields: tuple[Field, ...]
     blocks: Cache[object, Block]
     groups: Cache[str, tuple[Group, ...]]
+    disk: DiskBlocks
 
     def rows(self, state: SplitState, keys: OrderColumns) -> list[pa.Table]:
-        """The rows of the keys as a read returns them. The keys are unique and ascending."""
+        """The rows with these keys, merged as in a read. The keys are unique and ascending."""
         found = [
             (run, each, rows)
             for run, files in enumerate(state.runs)
@@ -111,6 +113,9 @@ class BlockReader:
     def _block(self, state: SplitState, file: DataFile, group: Group) -> Block:
         name = (file.name, group.index)
         block = self.blocks.get(name)
+        if block is None and (mapped := self.disk.get(name)) is not None:
+            block = _block_of(mapped, state, group, mapped=True)
+            self.blocks.put(name, block, block.size_bytes)
         if block is None:
             wanted = None if group.index is None else [group.index]
             size = BatchSize(_BLOCK_ROWS_MAX, 1 << 40)
@@ -119,9 +124,9 @@ class BlockReader:
                 for _, batch in state.files.stored_rows(file, self.fields, size, row_groups=wanted)
             ]
             rows = pa.Table.from_batches(batches).combine_chunks()
-            key = [rows.column(each) for each in state.plan.merge.key]
-            block = Block(rows, order_columns(key), group.first_row, unique=True)
+            block = _block_of(rows, state, group, mapped=False)
             self.blocks.put(name, block, block.size_bytes)
+            self.disk.offer(name, rows)
         return block
 
     def _groups(self, state: SplitState, file: DataFile) -> tuple[Group, ...]:
@@ -130,6 +135,11 @@ class BlockReader:
             known = _row_groups(state, file) or (Group(None, 0, (), ()),)
             self.groups.put(file.name, known, len(known))
         return known
+
+
+def _block_of(rows: pa.Table, state: SplitState, group: Group, *, mapped: bool) -> Block:
+    key = [rows.column(each) for each in state.plan.merge.key]
+    return Block(rows, order_columns(key), group.first_row, unique=True, mapped=mapped)
 
 
 def _within(keys: OrderColumns, low: tuple[object, ...], high: tuple[object, ...]) -> OrderColumns:

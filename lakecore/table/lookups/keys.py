@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
+from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.incoming import incoming_batches
-from lakecore.frames.polars_source import to_frame
 from lakecore.model.rows import KEY_PREFIX
 from lakecore.model.types import Atomic, arrow_schema, with_nullable
 from lakecore.plan.predicate import Column, all_of, is_in
@@ -115,10 +115,10 @@ def _check(names: Sequence[str], schema: TableSchema, on: Sequence[str] | None) 
 def rows_in_order(keys: Keys, rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """These columns of `rows`, in the order of the keys that find the rows.
 
-    Some key finds each of the rows. They have at least these columns and those of the keys.
+    Each row matches a key. `rows` has at least `columns` and the columns of the keys.
     """
     if keys.rows.num_rows <= 1:
-        return rows.select(columns)
+        return rows if rows.columns == list(columns) else rows.select(columns)
     frame = to_frame(keys.rows)
     asked = [KEY_PREFIX + name for name in keys.names]
     # The rows show their own values: -0.0 finds 0.0.

@@ -7,6 +7,7 @@
 
 The state of the table is replaced as a whole, so a look-up sees one snapshot. Threads may share a
 handle. Blocks count as a cache of the memory budget: they may be dropped, and are then read again.
+A block of a *partial* cache that is read again goes to local disk (`disk_blocks.py`).
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable, InvalidRequest
-from lakecore.frames.polars_source import to_frame
+from lakecore.frames.arrow_frames import to_frame
 from lakecore.io.history.cache import Cache
 from lakecore.merge.keys import order_columns
 from lakecore.options import LookupCache
 from lakecore.table.lookups.blocks import distinct, sorted_block
 from lakecore.table.lookups.bucket_rows import BlockReader
+from lakecore.table.lookups.disk_blocks import DiskBlocks
 from lakecore.table.lookups.find import find_rows
 from lakecore.table.lookups.keys import Keys, keys_of, rows_in_order
 from lakecore.table.lookups.state import lookup_state
@@ -78,6 +80,11 @@ class Lookup:
         self._limit_bytes = limit
         self._blocks: Cache[object, Block] = Cache(1, budget=context.budget, size_max_bytes=limit)
         self._groups: Cache[str, tuple[Group, ...]] = Cache(_GROUP_BYTES, budget=context.budget)
+        self._disk = DiskBlocks(
+            options.lookup_cache_max_disk_size_bytes,
+            options.lookup_cache_file_retention_ms,
+            context.ambient.now_ms,
+        )
         self._lock = threading.Lock()
         self._closed = False
         self._state = self._read_state()
@@ -93,7 +100,7 @@ class Lookup:
 
     @property
     def cached_bytes(self) -> int:
-        """About the memory that cached rows take."""
+        """The approximate memory that cached rows take."""
         return self._blocks.size_bytes
 
     def __repr__(self) -> str:
@@ -116,6 +123,7 @@ class Lookup:
         self._closed = True
         self._blocks.give_back(1 << 62)
         self._groups.give_back(1 << 62)
+        self._disk.close()
 
     # --- look-ups --------------------------------------------------------------------------------
 
@@ -177,7 +185,10 @@ class Lookup:
         return source, state, now_ms
 
     def _retried(self, look_up: Callable[[], pl.DataFrame]) -> pl.DataFrame:
-        """What `look_up` returns; if expiry has deleted files of the state, from a newer state."""
+        """Call `look_up`.
+
+        If expiry has deleted files of the state, read a newer state and call it again.
+        """
         for _ in range(_ATTEMPTS_MAX):
             before = self.snapshot_id
             try:
@@ -197,7 +208,7 @@ class Lookup:
             return find_rows(source, keys, result)
         wanted = Keys(rows=_without_nulls(keys.rows))
         names = list(dict.fromkeys((*result, *keys.names)))
-        parts = [source.schema.empty_table().select(names)]
+        parts: list[pa.Table] = []
         if self._partial:
             for split, numbers in state.places(wanted.rows):
                 own = wanted.rows
@@ -207,9 +218,11 @@ class Lookup:
         else:
             for split in state.splits:
                 parts += self._rows_of_split(state, split, wanted.rows)
-        tables = [part.select(names) for part in parts if part.num_rows] or parts[:1]
-        frames = [to_frame(table.cast(parts[0].schema)) for table in tables]
-        return rows_in_order(keys, pl.concat(frames, how="vertical"), result)
+        kinds = pa.schema([source.schema.field(name) for name in names])
+        tables = [part.select(names) for part in parts if part.num_rows] or [kinds.empty_table()]
+        frames = [to_frame(part if part.schema == kinds else part.cast(kinds)) for part in tables]
+        rows = frames[0] if len(frames) == 1 else pl.concat(frames, how="vertical")
+        return rows_in_order(keys, rows, result)
 
     def _rows_of_split(
         self, state: LookupState, split: SplitState, keys: pa.Table
@@ -218,7 +231,7 @@ class Lookup:
             return self._read_direct(state, split, keys)
         if self._partial:
             key = split.plan.merge.key
-            reader = BlockReader(state.fields, self._blocks, self._groups)
+            reader = BlockReader(state.fields, self._blocks, self._groups, self._disk)
             return reader.rows(split, _ascending(keys, key))
         block = self._full_block(state, split)
         if block is None:

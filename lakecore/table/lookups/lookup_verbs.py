@@ -12,6 +12,7 @@ from lakecore.table.changes.changes import ChangesSource
 from lakecore.table.lookups.find import find_rows
 from lakecore.table.lookups.keys import keys_of
 from lakecore.table.lookups.lookup import Lookup, LookupColumns
+from lakecore.table.reads.guarded import GuardedSource
 from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class LookupVerbs(ABC):
         """The table."""
 
     @abstractmethod
-    def _rows(self, travel: Travel) -> TableSource | FallbackSource | ChangesSource:
+    def _rows(self, travel: Travel) -> TableSource | FallbackSource | ChangesSource | GuardedSource:
         """The rows of a state."""
 
     def lookup(
@@ -90,6 +91,7 @@ class LookupVerbs(ABC):
                 names.rows([{"id": 7}])
         """
         context = self._context
+        context.options.require_readable()
         schema = context.schema
         by = schema.primary_keys if on is None else tuple(checked_columns(on, schema))
         if not by:
@@ -107,9 +109,14 @@ class LookupVerbs(ABC):
                 )
         names = schema.names if columns is None else checked_columns(columns, schema)
         wanted = LookupColumns(on=tuple(dict.fromkeys(by)), result=tuple(dict.fromkeys(names)))
-        return Lookup(context, wanted, lambda: self._looked_up(Travel()))
+        return Lookup(context, wanted, self._plain_rows)
 
-    def _looked_up(self, travel: Travel) -> TableSource | FallbackSource:
+    def _plain_rows(self) -> TableSource | FallbackSource:
+        source = self._looked_up(Travel())
+        assert not isinstance(source, GuardedSource), "the options were checked"
+        return source
+
+    def _looked_up(self, travel: Travel) -> TableSource | FallbackSource | GuardedSource:
         source = self._rows(travel)
         if isinstance(source, ChangesSource):
             raise Unsupported(

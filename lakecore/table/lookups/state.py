@@ -61,7 +61,7 @@ class SplitState:
 
     @property
     def fingerprint(self) -> tuple[object, ...]:
-        """A value that is equal for splits that hold the same rows."""
+        """A value for comparison: equal fingerprints mean that two splits hold the same rows."""
         vectors = sorted(
             (name, index.name, where.offset) for name, (index, where) in self.split.vectors.items()
         )
@@ -84,7 +84,7 @@ class LookupState:
         return None if self.source.snapshot is None else self.source.snapshot.id
 
     def places(self, keys: pa.Table) -> Iterator[tuple[SplitState, np.ndarray]]:
-        """Each split that may hold some of the keys, with the numbers of these keys.
+        """Each split that may hold some of the keys, with the indexes of these keys.
 
         The columns of `keys` are those of the primary key.
         """
@@ -116,7 +116,7 @@ class LookupState:
 
 
 def lookup_state(source: TableSource, columns: Sequence[str]) -> LookupState:
-    """The state of the source's snapshot, for look-ups that need these columns."""
+    """The state of the source's snapshot, prepared for look-ups that return these columns."""
     schema, splits = source.table_schema, source.plan().splits
     plan = source.read_plan(splits, columns)
     names = plan.merge.columns_for(columns) if schema.primary_keys else tuple(columns)

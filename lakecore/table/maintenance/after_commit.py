@@ -112,7 +112,7 @@ class _Background:
         self._failed = False
 
     def start(self, work: Callable[[], bool]) -> int:
-        """Do the work soon. Returns 1 if earlier work failed since the last call."""
+        """Run `work` in the background soon. Returns 1 if earlier work failed since then."""
         with self._lock:
             failed, self._failed = self._failed, False
             self._next = work

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
 from lakecore.options.choices import TagCreation
-from lakecore.plan.tag_periods import DAYS, tag_periods, wall_ms
+from lakecore.plan.tag_periods import DAYS, NO_WATERMARK, tag_periods, wall_ms
 from lakecore.table.maintenance.reachable import tags_of
 from lakecore.table.maintenance.tags import delete_tag, make_tag, put_tag
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["create_automatic_tags"]
 
-_NO_WATERMARK = -(2**63)
 _BATCH_PREFIX = "batch-write-"
 
 
@@ -101,7 +100,7 @@ def _time_of(context: TableContext, snapshot: Snapshot) -> int | None:
     options = context.options
     if options.tag_automatic_creation is TagCreation.PROCESS_TIME:
         return wall_ms(snapshot.time_ms, options.sink_process_time_zone)
-    if snapshot.watermark is None or snapshot.watermark == _NO_WATERMARK:
+    if snapshot.watermark is None or snapshot.watermark == NO_WATERMARK:
         return None
     return wall_ms(snapshot.watermark, options.sink_watermark_time_zone)
 
@@ -129,7 +128,7 @@ def _delete(context: TableContext, tags: list[Tag]) -> None:
 
 
 def _check_delay(context: TableContext, periods: TagPeriods) -> None:
-    """Raise InvalidRequest for times that fit no period."""
+    """Raise InvalidRequest unless the creation delay of tags is shorter than their period."""
     delay_ms = context.options.tag_creation_delay_ms
     if delay_ms >= periods.length_ms:
         raise InvalidRequest(

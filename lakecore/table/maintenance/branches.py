@@ -1,4 +1,4 @@
-"""Branches: states of a table that readers of `main` do not see until a fast-forward.
+"""Branches: separate lines of snapshots, which readers of `main` see only after a fast-forward.
 
 A branch has its own schemas, snapshots, tags and consumers below `branch/branch-NAME`. It shares
 data files, manifests and index files with the table. A new branch has the schemas of the table. If
@@ -185,7 +185,7 @@ def check_branch_name(context: TableContext, name: object) -> None:
 
 
 def _files(context: TableContext, tag: Tag | None) -> dict[str, bytes]:
-    """The files of a new branch, by path relative to the branch; the newest schema is last."""
+    """The files of a new branch, by path relative to the branch. The newest schema comes last."""
     store, layout, files = context.store, context.layout, {}
     newest = context.history.schema_ids()[-1]
     if tag is not None:
@@ -204,7 +204,7 @@ def _files(context: TableContext, tag: Tag | None) -> dict[str, bytes]:
 
 
 def _still_there(context: TableContext, tag: Tag) -> bool:
-    """Whether the tag's snapshot, or any tag that names it, still keeps the branch's files."""
+    """Whether the tag's snapshot is alive or tagged, so that the files of the branch are kept."""
     if tag.snapshot.is_same(context.history.snapshot_if_there(tag.snapshot.id)):
         return True
     return any(tag.snapshot.is_same(other.snapshot) for other in tags_of(context.history))

@@ -120,7 +120,7 @@ def expire_consumers(context: TableContext) -> tuple[str, ...]:
 
 
 def checked_consumer_id(consumer_id: object) -> str:
-    """The id. Raises InvalidRequest unless it is a string that is not blank."""
+    """Return the id. Raises InvalidRequest unless it is a string that is not blank."""
     if not isinstance(consumer_id, str) or not consumer_id.strip():
         raise InvalidRequest(
             "a consumer id must be a string that is not blank", consumer_id=consumer_id

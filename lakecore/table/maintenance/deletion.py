@@ -53,14 +53,14 @@ class Deletion:
 
 def delete_files_of(context: TableContext, plan: Deletion) -> None:
     """Delete the files of a plan, in parallel. Raises the first error of the storage."""
-    delete = context.store.delete
-    delete_all(delete, data_paths(context, plan.data))
-    delete_all(delete, data_paths(context, plan.changelog))
+    store, bulk = context.store, context.bulk
+    bulk.delete_all(store, data_paths(context, plan.data))
+    bulk.delete_all(store, data_paths(context, plan.changelog))
     if context.options.snapshot_clean_empty_directories:
         _remove_empty_directories(context, [plan.data, plan.changelog])
     metadata = plan.metadata
-    delete_all(delete, sorted(metadata.manifests | metadata.index_files | metadata.statistics))
-    delete_all(delete, sorted(metadata.lists))
+    bulk.delete_all(store, sorted(metadata.manifests | metadata.index_files | metadata.statistics))
+    bulk.delete_all(store, sorted(metadata.lists))
 
 
 def changes_in(frame: pl.DataFrame) -> pl.DataFrame:
@@ -73,7 +73,7 @@ def changes_in(frame: pl.DataFrame) -> pl.DataFrame:
 def metadata_left(
     context: TableContext, snapshots: Sequence[Snapshot], *, data: bool, changelog: bool
 ) -> Metadata:
-    """The metadata of expiring snapshots, without files that a crashed run already deleted.
+    """The metadata of expiring snapshots that still exists: a crashed run may have deleted some.
 
     A damaged list is deleted; the files that it names stay, because they are unknown. Without
     `data`, base and delta lists are omitted; without `changelog`, changelog lists.

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakecore.io.history.history import History
+    from lakecore.model.manifest import ManifestEntry
     from lakecore.options import TableOptions
     from lakecore.table.context import TableContext
 
@@ -113,10 +114,32 @@ def expire_partitions(
     )
 
 
+def without_expired(
+    context: TableContext, entries: Sequence[ManifestEntry]
+) -> Sequence[ManifestEntry]:
+    """The files that a compaction may take: `compaction.skip-expired-partitions` leaves out others.
+
+    As in Paimon, this is about the strategy `values-time`.
+    """
+    if not context.options.compaction_skip_expired_partitions or not context.schema.partition_keys:
+        return entries
+    rule = partition_rule_of(context.options)
+    if rule is None or rule.strategy is not PartitionExpiry.VALUES_TIME:
+        return entries
+    before_ms = context.ambient.local_wall_clock_ms() - rule.age_ms
+    ages = _Ages(context, rule)
+    times = {each: ages.by_values(each) for each in {entry.partition for entry in entries}}
+    return [
+        entry
+        for entry in entries
+        if (time_ms := times[entry.partition]) is None or time_ms >= before_ms
+    ]
+
+
 def _drop(
     context: TableContext, ages: _Ages, some: Sequence[bytes], before_ms: int
 ) -> tuple[int, ...]:
-    """Drop partitions in one commit. Returns the snapshots that it created."""
+    """Drop the partitions in one commit. Returns the ids of the snapshots that it created."""
     wanted = set(some)
 
     def choose(partitions: Sequence[bytes]) -> Sequence[bool]:
@@ -132,7 +155,7 @@ def _drop(
 
 @dataclass(frozen=True, slots=True)
 class _Ages:
-    """The times of the live partitions, by a rule."""
+    """The times of the live partitions, as the rule defines them."""
 
     context: TableContext
     rule: PartitionRule
@@ -144,13 +167,17 @@ class _Ages:
         live = () if latest is None else history.live_entries(latest)
         if self.rule.strategy is PartitionExpiry.VALUES_TIME:
             partitions = dict.fromkeys(entry.partition for entry in live)
-            return {each: self.rule.times.time_ms(self._values(each)) for each in partitions}
+            return {each: self.by_values(each) for each in partitions}
         newest: dict[bytes, int | None] = {}
         for entry in live:
             made_ms, known = entry.file.creation_time_ms, newest.get(entry.partition, 0)
             unknown = made_ms is None or known is None
             newest[entry.partition] = None if unknown else max(made_ms or 0, known or 0)
         return newest
+
+    def by_values(self, partition: bytes) -> int | None:
+        """The time that the values of a partition state; None if they are not a time."""
+        return self.rule.times.time_ms(self._values(partition))
 
     def texts(self, partition: bytes) -> Mapping[str, str]:
         """The values of a partition as strings."""

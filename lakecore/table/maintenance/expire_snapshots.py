@@ -284,6 +284,6 @@ class _Expiry:
 
 
 def _metadata_of_changelogs(context: TableContext, kept: Sequence[Snapshot]) -> Metadata:
-    """What readers of long-lived changelogs need: their changelogs, else their deltas."""
+    """The metadata that changelog readers need: changelog lists, or else delta lists."""
     found = metadata_left(context, kept, data=True, changelog=True)
     return Metadata(lists=found.lists, manifests=found.manifests)

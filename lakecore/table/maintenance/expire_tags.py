@@ -104,7 +104,7 @@ def _is_older(context: TableContext, tag: Tag, before_ms: int) -> bool:
 
 
 def _end_ms(tag: Tag) -> float | None:
-    """When a tag expires, in milliseconds of wall clock time; None: never."""
+    """When a tag expires, in milliseconds of wall clock time; None if it never does."""
     made = _made_ms(tag)
     if made is None or tag.retained_seconds is None:
         return None

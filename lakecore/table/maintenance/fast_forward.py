@@ -182,3 +182,6 @@ def _carry_out(context: TableContext, source: Layout, target: Layout, steps: _St
     if not steps.is_one_history:
         store.put(target.earliest_hint, str(steps.earliest).encode())
     store.put(target.latest_hint, str(steps.latest).encode())
+    gone = [name for name in steps.tags_out if name not in steps.tags_in]
+    history = context.publication.history(store, target)
+    context.publication.note_tags(history, made=steps.tags_in, gone=gone)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakecore.errors import InvalidRequest, NotFound
 from lakecore.format.layout import CHANGELOG_PREFIX, SNAPSHOT_PREFIX, parse_numbered
 from lakecore.table.context import require_table
 
 if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
-__all__ = ["repair_hints"]
+__all__ = ["repair_earliest_snapshot", "repair_hints"]
 
 
 def repair_hints(context: TableContext) -> tuple[int, int] | None:
@@ -44,3 +45,39 @@ def repair_hints(context: TableContext) -> tuple[int, int] | None:
             context.store.put(earliest, str(first).encode())
             context.store.put(latest, str(last).encode())
     return (first, last) if ids else None
+
+
+def repair_earliest_snapshot(context: TableContext, snapshot_id: object) -> int:
+    """Point the hint EARLIEST at the first snapshot after a gap. Returns the former first one.
+
+    Every snapshot from there to the newest must exist, and the one before it must not, unless it
+    is the first one already.
+    """
+    require_table(context)
+    if not isinstance(snapshot_id, int) or isinstance(snapshot_id, bool):
+        raise InvalidRequest("a snapshot is named by its id", snapshot_id=snapshot_id)
+    layout = context.layout
+    names = (status.path.rpartition("/")[2] for status in context.store.list(layout.snapshot_dir))
+    ids = {
+        number for name in names if (number := parse_numbered(name, SNAPSHOT_PREFIX)) is not None
+    }
+    first = context.history.earliest_snapshot_id()
+    if not ids or first is None:
+        raise NotFound("the table has no snapshot", table=context.identifier)
+    last = max(ids)
+    if not first <= snapshot_id <= last:
+        raise InvalidRequest(
+            "the snapshot is not between the first and the newest one",
+            snapshot_id=snapshot_id,
+            first=first,
+            newest=last,
+        )
+    missing = [number for number in range(snapshot_id, last + 1) if number not in ids]
+    if missing:
+        raise NotFound("a snapshot does not exist", snapshot_id=missing[0], newest=last)
+    if snapshot_id != first and snapshot_id - 1 in ids:
+        raise InvalidRequest(
+            "the snapshot does not follow a gap: the one before it exists", snapshot_id=snapshot_id
+        )
+    context.history.write_earliest_hint(snapshot_id)
+    return first

@@ -87,7 +87,7 @@ def remove_orphan_files(
     abandoned = _abandoned(context, older_than_ms)
     orphans = pl.concat([_without_reached(context, histories, old), *abandoned.values()])
     if not dry_run:
-        delete_all(context.store.delete, orphans["path"].to_list())
+        context.bulk.delete_all(context.store, orphans["path"].to_list())
         _remove_empty_directories(context, orphans["path"].to_list())
         delete_all(context.store.delete_directory, abandoned)
     return OrphanFiles(
@@ -169,11 +169,11 @@ def _abandoned(context: TableContext, older_than_ms: int) -> dict[str, pl.DataFr
 
 
 def _is_left_over(context: TableContext, status: FileStatus, prefix: str | None) -> bool:
-    """Whether a file in a metadata directory is left over.
+    """Whether a file in a metadata directory is left over and may be deleted.
 
-    The directories of snapshots and changelogs hold these files, the hints and the record of a
-    rollback. A file of any other name is left over there, as in Paimon. In the directories of
-    schemas, tags and consumers, only the remains of an unfinished local write are.
+    The directories of snapshots and changelogs hold snapshot files, hints and the record of a
+    rollback; any other file there is left over, as in Paimon. In the directories of schemas, tags
+    and consumers, only the remains of an unfinished local write are left over.
     """
     name = status.path.rpartition("/")[2]
     if prefix is None:
@@ -194,12 +194,12 @@ def _bucket_dirs(context: TableContext) -> Iterator[str]:
 
 
 def _directories_in(context: TableContext, parents: Sequence[str]) -> list[str]:
-    listed = read_all(context.store.list, parents)
+    listed = context.bulk.list_all(context.store, parents)
     return [status.path for some in listed for status in some if status.is_directory]
 
 
 def _files_in(context: TableContext, directories: Iterable[str]) -> Iterator[FileStatus]:
-    for some in read_all(context.store.list, list(directories)):
+    for some in context.bulk.list_all(context.store, list(directories)):
         yield from (status for status in some if not status.is_directory)
 
 
@@ -209,7 +209,7 @@ def _files_in(context: TableContext, directories: Iterable[str]) -> Iterator[Fil
 def _without_reached(
     context: TableContext, histories: Sequence[History], old: pl.DataFrame
 ) -> pl.DataFrame:
-    """The files that no state of any branch references."""
+    """The files among `old` that no state of any branch references."""
     seen: set[tuple[str, str, str, str]] = set()
     left = old
     while not left.is_empty():
@@ -250,14 +250,14 @@ def _is_there(history: History, state: State) -> bool:
 
 
 def _key(state: State) -> tuple[str, str, str, str]:
-    """The identity of a state; a tag that names another snapshot is another state."""
+    """The identity of a state. A tag that moved to another snapshot has another identity."""
     return state.branch, state.kind, state.name, state.snapshot.delta_manifest_list
 
 
 def _reached(
     context: TableContext, history: History, found: Sequence[State], among: pl.DataFrame
 ) -> pl.DataFrame:
-    """Names of referenced files: all metadata files of states, and their data files in `among`."""
+    """The names of all metadata files that `found` references, and of its data files in `among`."""
     names = _Names(history, among)
     paths: set[str] = set()
     whole = [state.snapshot for state in found if state.kind is not StateKind.CHANGELOG]

@@ -122,7 +122,7 @@ def tags_of(history: History) -> tuple[Tag, ...]:
 
 
 def tags_near(history: History, tags: Sequence[Tag], end: int) -> list[Snapshot]:
-    """The snapshots of the tags that can share a file with a state before `end`.
+    """The tagged snapshots that may share a file with a state before `end`.
 
     History is not always linear: after a fast-forward, older tags may belong to another history.
     Therefore an older tag counts even if a newer one lacks the file. If a tag names a snapshot
@@ -183,7 +183,7 @@ def changelogs_of(history: History) -> list[Snapshot]:
 
 
 def _as_brought_back(history: History, line: list[Snapshot]) -> list[Snapshot]:
-    """The snapshots; the first one without its changelog, if the changelog is gone.
+    """The snapshots. If the changelog of the first one was deleted, it is returned without it.
 
     A branch or a rollback may bring a snapshot back from a tag after its changelog has expired.
     Such a snapshot is the first of its line.
@@ -313,7 +313,7 @@ class Reach:
     """Finds which of some candidate files are reached; reads each manifest once."""
 
     def __init__(self, history: History, candidates: pl.DataFrame) -> None:
-        """`candidates` has the columns `KEY`; `history` is that of any branch of the table."""
+        """`candidates` has the columns `KEY`; `history` may be that of any branch of the table."""
         self._history = history
         self._among = candidates.select(KEY).unique()
         self._frames: dict[str, pl.DataFrame] = {}
@@ -364,7 +364,7 @@ class Reach:
             self.add_added(changelog_manifests(self._history, snapshot))
 
     def without_reached(self, candidates: pl.DataFrame) -> pl.DataFrame:
-        """The candidates that nothing reaches."""
+        """The candidates that no state references."""
         if not self._reached:
             return candidates
         return candidates.join(

@@ -98,12 +98,13 @@ class RetentionVerbs:
     ) -> ExpiredChangelogs:
         """Expire the oldest long-lived changelogs and delete the files that only they need.
 
-        A long-lived changelog keeps the changes of an expired snapshot for `changes` and `stream`,
-        if an option `changelog.*` keeps more than that of snapshots. Commits expire them
-        automatically. The arguments are those of `expire_snapshots`; the defaults are the options
-        `changelog.*`, such as `changelog.num-retained.max`. `retain_max` and `retain_min` count
-        back from the latest snapshot, and the newest changelog stays. With `delete_all`, all
-        expire. Changelogs that a consumer has not read yet always stay.
+        A long-lived changelog keeps the changes of an expired snapshot for `changes` and `stream`.
+        It exists if an option `changelog.*` keeps more than the option `snapshot.*` of the same
+        meaning. Commits expire long-lived changelogs automatically. The arguments are those of
+        `expire_snapshots`; the defaults are the options `changelog.*`, such as
+        `changelog.num-retained.max`. `retain_max` and `retain_min` count back from the latest
+        snapshot, and the newest changelog stays. With `delete_all`, all expire, except those that
+        a consumer has still to read.
 
             table.expire_changelogs(retain_max=100, retain_min=1)
 

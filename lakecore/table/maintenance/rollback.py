@@ -196,6 +196,7 @@ def _carry_out(
         store.delete(layout.tag(tag.name))
         if context.options.tag_create_success_file:
             store.delete(layout.tag_success(tag.name))
+    context.publication.note_tags(context.history, gone=[tag.name for tag in tags])
     _restore(context, target)
     store.put(layout.latest_hint, str(target.id).encode())
     for snapshot in reversed(record.removed):
@@ -216,7 +217,7 @@ def _restore(context: TableContext, target: Snapshot) -> None:
 
 
 def _with_stragglers(context: TableContext, record: RollbackRecord) -> RollbackRecord:
-    """Remove what was committed on top of a removed snapshot during the removal.
+    """Also remove the snapshots that were committed on top of a removed one during the rollback.
 
     Snapshots that follow the target without a gap were committed on top of the target, and stay.
     """
@@ -246,7 +247,7 @@ def _remove_changelogs(context: TableContext, target: Snapshot) -> None:
 
 
 def _clean_up(context: TableContext, record: RollbackRecord) -> FilesDeleted | None:
-    """Do steps 6 and 7."""
+    """Carry out steps 6 and 7 of a rollback (see the module)."""
     kept = [*states(context.history), *_of_branches(context)]
     plan = _files_of(context, record, kept)
     if plan is not None:
@@ -323,7 +324,7 @@ def _candidates(context: TableContext, record: RollbackRecord) -> pl.DataFrame:
 
 
 def _added(context: TableContext, snapshot: Snapshot, *, whole: bool) -> list[pl.DataFrame]:
-    """The data and changelog files that a snapshot adds; with `whole`, also its older files."""
+    """The data and changelog files that a snapshot adds; with `whole`, all files that it holds."""
     history = context.history
     name, size = snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size
     frames = []

@@ -146,7 +146,7 @@ def _of_changelogs(context: TableContext, changelogs: Sequence[Snapshot]) -> Met
 
 
 def _live(frame: pl.DataFrame) -> pl.DataFrame:
-    """One row for each file that is still live after all of these entries."""
+    """One row for each file that is live after these manifest entries."""
     sign = 1 - 2 * pl.col("_KIND")
     others = [name for name in frame.columns if name not in {*KEY, "_KIND"}]
     added = pl.col(others).filter(pl.col("_KIND") == FileKind.ADD).last()

@@ -107,6 +107,7 @@ def make_tag(context: TableContext, name: str, snapshot: Snapshot, retained: int
             table=context.identifier,
         )
     _write_success(context, name)
+    context.publication.note_tags(context.history, made=[name])
     return tag
 
 
@@ -144,6 +145,7 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
     if not context.store.put_if_absent(context.layout.tag(new_name), data):
         raise _taken(context, new_name)
     context.store.delete(context.layout.tag(name))
+    context.publication.note_tags(context.history, made=[new_name], gone=[name])
     return replace(tag, name=new_name)
 
 
@@ -158,6 +160,7 @@ def delete_tag(context: TableContext, name: str, *, dry_run: bool = False) -> Ta
         context.store.delete(context.layout.tag(name))
         if context.options.tag_create_success_file:
             context.store.delete(context.layout.tag_success(name))
+        context.publication.note_tags(context.history, gone=[name])
         files.delete()
     return TagDeletion(
         name=name,
@@ -268,7 +271,7 @@ def _tag(context: TableContext, name: str, snapshot: Snapshot, retained: int | N
 
 
 def _check_no_second_automatic(context: TableContext, name: str, snapshot: Snapshot) -> None:
-    """Raise InvalidRequest for the name of an automatic tag if the snapshot already has one."""
+    """Raise InvalidRequest if the snapshot already has an automatic tag, and `name` is one too."""
     periods = tag_periods(context.options)
     if periods is None or not periods.is_automatic(name):
         return

@@ -1,4 +1,4 @@
-"""What a read would do, for people: snapshot, files kept and left out, the path of each part."""
+"""Describes a read without doing it: the snapshot, the files to read, and how each part is read."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lakecore.table.splits.read_path import (
     EachSplit,
     EngineScan,
     FileScan,
+    JoinedFiles,
     LateMaterialisation,
     PolarsChunks,
 )
@@ -188,7 +189,7 @@ def _part(split: Split, decision: Decision) -> ReadPart:
 
 
 def path_text(path: ReadPath) -> str:
-    """A path as `explain()` names it."""
+    """The name of a read path in the output of `explain()`."""
     match path:
         case EngineScan():
             return "engine scan"
@@ -202,6 +203,8 @@ def path_text(path: ReadPath) -> str:
             return "late materialisation with key flags"
         case FileScan():
             return "file scan"
+        case JoinedFiles():
+            return "files joined by row id"
         case Windows(places=places, late=late, rounds=rounds):
             notes = {
                 "large values read after the merge": places is not None,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from lakecore.frames.source import EngineFile
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.predicate import Predicate
@@ -149,9 +150,9 @@ class FallbackSource:
 
     def engine_files(
         self, columns: Sequence[str], predicate: Predicate | None = None
-    ) -> list[str] | None:
+    ) -> list[EngineFile] | None:
         """As `TableSource.engine_files`, for both sources; None if it is None for one of them."""
-        found: list[str] = []
+        found: list[EngineFile] = []
         for source in self.sources(predicate):
             files = source.engine_files(columns, predicate)
             if files is None:
@@ -185,7 +186,7 @@ def _branch(context: TableContext) -> TableContext:
 def _state(
     context: TableContext, other: TableContext, travel: Travel
 ) -> tuple[Snapshot | None, TableSchema]:
-    """The snapshot and the schema of the fallback branch (`other`) that a read sees."""
+    """The snapshot and the schema of the fallback branch (`other`) that a read uses."""
     history = other.history
     if travel.snapshot_id is not None:
         time_ms = context.history.snapshot(travel.snapshot_id).time_ms

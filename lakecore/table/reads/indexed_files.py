@@ -1,4 +1,4 @@
-"""The file indexes of files -> which of them, and which of their rows, may match a condition.
+"""Selects the files, and the rows in them, that may match a condition by their file indexes.
 
 The indexes of a data file are embedded in the manifest, or stored in a file next to it. They are
 read only if statistics do not exclude the data file. Indexes of columns that the condition does not
@@ -48,9 +48,11 @@ class IndexedFiles:
     def selected(
         self, entries: Sequence[ManifestEntry], looked_at: np.ndarray, predicate: Predicate
     ) -> tuple[np.ndarray, Mapping[str, BitMap]]:
-        """For each file, whether it may hold a matching row; and these rows, if they are few.
+        """For each file, whether it may hold a matching row.
 
-        Files that are not `looked_at` are left out, and their indexes are not read. Raises
+        Also which rows may match, if they are few.
+
+        For files that `looked_at` excludes, the result is false and no index is read. Raises
         CorruptTable for an index that is missing or damaged.
         """
         mask = looked_at.copy()

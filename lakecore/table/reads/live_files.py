@@ -1,22 +1,27 @@
-"""A snapshot and a condition on partitions -> its live files, reading as few manifests as possible.
+"""The live files of a snapshot in partitions that match a condition, from few manifests.
 
 A manifest list states the range of partitions of each manifest. Manifests that cannot hold an entry
 of a matching partition are not read. Entries of other partitions are dropped before the fold,
 because the entries they cancel may be in manifests that were not read.
+
+This module also reads the deletion vectors of a snapshot.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from lakecore.model.files import DELETION_VECTORS
 from lakecore.model.manifest import fold
 from lakecore.plan.manifests import live_count, may_hold
 from lakecore.plan.pruning import matches_exactly
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lakecore.io.history.history import History
+    from lakecore.model.files import IndexFile, VectorRange
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.partitions import Partitions
@@ -51,3 +56,15 @@ def in_partitions(
     matches = matches_exactly(condition, partitions.values(distinct))
     wanted = {value for value, match in zip(distinct, matches, strict=True) if match}
     return [entry for entry in entries if entry.partition in wanted]
+
+
+def vectors_of(
+    history: History, snapshot: Snapshot | None
+) -> Mapping[tuple[bytes, int], Mapping[str, tuple[IndexFile, VectorRange]]]:
+    """The deletion vectors of a snapshot, by bucket and data file name."""
+    found: dict[tuple[bytes, int], dict[str, tuple[IndexFile, VectorRange]]] = defaultdict(dict)
+    for entry in history.index_entries(snapshot):
+        if entry.file.index_type == DELETION_VECTORS:
+            for where in entry.file.vectors or ():
+                found[entry.partition, entry.bucket][where.data_file] = (entry.file, where)
+    return found

@@ -1,4 +1,4 @@
-"""Splits that were planned before -> those in which a row may match a condition.
+"""Selects, from planned splits, those in which a row may match a condition.
 
 INVARIANT: as in `scan.py`, statistics of values never remove a single file of a merged section, and
 never a section whose rows are folded.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakecore.table.reads.scan import WINNERS
+from lakecore.plan.splits import folds_values
 from lakecore.table.reads.value_statistics import matching_values
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def narrowed(
     files = [file for split in splits for file in split.files]
     mask = matching_values(files, context.history, context.schema, predicate)
     match = {file.name: bool(each) for file, each in zip(files, mask, strict=True)}
-    folds = context.options.merge_engine not in WINNERS
+    folds = folds_values(context.options)
     kept: list[Split] = []
     for split in splits:
         if not split.raw:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lakecore.display import CELL_MAX, one_line, pairs_html, pairs_text, public_names
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, pandas_face, polars_source
+from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.source import checked_columns, checked_limit
 from lakecore.model.schema import TableSchema
@@ -131,7 +132,12 @@ class Readable(ABC):
     ) -> pl.DataFrame:
         """The rows as a Polars frame. Arguments as for `scan`."""
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
-        frame = lazy(self._rows(at), columns, where, limit)
+        rows = self._rows(at)
+        frame = lazy(rows, columns, where, limit)
+        if where is None and limit is None:
+            whole = polars_source.whole_frame(rows, frame.collect_schema().names())
+            if whole is not None:
+                return whole
         return polars_source.collect(frame, lambda: self._rows(at), where)
 
     def to_pandas(
@@ -214,7 +220,7 @@ class Readable(ABC):
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         reader = batch_reader(self._rows(at), columns, where, n)
         polars_source.check_once(reader.schema.names)
-        return polars_source.to_frame(reader.read_all())
+        return to_frame(reader.read_all())
 
     def count(
         self,
@@ -273,6 +279,11 @@ class Readable(ABC):
         return self.schema.arrow.__arrow_c_schema__()
 
 
+def rows_of(table: Readable, at: Travel) -> RowSource:
+    """The rows of a state of a table, for packages that use this one."""
+    return table._rows(at)  # noqa: SLF001 - a public method would be one of tables
+
+
 def lazy(
     rows: RowSource,
     columns: Sequence[str] | str | None,
@@ -303,7 +314,7 @@ def batch_reader(
 
 
 def _matching(rows: RowSource, where: pl.Expr | str | None) -> BatchSource:
-    """The matching rows, for a read method that cannot filter by itself."""
+    """The rows that match, for a read method that cannot filter by itself."""
     if where is None:
         return rows
     return FilteredSource(rows, parse_condition(where, rows.table_schema, _setting(rows)))

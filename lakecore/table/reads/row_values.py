@@ -23,14 +23,17 @@ import pyarrow as pa
 from polars.io.plugins import register_io_source
 
 from lakecore.errors import InvalidRequest
+from lakecore.frames.arrow_frames import to_frame
+from lakecore.frames.engine_scan import polars_schema
 from lakecore.frames.filtered import FilteredSource
-from lakecore.frames.polars_source import not_computed, polars_schema, to_frame
+from lakecore.frames.polars_source import not_computed
 from lakecore.frames.python_leaves import Column
 from lakecore.frames.python_values import array_of
 from lakecore.model.types import from_arrow
 from lakecore.plan.predicate import compares_with_null, from_polars, is_exact, operands, to_polars
 from lakecore.rows.fit import Place, fit
 from lakecore.scalar import values as scalar
+from lakecore.scalar.struct_fields import check_fields
 from lakecore.scalar.syntax import bound, parse_sql
 from lakecore.scalar.values import LOCAL, Setting, Sql, SqlExpression
 
@@ -88,7 +91,7 @@ def parse_condition(
 
 
 def sql_condition(where: str, schema: TableSchema, setting: Setting) -> Condition:
-    """An SQL condition: a Polars expression if that is exact; otherwise DuckDB evaluates it."""
+    """The SQL condition as a Polars expression if one is exact; otherwise DuckDB evaluates it."""
     sql, predicate = scalar.parse_where(where, schema, setting)
     exact = to_polars(predicate) if is_exact(predicate) else None
     return Condition(
@@ -99,7 +102,7 @@ def sql_condition(where: str, schema: TableSchema, setting: Setting) -> Conditio
 def filtered(
     source: BatchSource, where: pl.Expr | str | None, schema: TableSchema, setting: Setting
 ) -> tuple[BatchSource, pl.Expr | None]:
-    """The source, and the expression that the caller must still filter by (None: none)."""
+    """The source, filtered if possible, and the expression to filter by afterwards (None: none)."""
     if where is None:
         return source, None
     if not isinstance(where, str):
@@ -113,7 +116,7 @@ def filtered(
 def row_filtered(
     source: BatchSource, where: pl.Expr | str | None, schema: TableSchema, setting: Setting
 ) -> tuple[BatchSource, pl.Expr | None]:
-    """Like `filtered`, for a stream of batches: the condition must be evaluable per row."""
+    """Like `filtered`, for a stream of batches: the condition must apply to each row alone."""
     if where is None or isinstance(where, str):
         return filtered(source, where, schema, setting)
     return source, as_row_filter(where, schema)
@@ -206,7 +209,7 @@ def _not_row_by_row(what: str, instead: str, expression: pl.Expr) -> InvalidRequ
 
 
 def _probe(expression: pl.Expr, schema: pa.Schema) -> tuple[pl.DataType, bool]:
-    """The type of the expression's value, and whether Polars would compute it after a filter."""
+    """The type of the expression's value, and whether Polars moves filters below the expression."""
     columns = {**polars_schema(schema), _PROBE: pl.Int8()}
     filtered = False
 
@@ -257,16 +260,24 @@ def values_of(
 def bound_values(
     values: Mapping[str, object],
     types: Mapping[str, pa.DataType],
+    target: pa.Schema,
     setting: Setting,
     find: Find | None = None,
 ) -> dict[str, object]:
-    """The values, with SQL parsed and its columns resolved."""
-    return {
+    """The values for columns of `target`, with SQL parsed and its columns resolved.
+
+    Raises InvalidRequest if the value of a ROW column has a field that the column lacks.
+    """
+    found = {
         name: bound(parse_sql(each.text, types, setting, find), types)
         if isinstance(each, SqlExpression)
         else each
         for name, each in values.items()
     }
+    for name, value in found.items():
+        if isinstance(value, Sql):
+            check_fields(name, value.type, target.field(name).type)
+    return found
 
 
 def names_in(expression: object) -> tuple[str, ...]:
@@ -289,9 +300,9 @@ def named_values(values: Mapping[str, object]) -> Mapping[str, object]:
 def plain_value(column: pa.Field, value: object) -> pa.Scalar:
     """A Python value as an Arrow scalar for a column. Raises InvalidRequest if Arrow has no type.
 
-    The scalar has the type that it would have in a written row, and is fitted to the column like
-    one. The elements of a list, dict or pair take the column's element types, because Python
-    values do not determine them.
+    The scalar has the type that it would have in a written row, and is cast to the column like one.
+    The elements of a list, dict or pair take the column's element types, because Python values do
+    not determine them.
     """
     kind = from_arrow(column.type)
     try:
@@ -324,7 +335,7 @@ def _computed(rows: pa.Table, expressions: Sequence[pl.Expr]) -> pl.DataFrame:
 
 @contextmanager
 def said_plainly(*expressions: pl.Expr) -> Iterator[None]:
-    """Translate errors of Polars while expressions are computed into InvalidRequest."""
+    """Translate errors that Polars raises while it evaluates expressions into InvalidRequest."""
     try:
         yield
     except (pl.exceptions.PolarsError, TypeError) as error:

@@ -1,7 +1,7 @@
-"""A snapshot and a predicate -> splits.
+"""Plans a read: computes the splits of a snapshot in which rows may match a predicate.
 
 1. Fold the manifests of the snapshot to its live files. Prune partitions whose values do not match,
-   and manifests that hold only such partitions (`live_files.py`).
+   manifests that hold only such partitions (`live_files.py`), and files by their row ids.
 2. Prune buckets that the predicate rules out.
 3. Prune files by the statistics of their keys. The predicate on keys is the same for all files, so
    either all files that can hold a key are pruned, or none.
@@ -28,14 +28,16 @@ from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.format.statistics import key_bounds
 from lakecore.lsm.packing import in_order
 from lakecore.merge.keys import order_columns, shared_codes
-from lakecore.model.files import DELETION_VECTORS, Split
+from lakecore.model.files import Split
 from lakecore.options import MergeEngine
 from lakecore.plan.partitions import bucket_key_fields, hash_is_settled
 from lakecore.plan.predicate import condition_on
 from lakecore.plan.pruning import may_match, prune_buckets
-from lakecore.plan.splits import pack, plan_bucket
+from lakecore.plan.row_ids import by_row_ids
+from lakecore.plan.splits import folds_values, pack, plan_bucket
 from lakecore.table.reads.indexed_files import IndexedFiles, selecting
-from lakecore.table.reads.live_files import in_partitions, live_files
+from lakecore.table.reads.live_files import in_partitions, live_files, vectors_of
+from lakecore.table.reads.row_id_ranges import keep_row_ids, on_stored_columns
 from lakecore.table.reads.value_statistics import matching_values
 
 if TYPE_CHECKING:
@@ -55,13 +57,11 @@ if TYPE_CHECKING:
 
 Bucket = tuple[bytes, int, int]
 """The partition, the bucket number, and the number of buckets of the partition."""
-WINNERS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
-"""The merge engines that return rows as they are stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """How many live files a plan pruned, by reason."""
+    """How many live files a plan left out, by reason."""
 
     by_partition: int = 0
     by_bucket: int = 0
@@ -129,6 +129,8 @@ def plan_scan(
     if without:
         entries = [entry for entry in entries if entry.partition not in without]
     by_partition = total - len(entries)
+    entries, by_row_id = keep_row_ids(entries, context.schema, predicate)
+    predicate = on_stored_columns(context.schema, predicate)
     entries, by_bucket = _keep_buckets(entries, context, predicate)
     settled = shown is None and hides_level_0(context.schema, context.options)
     visible = _visible(entries if shown is None else shown(entries), settled=settled)
@@ -142,7 +144,7 @@ def plan_scan(
         skipped=Skipped(
             by_partition=by_partition,
             by_bucket=by_bucket,
-            by_statistics=by_key + by_value,
+            by_statistics=by_row_id + by_key + by_value,
             by_index=by_index,
             hidden_level_0=hidden,
             hidden_rows=sum(e.file.row_count for e in entries)
@@ -160,7 +162,7 @@ def visible_partitions(
 ) -> frozenset[bytes]:
     """The partitions that match the predicate and have files that a read sees.
 
-    `shown` is that of `plan_scan`.
+    `shown` selects the files, as in `plan_scan`.
     """
     if snapshot is None:
         return frozenset()
@@ -172,7 +174,7 @@ def visible_partitions(
 
 
 def _visible(entries: Iterable[ManifestEntry], *, settled: bool) -> list[ManifestEntry]:
-    """The entries of the files that a read sees. `settled`: level 0 is hidden."""
+    """The entries of the files that a read sees. If `settled`, files of level 0 are hidden."""
     return [
         entry
         for entry in entries
@@ -188,35 +190,10 @@ def plan_merged(
     snapshot: Snapshot | None,
     predicate: Predicate | None = None,
 ) -> list[Split]:
-    """The splits of some files of a snapshot, merged with each other but with no other files."""
+    """The splits of these files of a snapshot. Only these files are merged."""
     kept = keep_entries(context, entries, predicate)
     splits, _, _ = _deal(kept, context, snapshot, predicate, settled=False)
     return splits
-
-
-def plan_stored(
-    context: ScanContext, entries: Sequence[ManifestEntry], predicate: Predicate | None = None
-) -> list[Split]:
-    """One split for each file, in order, without a merge.
-
-    Files may be pruned by any of their statistics, because no row hides another.
-    """
-    kept = keep_entries(context, entries, predicate)
-    matching = matching_values(
-        [entry.file for entry in kept], context.history, context.schema, predicate
-    )
-    return [
-        _split(
-            (entry.partition, entry.bucket, entry.total_buckets),
-            ((entry.file,),),
-            raw=True,
-            order={},
-            vectors={},
-            context=context,
-        )
-        for entry, match in zip(kept, matching, strict=True)
-        if match
-    ]
 
 
 def keep_entries(
@@ -265,7 +242,10 @@ def _keep_buckets(
 
 
 def _hash_is_settled(context: ScanContext) -> bool:
-    """Whether equal bucket keys share a bucket. The type of a primary key never changes."""
+    """Whether equal bucket keys always hash to the same bucket.
+
+    A primary key keeps its type, so its hashes never change.
+    """
     history, own = context.history, context.schema
     ids = () if own.primary_keys or not own.id else history.schema_ids()
     return hash_is_settled(bucket_key_fields(own, context.options), map(history.schema, ids))
@@ -297,7 +277,7 @@ def _deal(
     *,
     settled: bool,
 ) -> tuple[list[Split], int, int]:
-    """The splits of all buckets; the number of files pruned by value statistics, and by indexes."""
+    """The splits of all buckets, and how many files value statistics and indexes pruned."""
     buckets: dict[Bucket, list[int]] = defaultdict(list)
     for index, entry in enumerate(entries):
         buckets[entry.partition, entry.bucket, entry.total_buckets].append(index)
@@ -311,7 +291,7 @@ def _deal(
     vectors = vectors_of(context.history, snapshot)
     target = context.options.source_split_target_size_bytes
     open_cost = context.options.source_split_open_file_cost_bytes
-    folds = context.options.merge_engine not in WINNERS
+    folds = folds_values(context.options)
     splits: list[Split] = []
     dropped = by_index = 0
     for bucket, inside in sorted(buckets.items()):
@@ -322,6 +302,10 @@ def _deal(
             at = np.array(inside)
             plan = plan_bucket(own, lows[at], highs[at], settled=settled)
             raw, merged = plan.raw, plan.merged
+        elif context.options.data_evolution_enabled:
+            same_rows = by_row_ids(own)
+            raw = tuple(group[0] for group in same_rows if len(group) == 1)
+            merged = tuple(tuple((f,) for f in group) for group in same_rows if len(group) > 1)
         else:
             raw, merged = in_order(own), ()
         raw_kept = [file for file in raw if match[file.name]]
@@ -339,13 +323,13 @@ def _deal(
         by_index += len(set(out) - by_statistics)
         order = commit_order(own) if merged else {}
         for runs, is_raw in groups:
-            split = _split(bucket, runs, is_raw, order, own_vectors, context)
+            split = split_of(bucket, runs, is_raw, order, own_vectors, context)
             splits.append(selecting(split, selected) if is_raw and selected else split)
     return splits, dropped, by_index
 
 
 def commit_order(files: Sequence[DataFile]) -> Mapping[str, int]:
-    """A number for each file of a bucket, larger for newer files; `files` are in commit order.
+    """Numbers that order the files of a bucket: larger is newer. `files` are in commit order.
 
     Two writers that start from one snapshot assign the same sequence numbers. These numbers break
     the tie, so that the winner depends neither on pruning nor on compactions of other files.
@@ -354,7 +338,7 @@ def commit_order(files: Sequence[DataFile]) -> Mapping[str, int]:
     return {file.name: number for number, file in enumerate(oldest_first)}
 
 
-def _split(
+def split_of(
     bucket: Bucket,
     runs: tuple[tuple[DataFile, ...], ...],
     raw: bool,  # noqa: FBT001  one of two kinds of split, named at the call by its tuple
@@ -362,6 +346,7 @@ def _split(
     vectors: Mapping[str, tuple[IndexFile, VectorRange]],
     context: ScanContext,
 ) -> Split:
+    """A split of these runs, with the deletion vectors of its files."""
     partition, number, total = bucket
     names = [file.name for run in runs for file in run]
     return Split(
@@ -386,15 +371,3 @@ def key_ranks(files: Sequence[DataFile], schema: TableSchema) -> tuple[np.ndarra
     high = decode_rows([file.key_max for file in files], fields)
     lows, highs = shared_codes([order_columns(low.columns), order_columns(high.columns)])
     return lows, highs
-
-
-def vectors_of(
-    history: History, snapshot: Snapshot | None
-) -> Mapping[tuple[bytes, int], Mapping[str, tuple[IndexFile, VectorRange]]]:
-    """The deletion vectors of a snapshot, by bucket and data file name."""
-    found: dict[tuple[bytes, int], dict[str, tuple[IndexFile, VectorRange]]] = defaultdict(dict)
-    for entry in history.index_entries(snapshot):
-        if entry.file.index_type == DELETION_VECTORS:
-            for where in entry.file.vectors or ():
-                found[entry.partition, entry.bucket][where.data_file] = (entry.file, where)
-    return found

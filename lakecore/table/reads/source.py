@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-import polars as pl
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from lakecore.frames.polars_source import to_frames
 from lakecore.io.files.checks import Checks
 from lakecore.io.files.file_checks import check_files, unchecked_bytes
 from lakecore.merge.spec import merge_spec
-from lakecore.model.arrow_arrays import size_of
+from lakecore.model.blob_rules import require_known_blobs
+from lakecore.plan.predicate import columns_of
+from lakecore.rows.evolution import require_types
 from lakecore.table.reads.narrowed import narrowed
+from lakecore.table.reads.row_id_ranges import on_stored_columns
 from lakecore.table.reads.scan import (
     ScanContext,
     ScanPlan,
     plan_scan,
     visible_partitions,
 )
+from lakecore.table.reads.side_by_side import side_by_side
 from lakecore.table.sections.large_rows import are_large
-from lakecore.table.sections.windows import READER, on_reader
 from lakecore.table.splits.decide import decide
 from lakecore.table.splits.examine import decide_split, examine
+from lakecore.table.splits.kept_bits import engine_files
 from lakecore.table.splits.polars_rows import PolarsRows
 from lakecore.table.splits.read import read_split
 from lakecore.table.splits.read_path import (
@@ -39,35 +36,31 @@ from lakecore.table.splits.read_path import (
     PolarsChunks,
     Reader,
 )
+from lakecore.table.splits.survivors import known_survivors, survivors
 from lakecore.table.stored_rows.read_plan import ReadPlan
 from lakecore.table.stored_rows.split_files import SplitFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from concurrent.futures import Future
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
+    import polars as pl
+    import pyarrow as pa
+
+    from lakecore.frames.source import EngineFile
     from lakecore.model.files import Split
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.predicate import Predicate
     from lakecore.table.context import TableContext
+    from lakecore.table.reads.side_by_side import Batch
 
 _UNCHECKED_BYTES_MAX = 64 << 20
 """Matching row groups are counted only if more bytes than this are unverified."""
 _FEW_SHARE = 4
 """The row groups that match are few if they are at most all row groups divided by this."""
-_READERS = 2
-_TASKS_AHEAD = 4
-_TASK_ROWS, _TASK_BATCHES = 65_536, 8
-"""A task ends at this many rows or batches: the batches of a merged window are mostly small."""
 _AHEAD_SHARE = 8
 """Nothing more is read ahead while waiting batches take more than the budget divided by this."""
-_AHEAD_BYTES = 64 << 20
-
-
-Batch = TypeVar("Batch", bound=pa.RecordBatch | pl.DataFrame)
-"""A batch of rows: an Arrow record batch or a Polars frame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +92,12 @@ class TableSource:
             if known is predicate:
                 return plan
         if self.own is not None:
-            splits = narrowed(self.scan_context, self.own, predicate)
+            pruning = on_stored_columns(self.table_schema, predicate)
+            splits = narrowed(self.scan_context, self.own, pruning)
             return ScanPlan(snapshot=self.snapshot, splits=splits)
+        if self.snapshot is not None and self.snapshot.schema_id > self.table_schema.id:
+            newer = self.context.history.schema(self.snapshot.schema_id)
+            self._require_types(newer, sorted(columns_of(predicate) if predicate else ()))
         shown = None if self.only_level is None else self._of_level
         plan = plan_scan(
             self.scan_context, self.snapshot, predicate, shown=shown, without=self.without
@@ -134,23 +131,32 @@ class TableSource:
         columns: Sequence[str] | None,
         predicate: Predicate | None = None,
     ) -> ReadPlan:
-        """How to read these splits."""
+        """How to read these splits: columns, types and predicate."""
         context, schema = self.context, self.table_schema
         ids = {file.schema_id for split in splits for file in split.files}
         names = schema.names if columns is None else tuple(schema.field(c).name for c in columns)
+        require_known_blobs(map(schema.field, names), schema, context.options)
+        schemas = {schema_id: context.history.schema(schema_id) for schema_id in ids}
+        for schema_id in ids:
+            if schema_id > schema.id:
+                self._require_types(schemas[schema_id], names)
         return ReadPlan(
             layout=context.layout,
             schema=schema,
-            schemas={schema_id: context.history.schema(schema_id) for schema_id in ids},
+            schemas=schemas,
             columns=names,
             engine=str(context.options.merge_engine),
             merge=merge_spec(schema, context.options),
-            predicate=predicate,
-            checks=self._checks,
+            predicate=on_stored_columns(self.table_schema, predicate),
+            checks=self.checks,
+            options=context.options,
         )
 
+    def _require_types(self, newer: TableSchema, columns: Sequence[str]) -> None:
+        require_types(self.table_schema, newer, columns, self.context.identifier)
+
     @property
-    def _checks(self) -> Checks:
+    def checks(self) -> Checks:
         return Checks.ONCE if self.context.options.lakecore_verify_checksums else Checks.NEVER
 
     def batches(
@@ -196,7 +202,7 @@ class TableSource:
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,
-    ) -> list[str] | None:
+    ) -> list[EngineFile] | None:
         """The local Parquet files, if an engine can scan them without a merge; else None.
 
         The checksums of these files have been verified. Returns None if the predicate leaves few
@@ -205,23 +211,56 @@ class TableSource:
         path = self.decide(columns, predicate).path
         if not isinstance(path, EngineScan):
             return None
-        paths = list(path.paths)
-        check_files(self.context.store, paths, columns, self._checks)
-        return paths
+        paths, store = list(path.paths), self.context.store
+        check_files(store, paths, columns, self.checks)
+        splits = self.plan(predicate).splits
+        return engine_files(splits, paths, self.read_plan(splits, columns, predicate), store)
+
+    def surviving_files(
+        self, columns: Sequence[str], *, known_only: bool = False
+    ) -> list[EngineFile] | None:
+        """The local Parquet files for an engine to scan, each with a bitmap of the rows to return.
+
+        Unlike in `engine_files`, the files may need a merge: the bitmap then has the rows that
+        survive it. With `known_only`, returns None unless earlier reads have computed all bitmaps.
+        The checksums of the files have been verified.
+        """
+        path = self._scanned(columns, None, Reader.MARKING).path
+        if not isinstance(path, EngineScan):
+            return None
+        splits, store = self.plan().splits, self.context.store
+        plan = self.read_plan(splits, columns)
+        surviving: dict[str, bytes] = {}
+        for split in splits:
+            if split.raw:
+                continue
+            bits = (
+                known_survivors(split, plan, store)
+                if known_only
+                else survivors(split, plan, store, self.context.budget)
+            )
+            if bits is None:
+                return None
+            surviving |= bits
+        check_files(store, path.paths, columns, self.checks)
+        return engine_files(splits, path.paths, plan, store, surviving)
 
     def decide(self, columns: Sequence[str], predicate: Predicate | None = None) -> Decision:
         """How a read is done: an engine scans all files, or each split has its own path."""
+        return self._scanned(columns, predicate, Reader.ENGINE)
+
+    def _scanned(self, columns: Sequence[str], predicate: Predicate | None, by: Reader) -> Decision:
         splits = self.plan(predicate).splits
         plan, budget = self.read_plan(splits, columns, predicate), self.context.budget
-        decision = decide(splits, plan, budget, Reader.ENGINE)
+        decision = decide(splits, plan, budget, by)
         if decision is None:
             examined = Examined(files=examine(splits, plan, self.context.store, None))
-            decision = decide(splits, plan, budget, Reader.ENGINE, examined)
+            decision = decide(splits, plan, budget, by, examined)
             assert decision is not None
             path = decision.path
             if isinstance(path, EngineScan) and self._few_match(splits, plan, path.paths):
                 few = replace(examined, few_row_groups=True)
-                decision = decide(splits, plan, budget, Reader.ENGINE, few)
+                decision = decide(splits, plan, budget, by, few)
         assert decision is not None
         return decision
 
@@ -237,7 +276,10 @@ class TableSource:
             SplitFiles(split, plan, store).check()
 
     def _few_match(self, splits: Sequence[Split], plan: ReadPlan, paths: Sequence[str]) -> bool:
-        """Whether many bytes are not verified yet, and the predicate leaves few row groups."""
+        """Whether reading the matching row groups is cheaper than verifying the whole files.
+
+        True if many bytes are not verified yet and the predicate leaves few row groups.
+        """
         store = self.context.store
         if plan.predicate is None:
             return False
@@ -297,89 +339,3 @@ class TableSource:
         if isinstance(path, PolarsChunks | LateMaterialisation):
             return PolarsRows(split=split, plan=plan, store=store, budget=budget, path=path)
         return read_split(split, plan, store, budget, path)
-
-
-def side_by_side(
-    streams: Iterable[Iterator[Batch]],
-    ahead_bytes: int = _AHEAD_BYTES,
-) -> Generator[Batch, None, None]:
-    """The batches of the streams, in order; a few streams are read concurrently.
-
-    A few batches of each stream are read ahead, until they take `ahead_bytes`.
-    """
-    waiting = iter(streams)
-    running: deque[_Ahead[Batch]] = deque()
-    try:
-        while True:
-            running.extend(
-                _Ahead(each, ahead_bytes) for each in islice(waiting, _READERS - len(running))
-            )
-            if not running:
-                return
-            yield from running[0]
-            running.popleft().close()
-    finally:
-        for stream in running:
-            stream.close()
-
-
-class _Ahead(Generic[Batch]):
-    """A stream that its own thread reads a few batches ahead.
-
-    NOTE: reading a few batches is a task that ends, not a loop that waits for room. A consumer may
-    drop the stream without closing it, and the interpreter waits for every thread on exit.
-    """
-
-    def __init__(self, stream: Iterator[Batch], ahead_bytes: int) -> None:
-        self._stream = stream
-        self._ahead_bytes = ahead_bytes
-        self._read_bytes = self._given_bytes = 0
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix=READER)
-        self._tasks = deque(self._next() for _ in range(_TASKS_AHEAD))
-
-    def __iter__(self) -> Iterator[Batch]:
-        while (some := self._tasks.popleft().result()) is not None:
-            self._tasks.append(self._next())
-            while some:
-                batch = some.popleft()
-                self._given_bytes += _bytes_of(batch)
-                yield batch
-                del batch
-
-    def close(self) -> None:
-        """Stop reading and release what the stream holds."""
-        under_way = [task for task in self._tasks if not task.cancel()]
-        self._pool.shutdown(wait=not on_reader())
-        stream = self._stream
-        if not isinstance(stream, Generator):
-            return
-        if all(task.done() for task in under_way):
-            stream.close()
-        else:
-            under_way[-1].add_done_callback(lambda _: stream.close())
-
-    def _next(self) -> Future[deque[Batch] | None]:
-        return self._pool.submit(self._read)
-
-    def _read(self) -> deque[Batch] | None:
-        """The next batches: one, or a few small ones. None at the end of the stream.
-
-        Empty while the batches that wait for the consumer take `ahead_bytes`.
-        """
-        some: deque[Batch] = deque()
-        rows = 0
-        while rows < _TASK_ROWS and len(some) < _TASK_BATCHES:
-            if self._read_bytes - self._given_bytes >= self._ahead_bytes:
-                break
-            batch = next(self._stream, None)
-            if batch is None:
-                return some or None
-            self._read_bytes += _bytes_of(batch)
-            rows += len(batch)
-            some.append(batch)
-            del batch
-        return some
-
-
-def _bytes_of(batch: pa.RecordBatch | pl.DataFrame) -> int:
-    return int(batch.estimated_size()) if isinstance(batch, pl.DataFrame) else size_of(batch)

@@ -71,10 +71,10 @@ def resolve(context: TableContext, travel: Travel) -> tuple[Snapshot | None, Tab
 
 
 def as_of(context: TableContext, schema: TableSchema) -> TableContext:
-    """The table as it is read with an older schema; options use that schema's column names.
+    """The table with an older schema, to read an older snapshot; options use its column names.
 
-    A sequence field or bucket key that was renamed later is still the same column. The options
-    that govern levels are those of the time when the files were compacted.
+    A sequence field or bucket key that was renamed later is still the same column. The options that
+    govern levels are those of the time when the files were compacted.
     """
     if schema.id == context.schema.id:
         return context
@@ -124,7 +124,7 @@ def schema_read(context: TableContext) -> TableSchema:
 
 
 def stated_travel(context: TableContext, travel: Travel) -> Travel:
-    """The state that the call names, else the one that the options of the table name."""
+    """The state that the call names, or else the state that the options of the table name."""
     if travel != Travel():
         return travel
     options = context.options

@@ -1,4 +1,4 @@
-"""The statistics of files -> which of them may hold a row that matches a condition on values.
+"""Selects the files that may hold a matching row, by the statistics of their value columns.
 
 The statistics of a file are compared as columns of the schema that is read. A column that the file
 lacks is null in all its rows. If the type of a column has changed since, its statistics are
@@ -34,7 +34,10 @@ def matching_values(
     schema: TableSchema,
     predicate: Predicate | None,
 ) -> np.ndarray:
-    """For each file, whether its value statistics allow a matching row."""
+    """For each file, whether its value statistics allow a matching row.
+
+    A file that holds only some columns is always kept: other files hold the row's other columns.
+    """
     mask = np.ones(len(files), bool)
     names = columns_of(predicate) if predicate is not None else ()
     if not names:
@@ -42,7 +45,8 @@ def matching_values(
     assert predicate is not None
     by_schema: dict[int, list[int]] = defaultdict(list)
     for index, file in enumerate(files):
-        by_schema[file.schema_id].append(index)
+        if file.write_columns is None:
+            by_schema[file.schema_id].append(index)
     for schema_id, inside in by_schema.items():
         own = [files[index] for index in inside]
         stats = _stats(own, history.schema(schema_id), schema, sorted(names))

@@ -1,3 +1,3 @@
-"""Ordered rows of a bucket -> data files of one sorted run."""
+"""Writes the ordered rows of a bucket to data files, which form one sorted run."""
 
 from __future__ import annotations

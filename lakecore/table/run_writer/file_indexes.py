@@ -1,7 +1,7 @@
-"""The rows of a data file -> its file indexes, in one container.
+"""Builds the file indexes of a data file from its rows, in one container.
 
-Memory: what each index holds until the file is closed (`format/file_index`): a Bloom filter its
-bits, a bitmap index its distinct values and up to four bytes a row.
+Each index stays in memory until the file is closed (`format/file_index`): a Bloom filter takes its
+bits, a bitmap index its distinct values and up to four bytes for each row.
 """
 
 from __future__ import annotations

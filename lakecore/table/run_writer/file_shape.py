@@ -19,12 +19,16 @@ from lakecore.format.statistics import (
 )
 from lakecore.io.files.data_files import WriteFormat, row_group_bytes_of
 from lakecore.model.arrow_arrays import size_of
+from lakecore.model.blob_rules import require_known_blobs
 from lakecore.model.file_indexes import IndexedColumn, indexed_columns
 from lakecore.model.files import FileSource
-from lakecore.model.rows import KEY_ID_OFFSET, KEY_PREFIX, KIND_FIELD, SEQUENCE_FIELD
-from lakecore.model.types import Field, with_nullable
+from lakecore.model.line_format import line_format
+from lakecore.model.rows import KEY_ID_OFFSET, KEY_PREFIX, KIND_FIELD, ROW_ID, SEQUENCE_FIELD
+from lakecore.model.types import TIMESTAMPS, Field, Root, is_blob, leaves, with_nullable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from lakecore.model.schema import TableSchema
@@ -35,13 +39,17 @@ _LOOK_BYTES_MIN = 1 << 20
 ENCODED_GROUPS = 6
 """Row groups in memory while a file is written: one is filled, two are encoded into bytes."""
 
+_ANY_SIZE = 1 << 62
+_AVRO_TIME_DIGITS, _AVRO_DIGITS = 3, 6
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileShape:
     """The format of the files of one kind and level; it is the same for all buckets.
 
     The container of the `indexes` of a file is stored in the manifest if it has at most
-    `embedded_index_bytes`.
+    `embedded_index_bytes`. The values of the columns `blobs` are in files of their own, of about
+    `blob_target_bytes`. With `states_columns`, the manifest names the columns of the file.
     """
 
     schema: TableSchema
@@ -56,10 +64,19 @@ class FileShape:
     source: FileSource = FileSource.APPEND
     indexes: tuple[IndexedColumn, ...] = ()
     embedded_index_bytes: int = 0
+    blobs: tuple[Field, ...] = ()
+    blob_target_bytes: int = 0
+    states_columns: bool = False
+
+    @property
+    def write_columns(self) -> tuple[str, ...] | None:
+        """The columns that the manifest names; None: those of the schema."""
+        stated = self.states_columns or self.blobs or ROW_ID in self.schema.names
+        return self.schema.names if stated else None
 
     @property
     def encoding_bytes(self) -> int:
-        """The memory that writing a file takes, in bytes."""
+        """The memory in bytes that the writer of one file takes."""
         return ENCODED_GROUPS * self.write_format.row_group_bytes
 
     def rows_between_looks(self, rows: pa.Table) -> int:
@@ -76,7 +93,7 @@ class FileShape:
 
     @property
     def bounded_names(self) -> tuple[str, ...]:
-        """The columns whose statistics are stored: dense statistics leave out mode `none`."""
+        """The columns with stored statistics; dense statistics leave out columns of mode `none`."""
         return tuple(
             field.name
             for field, mode in zip(self.schema.fields, self.stats_modes, strict=True)
@@ -85,7 +102,7 @@ class FileShape:
 
     @property
     def text_bounds(self) -> dict[str, int | None]:
-        """String columns whose bounds the Parquet writer reports, with their truncation length."""
+        """For string columns whose bounds the Parquet writer computes: the length of the bounds."""
         if self.write_format.format != "parquet":
             return {}
         return {
@@ -104,17 +121,24 @@ class FileShape:
 
 
 def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> FileShape:
-    """The shape of data files at a level."""
+    """The shape of data files at a level. Raises Unsupported for some tables with BLOB columns."""
+    blobs = tuple(field for field in schema.fields if is_blob(field.type))
+    require_known_blobs(schema.fields, schema, options)
+    if blobs:
+        normal = tuple(field for field in schema.fields if field not in blobs)
+        schema = replace(schema, fields=normal)
     target_bytes = options.target_file_size(primary_key=bool(schema.primary_keys))
+    file_format = options.file_format_per_level.get(level, options.file_format)
     default_mode, modes = options.metadata_stats_mode, options.stats_modes
     return FileShape(
         schema=schema,
         write_format=WriteFormat(
-            format=options.file_format_per_level.get(level, options.file_format),
+            format=file_format,
             compression=options.file_compression_per_level.get(level, options.file_compression),
             zstd_level=options.file_compression_zstd_level,
             row_group_bytes=row_group_bytes_of(len(schema.fields), target_bytes),
             copies=_copies(schema, options),
+            lines=line_format(file_format, schema.names, options),
         ),
         prefix=options.data_file_prefix,
         name_compression=options.file_suffix_include_compression,
@@ -125,6 +149,51 @@ def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> Fi
         level=level,
         indexes=indexed_columns(schema, options),
         embedded_index_bytes=options.file_index_in_manifest_threshold_bytes,
+        blobs=blobs,
+        blob_target_bytes=options.blob_target_file_size_bytes or target_bytes,
+    )
+
+
+def column_shape(schema: TableSchema, options: TableOptions, columns: Sequence[str]) -> FileShape:
+    """The shape of a file that holds only these columns of its rows: one file, of any size."""
+    whole = data_shape(schema, options)
+    kept = [at for at, field in enumerate(whole.schema.fields) if field.name in columns]
+    fields = tuple(whole.schema.fields[at] for at in kept)
+    return replace(
+        whole,
+        schema=replace(schema, fields=fields, partition_keys=()),
+        stats_modes=tuple(whole.stats_modes[at] for at in kept),
+        indexes=tuple(each for each in whole.indexes if each.field in fields),
+        blobs=tuple(field for field in whole.blobs if field.name in columns),
+        target_bytes=_ANY_SIZE,
+        states_columns=True,
+    )
+
+
+def postponed_shape(schema: TableSchema, options: TableOptions, prefix: str) -> FileShape:
+    """The shape of the files of the postponed bucket: Avro without statistics, as Paimon writes.
+
+    If Avro cannot store the types of the columns, the files have the format of the table. The names
+    of the files begin with `prefix`.
+    """
+    data = data_shape(schema, options)
+    if _avro_holds(schema):
+        data = replace(data, write_format=replace(data.write_format, format="avro"))
+    return replace(
+        data,
+        prefix=prefix,
+        stats_modes=(parse_stats_mode("none"),) * len(schema.fields),
+        indexes=(),
+    )
+
+
+def _avro_holds(schema: TableSchema) -> bool:
+    """Whether Avro stores all digits of the times and timestamps of the table."""
+    parts = [part for field in schema.fields for part in leaves(field.type)]
+    return all(
+        (part.precision or 0) <= (_AVRO_TIME_DIGITS if part.root is Root.TIME else _AVRO_DIGITS)
+        for part in parts
+        if part.root is Root.TIME or part.root in TIMESTAMPS
     )
 
 

@@ -1,4 +1,4 @@
-"""Ordered rows of one bucket -> data files, with their statistics and metadata.
+"""Writes the ordered rows of one bucket to data files, with statistics and metadata.
 
 A file is closed when it reaches `target-file-size`, and the next one is opened. All files of one
 writer form one sorted run.
@@ -6,7 +6,7 @@ writer form one sorted run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
 from lakecore.format.binary_row import serialize_row
-from lakecore.format.layout import data_file_name, file_index_name
+from lakecore.format.layout import file_index_name
 from lakecore.format.statistics import (
     StatsCollector,
 )
@@ -24,47 +24,15 @@ from lakecore.merge.order import of_kinds
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile
 from lakecore.model.rows import KEY_PREFIX, RETRACTS, SEQUENCE_NUMBER
+from lakecore.rows.line_texts import text_fields, to_texts
+from lakecore.table.run_writer.blob_files import blob_writers
 from lakecore.table.run_writer.file_indexes import FileIndexes
 
 if TYPE_CHECKING:
-    from lakecore.format.layout import Layout
-    from lakecore.io.ambient import Ambient
     from lakecore.io.files.data_files import RunWriter
-    from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
+    from lakecore.table.run_writer.bucket_place import BucketPlace
     from lakecore.table.run_writer.file_shape import FileShape
-
-
-@dataclass(slots=True)
-class FileNames:
-    """The names of the files of one bucket writer; all kinds share one counter."""
-
-    writer: str
-    count: int = 0
-
-    def next(self, shape: FileShape) -> str:
-        """The next unused name."""
-        name = data_file_name(
-            shape.prefix,
-            self.writer,
-            self.count,
-            shape.write_format.format,
-            shape.write_format.compression if shape.name_compression else None,
-        )
-        self.count += 1
-        return name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketPlace:
-    """The directory of a bucket and the names of its files."""
-
-    store: Store
-    layout: Layout
-    ambient: Ambient
-    partition_path: str
-    bucket: int
-    names: FileNames
 
 
 class RollingWriter:
@@ -75,6 +43,7 @@ class RollingWriter:
         self._shape = shape
         self._open: _OpenFile | None = None
         self.files: list[DataFile] = []
+        self._blobs = blob_writers(place, shape)
 
     def write(self, rows: pa.Table, sequence_min: int = 0) -> None:
         """Append rows: the table's columns and, with keys, sequence number and kind.
@@ -87,6 +56,8 @@ class RollingWriter:
                 name = self._place.names.next(self._shape)
                 self._open = _OpenFile(self._place, self._shape, name)
             self._open.write(rows.slice(start, step), sequence_min + start)
+            for name, blobs in self._blobs.items():
+                blobs.write(rows.column(name).slice(start, step))
             if self._open.writer.holds(self._shape.target_bytes):
                 self._end_file()
 
@@ -105,6 +76,8 @@ class RollingWriter:
         if self._open is not None:
             self._open.abort()
             self._open = None
+        for blobs in self._blobs.values():
+            blobs.abort()
         place = self._place
         for file in self.files:
             where = (place.partition_path, place.bucket, file)
@@ -117,6 +90,9 @@ class RollingWriter:
         if self._open is not None:
             self.files.append(self._open.close())
             self._open = None
+            # A file of BLOB values follows the file that has the other columns of its rows.
+            for blobs in self._blobs.values():
+                self.files += blobs.end_files()
 
 
 class _OpenFile:
@@ -130,6 +106,8 @@ class _OpenFile:
         path = place.layout.file_in_bucket(place.partition_path, place.bucket, name)
         text_bounds = shape.text_bounds
         write_format = replace(shape.write_format, text_bounds=tuple(text_bounds.items()))
+        if write_format.lines is not None:
+            text_fields(self._fields, write_format.lines.kind)
         self.writer: RunWriter = open_writer(place.store, path, self._fields, write_format)
         self._stats = StatsCollector(
             shape.schema.fields, shape.stats_modes, write_format.format, text_bounds
@@ -158,7 +136,7 @@ class _OpenFile:
             self._deletes += 0 if deletes is None else int(np.count_nonzero(deletes))
         first = self._sequence_min
         self._sequence_min = low if first is None else min(first, low)
-        self._sequence_max = max(self._sequence_max, high)
+        self._sequence_max = high if first is None else max(self._sequence_max, high)
         self._unseen.append(rows)
         self._unseen_rows += rows.num_rows
         self._unseen_bytes += size_of(rows)
@@ -168,21 +146,26 @@ class _OpenFile:
             or self._unseen_bytes >= wanted.row_group_bytes
         ):
             self._see()
-        self.writer.write(
-            pa.Table.from_arrays(
+        if self._shape.keyed:
+            stored = pa.Table.from_arrays(
                 [rows.column(field.name.removeprefix(KEY_PREFIX)) for field in self._fields],
                 names=[field.name for field in self._fields],
             )
-            if self._shape.keyed
-            else rows.select(list(schema.names))
-        )
+        else:
+            stored = rows.select(list(schema.names))
+        if wanted.lines is not None:
+            stored = to_texts(stored, self._fields, wanted.lines.kind)
+        self.writer.write(stored)
 
     def flush(self) -> None:
         self._see()
         self.writer.flush()
 
     def _see(self) -> None:
-        """Add unseen rows to the statistics and indexes. Each call has a cost per column."""
+        """Add the rows that are not counted yet to the statistics and indexes.
+
+        Each call has a cost per column, so it is called for many rows at once.
+        """
         if not self._unseen:
             return
         seen, self._unseen = self._unseen, []
@@ -230,6 +213,7 @@ class _OpenFile:
             creation_time_ms=self._place.ambient.local_wall_clock_ms(),
             delete_row_count=self._deletes,
             file_source=shape.source,
+            write_columns=shape.write_columns,
         )
 
     def _stored_indexes(self) -> tuple[bytes | None, tuple[str, ...]]:

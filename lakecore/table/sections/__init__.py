@@ -1,3 +1,3 @@
-"""The sorted runs of a section -> merged rows, window by window."""
+"""Merges the sorted runs of a section, window by window."""
 
 from __future__ import annotations

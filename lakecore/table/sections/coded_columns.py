@@ -1,8 +1,8 @@
 """Which string columns are merged dictionary-encoded, without decoding them.
 
 These are columns with few distinct values, in a merge that returns rows unchanged. The merge moves
-codes, and the dictionaries of the files are kept. It is faster only if all files have small
-dictionaries, because the output carries the dictionary of every file.
+dictionary indices, and the dictionaries of the files are kept. It is faster only if all files have
+small dictionaries, because the output carries the dictionary of every file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs of large rows -> merged rows, with one large row in memory at a time.
+"""Merges runs of large rows, with one large row in memory at a time.
 
 A merge holds one row of each run. If a single row takes a large part of the budget:
 
@@ -43,12 +43,12 @@ _ONE = BatchSize(1, _LEAST_BYTES)
 
 
 def are_large(files: Iterable[DataFile], budget: Budget) -> bool:
-    """Whether the mean stored row of any of the files is large."""
+    """Whether the average stored row of any of the files is large."""
     return any(is_large(file.size_bytes, file.row_count, budget) for file in files)
 
 
 def is_large(size_bytes: int, row_count: int, budget: Budget, share: float = _LARGE_SHARE) -> bool:
-    """Whether the mean row of `row_count` rows takes at least `share` of the budget."""
+    """Whether the average of `row_count` rows takes at least `share` of the budget."""
     return size_bytes >= max(budget.size_bytes * share, _LEAST_BYTES) * max(1, row_count)
 
 
@@ -76,7 +76,7 @@ def places_of(
 
 
 class Values:
-    """Reads the values that places stand for; each file mostly in ascending order."""
+    """Reads the values that places (`places.py`) stand for. Each file is read mostly forward."""
 
     def __init__(
         self, places: Places, fields: Sequence[Field], plan: ReadPlan, store: Store
@@ -88,7 +88,7 @@ class Values:
         self._open: dict[tuple[int, tuple[str, ...]], _Opened] = {}
 
     def rows(self, merged: pa.Table) -> Iterator[pa.Table]:
-        """The merged rows with their values; one table for each row if there are values to read.
+        """The merged rows with values instead of places; one table per row if values must be read.
 
         Rows whose keys the predicate excludes are dropped: the file that hides such a row may have
         been pruned.
@@ -116,7 +116,7 @@ class Values:
         self._open.clear()
 
     def _row(self, row: pa.Table, placed: Sequence[Field]) -> pa.Table:
-        """A row with values instead of places; those of one stored row are read together."""
+        """A row with values instead of places. Values of the same stored row are read together."""
         wanted: dict[int, list[Field]] = {}
         values: dict[str, pa.Array] = {}
         for field in placed:
@@ -159,7 +159,7 @@ class Values:
         raise CorruptTable("a data file has fewer rows than it had", file=file.name, row=position)
 
     def _group_of(self, number: int, file: DataFile, position: int) -> tuple[int | None, int]:
-        """The row group of a row (None: the file has none), and the position after its last row."""
+        """The row group of a row (None: the file has none), and where the group ends."""
         if number not in self._starts:
             self._starts[number] = self._files.row_group_starts(file)
         starts = self._starts[number]
@@ -175,7 +175,7 @@ Rows: TypeAlias = "tuple[int, pa.RecordBatch]"
 
 @dataclass(slots=True)
 class _Opened:
-    """An open row group. `left`: rows decoded together with the last row, as in an Avro block."""
+    """An open row group. `left`: decoded rows that follow the last one, as in an Avro block."""
 
     group: int | None
     batches: Iterator[Rows]

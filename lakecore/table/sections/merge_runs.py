@@ -1,4 +1,4 @@
-"""The runs of a section -> their merged rows, window by window (`windows.py`).
+"""Merges the runs of a section, window by window (`windows.py`).
 
 Memory depends on the window, not on the table: batch sizes are chosen so that the batches of all
 runs and the merged rows fit the lease from the budget. The size in memory is known when rows are
@@ -54,7 +54,7 @@ class Merging:
     """The merge function of a compaction, and its memory. The defaults are those of a read.
 
     - `function`: the merge function (None: the plan's engine);
-    - `share`: the merge takes the budget divided by this;
+    - `share`: the merge leases one part in `share` of the budget;
     - `extra_batches`: how many batches the function holds in addition to those of the runs;
     - `coded`: columns that are returned dictionary-encoded where possible.
     """
@@ -78,9 +78,9 @@ def merge_runs(
 ) -> Generator[pa.Table, None, None]:
     """The merged rows of a section, window by window, in key order.
 
-    `windows` are by default those of a read. The tables hold the plan's columns and those that the
-    merge needs. Raises Uncomputable for a key whose rows cannot be merged, unless the predicate
-    excludes the key.
+    `windows` says how the runs are merged; by default as in a read. The tables hold the plan's
+    columns and those that the merge needs. Raises Uncomputable for a key whose rows cannot be
+    merged, unless the predicate excludes the key.
     """
     windows = section_windows(split, plan, budget) if windows is None else windows
     try:
@@ -144,7 +144,10 @@ def _merged_runs(
 
 
 def _engine(plan: ReadPlan) -> MergeFunction:
-    """The merge function of a read. Keys that it cannot merge are dropped if they are excluded."""
+    """The merge function of a read.
+
+    If the predicate excludes a key, an unmergeable key is dropped.
+    """
     engine = MERGE_FUNCTIONS[plan.engine]
     wanted = condition_on(plan.predicate, plan.merge.key)
     if engine.chooses_rows or wanted is None:

@@ -1,4 +1,4 @@
-"""Many sorted runs of level 0 -> few runs on local disk, so that a merge fits the budget.
+"""Merges many sorted runs of level 0 to a few runs on local disk, so that a merge fits the budget.
 
 An open run holds pages of each of its columns in addition to its batches. If the runs of a section
 would hold more than their share of the budget:
@@ -63,7 +63,7 @@ class Rounds:
     readers: int = 1
 
     def streams(self, runs: Sequence[SortedRun], at_once: int) -> list[Iterator[Slice]]:
-        """The slices of the runs; those of level 0 are merged, at most `at_once` in a group."""
+        """The rows of the runs; runs of level 0 are merged first, at most `at_once` in a group."""
         level_0 = sorted((run for run in runs if run.level == 0), key=self.commit_order)
         others = [run for run in runs if run.level != 0]
         count = -(-len(level_0) // at_once)
@@ -73,7 +73,7 @@ class Rounds:
         return [*merged, *(self.open_run(run) for run in others)]
 
     def _merged(self, group: Sequence[SortedRun]) -> Iterator[Slice]:
-        """The slices of the single run that a group is merged into."""
+        """The rows of the single run that a group of runs is merged into."""
         interim = interim_function(self.merge)
         spec = replace(self.spec, keep_deletions=True, in_key_order=True)
         low = min(run.sequence_min for run in group)

@@ -1,4 +1,4 @@
-"""Sorted runs -> windows of keys, merged one after another.
+"""Merges sorted runs window by window; a window is a range of keys.
 
 1. Hold one batch of each run.
 2. The bound is the smallest last key among the runs that have more batches: no later batch can hold
@@ -71,7 +71,7 @@ def merge_slices(
     budget: Budget | None = None,
     readers: int = 1,
 ) -> Generator[pa.Table, None, None]:
-    """Sorted streams of slices, merged window by window; closes the streams at the end.
+    """Merge sorted streams of slices, window by window. Closes the streams at the end.
 
     `readers` streams are read concurrently, each by one thread at a time. The rows of a key must
     not span two slices of a stream; see `with_whole_keys`. Raises InvalidRequest if one batch of
@@ -165,9 +165,10 @@ def _merge_windows(
 
 
 class _Cursor:
-    """One sorted run, read by batch: holds one batch and reads `_AHEAD` more unless they are large.
+    """One sorted run, read batch by batch. Holds one batch and reads ahead `_AHEAD` more.
 
-    At most one reader thread works for a cursor at a time; its lock guards all shared state.
+    If rows are large, nothing is read ahead. At most one reader thread works for a cursor at a
+    time; its lock guards all shared state.
     """
 
     def __init__(
@@ -206,12 +207,12 @@ class _Cursor:
 
     @property
     def key_rows(self) -> int:
-        """The number of rows held; 0 if each key in the batch is unique."""
+        """The number of rows held, if the batch may repeat a key; 0 if each key in it is unique."""
         held = self.pending
         return 0 if held is None or held.unique else held.keys.length
 
     def fill(self) -> None:
-        """If no rows are held and more exist, hold the next batch."""
+        """If no rows are held, hold the next batch, if there is one."""
         if self.pending is not None:
             return
         with self._changed:
@@ -288,7 +289,7 @@ class _Cursor:
 
 
 def counted(slices: Iterable[Slice], row_count: int) -> Iterator[Slice]:
-    """The slices of a run of `row_count` rows; each says in `more` whether more rows follow."""
+    """The slices of a run of `row_count` rows. In each, `more` says whether more rows follow."""
     left = row_count
     for part in slices:
         left -= part.rows.num_rows
@@ -314,5 +315,5 @@ def with_whole_keys(
 
 
 def _next_filled(slices: Iterator[Slice]) -> Slice | None:
-    """The next slice that is not empty: deletion vectors may remove all rows of a batch."""
+    """The next slice with rows. Deletion vectors may remove all rows of a batch."""
     return next((part for part in slices if part.keys.length), None)

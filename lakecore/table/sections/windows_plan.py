@@ -59,7 +59,7 @@ def section_windows(split: Split, plan: ReadPlan, budget: Budget) -> Windows:
 def windows_with(
     split: Split, plan: ReadPlan, budget: Budget, places: Places | None, late: LateCasts
 ) -> Windows:
-    """How a section is merged with these places and late casts."""
+    """How a section is merged, given the columns merged by place and the late casts."""
     runs = [SortedRun(files=files) for files in split.runs]
     fields = (*merge_fields(runs, plan), *late.fields)
     open_runs = runs_at_once(runs, len(fields), budget)
@@ -81,7 +81,7 @@ def merge_fields(runs: Sequence[SortedRun], plan: ReadPlan) -> tuple[Field, ...]
 def batch_size(fields: Sequence[Field], batch_bytes: int) -> BatchSize:
     """The size of batches of these columns that take about `batch_bytes` during a merge.
 
-    In addition to its values, a row takes a code of its key, a position, and masks.
+    The estimate of a row includes its values, its encoded key, a position, and masks.
     """
     kinds = [arrow_type(field.type) for field in fields]
     least = sum(kind.bit_width if pa.types.is_primitive(kind) else 32 for kind in kinds) / 8

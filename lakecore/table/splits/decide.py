@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lakecore.frames.polars_source import FOOTERS_MAX
 from lakecore.lsm.levels import SortedRun
-from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD
+from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD, TRACKING_FIELDS
 from lakecore.model.types import TIMESTAMPS, Atomic, timestamp_unit, with_nullable
 from lakecore.plan.predicate import condition_on
 from lakecore.table.sections.large_rows import are_large
@@ -24,6 +25,7 @@ from lakecore.table.splits.read_path import (
     EngineScan,
     FileScan,
     Flagged,
+    JoinedFiles,
     LateMaterialisation,
     PolarsChunks,
     Reader,
@@ -47,6 +49,12 @@ _KEYS_SHARE = 8
 """The deciding columns and marks of a section take at most the budget divided by this."""
 _CHUNK_SHARE = 8
 """A chunk takes at most the budget divided by this: decoded, filtered, and as Arrow batches."""
+_BITS_SHARE = 64
+"""The bits of all rows of an engine scan take at most the budget divided by this."""
+_BYTE = 8
+_NUMBERED_MAX = (1 << 31) - 1
+"""Polars and DuckDB number the rows of a scan, or test the bit of a row, in 32 bits."""
+_SCANNERS = (Reader.ENGINE, Reader.MARKING)
 _CHUNK_PARTS_MIN = 8
 """A chunk has room for at least this many row groups, because Polars reads several at once."""
 
@@ -58,7 +66,7 @@ def decide(
     by: Reader,
     examined: Examined | None = None,
 ) -> Decision | None:
-    """How splits are read: all splits of a read if `by` is `Reader.ENGINE`, else a single one.
+    """Decide how splits are read: all splits of a read if an engine may scan them, else one split.
 
     None if the decision depends on storage, which is not `examined` yet. Uses only the size of the
     budget.
@@ -75,18 +83,21 @@ def decide(
         case EngineScan() | PolarsChunks():
             return Decision(path=found, reason=Reason.NO_MERGE)
     assert found is not None
-    if by is Reader.ENGINE:
+    if by in _SCANNERS:
         return Decision(path=EachSplit(), reason=found)
     (split,) = splits
-    own = FileScan() if split.raw else section_windows(split, plan, budget)
-    return Decision(path=own, reason=found)
+    if split.raw:
+        return Decision(path=FileScan(), reason=found)
+    if not plan.schema.primary_keys:
+        return Decision(path=JoinedFiles(), reason=found)
+    return Decision(path=section_windows(split, plan, budget), reason=found)
 
 
 @dataclass(frozen=True, slots=True)
 class PolarsColumns:
     """The columns that Polars reads: `wanted` for the result, `deciding` which rows survive.
 
-    `span` is the range of the newer keys, if flags of these keys decide (`newer_keys.py`).
+    `span` is the key range of the newer runs, if a flag for each key decides (`newer_keys.py`).
     """
 
     wanted: tuple[Field, ...]
@@ -100,7 +111,7 @@ class PolarsColumns:
 
 
 def polars_columns(split: Split, plan: ReadPlan) -> PolarsColumns:
-    """The columns that Polars reads of a split; those of the plan alone if the split is raw."""
+    """The columns that Polars reads from a split. For a raw split, only those of the plan."""
     schema = plan.schema
     if split.raw:
         return PolarsColumns(tuple(map(schema.field, plan.columns)), (), None)
@@ -119,11 +130,15 @@ def chunk_bytes(budget: Budget) -> int:
 def file_refusal(
     splits: Sequence[Split], fields: Sequence[Field], schemas: Mapping[int, TableSchema]
 ) -> Reason | None:
-    """Why engines cannot read these columns, as far as metadata shows; None: it shows no reason."""
+    """Why engines cannot read these columns, by metadata alone.
+
+    None if metadata shows no reason.
+    """
     files = [file for split in splits for file in split.files]
     if any(file.format != "parquet" for file in files):
         return Reason.FORMAT
-    if any(file.write_columns is not None for file in files):
+    names = {field.name for field in fields}
+    if any(not names.issubset(file.write_columns or names) for file in files):
         return Reason.PARTIAL_FILES
     # Files of several schemas have different columns, and engines match columns by position.
     stored = [schemas[schema_id] for schema_id in {file.schema_id for file in files}]
@@ -174,19 +189,23 @@ def parts_or_reason(
 
 
 def _refusal(splits: Sequence[Split], plan: ReadPlan, budget: Budget, by: Reader) -> Reason | None:
-    """Why no engine reads the splits, as far as metadata shows; None: it shows no reason."""
+    """Why no engine reads the splits, by metadata alone; None if metadata shows no reason."""
     if by is Reader.OWN:
         return Reason.OWN_READER
-    if by is Reader.ENGINE:
-        if not all(split.raw for split in splits):
-            return Reason.MERGED
-        if any(split.vectors for split in splits):
+    if any(plan.schema.field(name) in TRACKING_FIELDS for name in plan.columns):
+        return Reason.SYSTEM_COLUMNS
+    if by in _SCANNERS:
+        if not all(split.raw for split in splits) and (reason := _merge_refusal(plan, by)):
+            return reason
+        if not _bits_fit(splits, budget):
             return Reason.VECTORS
         if any(split.selected for split in splits):
             return Reason.INDEXED
         fields = [plan.schema.field(name) for name in plan.columns]
         return file_refusal(splits, fields, plan.schemas)
     (split,) = splits
+    if not split.raw and not plan.schema.primary_keys:
+        return Reason.COLUMN_FILES
     # Row-group pruning may leave few row groups; then lakecore's own reader is faster.
     pruning = plan.schema.names if split.raw else plan.merge.key
     refusals: tuple[tuple[Reason, Callable[[], bool]], ...] = (
@@ -204,16 +223,44 @@ def _refusal(splits: Sequence[Split], plan: ReadPlan, budget: Budget, by: Reader
     return file_refusal([split], stored_only(polars_columns(split, plan).all), plan.schemas)
 
 
+def _merge_refusal(plan: ReadPlan, by: Reader) -> Reason | None:
+    """Why an engine cannot scan files that must be merged.
+
+    None if bitmaps of rows make it possible.
+    """
+    if by is Reader.ENGINE:
+        return Reason.MERGED
+    if not plan.schema.primary_keys:
+        return Reason.COLUMN_FILES
+    return None if decided_by_keys(plan) else Reason.FOLDS
+
+
+def _bits_fit(splits: Sequence[Split], budget: Budget) -> bool:
+    """Whether the bitmaps of a scan fit the budget: one bit for each row of these files.
+
+    Files with deletion vectors and merged files need a bitmap.
+    """
+    files = [
+        file
+        for split in splits
+        for file in split.files
+        if not split.raw or file.name in split.vectors
+    ]
+    rows = sum(file.row_count for file in files)
+    bytes_max = budget.size_bytes // _BITS_SHARE
+    return len(files) <= FOOTERS_MAX and rows <= min(_BYTE * bytes_max, _NUMBERED_MAX)
+
+
 def stored_only(fields: Sequence[Field]) -> list[Field]:
-    """The columns, each once, without sequence number and kind."""
+    """The columns, each once, without the sequence number and the row kind."""
     return [each for each in dict.fromkeys(fields) if each not in (SEQUENCE_FIELD, KIND_FIELD)]
 
 
 def _path(
     splits: Sequence[Split], plan: ReadPlan, budget: Budget, by: Reader, examined: Examined
 ) -> EngineScan | PolarsChunks | LateMaterialisation | Reason:
-    """How an engine reads the splits, or why it cannot. Metadata has not ruled it out."""
-    if by is Reader.ENGINE:
+    """How an engine reads the splits, or why it cannot. Metadata alone did not rule it out."""
+    if by in _SCANNERS:
         paths = paths_of(splits, plan.schemas, examined.files)
         if isinstance(paths, Reason):
             return paths
@@ -246,7 +293,7 @@ def _late(
 
 
 def keys_bytes_max(budget: Budget) -> int:
-    """The most bytes that the deciding columns of a section may take."""
+    """The most bytes that the columns deciding a merge may take for a section."""
     return budget.size_bytes // _KEYS_SHARE
 
 

@@ -1,10 +1,11 @@
-"""What `decide` needs to know of storage: sizes, columns and row groups of local files."""
+"""Reads the facts that `decide` needs: sizes, columns and row groups of local files."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from lakecore.io.files.data_files import file_columns, row_group_bounds
+from lakecore.options import LINE_FORMATS
 from lakecore.table.splits.decide import (
     decide,
     file_refusal,
@@ -54,7 +55,7 @@ def polars_parts(
 def examine(
     splits: Sequence[Split], plan: ReadPlan, store: Store, sized: Sequence[str] | None
 ) -> tuple[FileFacts, ...]:
-    """The facts of the files, in order. If a file is not on a local disk, only its facts.
+    """The facts of the files, in order. If one file is not local, the facts of that file alone.
 
     `sized`: the columns whose size each row group states; None: row groups are not examined.
     """
@@ -72,8 +73,9 @@ def examine(
         FileFacts(
             path=local,
             # Files that were migrated from Hive have no sequence numbers and may lack columns.
-            columns=None if file.sequence_max else frozenset(file_columns(store, path)),
+            columns=None if named else frozenset(file_columns(store, path)),
             groups=() if sized is None else tuple(row_group_bounds(store, path, sized) or ()),
         )
         for file, path, local in paths
+        for named in (file.sequence_max or file.format in LINE_FORMATS,)
     )

@@ -1,8 +1,8 @@
 """Late materialisation: keys decide which rows of a section survive; only their values are read.
 
-If a merge returns rows unchanged, then key, sequence number and kind of each row determine the
-result. These columns of all rows are held in memory. They are merged window by window, and the
-surviving rows are marked.
+If a merge returns rows unchanged, the key, sequence number and kind of the rows determine which
+rows survive. These columns of all rows are held in memory. They are merged window by window, and
+the surviving rows are marked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Marks:
     """A flag for each row of a split: whether the row survives. Files are in order.
 
     The rows of file `n` begin at `starts[n]`; its first `decided[n]` flags are final. `known` holds
-    the deciding columns of all rows.
+    the columns that decide (key, sequence number, kind) of all rows.
     """
 
     starts: np.ndarray
@@ -50,7 +50,7 @@ class Marks:
         return bool((self.starts[:-1][inside] + self.decided[inside] >= ends).all())
 
     def decide(self, places: range | np.ndarray | None, wins: np.ndarray) -> None:
-        """Set the flags of the rows at `places`: the next rows of one file that are not decided."""
+        """Set the flags of the rows at `places`, the next undecided rows of one file."""
         assert places is not None
         self.rows[slice(places.start, places.stop) if isinstance(places, range) else places] = wins
         number = int(np.searchsorted(self.starts, places[-1], side="right")) - 1
@@ -63,7 +63,7 @@ def decided_by_keys(plan: ReadPlan) -> bool:
 
 
 def no_marks(files: Sequence[DataFile], known: pl.DataFrame | None = None) -> Marks:
-    """Marks with no row marked and none decided."""
+    """Marks in which no row is marked and no flag is final."""
     starts = np.cumsum([0, *(file.row_count for file in files)])
     return Marks(
         starts=starts,
@@ -102,7 +102,7 @@ def mark_rows(marks: Marks, files: SplitFiles, window_rows: int) -> Iterator[Non
 def _placed_rows(
     marks: Marks, files: SplitFiles, file: DataFile, number: int, rows_max: int
 ) -> Iterator[Slice]:
-    """The rows of a file that its deletion vector does not mark, at most `rows_max` at a time."""
+    """The rows of a file that are not deleted, at most `rows_max` in each slice."""
     start, end = marks.starts[number : number + 2].tolist()
     rows = marks.known[start:end]
     places: range | np.ndarray = range(start, end)
@@ -120,7 +120,10 @@ def _placed_rows(
 
 
 def _windows(runs: Sequence[deque[Slice]]) -> Iterator[list[Slice]]:
-    """The rows of each run, up to the smallest last key of the runs that have more slices."""
+    """Windows over the runs: the rows of each run up to a common key.
+
+    That key is the smallest last key of the runs that have more slices.
+    """
     while left := [run for run in runs if run]:
         lasts = [run[0].keys.at(run[0].keys.length - 1) for run in left if len(run) > 1]
         bound = min(lasts) if lasts else None

@@ -141,7 +141,7 @@ def flagged_keys(split: Split, plan: ReadPlan) -> range | None:
 
 
 def newer_keys(plan: ReadPlan, span: range, newer: pl.DataFrame) -> NewerKeys:
-    """The flags of the keys of the newer rows; all these keys must be within `span`."""
+    """Compute the flags from the keys of the newer rows. All these keys must be within `span`."""
     (key,) = plan.merge.key
     numbers = _numbers(newer[key])
     lacking = np.ones(1 + len(span) + 1, bool)

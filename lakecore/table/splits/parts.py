@@ -1,4 +1,4 @@
-"""Facts of data files, the row groups that Polars reads, and their size in memory."""
+"""What is known about data files: facts from storage, row groups for Polars, size in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
-from lakecore.frames.polars_source import parquet_scan
+from lakecore.frames.engine_scan import parquet_scan
 from lakecore.model.types import arrow_type
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ def parts_of(file: DataFile, facts: FileFacts, fields: Sequence[Field]) -> list[
 
 
 def bytes_to_mark(parts: Sequence[Part], fields: Sequence[Field], key: Sequence[str]) -> int:
-    """The bytes that marking takes: these columns of all rows, the marks, and codes of `key`.
+    """The bytes of a merge of keys (`marks.py`): these columns of all rows, flags, encoded `key`.
 
-    Each part states the size of the string columns.
+    The size of string columns comes from each part.
     """
     copied = [field for field in fields if field.name in key and not _is_wide(field)]
     row_bytes = 1 + _width(fields) + _CODE_BYTES * len(copied)
@@ -97,7 +97,7 @@ def scan_parts(
 
 
 def _size_of(group: RowGroup, fixed: int, views: int) -> int:
-    """The most bytes that columns of these widths take for a row group in Polars."""
+    """The most bytes that Polars needs for columns of these widths in a row group."""
     return max(group.decoded_bytes, fixed * group.row_count) + views * group.row_count
 
 
@@ -106,12 +106,12 @@ def _is_fixed(field: Field) -> bool:
 
 
 def _is_wide(field: Field) -> bool:
-    """Whether the values of a column are compared as they are, without codes."""
+    """Whether the values of a column are compared directly, without encoding."""
     return _is_fixed(field) and arrow_type(field.type).bit_width == _BYTE * _CODE_BYTES
 
 
 def _width(fields: Sequence[Field]) -> int:
-    """The bytes of a row of these columns, without the bytes of strings, which may be shared."""
+    """The bytes of these columns in one row, without the bytes of strings, which rows may share."""
     kinds = [arrow_type(field.type) for field in fields if _is_fixed(field)]
     fixed: int = sum(max(kind.bit_width // _BYTE, 1) for kind in kinds)
     return fixed + _VIEW_BYTES * (len(fields) - len(kinds))

@@ -1,8 +1,8 @@
 """The surviving rows of a split, decoded from its files by Polars.
 
 Polars decodes faster than a merge in windows, and in a section only the values of surviving rows
-are moved (`marks.py`). The price is one flag for each row and reading the deciding columns first.
-The oldest run does not need this if the newer keys decide (`newer_keys.py`).
+are copied (`marks.py`). This needs one flag for each row, and a read of the keys before the values.
+The oldest run needs neither if the newer keys decide (`newer_keys.py`).
 
 Memory depends on the chunk, not on the split: Polars reads a few row groups in each call. By itself
 it would read ahead in proportion to the number of cores.
@@ -23,27 +23,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.polars_source import (
     FAILURES,
-    bytes_in_arrow,
-    parquet_scan,
     select,
     to_batches,
-    to_frame,
     to_frames,
 )
 from lakecore.io.files.file_checks import check_files
 from lakecore.model.rows import KEY_PREFIX
-from lakecore.model.types import arrow_schema
 from lakecore.table.sections.windows import READER, on_reader
 from lakecore.table.sections.windows_plan import batch_size
-from lakecore.table.splits.decide import chunk_bytes, keys_bytes_max, stored_only
+from lakecore.table.splits.decide import chunk_bytes, stored_only
 from lakecore.table.splits.marks import Marks, mark_rows, no_marks
 from lakecore.table.splits.newer_keys import NewerKeys, are_within, columns_and_key, newer_keys
 from lakecore.table.splits.parts import scan_parts
 from lakecore.table.splits.read import read_split
 from lakecore.table.splits.read_path import LateMaterialisation
+from lakecore.table.splits.survivors import HELD_TIMES, deciding_columns, window_rows
 from lakecore.table.stored_rows.split_files import SplitFiles, out_of_order
+from lakecore.table.stored_rows.vector_bits import flags_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -58,11 +57,6 @@ if TYPE_CHECKING:
     from lakecore.table.splits.read_path import PolarsChunks
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
-_HELD_TIMES = 2
-"""Copies of the deciding columns in memory while they are read or encoded for comparison."""
-_WINDOW_ROWS = 1 << 20
-_WINDOW_ROW_SHARE = 256
-"""The most rows of a window: the budget in bytes divided by this, but at most `_WINDOW_ROWS`."""
 _CHUNKS_AT_ONCE = 2
 """Chunks that are read concurrently, in addition to the one that was returned."""
 _MARK = f"{KEY_PREFIX}MARK"
@@ -83,13 +77,13 @@ class _Chunk:
 
     @property
     def is_decided(self) -> bool:
-        """Whether it is known which rows stay."""
+        """Whether it is known which rows of the chunk stay."""
         return not isinstance(self.stay, Marks) or self.stay.are_decided(self.start, self.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolarsRows:
-    """The rows of a split, which Polars decodes as `path` says."""
+    """The rows of a split, decoded by Polars in the way that `path` describes."""
 
     split: Split
     plan: ReadPlan
@@ -112,7 +106,7 @@ class PolarsRows:
         if late is None:
             yield from self._frames(self._chunks(path.parts, self._undeleted()), ())
             return
-        held_bytes = _HELD_TIMES * late.held_bytes
+        held_bytes = HELD_TIMES * late.held_bytes
         with self.budget.acquire_up_to(held_bytes, held_bytes):
             known = self._deciding_columns(late)
             if known is not None:
@@ -135,31 +129,29 @@ class PolarsRows:
         return SplitFiles(self.split, self.plan, self.store)
 
     def _deciding_columns(self, late: LateMaterialisation) -> pl.DataFrame | None:
-        """The deciding columns of the parts; None if Polars cannot read them."""
-        schema = arrow_schema(late.deciding)
-        paths = list(dict.fromkeys(part.path for part in late.parts))
-        with suppress(*FAILURES):
-            rows = parquet_scan(schema, paths, schema.names, casts=False).collect()
-            given = [field.name for field in late.deciding if not field.nullable]
-            # Strings may share bytes; their separate size is known only now.
-            small = bytes_in_arrow(rows) <= keys_bytes_max(self.budget)
-            whole = rows.height == sum(part.group.row_count for part in late.parts)
-            if small and whole and not any(rows[name].null_count() for name in given):
-                (key, *_) = self.plan.merge.key
-                inside = late.flagged is None or are_within(late.flagged.span, rows[key])
-                return rows if inside else None
-        return None
+        """The key, sequence number and kind of all rows of the parts.
+
+        None if Polars cannot read them.
+        """
+        rows = deciding_columns(late.parts, late.deciding, self.budget)
+        if rows is None or late.flagged is None:
+            return rows
+        (key, *_) = self.plan.merge.key
+        return rows if are_within(late.flagged.span, rows[key]) else None
 
     def _undeleted(self) -> Marks | None:
-        """Marks of the rows that no deletion vector deletes; None if there are no vectors."""
+        """Marks in which all rows survive that no deletion vector marks.
+
+        None if there are no vectors.
+        """
         if not self.split.vectors:
             return None
         files, marks = self._files, no_marks(self.split.files)
         marks.rows[:] = True
         for start, file in zip(marks.starts, self.split.files, strict=False):
-            deleted = files.deleted_rows(file)
-            if deleted is not None:
-                marks.rows[start + deleted[deleted < file.row_count]] = False
+            bits = files.kept_bits(file)
+            if bits is not None:
+                marks.rows[start : start + file.row_count] = flags_of(bits, file.row_count)
         marks.decided[:] = np.diff(marks.starts)
         return marks
 
@@ -174,13 +166,12 @@ class PolarsRows:
         if flagged is not None:
             newer = newer_keys(self.plan, flagged.span, known)
             chunks = [*self._chunks(flagged.parts, newer), *chunks]
-        window_rows = min(_WINDOW_ROWS, self.budget.size_bytes // _WINDOW_ROW_SHARE)
-        yield from self._frames(chunks, mark_rows(marks, files, window_rows))
+        yield from self._frames(chunks, mark_rows(marks, files, window_rows(self.budget)))
 
     def _frames(
         self, chunks: Iterable[_Chunk], marking: Iterable[None]
     ) -> Generator[pl.DataFrame, None, None]:
-        """The surviving rows; chunks are read while later windows are marked."""
+        """The surviving rows. Chunks are read while later windows are still merged."""
         total_bytes = sum(part.size_bytes for part in self.path.all_parts)
         chunk_bytes = min(self._chunk_bytes, total_bytes)
         wanted_bytes = (1 + _CHUNKS_AT_ONCE) * chunk_bytes
@@ -256,7 +247,7 @@ class PolarsRows:
         return pl.concat(self._own_frames(chunk, stay))
 
     def _own_frames(self, chunk: _Chunk, marks: Marks | None) -> Iterator[pl.DataFrame]:
-        """The marked rows of a chunk, read by lakecore's own reader."""
+        """The surviving rows of a chunk, read by lakecore's own reader."""
         files = self._files
         fields = [self.plan.schema.field(name) for name in self.plan.columns]
         size = batch_size(fields, self._chunk_bytes)

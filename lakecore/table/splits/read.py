@@ -1,6 +1,7 @@
-"""A split -> its rows, as Arrow batches of the requested columns, by lakecore's own reader.
+"""Reads the rows of a split as Arrow batches of the requested columns, with lakecore's own reader.
 
 - The files of a *raw* split are scanned without a merge; rows in deletion vectors are dropped.
+- The files of a split may hold columns of the same rows; these files are joined.
 - Any other split is one section of overlapping runs, merged window by window.
 """
 
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 from lakecore.table.sections.merge_runs import LEASE_LEAST_BYTES, LEASE_SHARE, merge_runs
 from lakecore.table.sections.windows_plan import Windows, batch_size
 from lakecore.table.splits.decide import decide
-from lakecore.table.splits.read_path import Reader
+from lakecore.table.splits.joined import joined_rows
+from lakecore.table.splits.read_path import JoinedFiles, Reader
 from lakecore.table.stored_rows.split_files import SplitFiles
 
 if TYPE_CHECKING:
@@ -32,11 +34,16 @@ def read_split(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a split in batches of the plan's columns. Raw rows come in file order.
 
-    `path` is what `decide` returned, if it is one of lakecore's own reader.
+    `path` is the decision of `decide`, if lakecore's own reader carries it out.
     """
     if path is None:
         decision = decide([split], plan, budget, Reader.OWN)
         path = None if decision is None else decision.path
+    if isinstance(path, JoinedFiles):
+        for _, batch in _joined(split, plan, store, budget):
+            yield batch
+            del batch
+        return
     if not isinstance(path, Windows):
         yield from _scanned(split, plan, store, budget)
         return
@@ -51,16 +58,29 @@ def scan_at(
 ) -> Generator[tuple[np.ndarray | range, pa.RecordBatch], None, None]:
     """The rows of the files of a raw split, with the position of each row in its file.
 
+    If the files of the split hold columns of the same rows, a row has the same position in each.
     The plan must have no predicate: it could prune rows, and the positions of the remaining rows
     would be unknown.
     """
     assert plan.predicate is None, "positions of pruned rows are not known"
+    if not split.raw:
+        yield from _joined(split, plan, store, budget)
+        return
     fields = [plan.schema.field(name) for name in plan.columns]
     files = SplitFiles(split, plan, store)
     with budget.acquire_up_to(budget.size_bytes // LEASE_SHARE, LEASE_LEAST_BYTES) as lease:
         size = batch_size(fields, lease.size_bytes // 3)
         for file in split.files:
             yield from files.rows_at(file, fields, size)
+
+
+def _joined(
+    split: Split, plan: ReadPlan, store: Store, budget: Budget
+) -> Generator[tuple[np.ndarray | range, pa.RecordBatch], None, None]:
+    fields = [plan.schema.field(name) for name in plan.columns]
+    with budget.acquire_up_to(budget.size_bytes // LEASE_SHARE, LEASE_LEAST_BYTES) as lease:
+        size = batch_size(fields, lease.size_bytes // 3)
+        yield from joined_rows(SplitFiles(split, plan, store), fields, size)
 
 
 def _scanned(

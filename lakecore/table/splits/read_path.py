@@ -1,6 +1,6 @@
-"""The ways of reading rows, and the reasons for them: closed sets of values, see `decide.py`.
+"""The ways of reading rows, and the reasons for them. `decide.py` chooses among these values.
 
-- A read whose files need no merge is left to an engine: Polars, DuckDB or Arrow scan the files.
+- If no file needs a merge, an engine scans the files: Polars, DuckDB or Arrow.
 - Otherwise each split has its own path. Polars decodes the row groups of large splits. It decodes
   all rows of a raw split; of a section, only the values of rows that survive a merge of the keys
   (late materialisation, `marks.py`).
@@ -23,6 +23,7 @@ class Reader(Enum):
     """The readers that a read may use."""
 
     ENGINE = "an engine may scan all files of the read"
+    MARKING = "an engine may scan all files; bits state which rows of merged files survive"
     POLARS = "Polars may decode row groups of the split"
     OWN = "only lakecore's own reader"
 
@@ -34,10 +35,11 @@ class Reason(Enum):
     KEYS_DECIDE = "keys, sequence numbers and kinds decide which rows survive"
     NEWER_KEYS_DECIDE = "keys of newer runs decide which rows of the oldest run survive"
     MERGED = "some files must be merged"
-    VECTORS = "deletion vectors hide rows"
+    VECTORS = "many rows are in files with deletion vectors"
     OWN_READER = "batches of lakecore's own reader are wanted"
     FEW_ROWS = "the split has few rows"
-    SYSTEM_COLUMNS = "sequence numbers and kinds are wanted"
+    SYSTEM_COLUMNS = "sequence numbers, kinds or row ids are wanted"
+    COLUMN_FILES = "several files hold columns of the same rows"
     LARGE_ROWS = "rows are large for the memory budget"
     COLUMNS = "no column is wanted, or one twice"
     CONDITION = "the condition may leave few row groups"
@@ -60,7 +62,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineScan:
-    """An engine scans these local files with its own reader."""
+    """An engine scans these local files with its own reader, and leaves out deleted rows."""
 
     paths: tuple[str, ...]
 
@@ -84,7 +86,10 @@ class PolarsChunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flagged:
-    """Parts of the oldest run, for which flags of the newer keys decide; all are in `span`."""
+    """Parts of the oldest run.
+
+    A flag for each newer key within `span` decides which rows survive.
+    """
 
     parts: tuple[Part, ...]
     span: range
@@ -92,10 +97,10 @@ class Flagged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateMaterialisation:
-    """The `deciding` columns of the parts are merged; Polars decodes the rows that survive.
+    """First the `deciding` columns of the parts are merged, then Polars decodes the surviving rows.
 
     With `flagged`, flags of keys decide for the oldest run, and `parts` does not contain it.
-    `held_bytes` is the memory of the deciding columns, marks and flags.
+    `held_bytes` is the memory of the deciding columns and all flags.
     """
 
     parts: tuple[Part, ...]
@@ -114,14 +119,19 @@ class FileScan:
     """lakecore's own reader scans the files of a raw split."""
 
 
+@dataclass(frozen=True, slots=True)
+class JoinedFiles:
+    """lakecore's own reader joins files that hold columns of the same rows."""
+
+
 ReadPath: TypeAlias = (
-    "EngineScan | EachSplit | PolarsChunks | LateMaterialisation | FileScan | Windows"
+    "EngineScan | EachSplit | PolarsChunks | LateMaterialisation | FileScan | JoinedFiles | Windows"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A path and the reason for it."""
+    """How a read is done (a read path), and the reason for this choice."""
 
     path: ReadPath
     reason: Reason
@@ -129,9 +139,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """What storage says: facts of each file, in order; whether a condition leaves few row groups.
+    """What was read from storage: facts of each file, in order; and whether few row groups match.
 
-    If a file is not on a local disk, its facts may be the only ones.
+    If a file is not on a local disk, the facts of the other files may be missing.
     """
 
     files: tuple[FileFacts, ...]

@@ -1,3 +1,3 @@
-"""The data files of a split -> their rows, as the table's schema has them."""
+"""Reads the data files of a split as rows with the columns and types of the table's schema."""
 
 from __future__ import annotations

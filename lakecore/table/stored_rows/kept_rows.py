@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """The rows to keep: those `selected` (None: all) but not `deleted` (ascending positions)."""
+    """The rows of a file to keep: `selected` (None: all) except `deleted`, both as positions."""
 
     deleted: np.ndarray | None
     selected: BitMap | None
@@ -40,7 +40,7 @@ class KeptRows:
 
 
 def groups_holding(rows: BitMap, starts: Sequence[int], row_count: int) -> list[int]:
-    """The row groups that hold at least one of these rows; they begin at the positions `starts`."""
+    """The row groups that hold at least one of these rows; group i begins at `starts[i]`."""
     ends = [*starts[1:], row_count]
     return [
         number

@@ -5,9 +5,9 @@ not fail the read. In a merge that returns rows unchanged, such a column is merg
 second column that holds the values as old files store them. The surviving values are cast after the
 merge. Files that need no such cast have no second column.
 
-A merge that folds rows may take the two columns from different rows. For a nested value, where the
-merge only asks whether it is null, both columns are *packed* into one column of ROWs: the cast
-value and the stored value. The ROW is null where the value is.
+A merge that folds rows may take the two columns from different rows. The merge of a nested value
+only checks whether it is null, so both columns are *packed* into one column of ROWs: the cast value
+and the stored value. The ROW is null where the value is null.
 
 A value that affects the merge (a sequence field) or that is folded with others is cast before the
 merge. Java Paimon casts a value when it is first accessed, which has the same effect; it accesses
@@ -66,13 +66,13 @@ class LateCasts:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The columns of stored values, to be read in addition to the others."""
+        """The columns of stored values, which are read in addition to the others."""
         return tuple(each.stored for each in self.casts)
 
     def map_fields(
         self, fields: Sequence[Field], stored: Sequence[Field]
     ) -> tuple[ColumnMapping, ...]:
-        """How each field is read from a file, which fills either a column or its second column."""
+        """How each field is read from a file: into its column, or into its stored-values column."""
         late = {
             each.stored: field
             for each in self.casts
@@ -90,7 +90,7 @@ class LateCasts:
         )
 
     def pack(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows with the columns of `map_fields`, packed for the merge."""
+        """The rows with the columns of `map_fields`, packed for the merge."""
         if not self.packed:
             return rows
         for name, stored in self._stored_names.items():
@@ -115,7 +115,7 @@ class LateCasts:
 
     @property
     def _stored_names(self) -> Mapping[str, list[str]]:
-        """For each column, its columns of stored values."""
+        """For each column, the names of its columns of stored values."""
         names = dict.fromkeys(each.column.name for each in self.casts)
         return {
             name: [each.stored.name for each in self.casts if each.column.name == name]
@@ -183,12 +183,15 @@ def late_casts(
 def casts_after_merge(
     files: Iterable[DataFile], fields: Sequence[Field], plan: ReadPlan
 ) -> LateCasts:
-    """The casts that can wait until after the merge: none for values that the merge reads."""
+    """The casts that can wait until after the merge, which does not read their values."""
     packed = not MERGE_FUNCTIONS[plan.engine].chooses_rows
+    time = None if plan.expiry is None else plan.expiry.column
     chosen = [
         field
         for field in fields
         if chooses_value(plan.merge, field.name) and not (packed and isinstance(field.type, Atomic))
+        # Rows expire before they are merged.
+        if field.name != time
     ]
     late = late_casts(files, chosen, plan.schemas)
     return replace(late, wanted=keys_wanted(fields, plan), packed=packed) if late else late

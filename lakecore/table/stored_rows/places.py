@@ -1,8 +1,8 @@
 """Places: numbers that stand for large values during a merge.
 
-A *place* encodes the number of a file and a row in it. A merge that only chooses among values can
-choose among places instead, however large the values are. A place is null where its value is null.
-The chosen values are read after the merge (`large_rows.py`).
+A *place* is an integer that encodes a file and the position of a row in it. A merge that only
+chooses among values can choose among places instead, however large the values are. A place is null
+where its value is null. The chosen values are read after the merge (`large_rows.py`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _PLACE = f"{KEY_PREFIX}PLACE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """The columns that are merged by place, and the number of each file of a split, by name.
+    """The columns that are merged by place, and the number of each file of a split, by file name.
 
-    `nulls`: a place is null where its value is null. A merge that chooses whole rows does not need
-    this, and finding the nulls may require reading the values.
+    `nulls`: whether a place is null where its value is null. A merge that chooses whole rows does
+    not need this, and finding the nulls may require reading the values.
     """
 
     columns: frozenset[str]
@@ -62,11 +62,14 @@ class Places:
         return {name: null for name, null in known.items() if null is not None}
 
     def asks_for_nulls(self, field: Field) -> bool:
-        """Whether the merge needs only the nulls of a column. A cast does not change nulls."""
+        """Whether the merge only needs to know where the column is null.
+
+        A cast does not change nulls.
+        """
         return field.name in self.columns and not isinstance(field.type, Atomic)
 
     def uncast(self, mappings: Sequence[ColumnMapping]) -> tuple[ColumnMapping, ...]:
-        """The mappings; placed columns where only nulls matter are read without a cast."""
+        """The mappings. If only the nulls of a column matter, the column is read without a cast."""
         return tuple(
             replace(each, read=replace(each.stored, name=each.read.name), changed=False)
             if each.changed and each.stored is not None and self.asks_for_nulls(each.read)
@@ -75,7 +78,7 @@ class Places:
         )
 
     def number(self, batch: pa.RecordBatch, file: DataFile, position: int) -> pa.RecordBatch:
-        """The rows with a column of their places; the first row is at `position` of the file."""
+        """The batch with a column of places added; its first row is at `position` of the file."""
         first = place_of(self.numbers[file.name], position)
         places = pa.array(np.arange(first, first + batch.num_rows))
         return batch.append_column(_PLACE, places)
@@ -83,7 +86,7 @@ class Places:
     def put_into(
         self, batch: pa.RecordBatch, fields: Sequence[Field], known: Mapping[str, bool]
     ) -> pa.RecordBatch:
-        """The columns `fields`; placed columns hold places instead of values.
+        """The columns `fields`, with places instead of values in the columns merged by place.
 
         `batch` has a column of places, and all columns that `known` does not contain.
         """
@@ -106,7 +109,7 @@ class Places:
 
 
 def place_of(number: int, row: int) -> int:
-    """The place of a row in the file with this number."""
+    """The place (see the module) of row `row` in the file with this number."""
     return (number << _ROW_BITS) + row
 
 
@@ -115,7 +118,7 @@ Number = TypeVar("Number", int, np.ndarray)
 
 
 def row_of(place: Number) -> tuple[Number, Number]:
-    """The file number and the row of a place."""
+    """The file number and the row position that a place encodes."""
     return place >> _ROW_BITS, place & ((1 << _ROW_BITS) - 1)
 
 

@@ -1,13 +1,14 @@
-"""What reading a split needs to know."""
+"""The value that says how the files of a split are read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakecore.io.files.checks import Checks
+from lakecore.options import TableOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import MergeSpec
     from lakecore.model.schema import TableSchema
     from lakecore.plan.predicate import Predicate
+    from lakecore.table.stored_rows.record_expiry import RecordExpiry
 
 __all__ = ["ReadPlan"]
 
@@ -28,7 +30,9 @@ class ReadPlan:
     - `columns`: the names of the returned columns, in order;
     - `predicate`: may prune row groups;
     - `system_columns`: sections also return the sequence number and the kind of each row;
-    - `checks`: how often the bytes of a file are compared with their checksums.
+    - `checks`: how often the bytes of a file are compared with their checksums;
+    - `expiry`: the rows that a merge of runs leaves out; None in a read;
+    - `options`: those of the table.
     """
 
     layout: Layout
@@ -40,6 +44,8 @@ class ReadPlan:
     predicate: Predicate | None = None
     system_columns: bool = False
     checks: Checks = Checks.ONCE
+    expiry: RecordExpiry | None = None
+    options: TableOptions = field(default_factory=TableOptions)
 
     @property
     def output(self) -> pa.Schema:

@@ -60,7 +60,7 @@ class BoundedRowGroups:
 def bounded_row_groups(
     store: Store, path: str, columns: Mapping[str, ColumnMapping]
 ) -> BoundedRowGroups | None:
-    """The row groups with bounds of these columns; None for a file that has no row groups."""
+    """The row groups with bounds of these columns; None if the file has no row groups."""
     stored = {
         name: mapping.stored.name
         for name, mapping in columns.items()

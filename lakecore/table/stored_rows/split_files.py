@@ -1,4 +1,4 @@
-"""The data files of a split -> rows with the table's columns, whatever schema wrote the files.
+"""Reads the data files of a split as rows of the table's columns, whatever schema wrote the files.
 
 Memory depends on the batch size. INVARIANT: where rows are merged, only conditions on the key prune
 row groups; other conditions prune them only in a raw split (`row_groups.py`).
@@ -15,9 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable, NotFound, Unsupported
-from lakecore.format.binary_row import decode_rows
-from lakecore.format.deletion_vector import decode_vectors
-from lakecore.io.files.data_files import read_positions, row_group_bounds
+from lakecore.io.files.data_files import row_group_bounds
 from lakecore.io.files.file_checks import check_file
 from lakecore.merge import chooses_value
 from lakecore.merge.keys import order_columns
@@ -26,20 +24,26 @@ from lakecore.model.coded_texts import CODED, with_texts
 from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD
 from lakecore.model.types import arrow_type
 from lakecore.plan.predicate import columns_of, condition_on
+from lakecore.plan.row_ids import columns_of_file
 from lakecore.rows.evolution import conform_batch, map_fields, stored_fields
 from lakecore.rows.utf8 import is_utf8, text_of, with_utf8
+from lakecore.table.stored_rows.file_rows import file_rows
 from lakecore.table.stored_rows.kept_rows import KeptRows, groups_holding
+from lakecore.table.stored_rows.known_values import known_values
 from lakecore.table.stored_rows.late_casts import NO_LATE_CASTS, LateCasts, keys_wanted, late_casts
+from lakecore.table.stored_rows.record_expiry import unexpired
 from lakecore.table.stored_rows.row_groups import matching_row_groups
+from lakecore.table.stored_rows.snapshot_numbers import numbered_by_snapshot
+from lakecore.table.stored_rows.tracking import with_tracking
+from lakecore.table.stored_rows.vector_bits import flags_of, kept_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from lakecore.io.files.data_files import BatchSize
     from lakecore.io.stores.store import Store
     from lakecore.lsm.levels import SortedRun
     from lakecore.model.files import DataFile, Split
-    from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
     from lakecore.rows.mapping import ColumnMapping
     from lakecore.table.stored_rows.places import Places
@@ -91,7 +95,8 @@ class SplitFiles:
         kept = KeptRows(deleted, self.split.selected.get(file.name))
         late, wanted = NO_LATE_CASTS, keys_wanted(fields, self.plan)
         known = self._known_nulls(file, fields)
-        if (deleted is not None or wanted is not None) and not self.late:
+        whole = file.write_columns is None
+        if whole and (deleted is not None or wanted is not None) and not self.late:
             read = [
                 field
                 for field in fields
@@ -110,9 +115,9 @@ class SplitFiles:
             del batch
 
     def check(self) -> None:
-        """Raise CorruptTable if a file or its deletion vector is missing or visibly damaged.
+        """Raise CorruptTable if a local file, or its deletion vector, is visibly damaged.
 
-        Only files on local disks are checked; others would be fetched twice.
+        Remote files are not checked: each would be fetched twice.
         """
         plan = self.plan
         for file in self.split.files:
@@ -126,15 +131,16 @@ class SplitFiles:
             with missing_is_corrupt(path):
                 check_size(self.store, path, file)
                 check_file(self.store, path, file.row_count, names, plan.checks)
-            self.deleted_rows(file)
+            self.kept_bits(file)
 
     def slices(self, run: SortedRun, fields: Sequence[Field], size: BatchSize) -> Iterator[Slice]:
-        """The rows of a run, to be merged; see `slices_of`."""
+        """The rows of a sorted run, as slices to be merged; see `slices_of`."""
         left = sum(file.row_count for file in run.files)
-        all_come = self.plan.predicate is None and not self.split.vectors
+        expiry = self.plan.expiry
+        all_come = self.plan.predicate is None and not self.split.vectors and expiry is None
         for file in run.files:
             left_below = left - file.row_count
-            for part in self.slices_of(file, self.rows(file, fields, size)):
+            for part in self.slices_of(file, unexpired(expiry, self.rows(file, fields, size))):
                 left -= part.keys.length
                 yield replace(part, more=left > 0 if all_come else None)
                 # Free this part before the next one is read: a row may be large.
@@ -151,6 +157,8 @@ class SplitFiles:
         looked_at = not pa.types.is_floating(arrow_type(self.plan.schema.field(key[0]).type))
         before: pa.Array | None = None
         for batch in batches:
+            if self.plan.options.sequence_snapshot_ordering:
+                batch = numbered_by_snapshot(batch, file)  # noqa: PLW2901
             if looked_at and batch.num_rows:
                 before = _last_in_order(batch.column(key[0]), before, self.path(file))
             keys = order_columns([batch.column(name) for name in key])
@@ -171,13 +179,11 @@ class SplitFiles:
         size: BatchSize,
         *,
         row_groups: Iterable[int] | None = None,
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The batches of `rows`, but with deleted rows; each with the position of its first row.
+    ) -> Generator[tuple[int, pa.RecordBatch], None, None]:
+        """The batches of `rows`, including deleted rows, each with the position of its first row.
 
         `row_groups` are those to read; None: all that the plan's predicate leaves.
-
-        Raises CorruptTable if the row count differs from the manifest's, for example because the
-        file was truncated or replaced.
+        Raises CorruptTable if the row count differs from the manifest's.
         """
         known = self._known_nulls(file, fields)
         for position, batch in self._unplaced(file, fields, size, self.late, row_groups):
@@ -187,7 +193,7 @@ class SplitFiles:
     def wanted_row_groups(self, file: DataFile) -> list[int] | None:
         """The row groups that remain after pruning by the plan's predicate; None: all.
 
-        Those without a selected row are left out, too.
+        Row groups without a selected row are left out, too.
         """
         matching = self._matching_row_groups(file)
         rows = self.split.selected.get(file.name)
@@ -204,8 +210,8 @@ class SplitFiles:
         if condition is None:
             return None
         fields = [plan.schema.field(name) for name in sorted(columns_of(condition))]
-        mappings = map_fields(fields, plan.schemas[file.schema_id].fields)
-        columns = {mapping.read.name: mapping for mapping in mappings}
+        own = columns_of_file(file, plan.schemas[file.schema_id])
+        columns = {mapping.read.name: mapping for mapping in map_fields(fields, own)}
         return matching_row_groups(self.store, self.path(file), condition, columns)
 
     def row_group_starts(self, file: DataFile) -> list[int] | None:
@@ -225,10 +231,14 @@ class SplitFiles:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The batches of `stored_rows`, before `_placed` puts places into them.
 
-        Columns with known nulls are missing. A column with the place of each row is added.
+        Columns whose nulls are known are missing. A column with the place of each row is added.
         """
         file_schema, places = self.plan.schemas[file.schema_id], self.places
-        own = (*file_schema.fields, SEQUENCE_FIELD, KIND_FIELD)
+        added = (SEQUENCE_FIELD, KIND_FIELD) if self.plan.schema.primary_keys else ()
+        own = (*columns_of_file(file, file_schema), *added)
+        if file.write_columns is not None:
+            # A file with some columns lacks those of the partition.
+            own = tuple(dict.fromkeys((*own, *file_schema.partition_fields)))
         known = self._known_nulls(file, fields)
         mappings = late.map_fields([field for field in fields if field.name not in known], own)
         if places is not None:
@@ -242,15 +252,15 @@ class SplitFiles:
                 check_size(self.store, path, file)
             if row_groups is None:
                 row_groups = self.wanted_row_groups(file)
-            for position, batch in read_positions(
+            for position, batch in file_rows(
                 self.store,
                 path,
+                file,
+                self.plan,
+                size,
                 fields=physical,
-                batch_rows=size.rows,
-                batch_bytes=size.size_bytes,
                 row_groups=row_groups,
-                checks=self.plan.checks,
-                known=self._known_values(file, file_schema, physical),
+                known=known_values(self.split, file, file_schema, physical),
                 coded=frozenset(
                     mapping.stored.name
                     for mapping in mappings
@@ -260,9 +270,10 @@ class SplitFiles:
                 seen = position + batch.num_rows
                 if seen > file.row_count:
                     raise _other_rows(path, seen, file)
-                batch = self._readable(batch, mappings, file)  # noqa: PLW2901
-                batch = conform_batch(batch, mappings)  # noqa: PLW2901  as the schema has it
-                batch = late.pack(batch)  # noqa: PLW2901
+                batch = late.pack(conform_batch(self._readable(batch, mappings, file), mappings))  # noqa: PLW2901
+                if self.plan.options.sequence_snapshot_ordering:
+                    batch = numbered_by_snapshot(batch, file)  # noqa: PLW2901
+                batch = with_tracking(batch, file, position)  # noqa: PLW2901
                 if places is not None:
                     batch = places.number(batch, file, position)  # noqa: PLW2901
                 yield position, batch
@@ -313,41 +324,24 @@ class SplitFiles:
     ) -> pa.RecordBatch:
         return batch if self.places is None else self.places.put_into(batch, fields, known)
 
-    def _known_values(
-        self, file: DataFile, schema: TableSchema, fields: Sequence[Field]
-    ) -> dict[str, pa.Scalar]:
-        """The values that all rows of a file share: those of its partition.
-
-        For a file that was migrated from Hive, also sequence numbers and, as nulls, columns that
-        were added later.
-        """
-        known: dict[str, pa.Scalar] = {}
-        if not file.sequence_max:
-            known = {f.name: pa.scalar(None, arrow_type(f.type)) for f in fields if f.nullable}
-        names = [field.name for field in fields if field.name in schema.partition_keys]
-        if names:
-            row = decode_rows([self.split.partition], schema.partition_fields)
-            known |= {name: row.column(name)[0] for name in names}
-        return known
-
-    def deleted_rows(self, file: DataFile) -> np.ndarray | None:
-        """The positions in the file's deletion vector, ascending; None if it has no vector.
-
-        Raises CorruptTable if the file that holds the vector is missing.
-        """
+    def kept_bits(self, file: DataFile) -> bytes | None:
+        """A bit for each row, 0 if a deletion vector marks it; None if the file has no vector."""
         split = self.split
         if file.name not in split.vectors:
             return None
         index_file, where = split.vectors[file.name]
         path = self.plan.layout.live_index_file(split.partition_path, split.bucket, index_file)
         with missing_is_corrupt(path):
-            data = self.store.read(path)
-        positions = decode_vectors(data, [where], path, file.row_count)[file.name]
-        return positions.astype(np.int64)
+            return kept_bits(self.store, path, [(file, where)])[file.name]
+
+    def deleted_rows(self, file: DataFile) -> np.ndarray | None:
+        """The positions that the file's deletion vector marks, ascending; None without a vector."""
+        bits = self.kept_bits(file)
+        return None if bits is None else np.flatnonzero(~flags_of(bits, file.row_count))
 
 
 def _last_in_order(column: pa.Array, before: pa.Array | None, path: str) -> pa.Array:
-    """Check that these values, after `before`, ascend. Returns a copy of the last one alone."""
+    """Check that the values ascend and follow `before`. Returns a copy of the last value."""
     falls = [pc.less(column[1:], column[:-1])]
     if before is not None:
         falls.append(pc.less(column[:1], before))

@@ -98,7 +98,7 @@ def file_texts(files: Sequence[DataFile], context: TableContext) -> list[FileTex
 
 
 def key_texts(keys: Sequence[bytes], schema: TableSchema) -> Sequence[str | None]:
-    """The keys as [a, b]; None for a table without a primary key."""
+    """The keys as strings of the form [a, b]; None for a table without a primary key."""
     fields = schema.key_fields
     if not fields:
         return [None] * len(keys)
@@ -107,7 +107,7 @@ def key_texts(keys: Sequence[bytes], schema: TableSchema) -> Sequence[str | None
 
 
 def partition_texts(partitions: Sequence[bytes], context: TableContext) -> list[str]:
-    """The partitions as {a, b}."""
+    """The partitions as strings of the form {a, b}."""
     fields = context.schema.partition_fields
     if not fields:
         return ["{}"] * len(partitions)
@@ -148,7 +148,10 @@ def _stats_texts(
 
 
 def _bounds(batch: pa.RecordBatch, mappings: Sequence[ColumnMapping]) -> pa.RecordBatch:
-    """Bounds in the table's types; null if truncation makes a bound invalid for its type."""
+    """Bounds cast to the table's types.
+
+    Null where truncation makes a bound invalid for its type.
+    """
     try:
         return conform_batch(batch, mappings)
     except InvalidRequest:

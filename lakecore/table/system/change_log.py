@@ -37,11 +37,13 @@ from lakecore.model.rows import (
 from lakecore.model.types import Array, Field, parse_type, with_nullable
 from lakecore.plan.predicate import condition_on
 from lakecore.table.changes.between import changes_of_options
-from lakecore.table.changes.changes import State, Wanted
+from lakecore.table.changes.changes import State
 from lakecore.table.changes.difference import Difference
 from lakecore.table.changes.stream import StreamRequest, open_stream
+from lakecore.table.changes.wanted import Wanted, column_to_count
 from lakecore.table.reads.fallback import falls_back
-from lakecore.table.reads.source import side_by_side
+from lakecore.table.reads.guarded import guarded
+from lakecore.table.reads.side_by_side import side_by_side
 from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
 from lakecore.table.system.system_table import SystemTable
 
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from lakecore.table.changes.change_stream import ChangeStream
     from lakecore.table.changes.changes import Change, ChangesSource
     from lakecore.table.context import TableContext
+    from lakecore.table.reads.guarded import GuardedSource
 
 __all__ = ["AUDIT_LOG", "BINLOG", "ChangeLog", "ChangeLogSource"]
 
@@ -132,7 +135,7 @@ class ChangeLogSource:
         asked = [name for name in names if name not in (KIND, SEQUENCE_NUMBER)]
         wanted = Wanted(
             context=self.context,
-            columns=tuple(dict.fromkeys([*asked, *keys])) or own.names[:1],
+            columns=tuple(dict.fromkeys([*asked, *keys])) or column_to_count(own),
             predicate=None if self.lists else condition_on(predicate, own.names),
             keeps_deletions=True,
             sequence=self._sequence,
@@ -152,10 +155,9 @@ class ChangeLogSource:
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,
-    ) -> list[str] | None:
+    ) -> None:
         """Always None: files do not store row kinds as strings."""
         del columns, predicate
-        return None
 
     def _shown(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
         kinds = batch.column(VALUE_KIND).to_numpy(zero_copy_only=False)
@@ -249,6 +251,7 @@ class ChangeLog(SystemTable):
         poll: str | float | timedelta | None = None,
     ) -> ChangeStream[pl.LazyFrame]:
         """The changes of each snapshot, as `Table.stream` gives them, in the form of this table."""
+        self._require_readable()
         request = StreamRequest(
             from_snapshot=from_snapshot,
             from_timestamp=from_timestamp,
@@ -261,9 +264,12 @@ class ChangeLog(SystemTable):
         )
         return open_stream(self._of, request, self._of_changes)
 
-    def _rows(self, at: Travel) -> ChangeLogSource:
+    def _rows(self, at: Travel) -> ChangeLogSource | GuardedSource:
+        return guarded(self._log(at), self._of)
+
+    def _log(self, at: Travel) -> ChangeLogSource:
         context = self._of
-        context.options.require_readable()
+        self._require_readable()
         between = changes_of_options(context) if at == Travel() else None
         if between is not None:
             return self._of_changes(between)
@@ -276,6 +282,10 @@ class ChangeLog(SystemTable):
         snapshot, schema = resolve(context, at)
         state = () if snapshot is None else (State(snapshot=snapshot, as_batch=True),)
         return self._in_form(as_of(context, schema), state)
+
+    def _require_readable(self) -> None:
+        # A filter may hide one half of an update, and `$binlog` has both in one row.
+        self._of.options.require_readable(filters_rows=not self._lists)
 
     def _of_changes(self, source: ChangesSource) -> ChangeLogSource:
         return self._in_form(source.context, source.changes, pairs=self._lists)

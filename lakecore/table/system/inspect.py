@@ -20,12 +20,13 @@ from lakecore.display import public_names
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.table.system.change_log import AUDIT_LOG, BINLOG, ChangeLog
 from lakecore.table.system.read_optimized import RO, ReadOptimized
+from lakecore.table.system.row_tracking import ROW_TRACKING, RowTracking
 from lakecore.table.system.system_columns import (
     SYSTEM_TABLES,
     UNSUPPORTED_SYSTEM_TABLES,
     system_schema,
 )
-from lakecore.table.system.system_rows import system_rows
+from lakecore.table.system.system_rows import check_shown, system_rows
 from lakecore.table.system.system_table import SystemSource, SystemTable
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Inspect:
         - partition STRING: the partition's values, as {a, b}
         - bucket INT, level INT: the place of the file; level 0 is the newest
         - file_path STRING: its whole path
-        - file_format STRING: parquet, orc or avro
+        - file_format STRING: parquet, orc, avro, csv, json or text
         - schema_id BIGINT: the schema it was written with
         - record_count BIGINT: its rows, unmerged
         - file_size_in_bytes BIGINT: its size
@@ -211,7 +212,7 @@ class Inspect:
         - partition STRING: the partition's values, as {a, b}
         - bucket INT, level INT: the place of the file; level 0 is the newest
         - file_path STRING: its whole path
-        - file_format STRING: parquet, orc or avro
+        - file_format STRING: parquet, orc, avro, csv, json or text
         - schema_id BIGINT: the schema it was written with
         - record_count BIGINT: its rows, unmerged
         - file_size_in_bytes BIGINT: its size
@@ -252,13 +253,16 @@ class Inspect:
             return ChangeLog(self._context, name)
         if name == RO:
             return ReadOptimized(self._context)
+        if name == ROW_TRACKING:
+            return RowTracking(self._context)
         if name not in SYSTEM_TABLES:
             known = name in UNSUPPORTED_SYSTEM_TABLES
             raise Unsupported(
                 "the system table is not supported" if known else "no such system table",
                 table=f"{self._context.identifier}${name}",
-                system_tables=[*SYSTEM_TABLES, AUDIT_LOG, BINLOG, RO],
+                system_tables=[*SYSTEM_TABLES, AUDIT_LOG, BINLOG, RO, ROW_TRACKING],
             )
+        check_shown(self._context, name)
         return SystemTable(
             f"{self._context.identifier}${name}",
             SystemSource(

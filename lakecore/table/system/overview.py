@@ -1,6 +1,6 @@
-"""A picture of a table in numbers: snapshots, buckets with their files, growth, what would expire.
+"""A table in numbers: its snapshots, buckets and files, its growth, and what would expire.
 
-One value, read once from metadata; `lakecore inspect` draws it in a terminal or as a page.
+It is read once from metadata. `lakecore inspect` shows it in a terminal or as a web page.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SNAPSHOTS_SHOWN = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotFacts:
-    """A snapshot, with the number and bytes of the live files after it; None if unknown."""
+    """A snapshot, with the number and bytes of the live files at that snapshot (None: unknown)."""
 
     id: int
     kind: str
@@ -45,7 +45,7 @@ class SnapshotFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """A data file: rows as stored, and how many of these are deletions (None: unknown)."""
+    """A data file: its stored rows, and how many of them are tombstones (None: unknown)."""
 
     name: str
     level: int
@@ -71,7 +71,7 @@ class BucketFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """A table at one moment.
+    """The overview of a table at one moment.
 
     `snapshots` are the newest of `snapshot_count`. `expiry` is the result of a dry run: what the
     options of the table would expire now. It is None if the dry run fails.
@@ -102,7 +102,9 @@ class Overview:
 
 
 def overview_of(context: TableContext) -> Overview:
-    """The picture of a table. Raises CorruptTable if its latest snapshot cannot be read."""
+    """The overview of a table. Raises CorruptTable if its latest snapshot cannot be read."""
+    # It shows the names of partitions and the rows of files.
+    context.options.require_all_rows()
     history = context.history
     ids = history.snapshot_ids()
     found = [history.snapshot_if_there(number) for number in ids[-SNAPSHOTS_SHOWN:]]
@@ -190,7 +192,10 @@ def _buckets(context: TableContext, entries: Sequence[ManifestEntry]) -> tuple[B
 
 
 def _files(files: Sequence[DataFile]) -> tuple[FileFacts, ...]:
-    """The files of a bucket. With a key, they may overlap on several levels, or within level 0."""
+    """The files of a bucket.
+
+    In a table with a key, files of several levels, or of level 0, may overlap.
+    """
     lowest = max((file.level for file in files), default=0)
     levels = {file.level for file in files}
     ordered = sorted(files, key=lambda file: (file.level, file.sequence_min, file.name))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakecore.table.reads.fallback import FallbackSource, falls_back, with_fallback
+from lakecore.table.reads.guarded import guarded
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import as_of, resolve, schema_read
 from lakecore.table.system.system_table import SystemTable
@@ -19,6 +20,7 @@ from lakecore.table.system.system_table import SystemTable
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.table.context import TableContext
+    from lakecore.table.reads.guarded import GuardedSource
     from lakecore.table.reads.travel import Travel
 
 RO = "ro"
@@ -36,19 +38,19 @@ class ReadOptimized(SystemTable):
         """The columns, as a schema."""
         return schema_read(self._of)
 
-    def _rows(self, at: Travel) -> TableSource | FallbackSource:
-        self._of.options.require_readable()
+    def _rows(self, at: Travel) -> TableSource | FallbackSource | GuardedSource:
+        self._of.options.require_readable(filters_rows=True)
         snapshot, schema = resolve(self._of, at)
         context = as_of(self._of, schema)
         own = _last_level(TableSource(context=context, snapshot=snapshot, table_schema=schema))
         if not falls_back(self._of):
-            return own
+            return guarded(own, self._of)
         found = with_fallback(own, self._of, at)
-        return replace(found, rest=_last_level(found.rest))
+        return guarded(replace(found, rest=_last_level(found.rest)), self._of)
 
 
 def _last_level(source: TableSource) -> TableSource:
-    """The source; with a primary key, only the files of its last level."""
+    """The source. For a table with a primary key, it reads only the files of the last level."""
     keyed = source.table_schema.primary_keys
     only = source.context.options.level_count - 1 if keyed else None
     return replace(source, only_level=only)

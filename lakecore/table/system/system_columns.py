@@ -27,7 +27,7 @@ class SystemColumn:
 
 
 def _columns(text: str) -> tuple[SystemColumn, ...]:
-    """The columns of lines `name | TYPE | meaning`."""
+    """Parse the columns from lines of the form `name | TYPE | meaning`."""
     rows = [[cell.strip() for cell in line.split("|")] for line in text.strip().splitlines()]
     return tuple(SystemColumn(*row) for row in rows)
 
@@ -70,7 +70,7 @@ SYSTEM_TABLES: Mapping[str, tuple[SystemColumn, ...]] = {
         partition | STRING | the partition's values, as {a, b}
         bucket | INT NOT NULL | the bucket
         file_path | STRING NOT NULL | the whole path of the data file
-        file_format | STRING NOT NULL | parquet, orc or avro
+        file_format | STRING NOT NULL | parquet, orc, avro, csv, json or text
         schema_id | BIGINT NOT NULL | the schema it was written with
         level | INT NOT NULL | its level in the LSM tree of the bucket, 0 the newest
         record_count | BIGINT NOT NULL | its rows, unmerged
@@ -146,7 +146,7 @@ SYSTEM_TABLES: Mapping[str, tuple[SystemColumn, ...]] = {
         partition | STRING | the partition's values, as {a, b}
         bucket | INT NOT NULL | the bucket
         file_path | STRING NOT NULL | the whole path of the data file
-        file_format | STRING NOT NULL | parquet, orc or avro
+        file_format | STRING NOT NULL | parquet, orc, avro, csv, json or text
         schema_id | BIGINT NOT NULL | the schema it was written with
         level | INT NOT NULL | its level in the LSM tree of the bucket, 0 the newest
         record_count | BIGINT NOT NULL | its rows, unmerged
@@ -173,7 +173,7 @@ SYSTEM_TABLES: Mapping[str, tuple[SystemColumn, ...]] = {
     """),
 }
 
-UNSUPPORTED_SYSTEM_TABLES = ("file_indexes", "row_tracking")
+UNSUPPORTED_SYSTEM_TABLES = ("file_indexes",)
 """System tables that Paimon has and lakecore does not."""
 
 

@@ -22,12 +22,22 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
     from lakecore.table.system.cell_texts import Row
 
-__all__ = ["system_rows", "table_of"]
+__all__ = ["check_shown", "system_rows", "table_of"]
+
+
+def check_shown(context: TableContext, name: str) -> None:
+    """Raise Unsupported for a system table that would show hidden rows.
+
+    Statistics, key ranges and partitions hold values of rows.
+    """
+    if name in ROWS_OF_SNAPSHOT:
+        context.options.require_all_rows()
 
 
 def system_rows(context: TableContext, name: str) -> pa.Table:
     """The current rows of a system table, in its Arrow schema."""
     require_threads()
+    check_shown(context, name)
     rows: Iterable[Row]
     if name in ROWS_OF_TABLE:
         require_table(context)

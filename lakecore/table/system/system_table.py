@@ -49,14 +49,13 @@ class SystemSource:
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,
-    ) -> list[str] | None:
+    ) -> None:
         """Always None: the rows are not stored in files."""
         del columns, predicate
-        return None
 
 
 class SystemTable(Readable):
-    """The reading methods of a table, over its metadata at the time of each read."""
+    """Reads the metadata of a table as rows, as they are at the time of each read."""
 
     def __init__(self, identifier: str, source: SystemSource) -> None:
         self.identifier = identifier

@@ -1,4 +1,4 @@
-"""The rows of system tables that show a table as a whole, whatever the snapshot."""
+"""The rows of system tables that do not depend on a snapshot."""
 
 from __future__ import annotations
 

@@ -23,7 +23,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lakecore.errors import LakecoreError
-from lakecore.format.deletion_vector import decode_vectors, encode_rolling, encode_vectors
+from lakecore.format.deletion_vector import (
+    decode_vectors,
+    distinct,
+    encode_rolling,
+    encode_vectors,
+)
 from lakecore.format.layout import index_file_name
 from lakecore.model.files import DELETION_VECTORS, IndexFile
 from lakecore.table.context import has_unaware_bucket
@@ -75,21 +80,28 @@ class BucketVectors:
     def with_vectors(
         cls, context: TableContext, partition: bytes, bucket: int, vectors: Vectors
     ) -> BucketVectors:
-        """The vectors of a bucket, all of which are given."""
+        """The vectors of a bucket, given all of its vectors."""
         files = {file.name: file for file, _ in vectors.values()}
         return cls(context=context, partition=partition, bucket=bucket, files=tuple(files.values()))
 
     @property
     def ranges(self) -> Vectors:
-        """For each data file that has a vector in the snapshot, where it is."""
+        """For each data file with a vector in the snapshot, where the vector is stored."""
         return {
             vector.data_file: (file, vector) for file in self.files for vector in file.vectors or ()
         }
 
     def index_of(self, data_files: Iterable[str]) -> tuple[tuple[str, str | None], ...]:
-        """Each data file with its index file in the snapshot: `CommitMessage.vectors_read`."""
+        """Each data file with the index file of its vector, as in `CommitMessage.vectors_read`."""
         held = {name: file.name for name, (file, _) in self.ranges.items()}
         return tuple((name, held.get(name)) for name in data_files)
+
+    def positions(self, data_file: str) -> np.ndarray:
+        """The marked rows of a data file in the snapshot."""
+        if data_file not in self.ranges:
+            return np.zeros(0, np.int64)
+        file, _ = self.ranges[data_file]
+        return np.asarray(self._read(file)[data_file], np.int64)
 
     def mark(self, data_file: str, positions: Positions) -> None:
         """Mark rows of a data file as deleted."""
@@ -101,7 +113,7 @@ class BucketVectors:
         self._dropped.update(data_files)
 
     def write(self) -> VectorFiles:
-        """Write the new index files; nothing if no vector has changed.
+        """Write the new index files. Writes nothing if no vector has changed.
 
         Raises CorruptTable if an index file to change is missing or damaged.
         """
@@ -121,7 +133,7 @@ class BucketVectors:
             vectors |= self._read(file)
         for name, parts in self._new.items():
             before = [vectors.pop(name)] if name in vectors else []
-            vectors[name] = np.unique(np.concatenate([*before, *parts]))
+            vectors[name] = distinct(np.concatenate([*before, *parts]))
         vectors = {name: each for name, each in vectors.items() if name not in self._dropped}
         return VectorFiles(
             added=tuple(self._put_all(vectors, whole=whole)),

@@ -1,3 +1,3 @@
-"""The verbs that change rows and files in one call: one file for each, and shared parts."""
+"""The operations that change rows and files in one call: one module for each, and shared parts."""
 
 from __future__ import annotations

@@ -6,21 +6,25 @@ A compaction takes whole buckets, so a condition may use partition keys only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
+from lakecore.options import DURATION
 from lakecore.table.reads.row_values import holds, parse_condition, setting_of
 from lakecore.table.writes import overwrite
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import polars as pl
 
     from lakecore.model.manifest import ManifestEntry
     from lakecore.table.context import TableContext
+
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 def chosen_entries(
@@ -30,8 +34,13 @@ def chosen_entries(
     partitions: Sequence[Mapping[str, object]] | None,
     where: pl.Expr | str | None,
     buckets: Sequence[int] | None,
+    idle_ms: int | None = None,
 ) -> list[ManifestEntry]:
-    """The live files of the selected buckets; None selects all."""
+    """The live files of the selected buckets; None selects all.
+
+    `idle_ms` selects partitions whose newest file is at least that old. A file without a creation
+    time counts as new.
+    """
     found = list({entry.partition: None for entry in live})
     wanted = set(found)
     if partitions is not None:
@@ -40,12 +49,48 @@ def chosen_entries(
         wanted = _where_true(found, choose(found))
     if where is not None:
         wanted &= _where_true(found, _matching(context, where, found))
+    if idle_ms is not None:
+        before_ms = context.ambient.local_wall_clock_ms() - idle_ms
+        wanted -= {entry.partition for entry in live if not _is_older(entry, before_ms)}
     numbers = None if buckets is None else _numbers(buckets)
     return [
         entry
         for entry in live
         if entry.partition in wanted and (numbers is None or entry.bucket in numbers)
     ]
+
+
+def idle_ms(given: timedelta | str | None, order_by: object = None) -> int | None:
+    """The idle time of partitions in milliseconds; None if it is not given.
+
+    Raises InvalidRequest if it is no time span, or if rows are also to be sorted, as in Paimon.
+    """
+    if given is None:
+        return None
+    if order_by:
+        raise InvalidRequest("partition_idle_time does not go with a sort", order_by=order_by)
+    try:
+        idle = DURATION.parse(given) if isinstance(given, str) else given // _MILLISECOND
+    except (ValueError, TypeError) as error:
+        raise InvalidRequest(
+            "an idle time is a time span such as '1 d', or a timedelta", given=given
+        ) from error
+    if idle < 0:
+        raise InvalidRequest("an idle time is not negative", given=given)
+    return idle
+
+
+def entries_of_others(
+    live: Sequence[ManifestEntry], chosen: Sequence[ManifestEntry], done: Collection[bytes]
+) -> list[ManifestEntry]:
+    """The live files of partitions that were not chosen, without those in `done`."""
+    known = {entry.partition for entry in chosen} | set(done)
+    return [entry for entry in live if entry.partition not in known]
+
+
+def _is_older(entry: ManifestEntry, before_ms: int) -> bool:
+    created = entry.file.creation_time_ms
+    return created is not None and created <= before_ms
 
 
 def _check_list(partitions: object) -> None:

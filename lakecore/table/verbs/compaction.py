@@ -35,22 +35,27 @@ from lakecore.errors import (
     InvalidRequest,
     LakecoreError,
     Uncomputable,
-    Unsupported,
 )
 from lakecore.model.compaction import CompactionResult
+from lakecore.options import POSTPONE_BUCKET
 from lakecore.plan.conflicts import check_files, check_levels, check_vectors
 from lakecore.table.commits.base_snapshot import is_there, was_rolled_back
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.commits.commit_change import changes
 from lakecore.table.commits.message_files import delete_files, delete_other_indexes
+from lakecore.table.commits.row_range_checks import check_compacted
 from lakecore.table.commits.schema_rules import same_rules
 from lakecore.table.compactions.compact_parallel import Tally
 from lakecore.table.compactions.compact_runner import run_here
-from lakecore.table.compactions.compact_work import Work, left_to_plan, plan_work
+from lakecore.table.compactions.compact_work import Work, WorkKind, left_to_plan, plan_work
 from lakecore.table.compactions.drop_vectors import without_vectors
 from lakecore.table.context import reload_context, require_table
 from lakecore.table.maintenance.after_commit import commit_and_maintain
-from lakecore.table.verbs.compact_choice import chosen_entries
+from lakecore.table.maintenance.expire_partitions import without_expired
+from lakecore.table.verbs.compact_choice import chosen_entries, entries_of_others
+from lakecore.table.verbs.compact_order import sort_ordering
+from lakecore.table.verbs.compaction_totals import result_of, sum_of
+from lakecore.table.verbs.move_postponed import move_postponed
 from lakecore.table.writes.batch_write import author
 
 if TYPE_CHECKING:
@@ -63,6 +68,7 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_parallel import Progress
     from lakecore.table.compactions.compact_runner import Runner
+    from lakecore.table.compactions.idle_picks import IdlePicks
     from lakecore.table.context import TableContext
 
 PLANS_MAX = 20
@@ -71,7 +77,10 @@ PLANS_MAX = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRequest:
-    """The buckets to compact (None: all), and how; see `Table.compact`."""
+    """The buckets to compact (None: all), and how; see `Table.compact`.
+
+    `idle` counts how often a long-running job found nothing to do in each bucket.
+    """
 
     full: bool = False
     partitions: Sequence[Mapping[str, object]] | None = None
@@ -79,6 +88,10 @@ class CompactionRequest:
     buckets: Sequence[int] | None = None
     max_bytes: int | None = None
     dry_run: bool = False
+    order_strategy: str | None = None
+    order_by: Sequence[str] | str | None = None
+    idle: IdlePicks | None = None
+    partition_idle_ms: int | None = None
 
 
 Stepped: TypeAlias = "Callable[[CompactionResult], None]"
@@ -92,7 +105,7 @@ def compact_table(
     stepped: Stepped | None = None,
     run: Runner = run_here,
 ) -> CompactionResult:
-    """Compact the selected buckets by `run`; `progress` is called after each window.
+    """Compact the selected buckets with the runner `run`; `progress` is called after each window.
 
     An error that `progress` raises ends the compaction: committed steps stay, and the files of the
     current step are removed. Raises CommitConflict if other commits invalidated every plan of a
@@ -102,13 +115,21 @@ def compact_table(
     most: object = request.max_bytes
     if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
         raise InvalidRequest("max_bytes is a whole number, at least 1", max_bytes=most)
+    moved = move_postponed(
+        context,
+        lambda live: _selected(context, request, live),
+        max_bytes=request.max_bytes,
+        dry_run=request.dry_run,
+        stepped=stepped,
+    )
     call = _Call(context, request, Tally(progress), run)
     if request.dry_run:
-        return call.planned()
-    done = CompactionResult(attempts=0)
+        planned = call.planned()
+        return sum_of(moved, planned, buckets=moved.buckets + planned.buckets)
+    done = moved
     while True:
         step = call.step()
-        done = _plus(done, step, buckets=len(call.changed))
+        done = sum_of(done, step, buckets=moved.buckets + len(call.changed))
         if step.snapshot_ids and stepped is not None:
             stepped(step)
         # A step may commit nothing because all of its buckets have failed.
@@ -120,7 +141,7 @@ def compact_table(
 
 
 class _Call:
-    """One compaction, step by step."""
+    """One call of `Table.compact`, step by step."""
 
     def __init__(
         self, context: TableContext, request: CompactionRequest, tally: Tally, run: Runner
@@ -184,7 +205,7 @@ class _Call:
             snapshot_id = self._commit(messages)
             if snapshot_id is not None:
                 self._took_turns(messages)
-                return _result(messages, snapshot_id, attempt)
+                return result_of(messages, snapshot_id, attempt)
         delete_files(self._context, messages)
         raise CommitConflict(
             "other commits replaced the files of every plan; compact when they are done",
@@ -222,11 +243,17 @@ class _Call:
         _require_compactable(context)
         # While the table is the same, keep the caches of immutable files.
         self._context = rules if context.schema == rules.schema else context
+        request = self._request
+        ordering = sort_ordering(self._context, request.order_strategy, request.order_by)
         if snapshot is None:
             delete_files(context, messages)
             messages.clear()
             return ()
-        live = self._context.history.live_entries(snapshot)
+        live = [
+            entry
+            for entry in self._context.history.live_entries(snapshot)
+            if entry.bucket != POSTPONE_BUCKET
+        ]
         base_stays = before is None or not was_rolled_back(
             context.history, (before.id, before.uuid), snapshot
         )
@@ -239,28 +266,30 @@ class _Call:
         ]
         delete_files(context, [message for message in messages if message not in fitting])
         messages[:] = fitting
-        request = self._request
-        entries = chosen_entries(
-            self._context,
-            live,
-            partitions=request.partitions,
-            where=request.where,
-            buckets=request.buckets,
-        )
+        entries = _selected(self._context, request, live)
         if self._turns is None:
-            keyed_full = request.full and bool(context.schema.primary_keys)
+            once = ordering is not None or (request.full and bool(context.schema.primary_keys))
             found = Counter((entry.partition, entry.bucket) for entry in entries)
-            self._turns = Counter(dict.fromkeys(found, 1)) if keyed_full else found + found
+            self._turns = Counter(dict.fromkeys(found, 1)) if once else found + found
         waiting = [
             entry
             for entry in entries
             if self._turns[entry.partition, entry.bucket] > 0
             and (entry.partition, entry.bucket) not in self.failed
         ]
-        left = left_to_plan(self._context, messages, waiting)
-        return plan_work(
-            self._context, snapshot, left, full=request.full, step_bytes=request.max_bytes
+        clusters = ordering is not None
+        left = left_to_plan(self._context, messages, waiting, clusters=clusters)
+        kind = WorkKind(
+            full=request.full,
+            step_bytes=request.max_bytes,
+            ordering=ordering,
+            idle=request.idle,
         )
+        others: Sequence[ManifestEntry] = ()
+        if request.partitions is not None or request.where is not None:
+            done = {message.partition for message in messages} | {key[0] for key in self.changed}
+            others = entries_of_others(without_expired(context, live), entries, done)
+        return plan_work(self._context, snapshot, left, kind, others)
 
     def _portion(self, plan: Sequence[Work]) -> Sequence[Work]:
         """The part of a plan for one step: whole buckets, from the first on."""
@@ -300,7 +329,7 @@ class _Call:
         self.changed.update(buckets)
 
     def _moved_on(self, plan: Sequence[Work]) -> bool:
-        """Whether a file may be missing because another commit has replaced it."""
+        """Whether another commit may have replaced a file of the plan."""
         history, base = self._context.history, self._snapshot
         latest = history.latest_snapshot()
         if base is None or latest is None:
@@ -315,20 +344,24 @@ class _Call:
 
 def _require_compactable(context: TableContext) -> None:
     """Raise Unsupported if compaction needs a feature that lakecore lacks; the error names it."""
-    schema, options = context.schema, context.options
-    reason = ""
-    facts: dict[str, object] = {}
-    if options.record_level_expire_time_ms is not None:
-        reason = "compaction that drops rows by their age is not supported"
-        facts = {"option": "record-level.expire-time"}
-    elif options.compaction_skip_expired_partitions and options.partition_expiration_time_ms:
-        reason = "compaction that leaves out expired partitions is not supported"
-        facts = {"option": "compaction.skip-expired-partitions"}
-    if reason:
-        raise Unsupported(reason, table=context.identifier, **facts)
+    schema = context.schema
     # Check with `write-only` set: the rules that leave compaction to others do not apply here.
-    replace(options, write_only=True).require_writable(
+    replace(context.options, write_only=True).require_writable(
         primary_keys=schema.primary_keys, partition_keys=schema.partition_keys
+    )
+
+
+def _selected(
+    context: TableContext, request: CompactionRequest, live: Sequence[ManifestEntry]
+) -> list[ManifestEntry]:
+    """The live files of the partitions and buckets to compact."""
+    return chosen_entries(
+        context,
+        without_expired(context, live),
+        partitions=request.partitions,
+        where=request.where,
+        buckets=request.buckets,
+        idle_ms=request.partition_idle_ms,
     )
 
 
@@ -345,42 +378,7 @@ def _still_fits(
         check_files(own, change.delta, context.schema.key_fields)
         check_levels(own, [message])
         check_vectors(own, indexes, [message])
+        check_compacted(context, own, change.delta)
     except CommitConflict:
         return False
     return True
-
-
-def _result(messages: Sequence[CommitMessage], snapshot_id: int, attempts: int) -> CompactionResult:
-    before = [file for message in messages for file in message.compact_before]
-    after = [file for message in messages for file in message.compact_after]
-    return CompactionResult(
-        snapshot_ids=(snapshot_id,),
-        buckets=len({(message.partition, message.bucket) for message in messages}),
-        files_before=len(before),
-        files_after=len(after),
-        files_upgraded=len({file.name for file in before} & {file.name for file in after}),
-        bytes_before=sum(file.size_bytes for file in before),
-        bytes_after=sum(file.size_bytes for file in after),
-        rows_before=sum(file.row_count for file in before),
-        rows_after=sum(file.row_count for file in after),
-        steps=1,
-        attempts=attempts,
-    )
-
-
-def _plus(done: CompactionResult, step: CompactionResult, *, buckets: int) -> CompactionResult:
-    """The sum of two results. A last step that found nothing to do is not counted as an attempt."""
-    idle = bool(done.steps) and not step.snapshot_ids
-    return CompactionResult(
-        snapshot_ids=(*done.snapshot_ids, *step.snapshot_ids),
-        buckets=buckets,
-        files_before=done.files_before + step.files_before,
-        files_after=(done.files_after or 0) + (step.files_after or 0),
-        files_upgraded=done.files_upgraded + step.files_upgraded,
-        bytes_before=done.bytes_before + step.bytes_before,
-        bytes_after=(done.bytes_after or 0) + (step.bytes_after or 0),
-        rows_before=done.rows_before + step.rows_before,
-        rows_after=(done.rows_after or 0) + (step.rows_after or 0),
-        steps=done.steps + step.steps,
-        attempts=done.attempts + step.attempts - idle,
-    )

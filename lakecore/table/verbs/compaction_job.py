@@ -15,10 +15,11 @@ removed; a commit in progress is finished.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lakecore.errors import CommitConflict, CommitUnknown, Uncomputable
+from lakecore.table.compactions.idle_picks import IdlePicks
 from lakecore.table.verbs.compaction import compact_table
 
 if TYPE_CHECKING:
@@ -71,12 +72,19 @@ def run_compaction(
     interval_seconds: float,
     stop: Stop,
     report: Report,
+    idle: IdlePicks | None = None,
 ) -> int:
-    """Compact until `stop` is set. Returns the number of committed steps."""
+    """Compact until `stop` is set. Returns the number of committed steps.
+
+    `idle` counts how often earlier calls of the same job found nothing to do in each bucket.
+    """
     steps = setbacks = 0
+    idle = IdlePicks() if idle is None else idle
+    request = replace(request, idle=idle)
     ambient = context.ambient
     while not stop.is_set():
         began_ms = ambient.now_ms()
+        idle.begin_round()
 
         def stepped(step: CompactionResult) -> None:
             nonlocal steps, began_ms
@@ -107,4 +115,4 @@ def run_compaction(
 
 
 class _StoppedError(Exception):
-    """Cancels the current step."""
+    """Raised to cancel the current step."""

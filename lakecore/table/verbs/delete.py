@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakecore.frames.source import reading
 from lakecore.plan.row_changes import Verb, check_deletion, deletion_columns
 from lakecore.table.reads.row_values import holds, parse_condition, setting_of
-from lakecore.table.verbs.file_changes import FileChanges
+from lakecore.table.verbs.column_changes import changes_of, require_deletion
 from lakecore.table.verbs.row_writer import RowWriter, newest
 from lakecore.table.verbs.verb_write import commit_changes
 
@@ -43,6 +43,7 @@ def deletion(context: TableContext, where: pl.Expr | str) -> tuple[TableSource, 
     Raises an error if the table cannot delete rows or the condition is invalid.
     """
     check_deletion(context.options)
+    require_deletion(context)
     source = newest(context, Verb.DELETE)
     return source, parse_condition(where, context.schema, setting_of(context))
 
@@ -59,7 +60,7 @@ def deleted(
     the largest sequence number of each bucket.
     """
     if not context.schema.primary_keys:
-        with FileChanges(context, source, base) as changes:
+        with changes_of(context, source, (), base) as changes:
             changes.change(condition, None)
             return changes.changed()
     columns = deletion_columns(context.schema, context.options)

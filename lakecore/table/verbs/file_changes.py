@@ -27,16 +27,20 @@ import pyarrow.compute as pc
 
 from lakecore.io.files.checks import Checks
 from lakecore.model.files import CommitMessage
+from lakecore.model.rows import SEQUENCE_NUMBER
+from lakecore.plan.row_ids import with_tracking_columns
+from lakecore.table.commits.message_files import delete_files
 from lakecore.table.reads.row_values import holds, values_of
 from lakecore.table.splits.read import scan_at
 from lakecore.table.vectors.bucket_vectors import BucketVectors
 from lakecore.table.verbs.verb_write import VerbWrite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from lakecore.model.files import DataFile, Split
+    from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
     from lakecore.table.reads.row_values import Condition
     from lakecore.table.reads.source import TableSource
@@ -56,11 +60,17 @@ class FileChanges:
     def __init__(
         self, context: TableContext, source: TableSource, base: WriteStart | None = None
     ) -> None:
+        self._tracked = context.options.row_tracking_enabled
+        # The files it removes must not be compacted in the same commit.
+        context = replace(context, options=replace(context.options, write_only=True))
+        self._new_rows = self._write = VerbWrite(context, base)
+        if self._tracked:
+            # Changed and copied rows keep their ids; the commit gives ids to new rows.
+            context = replace(context, schema=with_tracking_columns(context.schema))
+            source = replace(source, table_schema=context.schema)
+            self._write = VerbWrite(context, base)
         self._context = context
         self._source = source
-        # The files it removes must not be compacted in the same commit.
-        options = replace(context.options, write_only=True)
-        self._write = VerbWrite(replace(context, options=options), base)
         self.marks = context.options.deletion_vectors_enabled
         self._removed: dict[BucketKey, list[DataFile]] = defaultdict(list)
         self._marked: dict[BucketKey, dict[str, list[np.ndarray]]] = defaultdict(dict)
@@ -75,23 +85,29 @@ class FileChanges:
         trace: TracebackType | None,
     ) -> None:
         self._write.close()
+        self._new_rows.close()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that the rows given to `keep` and `update` must have."""
+        return self._context.schema.names
 
     def change(self, condition: Condition | None, values: Mapping[str, object] | None) -> None:
         """Set `values` in the matching rows (no condition: all rows); None deletes the rows."""
         predicate = None if condition is None else condition.predicate
         for split in self._source.plan(predicate).splits:
-            for file in split.files:
-                alone = self.alone(split, file)
-                positions, row_count = self._matching(alone, condition)
+            for alone in self.units(split):
+                names = self._context.schema.names[:1]
+                positions, row_count = matching(self.rows, alone, condition, names)
                 if not len(positions):
                     continue
                 if values is None:
-                    self.delete(len(positions))
+                    self._delete(len(positions))
                 everything = len(positions) == row_count
                 if everything or not self.marks:
                     self._remove(alone)
                 else:
-                    self.mark(alone, positions)
+                    self._mark(alone, positions)
                 if values is not None or not (everything or self.marks):
                     self._rewrite(alone, condition, values)
 
@@ -100,88 +116,79 @@ class FileChanges:
         changed: list[BucketVectors] = []
         try:
             messages = [
-                self._message(bucket, changed)
+                bucket_message(
+                    self._context,
+                    self._source.snapshot,
+                    bucket,
+                    changed,
+                    removed=self._removed[bucket],
+                    marked=self._marked[bucket],
+                )
                 for bucket in dict.fromkeys((*self._removed, *self._marked))
             ]
-            return self._write.changed(self._source.snapshot, messages)
+            done = self._write.changed(self._source.snapshot, messages)
+            if not self._tracked:
+                return done
+            try:
+                new = self._new_rows.changed(self._source.snapshot)
+            except BaseException:
+                delete_files(self._context, done.messages)
+                raise
+            return replace(done, messages=(*done.messages, *new.messages), inserted=new.inserted)
         except BaseException:
             for vectors in changed:
                 vectors.abort()
             raise
 
-    def alone(self, split: Split, file: DataFile) -> Split:
-        """A split with one file of `split`."""
-        vectors = {file.name: split.vectors[file.name]} if file.name in split.vectors else {}
-        # Rows that an index rules out do not match, but they must be copied, or be counted.
-        return replace(split, runs=((file,),), vectors=vectors, selected={})
+    def units(self, split: Split) -> Iterator[Split]:
+        """The files of a split, as one split for each."""
+        return files_alone(split)
 
     def take(self, alone: Split) -> None:
-        """Begin to change a file. The caller then gives each of its rows to another method."""
+        """Begin to change a file. The caller then passes each of its rows to another method."""
         if not self.marks:
             self._remove(alone)
 
-    def mark(self, alone: Split, positions: np.ndarray) -> None:
+    def replace(self, alone: Split, positions: np.ndarray, rows: pa.Table) -> None:
+        """Write new rows in place of those of a file at these positions."""
+        self._mark(alone, positions)
+        self._update(rows)
+
+    def remove(self, alone: Split, positions: np.ndarray) -> None:
+        """Delete the rows of a file at these positions."""
+        self._mark(alone, positions)
+        self._delete(len(positions))
+
+    def _mark(self, alone: Split, positions: np.ndarray) -> None:
         """Mark the rows of a file at these positions: they are deleted, or have new values."""
         if self.marks and len(positions):
             (file,) = alone.files
-            self._marked[_key(alone)].setdefault(file.name, []).append(positions)
+            self._marked[unit_key(alone)].setdefault(file.name, []).append(positions)
 
-    def keep(self, rows: pa.Table) -> None:
-        """Keep unchanged rows: write them, if the file is rewritten."""
+    def keep(self, rows: pa.Table, stays: np.ndarray) -> None:
+        """Keep the rows that `stays` flags: write them, if the file is rewritten."""
         if not self.marks:
-            self._write.write(rows)
+            self._write.write(rows.select(list(self.names)).filter(pa.array(stays)))
 
-    def update(self, rows: pa.Table) -> None:
+    def _update(self, rows: pa.Table) -> None:
         """Write rows with new values."""
+        if self._tracked:
+            changed = pa.chunked_array([pa.nulls(rows.num_rows, pa.int64())])
+            rows = with_values(rows, {SEQUENCE_NUMBER: changed})
         self._write.write(rows)
         self._write.updated += rows.num_rows
 
-    def delete(self, count: int) -> None:
-        """Count deleted rows; the caller does not write them."""
+    def _delete(self, count: int) -> None:
+        """Count deleted rows, which are not written."""
         self._write.deleted += count
 
     def insert(self, rows: pa.Table) -> None:
         """Add rows; null and missing columns get their default values."""
-        self._write.write(self._write.new_rows(rows))
-        self._write.inserted += rows.num_rows
+        self._new_rows.write(self._new_rows.new_rows(rows))
+        self._new_rows.inserted += rows.num_rows
 
     def _remove(self, alone: Split) -> None:
-        self._removed[_key(alone)] += alone.files
-
-    def _message(self, key: BucketKey, changed: list[BucketVectors]) -> CommitMessage:
-        """Write a bucket's index files and return its message. Adds its vectors to `changed`."""
-        partition, bucket, total_buckets = key
-        base, removed, marked = self._source.snapshot, self._removed[key], self._marked[key]
-        gone = [file.name for file in removed]
-        vectors = BucketVectors.of(self._context, base, partition, bucket)
-        changed.append(vectors)
-        vectors.drop(gone)
-        for name, parts in marked.items():
-            vectors.mark(name, np.concatenate(parts))
-        files = vectors.write()
-        return CommitMessage(
-            partition=partition,
-            bucket=bucket,
-            total_buckets=total_buckets,
-            deleted_files=tuple(removed),
-            new_index_files=files.added,
-            deleted_index_files=files.deleted,
-            vectors_read=vectors.index_of([*gone, *marked]),
-        )
-
-    def _matching(self, split: Split, condition: Condition | None) -> tuple[np.ndarray, int]:
-        """The positions of the matching rows of a file, and how many rows it has."""
-        names = self._context.schema.names[:1]
-        if condition is not None and condition.columns:
-            names = tuple(condition.columns)
-        found: list[np.ndarray] = []
-        row_count = 0
-        for positions, rows in self.rows(split, names):
-            row_count += rows.num_rows
-            if condition is not None:
-                positions = positions[_flags(holds(rows, condition.expression))]  # noqa: PLW2901
-            found.append(positions)
-        return np.concatenate(found) if found else np.zeros(0, np.int64), row_count
+        self._removed[unit_key(alone)] += alone.files
 
     def _rewrite(
         self, split: Split, condition: Condition | None, values: Mapping[str, object] | None
@@ -192,29 +199,100 @@ class FileChanges:
                 chosen = pa.chunked_array([pa.repeat(pa.scalar(True), rows.num_rows)])
             else:
                 chosen = holds(rows, condition.expression)
-            self.keep(rows.filter(pc.invert(chosen)))
+            if not self.marks:
+                self._write.write(rows.filter(pc.invert(chosen)))
             if values is not None:
                 changed = rows.filter(chosen)
-                self.update(with_values(changed, values_of(changed, values, schema.arrow)))
+                self._update(with_values(changed, values_of(changed, values, schema.arrow)))
 
     def rows(self, split: Split, names: Sequence[str]) -> Iterator[tuple[np.ndarray, pa.Table]]:
         """The rows of a file that are not deleted, in batches: positions and these columns.
 
         Every call returns the rows in the same order.
         """
-        context = self._context
-        plan = replace(self._source.read_plan([split], names), checks=Checks.ALWAYS)
-        with closing(scan_at(split, plan, context.store, context.budget)) as batches:
-            for positions, batch in batches:
-                yield np.asarray(positions, np.int64), pa.Table.from_batches([batch])
+        return rows_at(self._context, self._source, split, names)
 
 
-def _key(split: Split) -> BucketKey:
+def bucket_message(
+    context: TableContext,
+    base: Snapshot | None,
+    key: BucketKey,
+    changed: list[BucketVectors],
+    *,
+    removed: Sequence[DataFile] = (),
+    marked: Mapping[str, Sequence[np.ndarray]],
+) -> CommitMessage:
+    """Write the index files of a bucket with removed files and marked rows; return its message.
+
+    `marked` are the positions of rows, by the name of the file. Adds the vectors to `changed`.
+    """
+    partition, bucket, total_buckets = key
+    gone = [file.name for file in removed]
+    vectors = BucketVectors.of(context, base, partition, bucket)
+    changed.append(vectors)
+    vectors.drop(gone)
+    for name, parts in marked.items():
+        vectors.mark(name, np.concatenate(parts))
+    files = vectors.write()
+    return CommitMessage(
+        partition=partition,
+        bucket=bucket,
+        total_buckets=total_buckets,
+        deleted_files=tuple(removed),
+        new_index_files=files.added,
+        deleted_index_files=files.deleted,
+        vectors_read=vectors.index_of([*gone, *marked]),
+    )
+
+
+def unit_key(split: Split) -> BucketKey:
+    """The partition, bucket and bucket count of a split."""
     return split.partition, split.bucket, split.total_buckets
 
 
+def files_alone(split: Split) -> Iterator[Split]:
+    """The files of a raw split, as one split for each."""
+    for file in split.files:
+        vectors = {file.name: split.vectors[file.name]} if file.name in split.vectors else {}
+        # Rows that an index rules out do not match, but they must be copied, or be counted.
+        yield replace(split, runs=((file,),), vectors=vectors, selected={})
+
+
+def rows_at(
+    context: TableContext, source: TableSource, split: Split, names: Sequence[str]
+) -> Iterator[tuple[np.ndarray, pa.Table]]:
+    """The rows of a split that are not deleted, in batches: positions and these columns."""
+    plan = replace(source.read_plan([split], names), checks=Checks.ALWAYS)
+    with closing(scan_at(split, plan, context.store, context.budget)) as batches:
+        for positions, batch in batches:
+            yield np.asarray(positions, np.int64), pa.Table.from_batches([batch])
+
+
+def matching(
+    rows_of: Callable[[Split, Sequence[str]], Iterator[tuple[np.ndarray, pa.Table]]],
+    split: Split,
+    condition: Condition | None,
+    small: Sequence[str],
+) -> tuple[np.ndarray, int]:
+    """The positions of the matching rows of a split, and how many rows it has.
+
+    If the condition names no column, the columns `small` are read to count the rows.
+    """
+    names: Sequence[str] = small
+    if condition is not None and condition.columns:
+        names = tuple(condition.columns)
+    found: list[np.ndarray] = []
+    row_count = 0
+    for positions, rows in rows_of(split, names):
+        row_count += rows.num_rows
+        if condition is not None:
+            positions = positions[_flags(holds(rows, condition.expression))]  # noqa: PLW2901
+        found.append(positions)
+    return np.concatenate(found) if found else np.zeros(0, np.int64), row_count
+
+
 def _flags(chosen: pa.ChunkedArray) -> np.ndarray:
-    """A condition's result as flags; null is false."""
+    """The result of a condition as booleans; null counts as false."""
     flags: np.ndarray = pc.fill_null(chosen, False).to_numpy()
     return flags
 

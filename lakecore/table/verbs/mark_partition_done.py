@@ -1,4 +1,4 @@
-"""Mark partitions as done: others see that no more rows are expected.
+"""Mark partitions as done, so that other programs know that no more rows are expected.
 
 The options `partition.mark-done-action` name the actions:
 

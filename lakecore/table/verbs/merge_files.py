@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import Split
     from lakecore.table.context import TableContext
     from lakecore.table.reads.source import TableSource
+    from lakecore.table.verbs.column_changes import ColumnChanges
     from lakecore.table.verbs.file_changes import FileChanges
     from lakecore.table.verbs.merge_plan import MergePlan, Step
     from lakecore.table.verbs.merge_source import MergeSource
@@ -57,7 +58,7 @@ class FileMerge:
     target: TableSource
     source: MergeSource
     plan: MergePlan
-    changes: FileChanges
+    changes: FileChanges | ColumnChanges
 
     def run(self, *, inserts: bool) -> np.ndarray:
         """Merge the source. With `inserts`, source rows without a match are inserted.
@@ -77,7 +78,7 @@ class FileMerge:
         anew = {number: files[number] for number in sorted(touched)}
         for alone in anew.values():
             self.changes.take(alone)
-        with self._parted(self.context.schema.names, anew) as parted:
+        with self._parted(self._needed(), anew) as parted:
             for part in self._parts() if anew else ():
                 for rows in parted(part):
                     self._write(rows, part, anew)
@@ -100,17 +101,23 @@ class FileMerge:
                 rows = self.source.part(number)
                 predicate = holding(rows, self.plan.on, self.context.schema)
             for split in self.target.plan(predicate).splits:
-                for file in split.files:
-                    found.setdefault(file.name, self.changes.alone(split, file))
+                for unit in self.changes.units(split):
+                    found.setdefault(unit.files[0].name, unit)
         return list(found.values())
+
+    def _needed(self) -> tuple[str, ...]:
+        """The columns of the rows that are changed or copied, and those that clauses read."""
+        steps = [step for each in self.plan.steps.values() for step in each]
+        read = (n for step in steps for n in step.sides.target_columns(step.values.values()))
+        return tuple(dict.fromkeys((*self.changes.names, *self.plan.first, *read)))
 
     @contextmanager
     def _parted(
         self, names: Sequence[str], files: Mapping[int, Split]
     ) -> Iterator[Callable[[SourcePart], Iterator[pa.Table]]]:
-        """A function that returns, for a source part, the table rows that may match it.
+        """Yields a function that returns the table rows which may match a given source part.
 
-        Each row has its position and the number of its file.
+        Each row also has its position and the number of its file.
         """
 
         def read() -> Iterator[pa.Table]:
@@ -140,33 +147,25 @@ class FileMerge:
 
     def _write(self, rows: pa.Table, part: SourcePart, files: Mapping[int, Split]) -> None:
         """Apply the clauses to rows of the table, and write the result."""
-        names = self.context.schema.names
+        names = self.changes.names
         stays = np.ones(rows.num_rows, bool)
         for step, target, source in self._changes(rows, part):
             stays[target.at] = False
-            self._mark(target, files)
             if step.action is Action.DELETE:
-                self.changes.delete(len(target.at))
+                for unit, positions, _ in _by_unit(target, files):
+                    self.changes.remove(unit, positions)
                 continue
             named = step.sides.rows(step.values.values(), source, target)
             values = values_of(named, step.values, self.context.schema.arrow)
-            self.changes.update(with_values(target.table(names), values))
-        if not self.changes.marks:
-            self.changes.keep(rows.select(names).filter(pa.array(stays)))
-
-    def _mark(self, changed: Picked, files: Mapping[int, Split]) -> None:
-        """Mark changed rows, if their files are not rewritten."""
-        if not self.changes.marks:
-            return
-        numbers = changed.column(_FILE).to_numpy()
-        positions = changed.column(_POSITION).to_numpy()
-        for number in np.unique(numbers).tolist():
-            self.changes.mark(files[number], positions[numbers == number])
+            new = with_values(target.table(names), values)
+            for unit, positions, places in _by_unit(target, files):
+                self.changes.replace(unit, positions, new.take(pa.array(places)))
+        self.changes.keep(rows, stays)
 
     def _changes(
         self, rows: pa.Table, part: SourcePart
     ) -> Iterator[tuple[Step, Picked, Picked | None]]:
-        """Each step that applies to some rows, those rows, and their matching source rows."""
+        """Each step that applies to some rows, these rows, and their matching source rows."""
         steps = self.plan.steps
         at, of = matching_pairs(
             join_keys(rows, self.plan, TARGET), join_keys(part.rows, self.plan, SOURCE), self.plan
@@ -182,6 +181,19 @@ class FileMerge:
         others = Picked(rows, np.flatnonzero(alone))
         for step, chosen in chosen_steps(steps[Match.NOT_MATCHED_BY_SOURCE], None, others):
             yield step, others.of(chosen), None
+
+
+def _by_unit(
+    changed: Picked, units: Mapping[int, Split]
+) -> Iterator[tuple[Split, np.ndarray, np.ndarray]]:
+    """For each unit: the unit, the positions of its changed rows, and their places in `changed`."""
+    numbers = changed.column(_FILE).to_numpy()
+    positions = changed.column(_POSITION).to_numpy()
+    by_number = np.argsort(numbers, kind="stable")
+    bounds = np.flatnonzero(np.diff(numbers[by_number])) + 1
+    for places in np.split(by_number, bounds):
+        if len(places):
+            yield units[int(numbers[places[0]])], positions[places], places
 
 
 def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.plan.row_changes import Verb, check_deletion, check_engine
-from lakecore.table.verbs.file_changes import FileChanges
+from lakecore.table.verbs.column_changes import changes_of, require_deletion
 from lakecore.table.verbs.merge_files import FileMerge
 from lakecore.table.verbs.merge_plan import Action, on_fields, plan_merge
 from lakecore.table.verbs.merge_rows import RowMerge, SourcePart
@@ -63,6 +63,8 @@ def merging(context: TableContext, request: MergeRequest) -> tuple[TableSource, 
     on, clauses = request.on, request.clauses
     if not clauses:
         raise InvalidRequest("a merge needs a clause: when_matched_..., when_not_matched_...")
+    if any(clause.action is Action.DELETE for clause in clauses):
+        require_deletion(context)
     if isinstance(on, str) and on in context.schema.names:
         on = (on,)
     if context.schema.primary_keys:
@@ -104,7 +106,7 @@ def merged(
                 rows = RowMerge(context=context, target=target, plan=plan, writer=writer)
                 found = rows.run(source, inserts=inserts)
                 return Merged(changed=writer.changed(), found=found if one_part else None)
-        with FileChanges(context, target, base) as changes:
+        with changes_of(context, target, plan.set_columns, base) as changes:
             files = FileMerge(
                 context=context, target=target, source=source, plan=plan, changes=changes
             )
@@ -123,7 +125,7 @@ def inserted(
     with _source(context, data, request) as source:
         plan = plan_merge(context, source.schema, request.on, request.clauses)
         part = SourcePart(rows=source.part(0), number=0, count=1, found=found)
-        with FileChanges(context, target) as changes:
+        with changes_of(context, target, plan.set_columns) as changes:
             FileMerge(
                 context=context, target=target, source=source, plan=plan, changes=changes
             ).insert(part)

@@ -93,6 +93,13 @@ class MergePlan:
     first: tuple[str, ...]
     rest: tuple[str, ...]
 
+    @property
+    def set_columns(self) -> tuple[str, ...]:
+        """The columns that updates of rows of the table set."""
+        steps = (*self.steps[Match.MATCHED], *self.steps[Match.NOT_MATCHED_BY_SOURCE])
+        updates = [step for step in steps if step.action is Action.UPDATE]
+        return tuple(dict.fromkeys(name for step in updates for name in step.values))
+
 
 def on_fields(schema: TableSchema, on: Sequence[str] | pl.Expr | str) -> tuple[Field, ...]:
     """The table's columns to join on; empty if `on` is a condition."""
@@ -182,7 +189,7 @@ class _Planner:
     on: tuple[str, ...]
 
     def step(self, clause: Clause, sides: Sides) -> Step:
-        """The checked clause."""
+        """Check a clause and return it as a step."""
         condition = sides.condition(clause.condition, f"a condition of {clause.match}")
         first = sides.target_columns([condition])
         if clause.action is Action.DELETE:

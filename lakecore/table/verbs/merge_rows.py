@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
-from lakecore.frames.polars_source import to_frame
+from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.source import reading
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.plan.predicate import UNKNOWN, Column, all_of, between, is_in
@@ -72,7 +72,7 @@ class SourcePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
-    """Pairs of a step whose remaining columns must be read before they are written."""
+    """Pairs of table and source rows for which more columns must be read before the write."""
 
     step: Step
     keys: pa.Table
@@ -147,7 +147,7 @@ class RowMerge:
             self._read_again(split, waiting)
 
     def _matched(self, target: Picked, source: Picked) -> Iterator[_Waiting]:
-        """Apply the clauses to pairs; yield the pairs that need more columns."""
+        """Apply the clauses to matched pairs of rows. Yields the pairs that need more columns."""
         for step, chosen in chosen_steps(self.plan.steps[Match.MATCHED], source, target):
             pairs = (target.of(chosen), source.of(chosen))
             self._check_same(step, *pairs)
@@ -158,7 +158,7 @@ class RowMerge:
                 yield _Waiting(step=step, keys=pairs[0].table(names), source=pairs[1])
 
     def _alone(self, target: Picked) -> None:
-        """Apply the clauses to rows that the source does not match."""
+        """Apply the clauses for rows that the source does not match."""
         for step, chosen in chosen_steps(
             self.plan.steps[Match.NOT_MATCHED_BY_SOURCE], None, target
         ):
@@ -217,7 +217,7 @@ class RowMerge:
 
 
 def holding(rows: pa.Table, names: Iterable[str], schema: TableSchema) -> Predicate:
-    """The predicate that each of these columns has one of the values that it has in `rows`."""
+    """The predicate that each of these columns has one of its values in `rows`."""
     types = schema.arrow
     return all_of(
         [_one_of(Column(name, types.field(name).type), rows.column(name)) for name in names]
@@ -315,7 +315,10 @@ def _same_keys(
 
 
 def _one_of(column: Column, values: pa.ChunkedArray) -> Predicate:
-    """The predicate that a column has one of the values, or is in their range if they are many."""
+    """The predicate that a column has one of the values.
+
+    For many values, it tests only their range.
+    """
     distinct = pc.unique(values.drop_null())
     if len(distinct) <= _LISTED_MAX:
         return is_in(column, distinct)

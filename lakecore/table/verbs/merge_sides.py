@@ -32,7 +32,7 @@ SOURCE, TARGET = "source.", "target."
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Rows of a table, by position; each column is taken on first use."""
+    """Rows of a table, selected by position. Each column is taken when it is first used."""
 
     rows: pa.Table
     at: np.ndarray
@@ -52,7 +52,10 @@ class Picked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """The columns that an expression may name. A side is None if there is no row of it."""
+    """The columns that an expression may name.
+
+    A side is None if its rows do not exist in this clause.
+    """
 
     source: pa.Schema | None = None
     target: pa.Schema | None = None
@@ -85,7 +88,7 @@ class Sides:
         for name in values:
             if name not in target.names:
                 raise InvalidRequest("unknown column", column=name, columns=target.names)
-        bound = bound_values(values, types_of(self.schema), self.setting, self._find)
+        bound = bound_values(values, types_of(self.schema), target, self.setting, self._find)
         for name, value in bound.items():
             if isinstance(value, pl.Expr):
                 self._check_names(value)

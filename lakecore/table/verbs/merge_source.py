@@ -13,8 +13,8 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
+from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.incoming import incoming_batches
-from lakecore.frames.polars_source import to_frame
 from lakecore.model.types import with_nullable
 from lakecore.rows.fit import Place, fit
 from lakecore.table.verbs.row_parts import FAN, RowParts

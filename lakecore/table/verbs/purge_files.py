@@ -1,4 +1,4 @@
-"""Purge: removes all rows, the history, and every file that the table does not need.
+"""Purge: removes all rows, the history, and every file that the table no longer needs.
 
 The steps are Paimon's: delete branches, tags and consumers; truncate the table; expire the
 long-lived changelogs and all snapshots but the newest; delete orphan files. After a crash, some
@@ -29,7 +29,7 @@ _ALL = 2**31 - 1
 
 
 def purge_files(context: TableContext) -> Purged:
-    """Empty the table and delete all files of its past."""
+    """Remove all rows, and delete all files of earlier snapshots."""
     gone_branches = branch_names(context)
     for name in gone_branches:
         branches.delete_branch(context, name)

@@ -5,6 +5,8 @@
    so renames do not matter.
 2. The index goes into the manifest or into a file with a new name. The data file stays.
 3. One COMPACT snapshot replaces the entries. Files without wanted indexes lose the ones they have.
+   Entries whose embedded index stays the same are left out. So is a file that would then be listed
+   after a file whose rows are newer only because they were committed later (`_replaced`).
    As in Paimon, an index file that was replaced stays until orphan files are removed: expiry goes
    by the names of data files.
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -24,6 +26,8 @@ from lakecore.format.layout import FILE_INDEX_SUFFIX
 from lakecore.io.files.data_files import BatchSize
 from lakecore.model.file_indexes import IndexesRewritten, indexed_columns, takes
 from lakecore.model.files import CommitMessage, Split
+from lakecore.plan.conflicts import may_tie
+from lakecore.plan.row_ids import columns_of_file
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.context import reload_context, require_table
 from lakecore.table.maintenance.after_commit import commit_and_maintain
@@ -44,6 +48,9 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
+
+_Pair: TypeAlias = "tuple[DataFile, DataFile]"
+"""A file, as it is listed and with the wanted indexes."""
 
 _PLANS_MAX = 5
 _SIZE = BatchSize(65_536)
@@ -86,13 +93,15 @@ def _rewrite(
     context: TableContext, snapshot: Snapshot, entries: Sequence[ManifestEntry]
 ) -> IndexesRewritten:
     paths: list[str] = []
-    files: dict[tuple[bytes, int, int], list[tuple[DataFile, DataFile]]] = defaultdict(list)
+    buckets: dict[tuple[bytes, int, int], list[ManifestEntry]] = defaultdict(list)
+    for entry in entries:
+        buckets[entry.partition, entry.bucket, entry.total_buckets].append(entry)
     try:
-        for entry in entries:
-            made = _indexed(context, snapshot, entry, paths)
-            if made is not None:
-                bucket = (entry.partition, entry.bucket, entry.total_buckets)
-                files[bucket].append((entry.file, made))
+        files = {
+            bucket: replaced
+            for bucket, own in buckets.items()
+            if (replaced := _replaced(context, snapshot, own, paths))
+        }
         messages = [
             CommitMessage(
                 partition=partition,
@@ -124,17 +133,39 @@ def _rewrite(
     )
 
 
+def _replaced(
+    context: TableContext, snapshot: Snapshot, entries: Sequence[ManifestEntry], paths: list[str]
+) -> list[_Pair]:
+    """The files of a bucket that get a new entry, which is listed after all others.
+
+    A file stays if a later one stays and may have rows with equal sequence numbers. The commit
+    raises CommitConflict if a concurrent one added such a file.
+    """
+    keyed = bool(context.schema.key_fields)
+    replaced: list[_Pair] = []
+    staying: list[DataFile] = []
+    for entry in reversed(entries):
+        file = entry.file
+        tied = file.level == 0 and any(may_tie(file, other) for other in staying)
+        made = file if tied else _indexed(context, snapshot, entry, paths)
+        # The entries of one file must differ: readers take off what is deleted by what it is.
+        if made != file:
+            replaced.append((file, made))
+        elif keyed and file.level == 0:
+            staying.append(file)
+    return replaced[::-1]
+
+
 def _indexed(
     context: TableContext, snapshot: Snapshot, entry: ManifestEntry, paths: list[str]
-) -> DataFile | None:
-    """The entry of the file with its new indexes; None if it has none and needs none."""
+) -> DataFile:
+    """The entry of the file with its new indexes; the same entry if it has none and needs none."""
     file = entry.file
     schema = context.history.schema(file.schema_id)
-    columns = _columns_of_file(context, schema)
+    columns = _columns_to_index(context, file, schema)
     kept = tuple(name for name in file.extra_files if not name.endswith(FILE_INDEX_SUFFIX))
     if not columns:
-        bare = replace(file, extra_files=kept, embedded_index=None)
-        return bare if has_index(file) else None
+        return replace(file, extra_files=kept, embedded_index=None) if has_index(file) else file
     container = _container(context, snapshot, entry, schema, columns)
     if len(container) <= context.options.file_index_in_manifest_threshold_bytes:
         return replace(file, extra_files=kept, embedded_index=container)
@@ -147,11 +178,14 @@ def _indexed(
     return replace(file, extra_files=(*kept, name), embedded_index=None)
 
 
-def _columns_of_file(context: TableContext, schema: TableSchema) -> list[IndexedColumn]:
+def _columns_to_index(
+    context: TableContext, file: DataFile, schema: TableSchema
+) -> list[IndexedColumn]:
     """The wanted indexes of a file with this schema; a column that it lacks gets none."""
+    held = {field.id: field for field in columns_of_file(file, schema)}
     found = []
     for column in indexed_columns(context.schema, context.options):
-        twin = schema.by_id.get(column.field.id)
+        twin = held.get(column.field.id)
         own = None if twin is None else replace(column, field=twin)
         if own is not None and takes(own.index_type, own.value_type):
             found.append(own)

@@ -3,8 +3,8 @@
 If two sets of rows are partitioned by columns of the same types, equal values are in parts of the
 same number. A join needs only one part of one set in memory.
 
-Each run on disk holds its rows ordered by `FAN` small parts. A part consists of adjacent small
-parts and is read without the others.
+Each run on disk holds its rows in `FAN` small parts, one after another. A part consists of adjacent
+small parts and is read without the others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from lakecore.frames.polars_source import to_frame
+from lakecore.frames.arrow_frames import to_frame
 from lakecore.io.spill import SpillDirectory
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ class RowParts:
 
 
 def small_parts(rows: pa.Table, on: Sequence[str]) -> np.ndarray:
-    """The number of the small part of each row. Rows with equal values have the same number.
+    """For each row, the number of the small part (see the module) that it belongs to.
+
+    Rows with equal values have the same number.
 
     Without columns, the rows are spread evenly.
     """

@@ -44,7 +44,11 @@ if TYPE_CHECKING:
 
 
 def newest(context: TableContext, verb: Verb) -> TableSource:
-    """The current state of the table. Raises InvalidRequest if options name a past state."""
+    """The current state of the table.
+
+    Raises InvalidRequest if options name a past state, or if rows may have columns that were added
+    since the table was opened: the verb would write these rows without them.
+    """
     options, schema = context.options, context.schema
     options.require_readable()
     options.require_writable(primary_keys=schema.primary_keys, partition_keys=schema.partition_keys)
@@ -65,13 +69,31 @@ def newest(context: TableContext, verb: Verb) -> TableSource:
         )
     snapshot = context.history.latest_snapshot()
     require_table(context)
+    require_known_columns(context, snapshot)
     return as_verbs_read(context, snapshot)
+
+
+def require_known_columns(context: TableContext, snapshot: Snapshot | None) -> None:
+    """Raise InvalidRequest if rows may have columns that were added since the table was opened."""
+    schema = context.schema
+    if snapshot is None or snapshot.schema_id <= schema.id:
+        return
+    newer = context.history.schema(snapshot.schema_id)
+    if newer.highest_field_id > schema.highest_field_id:
+        known = set(schema.names)
+        raise InvalidRequest(
+            "columns were added after this table was opened, and their values would be lost; open "
+            "the table again, or refresh it",
+            columns=[name for name in newer.names if name not in known],
+            new_schema=newer.id,
+            table=context.identifier,
+        )
 
 
 def as_verbs_read(
     context: TableContext, snapshot: Snapshot | None, own: tuple[Split, ...] | None = None
 ) -> TableSource:
-    """A snapshot as a verb reads it: with level 0, which is newer than the other levels.
+    """A snapshot as a verb reads it: level 0 is included, although batch reads may skip it.
 
     `own` are the splits that a part of the verb reads (None: all).
     """
@@ -180,7 +202,10 @@ def require_one(rows: pa.Table, sequence: Sequence[str], schema: TableSchema) ->
 
 
 def key_of(rows: pa.Table, chosen: pa.ChunkedArray, schema: TableSchema) -> tuple[str, ...]:
-    """The key of the first chosen row, for an error message; without a key, all its values."""
+    """The key of the first chosen row, for an error message.
+
+    Without a key, all values of that row.
+    """
     index = pc.index(chosen, pa.scalar(True)).as_py()
     return tuple(
         show(rows.column(name)[index]) for name in schema.primary_keys or rows.schema.names

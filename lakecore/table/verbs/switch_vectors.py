@@ -4,8 +4,8 @@
   must be one run.
 - Off: no vector may hide a row, or deleted rows would reappear.
 
-The change of the schema then checks this (`compactions/change_options.py`): if another process has
-written in between, the change is refused and nothing is lost.
+The schema change then checks these conditions (`compactions/change_options.py`). If another process
+has written in between, the change is refused and nothing is lost.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from lakecore.table.reads.row_values import (
     setting_of,
     values_of,
 )
+from lakecore.table.verbs.column_changes import changes_of
 from lakecore.table.verbs.delete import matching_rows
-from lakecore.table.verbs.file_changes import FileChanges
 from lakecore.table.verbs.row_writer import RowWriter, key_of, newest, require_one, tells_before
 from lakecore.table.verbs.verb_write import commit_changes
 
@@ -82,7 +82,7 @@ def assigning(
     source = newest(context, Verb.UPDATE)
     shape = update_shape(schema, options, named_values(values))
     setting = setting_of(context)
-    values = bound_values(values, types_of(schema), setting)
+    values = bound_values(values, types_of(schema), schema.arrow, setting)
     check_values(values, schema.arrow, schema.arrow)
     condition = None if where is None else parse_condition(where, schema, setting)
     return source, Assignment(values=values, shape=shape, condition=condition)
@@ -100,7 +100,7 @@ def assigned(
     """
     schema, values, shape = context.schema, assignment.values, assignment.shape
     if not schema.primary_keys:
-        with FileChanges(context, source, base) as changes:
+        with changes_of(context, source, tuple(values), base) as changes:
             changes.change(assignment.condition, values)
             return changes.changed()
     columns = columns_of_update(schema, context.options, shape, values)

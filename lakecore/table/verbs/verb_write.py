@@ -16,7 +16,7 @@ from lakecore.rows.conform import KindRule, conform
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.writes import overwrite
 from lakecore.table.writes.batch_write import commit_or_clean, compact_again
-from lakecore.table.writes.write import TableWrite
+from lakecore.table.writes.staged_write import batch_writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,8 +55,8 @@ class VerbWrite:
 
     def __init__(self, context: TableContext, base: WriteStart | None = None) -> None:
         self._context = context
-        plain = replace(context, schema=_without_defaults(context.schema))
-        self._writer = TableWrite(plain, base=base)
+        plain = replace(context, schema=without_defaults(context.schema))
+        self._writer = batch_writer(plain, base=base)
         self.inserted = 0
         self.updated = 0
         self.deleted = 0
@@ -72,13 +72,10 @@ class VerbWrite:
 
     def new_rows(self, rows: pa.Table) -> pa.Table:
         """The rows with all columns of the table; default values replace nulls."""
-        schema = self._context.schema
-        batches = rows.combine_chunks().to_batches()
-        fitted = [conform(each, schema, first_row=0, kinds=_AS_GIVEN).rows for each in batches]
-        return pa.Table.from_batches(fitted, schema=schema.arrow)
+        return fitted(rows, self._context.schema)
 
     def changed(self, base: Snapshot | None, replaced: Sequence[CommitMessage] = ()) -> Changed:
-        """What was written, and the messages `replaced`, all based on the snapshot `base`.
+        """The written files and the messages `replaced`, all based on the snapshot `base`.
 
         The changed rows come from that snapshot. The writer may have read a later one.
         """
@@ -96,6 +93,13 @@ class VerbWrite:
             updated=self.updated,
             deleted=self.deleted,
         )
+
+
+def fitted(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """The rows as rows of a schema. Raises InvalidRequest if a value does not fit."""
+    batches = rows.combine_chunks().to_batches()
+    done = [conform(each, schema, first_row=0, kinds=_AS_GIVEN).rows for each in batches]
+    return pa.Table.from_batches(done, schema=schema.arrow)
 
 
 def commit_changes(
@@ -141,7 +145,8 @@ def _counted(result: CommitResult, changes: Sequence[Changed]) -> CommitResult:
     )
 
 
-def _without_defaults(schema: TableSchema) -> TableSchema:
+def without_defaults(schema: TableSchema) -> TableSchema:
+    """The schema without default values, so that a stored null stays null."""
     return replace(
         schema, fields=tuple(replace(field, default_value=None) for field in schema.fields)
     )

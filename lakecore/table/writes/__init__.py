@@ -1,3 +1,3 @@
-"""Rows -> data files -> commit messages."""
+"""Writes rows to data files, and describes them in commit messages."""
 
 from __future__ import annotations

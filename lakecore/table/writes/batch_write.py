@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakecore.errors import InvalidRequest, LakecoreError
+from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.table.commits.commit import (
     CommitRequest,
@@ -18,10 +18,11 @@ from lakecore.table.commits.commit import (
 )
 from lakecore.table.commits.commit_attempts import log_lost_compaction
 from lakecore.table.commits.commit_change import check_watermark
-from lakecore.table.commits.message_files import delete_files
+from lakecore.table.commits.message_files import delete_files, delete_left_out
+from lakecore.table.context import crosses_partitions
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.writes import overwrite
-from lakecore.table.writes.write import TableWrite
+from lakecore.table.writes.staged_write import batch_writer
 from lakecore.table.writes.write_compaction import WriteCompaction
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def author(
     """The author of a commit: the given user, or a new random one.
 
     Raises InvalidRequest for an invalid user, identifier or watermark, and for an identifier
-    without a user: a commit is found by user and identifier, and nobody knows a random user.
+    without a user: the caller could not find the commit again without the random user.
     """
     check_author(commit_user, identifier)
     check_watermark(watermark)
@@ -82,7 +83,8 @@ def records_nothing(context: TableContext, identifier: int) -> bool:
     """Whether a commit without changes still makes a snapshot.
 
     The option `snapshot.ignore-empty-commit` decides. If it is not set, a commit with its own
-    identifier makes one: a job that numbers its commits looks for the number after a restart.
+    identifier makes a snapshot, because a job that numbers its commits looks for the number after a
+    restart.
     """
     ignores = context.options.snapshot_ignore_empty_commit
     return identifier != BATCH_COMMIT_IDENTIFIER if ignores is None else not ignores
@@ -99,7 +101,7 @@ def write_rows(
 
     If `unstored` is given, its schema is stored once all rows are known to fit it.
     """
-    with TableWrite(context, base=None if unstored is None else unstored.base) as writer:
+    with batch_writer(context, base=None if unstored is None else unstored.base) as writer:
         writer.write(data)
         if unstored is not None:
             unstored.publish()
@@ -124,11 +126,18 @@ def overwrite_rows(
     unstored: Unstored | None = None,
 ) -> CommitResult:
     """Replace the rows of some partitions in one commit; see `Table.overwrite`."""
+    if crosses_partitions(context) and (partition or dynamic):
+        raise Unsupported(
+            "an overwrite of single partitions is not supported if the primary key lacks partition "
+            "keys: keys of the new rows may be in other partitions",
+            table=context.identifier,
+            way_out="overwrite the whole table: dynamic=False, without a partition",
+        )
     # Report a wrong partition before rows are written.
     given: object = partition
     if not isinstance(given, Mapping) or given:
         overwrite.matching(context, [partition])
-    with TableWrite(
+    with batch_writer(
         context, overwrite=True, base=None if unstored is None else unstored.base
     ) as writer:
         writer.write(data)
@@ -172,8 +181,11 @@ def commit_overwrite(
                 ),
             )
         chosen = overwrite.written_by(messages)
+    messages = overwrite.at_last_level(context, messages)
+    at_once = overwrite.in_one_snapshot(context, messages)
+    delete_left_out(context, messages, at_once)
     request = CommitRequest(
-        messages=overwrite.at_last_level(context, messages),
+        messages=at_once,
         user=by.user,
         identifier=by.identifier,
         watermark=by.watermark,

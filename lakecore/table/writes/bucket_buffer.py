@@ -32,11 +32,14 @@ from lakecore.merge import MERGE_FUNCTIONS, interim_function
 from lakecore.merge.groups import in_one
 from lakecore.merge.keep_all import KEEP_ALL
 from lakecore.merge.keys import order_columns
+from lakecore.merge.orderings import write_ordering
 from lakecore.merge.spec import MergeSpec, Slice
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
 from lakecore.options import ChangelogProducer
+from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
 from lakecore.table.run_writer.file_shape import changelog_shape, data_shape
-from lakecore.table.run_writer.rolling_writer import BucketPlace, FileNames, RollingWriter
+from lakecore.table.run_writer.rolling_writer import RollingWriter
+from lakecore.table.sections.external_sort import ExternalSort
 from lakecore.table.sections.large_rows import is_large
 from lakecore.table.sections.windows import counted, in_pieces, merge_slices, with_whole_keys
 
@@ -60,6 +63,9 @@ _NARROW_ROW_BYTES = 60
 """Bytes that a narrow row counts in addition to a part of its values. Sorting takes about 110 bytes
 per row in addition to the values: sequence number, key code, position, masks. The budget reserves
 memory in proportion to the values, which is enough from about 80 bytes per row."""
+_SORT_SHARE = 4
+"""The merge of sorted rows takes the budget divided by this."""
+_SORT_LEAST_BYTES = 8 << 20
 _ARRAY_BYTES_MAX = 1 << 31
 """Strings of more bytes in total do not fit into one array."""
 
@@ -83,7 +89,7 @@ class BucketBuffer:
     row.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one argument for each fact of the bucket
         self,
         context: TableContext,
         spec: MergeSpec,
@@ -92,6 +98,7 @@ class BucketBuffer:
         *,
         next_sequence: int,
         keeps_changelog: bool,
+        streaming: bool = False,
     ) -> None:
         schema, options = context.schema, context.options
         self.key = key
@@ -108,6 +115,7 @@ class BucketBuffer:
         self._chunks: list[pa.Table] = []
         self._first_sequence = next_sequence
         self._spilled: list[_Spilled] = []
+        self._sort = None if streaming else _clustering_sort(context)
         partition, number = key
         self._place = BucketPlace(
             store=context.store,
@@ -125,7 +133,8 @@ class BucketBuffer:
     @property
     def is_small(self) -> bool:
         """Whether writing the files of this bucket takes little memory."""
-        return not self._spilled and self.size_bytes < _SMALL_BUCKET_BYTES
+        spilled = self._spilled or (self._sort is not None and self._sort.has_spilled)
+        return not spilled and self.size_bytes < _SMALL_BUCKET_BYTES
 
     def add(self, rows: pa.Table) -> None:
         """Add rows, in order of arrival."""
@@ -144,8 +153,13 @@ class BucketBuffer:
     def empty(self, *, spill: bool) -> None:
         """Write the buffered rows to a sorted run on local disk (`spill`), or to data files.
 
-        Large rows, rows beyond the disk limit and rows of append tables always go to data files.
+        Large rows, rows beyond the disk limit and rows of append tables always go to data files,
+        unless the write sorts the rows.
         """
+        if self._sort is not None:
+            self._sort_held(self._sort)
+            self._sort.spill()
+            return
         if not self._keyed:
             self._write_appended()
             # Open row groups hold memory without a lease, which adds up over many partitions.
@@ -169,7 +183,9 @@ class BucketBuffer:
 
     def finish(self) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
         """Write everything. Returns the data files and the changelog files."""
-        if not self._keyed:
+        if self._sort is not None:
+            self._write_sorted(self._sort)
+        elif not self._keyed:
             self._write_appended()
         elif self._chunks or self._spilled:
             self._write_run(self._take())
@@ -178,6 +194,8 @@ class BucketBuffer:
     def abort(self) -> None:
         """Remove all files that were written."""
         self._chunks = []
+        if self._sort is not None:
+            self._sort.close()
         self._data.abort()
         if self._changelog is not None:
             self._changelog.abort()
@@ -273,6 +291,19 @@ class BucketBuffer:
                 self._data.write(piece, self._first_sequence)
                 self._first_sequence += piece.num_rows
 
+    def _sort_held(self, sort: ExternalSort) -> None:
+        chunks, self._chunks = self._chunks, []
+        self.size_bytes = 0
+        for rows in chunks:
+            sort.add(rows)
+
+    def _write_sorted(self, sort: ExternalSort) -> None:
+        self._sort_held(sort)
+        with sort:
+            for rows in sort.sorted():
+                self._data.write(rows, self._first_sequence)
+                self._first_sequence += rows.num_rows
+
     def _write_run(self, rows: pa.Table) -> None:
         """Write these rows and all spilled rows as one run."""
         if self._spilled:
@@ -317,6 +348,18 @@ class BucketBuffer:
         numbers = (sequence_min, self.next_sequence - 1)
         for rows in with_whole_keys(logged(), self._spec.key, self._context.budget):
             yield from self._merge([self._slice(rows, numbers, unique=False)], self._spec)
+
+
+def _clustering_sort(context: TableContext) -> ExternalSort | None:
+    """The sort of the rows of a batch write; None if they are not sorted."""
+    options = context.options
+    ordering = write_ordering(options, primary_key=bool(context.schema.primary_keys))
+    if ordering is None:
+        return None
+    room_bytes = max(context.budget.size_bytes // _SORT_SHARE, _SORT_LEAST_BYTES)
+    return ExternalSort(
+        ordering, context.budget, room_bytes, options.local_sort_max_num_file_handles
+    )
 
 
 def _in_one_piece(rows: pa.Table) -> pa.Table:

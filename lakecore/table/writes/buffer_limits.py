@@ -16,7 +16,10 @@ _BATCH_SHARE = 1 / 8
 
 
 def batch_limit(budget_bytes: int) -> int:
-    """The most bytes of a batch, counted as if no two rows shared the memory of a value."""
+    """The largest size of a batch in bytes.
+
+    A value that several rows share counts for each of them.
+    """
     return max(UNLEASED_BYTES, min(BYTES_MAX, int(budget_bytes * _BATCH_SHARE)))
 
 

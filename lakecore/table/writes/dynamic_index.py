@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from lakecore.format.hash_index import decode_hashes, encode_hashes
 from lakecore.model.files import HASH_INDEX, IndexFile
 from lakecore.plan.dynamic_bucket import (
-    BUCKETS_MAX,
     Assignment,
     DynamicBucketRule,
     HashIndexState,
@@ -43,7 +42,7 @@ class DynamicIndex:
             if entry.partition == partition and entry.file.index_type == HASH_INDEX:
                 hashes[entry.bucket] = read_hashes(context, entry)
         self._state = HashIndexState.of(hashes)
-        self._rule = _rule(context.options)
+        self._rule = bucket_rule(context.options)
         self.grown: set[int] = set()
 
     def assign(self, hashes: np.ndarray) -> Assignment:
@@ -70,10 +69,11 @@ def read_hashes(context: TableContext, entry: IndexEntry) -> np.ndarray:
         return decode_hashes(context.store.read(path), entry.file, path)
 
 
-def _rule(options: TableOptions) -> DynamicBucketRule:
+def bucket_rule(options: TableOptions) -> DynamicBucketRule:
+    """The largest size and the largest number of dynamic buckets."""
     most = options.dynamic_bucket_max_buckets
     return DynamicBucketRule(
         target_row_count=options.dynamic_bucket_target_row_num,
-        buckets_max=BUCKETS_MAX if most < 0 else most,
+        buckets_max=None if most < 0 else most,
         initial_buckets=options.dynamic_bucket_initial_buckets or 1,
     )

@@ -12,6 +12,7 @@ more nullable columns or wider types, or a new table without rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -19,9 +20,10 @@ import pyarrow as pa
 
 from lakecore.errors import CommitConflict, InvalidRequest
 from lakecore.frames.incoming import incoming_batches
+from lakecore.model.arguments import check_flags
 from lakecore.model.evolution import evolve
 from lakecore.model.rows import ROW_KIND
-from lakecore.model.schema_merge import merge_changes
+from lakecore.model.schema_merge import TypeChanges, merge_changes
 from lakecore.model.types import plain_type
 from lakecore.plan.partitions import bucket_key_fields
 from lakecore.table.context import reload_context, with_schema
@@ -32,7 +34,9 @@ from lakecore.table.writes.write_start import Unstored, read_base
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lakecore.options import TableOptions
     from lakecore.table.context import TableContext
+    from lakecore.table.writes.write_start import WriteStart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +51,71 @@ class Evolved:
     unstored: Unstored | None = None
 
 
-def evolve_for(context: TableContext, data: object, *, widen: bool) -> Evolved:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evolution:
+    """A new schema that the columns of a write require, and the table with its old one.
+
+    Picklable.
+    """
+
+    proposal: SchemaProposal
+    base: WriteStart
+
+    def publish(self, context: TableContext) -> None:
+        """Store the schema. Raises CommitConflict if another schema already has its id."""
+        if not context.publication.publish_schema(context.store, context.layout, self.proposal):
+            raise CommitConflict(
+                "another process changed the schema at the same time: write again",
+                table=context.identifier,
+                schema=self.proposal.schema.id,
+            )
+
+
+def type_changes_of(options: TableOptions, *, evolve_schema: bool | None) -> TypeChanges | None:
+    """The changes of types that a write may make; None if it may not change the schema at all.
+
+    `evolve_schema` is the argument of the verb; None means: the options decide.
+    """
+    if evolve_schema is not None:
+        check_flags(evolve_schema=evolve_schema)
+    wanted = options.write_merge_schema if evolve_schema is None else evolve_schema
+    if not wanted:
+        return None
+    if not (evolve_schema or options.write_merge_schema_type_widening):
+        return TypeChanges.NONE
+    casts = options.write_merge_schema_explicit_cast
+    return TypeChanges.CASTS if casts else TypeChanges.WIDENING
+
+
+def evolution_for(
+    newest: TableContext, given: pa.Schema, types: TypeChanges
+) -> tuple[TableContext, Evolution] | None:
+    """The table with the given columns, and the schema to store; None if the table has the columns.
+
+    Raises InvalidRequest for a column that cannot be added.
+    """
+    fixed = {
+        *newest.schema.primary_keys,
+        *newest.schema.partition_keys,
+        *(field.name for field in bucket_key_fields(newest.schema, newest.options)),
+        *newest.options.sequence_field,
+    }
+    changes = merge_changes(newest.schema.fields, given, types=types, fixed=fixed)
+    if not changes:
+        return None
+    base = read_base(newest)
+    changed = evolve(
+        newest.schema,
+        changes,
+        now_ms=newest.ambient.now_ms(),
+        has_snapshots=base.snapshot is not None,
+        table=newest.identifier,
+    )
+    proposal = SchemaProposal(schema=changed, changes=changes)
+    return with_schema(newest, changed), Evolution(proposal=proposal, base=base)
+
+
+def evolve_for(context: TableContext, data: object, types: TypeChanges) -> Evolved:
     """The table with its newest schema and the columns that the first batch of data adds.
 
     Raises InvalidRequest for a column that cannot be added. `Unstored.publish` of the result raises
@@ -60,42 +128,19 @@ def evolve_for(context: TableContext, data: object, *, widen: bool) -> Evolved:
     if first is None:
         return Evolved(context=newest, rows=iter(()))
     rows = chain((first,), batches)
-    fixed = {
-        *newest.schema.primary_keys,
-        *newest.schema.partition_keys,
-        *(field.name for field in bucket_key_fields(newest.schema, newest.options)),
-        *newest.options.sequence_field,
-    }
-    changes = merge_changes(newest.schema.fields, first.schema, widen=widen, fixed=fixed)
-    if not changes:
+    found = evolution_for(newest, first.schema, types)
+    if found is None:
         return Evolved(context=newest, rows=rows)
-    base = read_base(newest)
-    changed = evolve(
-        newest.schema,
-        changes,
-        now_ms=newest.ambient.now_ms(),
-        has_snapshots=base.snapshot is not None,
-        table=newest.identifier,
-    )
-
-    def publish() -> None:
-        proposal = SchemaProposal(schema=changed, changes=changes)
-        if not newest.publication.publish_schema(newest.store, newest.layout, proposal):
-            raise CommitConflict(
-                "another process changed the schema at the same time: write again",
-                table=newest.identifier,
-                schema=changed.id,
-            )
-
-    evolved = with_schema(newest, changed)
-    return Evolved(context=evolved, rows=rows, unstored=Unstored(publish=publish, base=base))
+    evolved, evolution = found
+    unstored = Unstored(publish=partial(evolution.publish, newest), base=evolution.base)
+    return Evolved(context=evolved, rows=rows, unstored=unstored)
 
 
 def columns_of_rows(data: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The columns of a new table for these rows, and the rows themselves.
 
     The columns are those of the first batch, without `_row_kind`. Raises InvalidRequest if there
-    are none, or if the type of one is not known.
+    are no columns, or if the type of a column is not known.
     """
     batches = incoming_batches(data)
     first = next(batches, None)

@@ -119,7 +119,7 @@ class WaitingBuckets:
                 self._keys.add(key)
 
     def _before_start(self, every: int) -> set[BucketKey]:
-        """The buckets that the newest commits of this user wrote and did not compact in full."""
+        """The buckets that this user's latest commits wrote without compacting them in full."""
         history, last = self._context.history, self._context.options.level_count - 1
         snapshot, commits = history.latest_snapshot(), 0
         found: set[BucketKey] = set()

@@ -1,4 +1,4 @@
-"""A stream of frames -> one commit every few seconds.
+"""Writes a stream of frames, with one commit every few seconds.
 
 Each item is written when it arrives. If the interval has passed by then, a checkpoint is prepared
 and committed. The clock is read only when an item arrives, so a source that may wait for a long

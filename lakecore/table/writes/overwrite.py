@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
 from lakecore.model.types import arrow_type
-from lakecore.table.reads.scan import key_ranks
+from lakecore.options import POSTPONE_BUCKET
+from lakecore.table.reads.scan import hides_level_0, key_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,13 +73,48 @@ def at_last_level(
     if not context.schema.primary_keys or not context.options.overwrite_upgrade:
         return messages
     found: dict[tuple[bytes, int], list[CommitMessage]] = defaultdict(list)
-    for message in messages:
-        found[message.partition, message.bucket].append(message)
     lifted: list[CommitMessage] = []
+    for message in messages:
+        if message.bucket == POSTPONE_BUCKET:
+            lifted.append(message)
+        else:
+            found[message.partition, message.bucket].append(message)
     for together in found.values():
         level = context.options.level_count - 1 if _is_one_run(context, together) else None
         lifted += together if level is None else [_at(level, message) for message in together]
     return lifted
+
+
+def in_one_snapshot(
+    context: TableContext, messages: Sequence[CommitMessage]
+) -> Sequence[CommitMessage]:
+    """The messages, with the results of their compactions as new files, if reads skip level 0.
+
+    Otherwise a reader would find no rows between the snapshot of the overwrite and that of the
+    compaction. The files that the compactions replaced are in no message then.
+    """
+    if not hides_level_0(context.schema, context.options):
+        return messages
+    return [_compacted(message) for message in messages]
+
+
+def _compacted(message: CommitMessage) -> CommitMessage:
+    replaced = {file.name for file in message.compact_before}
+    if not replaced <= {file.name for file in message.new_files}:
+        return message
+    assert not message.compact_changelog_files, "the compactions of an overwrite tell no changes"
+    kept = (file for file in message.new_files if file.name not in replaced)
+    return replace(
+        message,
+        new_files=(*kept, *message.compact_after),
+        new_index_files=(*message.new_index_files, *message.compact_index_files),
+        compact_before=(),
+        compact_after=(),
+        compact_index_files=(),
+        vectors_read=None,
+        compact_unchanged=None,
+        compact_schema_id=None,
+    )
 
 
 def _is_one_run(context: TableContext, messages: Sequence[CommitMessage]) -> bool:

@@ -41,7 +41,7 @@ class OwnIndex:
     @property
     def is_needed(self) -> bool:
         """Whether the table assigns keys to buckets by an index."""
-        return bool(self._context.schema.primary_keys) and self._context.options.bucket < 0
+        return bool(self._context.schema.primary_keys) and self._context.options.bucket == -1
 
     def moved(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
         """The messages, moved to the newest snapshot whose key index the writer knows."""

@@ -1,4 +1,4 @@
-"""A write without an end: rows -> checkpoints, each of which becomes one commit.
+"""Streaming writes: rows are divided into checkpoints, each of which becomes one commit.
 
 https://paimon.apache.org/docs/master/program-api/java-api/ (stream write)
 
@@ -67,7 +67,7 @@ class StreamWrite:
         check_author(commit_user, 0)
         self._context = context
         self._user = commit_user
-        self._writer = TableWrite(context, streaming=True)
+        self._writer = TableWrite(context, streaming=True, user=commit_user)
         self._waiting = WaitingBuckets(context, commit_user)
         self._own_index = OwnIndex(context)
         self._in_flight: dict[int, list[CommitMessage]] = {}
@@ -240,7 +240,7 @@ class StreamWrite:
     def _given(
         self, checkpoint: int, messages: Sequence[CommitMessage] | None
     ) -> Sequence[CommitMessage]:
-        """The messages to commit under a checkpoint."""
+        """The messages to commit under a checkpoint: those given, or else those prepared."""
         own = self._in_flight.get(checkpoint)
         if messages is None:
             if own is None:
@@ -300,13 +300,13 @@ class StreamWrite:
         return compact_again(self._context, request, result)
 
     def _drop(self, messages: Sequence[CommitMessage]) -> None:
-        """Remove files of a checkpoint that an earlier process committed from other files."""
+        """Remove this writer's files of a checkpoint that another process has committed already."""
         with suppress(InvalidRequest):
             check_not_committed(self._context, messages)
             delete_files(self._context, messages)
 
     def _follow(self, messages: Sequence[CommitMessage], result: CommitResult) -> None:
-        """After an own commit, update the writer's key index."""
+        """After a commit of this writer, update the base of its key index."""
         if messages and result.snapshot_ids:
             moved = self._own_index.follow(messages, result.snapshot_ids[-1])
             if moved is not None:
@@ -337,7 +337,7 @@ def _check_prepared(prepared: object) -> None:
 
 
 def _identity(message: CommitMessage) -> CommitMessage:
-    """The message without its base snapshot, to compare messages."""
+    """The message without its base snapshot, for comparison with other messages."""
     return replace(message, base_snapshot_id=None, base_snapshot_uuid=None)
 
 

@@ -1,7 +1,9 @@
-"""Rows -> data files of each bucket -> commit messages. Nothing is visible before the commit.
+"""The writer: rows become data files of each bucket, and commit messages name the files.
+
+Nothing is visible before the commit.
 
 1. `write` fits the rows to the schema (`rows/conform.py`), computes partition and bucket of each
-   row (`plan/bucketing.py`), and adds it to the buffer of its bucket.
+   row (`routing.py`), and adds it to the buffer of its bucket.
 2. All buffers together hold a lease of the memory budget. When the lease cannot grow, the largest
    buffer is emptied: rows of a primary-key table are sorted, merged and spilled to local disk as
    one sorted run; rows of an append table are written to the bucket's open data file.
@@ -13,9 +15,6 @@
 
 Sequence numbers: each row takes the next number of its bucket, in order of arrival. With
 `changelog-producer` = `input`, every input row is also written to a changelog file, unmerged.
-
-INVARIANT: the bucket of a row is computed with the bucket count of its partition. A write to a
-partition that has another bucket count than the table is refused.
 """
 
 from __future__ import annotations
@@ -30,15 +29,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, LakecoreError
-from lakecore.format.binary_row import hash_rows
 from lakecore.frames.incoming import incoming_batches
 from lakecore.io.spill import SpillDirectory
 from lakecore.merge.kinds import refused_kinds
 from lakecore.merge.spec import merge_spec
 from lakecore.model.files import CommitMessage
 from lakecore.model.rows import VALUE_KIND, RowKind
-from lakecore.plan.bucketing import bucket_ids, split_by_bucket, split_by_partition
-from lakecore.plan.partitions import bucket_key_fields
+from lakecore.options import POSTPONE_BUCKET
 from lakecore.rows.conform import ConformedBatch, KindRule, conform
 from lakecore.table.commits.commit_change import check_messages
 from lakecore.table.commits.message_files import check_not_committed, delete_files
@@ -50,9 +47,10 @@ from lakecore.table.writes.buffer_limits import (
     batch_limit,
     buffer_limit,
 )
-from lakecore.table.writes.dynamic_index import DynamicIndex
+from lakecore.table.writes.postponed_buffer import PostponedBuffer, postponed_prefix
+from lakecore.table.writes.routing import Routing
 from lakecore.table.writes.write_compaction import WriteCompaction
-from lakecore.table.writes.write_start import WriteStart, read_base
+from lakecore.table.writes.write_start import WriteStart, overwritten_since, read_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -60,6 +58,7 @@ if TYPE_CHECKING:
 
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
+    from lakecore.table.writes.routing import RealBuckets
 
 _LEASE_STEP_BYTES = 16 << 20
 _LARGE_ROW_SHARE = BUFFER_SHARE / 4
@@ -89,10 +88,14 @@ class TableWrite:
         overwrite: bool = False,
         base: WriteStart | None = None,
         streaming: bool = False,
+        user: str | None = None,
+        real_buckets: RealBuckets | None = None,
     ) -> None:
         """`base` has the facts of the table that a writer needs, by default of the latest snapshot.
 
-        `streaming`: the writer may prepare again before its earlier messages are committed.
+        `streaming`: the writer may prepare again before its earlier messages are committed. `user`
+        is its commit user, if known. `real_buckets`: the buckets that rows of a table with
+        postponed buckets go to.
         """
         context.options.require_writable(
             primary_keys=context.schema.primary_keys,
@@ -115,12 +118,16 @@ class TableWrite:
         self._spills = SpillDirectory()
         self._given = base
         self._base = base
-        self._buckets: dict[BucketKey, BucketBuffer] = {}
-        self._indexes: dict[bytes, DynamicIndex] = {}
+        self._looks_again = False
+        self._buckets: dict[BucketKey, BucketBuffer | PostponedBuffer] = {}
         self._sequences: dict[BucketKey, int] = {}
         self._compaction = WriteCompaction(context, overwrite=overwrite)
         self._rows = 0
         self._ended = False
+        self._routing = Routing(context, self._base_state, overwrite=overwrite, real=real_buckets)
+        self._prefix = ""
+        if self._options.bucket == POSTPONE_BUCKET:
+            self._prefix = postponed_prefix(context, user)
 
     def __enter__(self) -> Self:
         return self
@@ -164,6 +171,16 @@ class TableWrite:
             self.close()
             raise
         return self._rows - before
+
+    def add_stored(self, rows: pa.Table) -> None:
+        """Add rows that the table already stored: all columns, and the kind of each row."""
+        self._require_open()
+        try:
+            self._rows += rows.num_rows
+            self._route(rows)
+        except BaseException:
+            self.close()
+            raise
 
     def prepare_commit(self) -> list[CommitMessage]:
         """Write all buffers and run due compactions. Returns one message for each changed bucket.
@@ -211,14 +228,19 @@ class TableWrite:
         delete_files(self._context, messages)
 
     def follow(self, before: Snapshot | None, after: Snapshot) -> None:
-        """Base the writer on `after`: since `before`, only own messages changed the key index."""
+        """Use `after` as the base: since `before`, only own commits changed the key index."""
         if self._base is not None and self._base.snapshot == before:
             self._base = replace(self._base, snapshot=after)
 
     def read_again(self) -> None:
-        """All messages are committed: unless rows are buffered, forget the state of the table."""
+        """After the commit of all messages, forget the table's state, unless rows are buffered.
+
+        The places of keys are kept until an overwrite or a rollback removes rows: a commit fails if
+        another writer added some.
+        """
         if not self._buckets:
-            self._forget()
+            self._forget(keeps_index=self._routing.keeps_keys)
+            self._looks_again = self._routing.keeps_keys
 
     def close(self) -> None:
         """Close the writer and drop the rows written since the last `prepare_commit`."""
@@ -238,11 +260,7 @@ class TableWrite:
 
     def _forget(self, *, keeps_index: bool = False) -> None:
         self._buckets = {}
-        if keeps_index and self._indexes:
-            for index in self._indexes.values():
-                index.grown = set()
-        else:
-            self._indexes = {}
+        if not self._routing.forget(keeps_index=keeps_index):
             self._base = self._given
         self._spills.close()
         self._lease.release()
@@ -264,60 +282,26 @@ class TableWrite:
     # --- routing ---------------------------------------------------------------------------------
 
     def _route(self, rows: pa.Table) -> None:
-        for partition, part in split_by_partition(rows, self._schema.partition_fields):
-            ids, count = self._bucket_ids(partition, part)
-            if ids is None:
-                self._add(self._bucket(partition, 0), part)
-            else:
-                for number, own in split_by_bucket(ids, count).cut(part):
-                    self._add(self._bucket(partition, number), own)
+        if self._looks_again:
+            self._looks_again = False
+            if overwritten_since(self._context, self._base_state()):
+                self._forget()
+        for partition, number, own in self._routing.route(rows):
+            self._add(self._bucket(partition, number), own)
         self._make_room()
-
-    def _bucket_ids(self, partition: bytes, rows: pa.Table) -> tuple[np.ndarray | None, int]:
-        """The bucket of each row (None: all in bucket 0), and a number above all of them."""
-        options = self._options
-        self._check_bucket_count(partition)
-        if options.bucket > 0:
-            if options.bucket == 1:
-                return None, 1
-            fields = bucket_key_fields(self._schema, options)
-            columns = [rows.column(field.name).combine_chunks() for field in fields]
-            types = [field.type for field in fields]
-            ids = bucket_ids(columns, types, options.bucket, options.bucket_function_type)
-            return ids, options.bucket
-        if not self._keyed:
-            return None, 1
-        index = self._indexes.get(partition)
-        if index is None:
-            snapshot = None if self._overwrite else self._base_state().snapshot
-            index = self._indexes[partition] = DynamicIndex(self._context, partition, snapshot)
-        fields = self._schema.key_fields
-        columns = [rows.column(field.name).combine_chunks() for field in fields]
-        assignment = index.assign(hash_rows(columns, [field.type for field in fields]))
-        return assignment.buckets, int(assignment.buckets.max()) + 1
-
-    def _check_bucket_count(self, partition: bytes) -> None:
-        written = self._base_state().bucket_counts.get(partition)
-        if written is not None and written != self._options.bucket and not self._overwrite:
-            raise InvalidRequest(
-                "the partition was written with another number of buckets: overwrite it, or set "
-                "the option bucket back",
-                table=self._context.identifier,
-                partition=dict(self._context.partitions.texts(partition)),
-                buckets=written,
-                option_bucket=self._options.bucket,
-            )
 
     def _base_state(self) -> WriteStart:
         if self._base is None:
             self._base = read_base(self._context)
         return self._base
 
-    def _bucket(self, partition: bytes, number: int) -> BucketBuffer:
+    def _bucket(self, partition: bytes, number: int) -> BucketBuffer | PostponedBuffer:
         key = (partition, number)
         found = self._buckets.get(key)
-        if found is None:
-            counts_on = self._keyed or self._options.bucket > 0
+        if found is None and number == POSTPONE_BUCKET:
+            found = self._buckets[key] = PostponedBuffer(self._context, key, self._prefix)
+        elif found is None:
+            counts_on = self._keyed or self._routing.count(partition) > 0
             base = self._base_state().sequences.get(key, -1) + 1
             ignores = self._overwrite or not counts_on
             start = max(0 if ignores else base, self._sequences.get(key, 0) if counts_on else 0)
@@ -328,10 +312,11 @@ class TableWrite:
                 key,
                 next_sequence=start,
                 keeps_changelog=not self._overwrite,
+                streaming=self._streaming,
             )
         return found
 
-    def _add(self, bucket: BucketBuffer, rows: pa.Table) -> None:
+    def _add(self, bucket: BucketBuffer | PostponedBuffer, rows: pa.Table) -> None:
         bucket.add(rows)
         if is_large(rows.nbytes, rows.num_rows, self._context.budget, _LARGE_ROW_SHARE):
             # Encode large rows before more rows arrive.
@@ -361,14 +346,16 @@ class TableWrite:
 
     def _with_index(self, message: CommitMessage) -> CommitMessage:
         """The message, with the new hash index of its bucket if the bucket got new keys."""
-        index = self._indexes.get(message.partition)
+        index = self._routing.indexes.get(message.partition)
         if index is None or message.bucket not in index.grown:
             return message
         file, path = index.write(message.bucket)
         self._buckets[message.partition, message.bucket].index_paths.append(path)
         return replace(message, new_index_files=(file,))
 
-    def _finish_all(self, buckets: Sequence[BucketBuffer]) -> list[CommitMessage | None]:
+    def _finish_all(
+        self, buckets: Sequence[BucketBuffer | PostponedBuffer]
+    ) -> list[CommitMessage | None]:
         """The message of each bucket; None if the bucket has no changes.
 
         Small buckets are finished concurrently, because they mostly wait for the store. A large
@@ -383,7 +370,7 @@ class TableWrite:
                 done[bucket.key] = self._finish(bucket)
         return [done[bucket.key] for bucket in buckets]
 
-    def _finish(self, bucket: BucketBuffer) -> CommitMessage | None:
+    def _finish(self, bucket: BucketBuffer | PostponedBuffer) -> CommitMessage | None:
         files, changelog = bucket.finish()
         if not files and not changelog:
             return None
@@ -391,7 +378,7 @@ class TableWrite:
         return CommitMessage(
             partition=partition,
             bucket=number,
-            total_buckets=self._options.bucket,
+            total_buckets=self._routing.count(partition),
             new_files=files,
             changelog_files=changelog,
             base_snapshot_id=self._base_state().snapshot_id,

@@ -9,14 +9,15 @@ After the new files are written and the buffers released, unless the table is `w
    `num-sorted-run.stop-trigger`. With `full-compaction.delta-commits` = N, a bucket is compacted in
    full if none of the last N commits, including this one, did so.
    In a table without a key, neighbouring files of a bucket are picked once (`lsm/packing.py`);
-   in an unaware-bucket table, writers do not compact.
+   in an unaware-bucket table, and with incremental clustering, writers do not compact.
 3. The picked files are compacted, several buckets concurrently if the memory budget allows.
-4. The messages contain both. Their commit makes two snapshots: APPEND adds the new files, COMPACT
-   replaces files, including new ones.
+4. The messages contain the new files and the compactions. Their commit makes two snapshots: APPEND
+   adds the new files, COMPACT replaces files, including new ones.
 
 A concurrent compaction may take the same files. Before they are read, the bucket is planned again
-from the newer snapshot, a limited number of times. Before the commit, the commit drops the
-compaction (`commit.py`), and what is then due is compacted again (`batch_write.py`).
+from the newer snapshot, a limited number of times. The commit leaves out a
+compaction whose files are gone (`commit.py`), and what is then due is compacted again
+(`batch_write.py`).
 
 If the rows of a key cannot be merged (for example a sum overflows), the write that contains rows of
 that key fails. For other writes, the compaction of the bucket is skipped with a warning.
@@ -41,6 +42,7 @@ from lakecore.errors import CorruptTable, NotFound, Uncomputable, Unsupported
 from lakecore.io.files.data_files import read_file
 from lakecore.lsm.universal import Reason
 from lakecore.model.files import CommitMessage
+from lakecore.options import POSTPONE_BUCKET
 from lakecore.table.commits.message_files import delete_compaction_files
 from lakecore.table.compactions.compact_parallel import worker_count
 from lakecore.table.compactions.compact_plan import BucketFiles, files_by_bucket, plan_bucket
@@ -48,7 +50,7 @@ from lakecore.table.compactions.compact_work import do_work
 from lakecore.table.compactions.drop_vectors import without_vectors
 from lakecore.table.compactions.pack_files import plan_after_write
 from lakecore.table.context import reload_context
-from lakecore.table.reads.scan import vectors_of
+from lakecore.table.reads.live_files import vectors_of
 from lakecore.table.writes.full_compaction import due_in_full, last_levels
 
 if TYPE_CHECKING:
@@ -68,8 +70,8 @@ log = logging.getLogger("lakecore.compaction")
 class WriteCompaction:
     """Runs the compactions of one writer.
 
-    It counts, for each bucket, the picks that found nothing: a gentle `lookup-compact` waits for
-    some of them before it picks level 0. The count of a new writer is 0, as in Java Paimon.
+    It counts for each bucket how often a pick found nothing. With `lookup-compact` = `gentle`,
+    level 0 is only picked after some of these. The count of a new writer is 0, as in Java Paimon.
     """
 
     def __init__(self, context: TableContext, *, overwrite: bool) -> None:
@@ -212,7 +214,7 @@ class WriteCompaction:
         return message
 
     def _brings(self, message: CommitMessage, error: Uncomputable) -> bool:
-        """Whether the new files hold rows of the failing key, so that the write must fail."""
+        """Whether the new files hold rows of the unmergeable key, so that the write must fail."""
         context, key = self._context, error.facts["key"]
         assert isinstance(key, dict)
         fields = context.schema.key_fields
@@ -232,6 +234,8 @@ class WriteCompaction:
         key = (message.partition, message.bucket)
         full = key in state.due_in_full
         if key in state.left_alone or (key in self._waiting and not full):
+            return None
+        if message.bucket == POSTPONE_BUCKET:
             return None
         live = state.live.get(key)
         bucket = BucketFiles(
@@ -336,8 +340,9 @@ def _all_there(plan: Work, message: CommitMessage, state: _State) -> bool:
 def _compacts(context: TableContext) -> bool:
     """Whether writes to the table run compactions."""
     options = context.options
+    # Packing files would undo what clustering has sorted.
     in_buckets = bool(context.schema.primary_keys) or options.bucket > 0
-    return in_buckets and not options.write_only
+    return in_buckets and not options.write_only and not options.clustering_incremental
 
 
 def _is_writable(context: TableContext) -> bool:
@@ -352,5 +357,5 @@ def _is_writable(context: TableContext) -> bool:
 
 
 def _no_report(rows: int) -> None:
-    """Ignore the progress of a compaction within a write."""
+    """Ignores the progress of a compaction that is part of a write."""
     del rows

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakecore.format.layout import POSTPONE_BUCKET
+from lakecore.model.snapshot import CommitKind
+from lakecore.table.commits.base_snapshot import was_rolled_back
 from lakecore.table.context import require_table
 
 if TYPE_CHECKING:
@@ -19,8 +22,8 @@ if TYPE_CHECKING:
 class WriteStart:
     """The facts of the table that a writer needs. Picklable.
 
-    `bucket_counts` is the bucket count of each partition, `sequences` the largest sequence number
-    of each bucket.
+    `bucket_counts` is the number of real buckets of each partition, `sequences` the largest
+    sequence number of each bucket.
     """
 
     snapshot: Snapshot | None
@@ -40,7 +43,7 @@ class WriteStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unstored:
-    """A schema that rows are written under before it is stored.
+    """A schema that is used to write rows before it is stored.
 
     `publish` stores it or raises an error; `base` describes the table under the previous schema.
     """
@@ -52,13 +55,32 @@ class Unstored:
 def read_base(context: TableContext) -> WriteStart:
     """Read what a writer needs from the latest snapshot."""
     snapshot = context.history.latest_snapshot()
-    counts: dict[bytes, int] = {}
-    sequences: dict[BucketKey, int] = {}
     if snapshot is None:
         require_table(context)
-    else:
-        for entry in context.history.live_entries(snapshot):
-            counts[entry.partition] = entry.total_buckets
-            key = (entry.partition, entry.bucket)
-            sequences[key] = max(sequences.get(key, -1), entry.file.sequence_max)
+    return read_start(context, snapshot)
+
+
+def read_start(context: TableContext, snapshot: Snapshot | None) -> WriteStart:
+    """Read what a writer needs from a snapshot; None is the empty table."""
+    counts: dict[bytes, int] = {}
+    sequences: dict[BucketKey, int] = {}
+    for entry in () if snapshot is None else context.history.live_entries(snapshot):
+        if entry.bucket == POSTPONE_BUCKET:
+            continue
+        counts[entry.partition] = entry.total_buckets
+        key = (entry.partition, entry.bucket)
+        sequences[key] = max(sequences.get(key, -1), entry.file.sequence_max)
     return WriteStart(snapshot=snapshot, bucket_counts=counts, sequences=sequences)
+
+
+def overwritten_since(context: TableContext, base: WriteStart) -> bool:
+    """Whether rows may have been removed since a writer read the table: overwrite or rollback."""
+    history, snapshot = context.history, base.snapshot
+    latest = history.latest_snapshot()
+    if snapshot is None or latest is None:
+        return latest is not snapshot
+    if was_rolled_back(history, (snapshot.id, snapshot.uuid), latest):
+        return True
+    news = history.commits.after(snapshot.id, latest)
+    overwritten = any(each.commit_kind is CommitKind.OVERWRITE for each in news)
+    return overwritten or len(news) < latest.id - snapshot.id

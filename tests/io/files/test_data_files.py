@@ -395,6 +395,19 @@ def test_unknown_format_and_codec_are_unsupported(folder: str) -> None:
         open_writer(MemoryStore(), f"{folder}/a.parquet", fields, WriteFormat(compression="lzo"))
 
 
+@pytest.mark.parametrize("codec", ["lz4", "brotli"])
+def test_avro_refuses_a_codec_that_it_lacks_and_names_the_option(folder: str, codec: str) -> None:
+    refused = rf"Avro has no such codec.*{codec}.*file\.compression"
+
+    with pytest.raises(Unsupported, match=refused):
+        open_writer(
+            MemoryStore(),
+            f"{folder}/a.avro",
+            fields_of(["INT"]),
+            WriteFormat(format="avro", compression=codec),
+        )
+
+
 # --- Parquet --------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,9 @@ from lakecore.io.files.parquet_read import read_parquet
 from lakecore.io.stores.store import MemoryStore
 from lakecore.model.types import Field, arrow_schema, parse_type
 from tests.io.files.test_data_files import write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PATH = "f/a.parquet"
 LAST_NS = np.iinfo(np.int64).max
@@ -91,6 +95,27 @@ def test_times_inside_of_values_are_looked_at(kind: str, make: object) -> None:
     assert read.num_rows == 2
     with pytest.raises(Unsupported, match="1677 to 2262"):
         list(read_file(stored(pa.table({"t": make(far)})), PATH, fields=wanted))
+
+
+@pytest.mark.parametrize("kind", ["ROW<a INT, b TIMESTAMP(9) NOT NULL>", "TIMESTAMP(9)"])
+@pytest.mark.parametrize("outer", ["{}", "ARRAY<{}>", "ROW<c ARRAY<ROW<d {}>>>"])
+def test_what_a_null_value_holds_in_the_place_of_a_time_is_not_looked_at(
+    kind: str, outer: str
+) -> None:
+    near = times([TIMES[0]])[0].as_py()
+    wrapped: dict[str, Callable[[object], object]] = {
+        "{}": lambda value: value,
+        "ARRAY<{}>": lambda value: [value, value],
+        "ROW<c ARRAY<ROW<d {}>>>": lambda value: {"c": [{"d": value}, None]},
+    }
+    wanted = [field(outer.format(kind))]
+    values = [None, near if kind == "TIMESTAMP(9)" else {"a": 1, "b": near}, None]
+    column = pa.array([None, *map(wrapped[outer], values)], arrow_schema(wanted).field("t").type)
+    rows = pa.table([column], pa.schema([pa.field("t", column.type)]))
+
+    read = pa.Table.from_batches(read_file(stored(rows), PATH, fields=wanted))
+
+    assert read["t"].to_pylist() == rows["t"].to_pylist()
 
 
 def test_files_of_lakecore_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.io.stores.hdfs import HdfsStore
 from lakecore.io.stores.local import LocalStore
 from lakecore.io.stores.open import locate, open_store
 from lakecore.io.stores.remote import RemoteStore
@@ -27,9 +28,21 @@ def test_memory_store_is_shared_by_name() -> None:
     assert open_store("memory://open-a/", {}) is not open_store("memory://open-b/", {})
 
 
-@pytest.mark.parametrize("scheme", ["s3", "s3a", "S3", "gs", "abfss", "oss"])
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "S3", "gs", "abfss", "wasb", "oss"])
 def test_object_stores_are_remote(scheme: str) -> None:
-    assert isinstance(open_store(f"{scheme}://bucket/w", {}), RemoteStore)
+    options = {"fs.oss.endpoint": "oss-cn-hangzhou.aliyuncs.com"}
+    assert isinstance(open_store(f"{scheme}://bucket/w", options), RemoteStore)
+
+
+def test_hdfs_may_leave_its_name_node_to_the_configuration() -> None:
+    assert isinstance(open_store("hdfs:///w", {}), HdfsStore)
+    assert isinstance(open_store("HDFS://lake/w", {}), HdfsStore)
+
+
+@pytest.mark.parametrize("uri", ["/w", "s3://bucket/w", "memory://open-c/w"])
+def test_hadoops_files_are_refused_where_nothing_reads_them(uri: str) -> None:
+    with pytest.raises(Unsupported, match="hadoop-conf-dir"):
+        open_store(uri, {"hadoop-conf-dir": "/etc/hadoop"})
 
 
 def test_unknown_scheme_and_empty_path_are_refused() -> None:

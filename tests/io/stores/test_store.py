@@ -40,8 +40,9 @@ class Place:
         return f"{self.folder}/{name}"
 
 
-@pytest.fixture(params=["memory", "local", "local-uri", "fsspec", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+# The tests over servers import all of this module but names with an underscore.
+@pytest.fixture(name="place", params=["memory", "local", "local-uri", "fsspec", "s3"])
+def _place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     match request.param:
         case "memory":
             return Place(MemoryStore(), "memory://tests/w")

@@ -70,6 +70,7 @@ CHECKED = {
     "fields.#.ts-field": Case(TIMED, "fields.m.ts-field", "u"),
 }
 FREE = {
+    "blob-as-descriptor": "shows the same values in another form",
     "branch": "names the branch that is opened",
     "deletion-vectors.enabled": "its own tests are below",
     "deletion-vectors.merge-on-read": "both ways of reading are right; one shows rows earlier",
@@ -80,6 +81,7 @@ FREE = {
     "orc.timestamp-ltz.legacy.type": "lakecore reads instants in UTC either way",
     "partition.default-name": "its own tests are below",
     "partition.legacy-name": "its own tests are below",
+    "query-auth.enabled": "says which rows a reader may see",
     "scan.creation-time-millis": "says which snapshots a read takes",
     "scan.fallback-branch": "says where partitions are read that the branch lacks",
     "scan.file-creation-time-millis": "says which files a read takes",

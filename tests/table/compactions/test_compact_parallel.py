@@ -18,7 +18,7 @@ from lakecore.table.compactions.compact_parallel import (
     compact_buckets,
     worker_count,
 )
-from lakecore.table.compactions.compact_work import do_work, plan_work
+from lakecore.table.compactions.compact_work import WorkKind, do_work, plan_work
 from lakecore.table.verbs.compaction import CompactionRequest, compact_table
 from tests.tables import held, in_directory, new_table, put
 
@@ -43,7 +43,7 @@ def planned(table: Table) -> list[Work]:
     snapshot = context.history.latest_snapshot()
     assert snapshot is not None
     entries = context.history.live_entries(snapshot)
-    return list(plan_work(context, snapshot, entries, full=True))
+    return list(plan_work(context, snapshot, entries, WorkKind(full=True)))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from lakecore.memory import Budget
 from lakecore.table.compactions.compact_parallel import ROOM_BYTES, Tally, compact_buckets
-from lakecore.table.compactions.compact_work import do_work, plan_work
+from lakecore.table.compactions.compact_work import WorkKind, do_work, plan_work
 from lakecore.table.handle import load_table
 from tests.tables import held, new_table, put
 
@@ -58,7 +58,7 @@ def test_eight_buckets_at_once_exceed_a_tiny_budget_by_the_least_of_each_at_most
     context = table.context
     snapshot = context.history.latest_snapshot()
     assert snapshot is not None
-    plan = plan_work(context, snapshot, context.history.live_entries(snapshot), full=True)
+    plan = plan_work(context, snapshot, context.history.live_entries(snapshot), WorkKind(full=True))
     messages: list[CommitMessage] = []
     compact_buckets(
         list(plan), lambda work, done: do_work(context, work, done), budget, Tally(None), messages

@@ -116,6 +116,59 @@ def test_row_above_is_merged_before_it_is_marked(
     assert marked(table)
 
 
+@pytest.mark.parametrize(
+    ("options", "line", "wanted"),
+    [
+        # A row that retracts becomes the row of its key, as functions make of it.
+        ({"merge-engine": "aggregation"}, "-U 1 a | -D 2 b", "1 _ | 2 _"),
+        (
+            {"merge-engine": "aggregation", "aggregation.remove-record-on-delete": "true"},
+            "-U 1 a | -D 2 b",
+            "1 _",
+        ),
+        (
+            {"merge-engine": "partial-update", "fields.s.sequence-group": "v"},
+            "-U 1 a | -D 2 b",
+            "",
+        ),
+        (
+            {
+                "merge-engine": "partial-update",
+                "partial-update.remove-record-on-delete": "true",
+            },
+            "-U 1 a | -D 2 b | 3 c",
+            "3 c",
+        ),
+        ({}, "-U 1 a | -D 2 b | 3 c", "3 c"),
+        # Without a row that retracts, the file only changes its level.
+        (
+            {"merge-engine": "aggregation", "fields.v.aggregate-function": "listagg"},
+            "1 _ | 2 b",
+            "1 _ | 2 b",
+        ),
+    ],
+    ids=lambda given: "" if isinstance(given, str) else str(given)[:60],
+)
+def test_single_row_of_a_key_goes_through_the_functions(
+    options: dict[str, str], line: str, wanted: str
+) -> None:
+    grouped = "sequence-group" in str(options)
+    columns = {**COLUMNS, "s": "INT"} if grouped else COLUMNS
+    stated: dict[str, Any] = {**MARKED, **options}
+    table = new_table(columns, changelog_producer="lookup", **stated)
+    if grouped:
+        line = " | ".join(f"{row} 1" for row in line.split(" | "))
+    number = put(table, line)
+    assert number is not None
+
+    latest = table.context.history.latest_snapshot()
+    assert latest is not None
+    assert latest.commit_kind == "COMPACT"
+    assert held(table) == wanted
+    told = " | ".join(f"+I {row}" for row in wanted.split(" | ") if row)
+    assert changed(table.changes(0, latest.id)) == told
+
+
 def test_changelog_is_written_together_with_the_marks() -> None:
     table = new_table(COLUMNS, changelog_producer="lookup", **LEVELS)
     large(table, 0, 3000, "old")

@@ -458,7 +458,6 @@ def test_file_with_fewer_rows_than_the_manifest_says_is_an_error() -> None:
     [
         ({"first_row_id": 0}, "rows have ids"),
         ({"write_columns": ("id",)}, "part of the columns"),
-        ({"level": 1}, "clustered"),
     ],
 )
 def test_files_that_say_more_than_their_rows_are_unsupported(
@@ -575,14 +574,38 @@ def test_file_whose_rows_are_all_marked_is_packed_to_nothing() -> None:
     assert (held(table), vector_counts(table), len(live(table))) == ("7 x", [], 1)
 
 
-def test_partitions_that_are_to_be_left_out_by_age_are_unsupported() -> None:
-    table = days(
-        compaction__skip_expired_partitions="true",
-        partition__expiration_time="1 d",
-    )
+def test_partitions_that_have_expired_are_left_out_if_asked() -> None:
+    options: dict[str, Any] = {
+        "compaction__skip_expired_partitions": "true",
+        "partition__expiration_time": "1 d",
+        "partition__expiration_check_interval": "9999 d",
+    }
+    table = new_table(DAYS, keys=(), partitions=("day",), **options)
+    for number in range(5):
+        put(table, f"2001-02-03 {number} | 2999-02-03 {number} | x {number}")
+    by_file = table.copy({"partition.expiration-strategy": "update-time"})
+    not_asked = table.copy({"compaction.skip-expired-partitions": "false"})
 
-    with pytest.raises(Unsupported, match=r"expired.*compaction\.skip-expired-partitions"):
-        table.compact()
+    assert by_file.compact(full=True, dry_run=True).buckets == 3
+    assert not_asked.compact(full=True, dry_run=True).buckets == 3
+    assert table.compact(full=True).buckets == 2
+    assert table.inspect.partitions().sort("partition")["file_count"].to_list() == [5, 1, 1]
+
+
+def test_form_of_partition_times_matters_only_where_expired_partitions_are_left_out() -> None:
+    options: dict[str, Any] = {
+        "partition__expiration_time": "1 d",
+        "partition__expiration_check_interval": "9999 d",
+        "partition__timestamp_formatter": "dd MMM yyyy",
+    }
+    table = new_table(DAYS, keys=(), partitions=("day",), **options)
+    for number in range(5):
+        put(table, f"x {number}")
+    asked = table.copy({"compaction.skip-expired-partitions": "true"})
+
+    with pytest.raises(Unsupported, match="a formatter of partition times"):
+        asked.compact(full=True)
+    assert table.compact(full=True).buckets == 1
 
 
 # --- within a write ------------------------------------------------------------------------------
@@ -658,15 +681,29 @@ def test_damaged_file_is_an_error_of_the_write_before_anything_is_visible() -> N
     assert in_directory(table, "bucket-0") == names
 
 
-def test_file_that_was_clustered_is_left_alone_by_writes() -> None:
-    table = filled(1, **BY_ITSELF)
+def with_clustered_file(table: Table) -> None:
+    """Commit a file of a higher level, as clustering does."""
     with table.copy({"write-only": "true"}).new_write() as writer:
         writer.write(rows(table.schema, "7 x"))
         (message,) = writer.prepare_commit()
     (file,) = message.new_files
     table.commit([replace(message, new_files=(replace(file, level=1),))])
 
+
+def test_bucket_that_was_clustered_is_packed_like_any_other() -> None:
+    table = filled(3, bucket="1", bucket_key="id", write_only="true")
+    with_clustered_file(table)
+
+    assert table.compact(full=True).files_before == 4
+    assert ids(table) == [*range(6), 7]
+    assert [file.level for file in live(table)] == [0]
+
+
+def test_write_packs_a_file_that_was_clustered() -> None:
+    table = filled(1, **BY_ITSELF)
+    with_clustered_file(table)
+
     put(table, "8 y")
 
-    assert kinds(table) == ["APPEND"] * 3
+    assert kinds(table) == ["APPEND"] * 3 + ["COMPACT"]
     assert ids(table) == [0, 1, 7, 8]

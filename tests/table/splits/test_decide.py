@@ -17,6 +17,7 @@ from lakecore.memory import Budget
 from lakecore.merge.spec import merge_spec
 from lakecore.model.evolution import evolve
 from lakecore.model.files import DataFile, FileSource, IndexFile, Split, VectorRange
+from lakecore.model.rows import ROW_ID_FIELD
 from lakecore.model.schema_change import Change, SchemaChange
 from lakecore.model.types import parse_type
 from lakecore.model.validation import create_schema
@@ -32,6 +33,7 @@ from lakecore.table.splits.read_path import (
     EngineScan,
     Examined,
     FileScan,
+    JoinedFiles,
     LateMaterialisation,
     PolarsChunks,
     Reader,
@@ -60,6 +62,8 @@ class Case:
     columns: Mapping[str, str] = field(default_factory=lambda: COLUMNS)
     options: Mapping[str, str] = field(default_factory=dict)
     raw: bool = False
+    keyless: bool = False
+    """The files of a split of an append table hold columns of the same rows."""
     old: Mapping[str, Any] = field(default_factory=dict)
     """Of the data file of the older run, or of a raw split."""
     new: Mapping[str, Any] = field(default_factory=dict)
@@ -105,7 +109,25 @@ CASES = {
     "section, by an engine": Case(
         path=EachSplit, reason=R.MERGED, by=Reader.ENGINE, text="each split"
     ),
-    "vectors, by an engine": Case(path=EachSplit, reason=R.VECTORS, **ENGINE, vectors=True),
+    "section with bits, by an engine": Case(
+        path=EngineScan, reason=R.NO_MERGE, by=Reader.MARKING, text="engine scan"
+    ),
+    "section that folds, by an engine": Case(
+        path=EachSplit,
+        reason=R.FOLDS,
+        by=Reader.MARKING,
+        options={"merge-engine": "partial-update"},
+    ),
+    "section of many rows with bits, by an engine": Case(
+        path=EachSplit, reason=R.VECTORS, by=Reader.MARKING, budget_bytes=ROWS
+    ),
+    "columns of rows in several files, by an engine": Case(
+        path=EachSplit, reason=R.COLUMN_FILES, by=Reader.MARKING, keyless=True
+    ),
+    "vectors, by an engine": Case(path=EngineScan, reason=R.NO_MERGE, **ENGINE, vectors=True),
+    "vectors of many rows, by an engine": Case(
+        path=EachSplit, reason=R.VECTORS, **ENGINE, vectors=True, budget_bytes=ROWS
+    ),
     "rows selected by an index, by an engine": Case(
         path=EachSplit, reason=R.INDEXED, **ENGINE, selected=True
     ),
@@ -131,6 +153,24 @@ CASES = {
         reason=R.LARGE_ROWS,
         old={"size_bytes": ROWS << 25},
         text="windows, large values read after the merge",
+    ),
+    "row ids": Case(
+        path=FileScan,
+        reason=R.SYSTEM_COLUMNS,
+        **RAW,
+        columns={**COLUMNS, "_ROW_ID": "BIGINT"},
+    ),
+    "row ids, by an engine": Case(
+        path=EachSplit,
+        reason=R.SYSTEM_COLUMNS,
+        **ENGINE,
+        columns={**COLUMNS, "_ROW_ID": "BIGINT"},
+    ),
+    "columns of rows in several files": Case(
+        path=JoinedFiles,
+        reason=R.COLUMN_FILES,
+        keyless=True,
+        text="files joined by row id",
     ),
     "no column": Case(path=Windows, reason=R.COLUMNS, plan={"columns": ()}),
     "a column twice": Case(path=FileScan, reason=R.COLUMNS, **RAW, plan={"columns": ("v", "v")}),
@@ -229,9 +269,13 @@ CASES = {
 
 
 def schemas_of(case: Case) -> dict[int, TableSchema]:
-    keys = () if case.raw else ("id",)
+    keys = () if case.raw or case.keyless else ("id",)
     options = {"bucket": "1", **case.options} if keys else dict(case.options)
-    schema = create_schema(case.columns, primary_keys=keys, options=options, now_ms=0)
+    tracked = "_ROW_ID" in case.columns
+    columns = {name: text for name, text in case.columns.items() if name != "_ROW_ID"}
+    schema = create_schema(columns, primary_keys=keys, options=options, now_ms=0)
+    if tracked:
+        schema = replace(schema, fields=(*schema.fields, ROW_ID_FIELD))
     if case.change is None:
         return {0: schema}
     return {0: schema, 1: evolve(schema, [case.change], now_ms=1, has_snapshots=True)}
@@ -332,7 +376,8 @@ def test_read_is_decided_by_values_alone(name: str) -> None:
 
 
 def test_cases_have_every_path_every_reason_and_every_reader() -> None:
-    paths = {EngineScan, EachSplit, PolarsChunks, LateMaterialisation, FileScan, Windows}
+    paths = {EngineScan, EachSplit, PolarsChunks, LateMaterialisation, FileScan}
+    paths |= {JoinedFiles, Windows}
     assert {path.__name__ for path in paths} == set(str(ReadPath).split(" | "))
     assert {case.path for case in CASES.values()} == paths
     assert {case.reason for case in CASES.values()} == set(Reason)

@@ -183,21 +183,6 @@ def test_buckets_and_partitions_are_flagged_each(tmp_path: Path) -> None:
     assert table.to_polars()["v"].value_counts(sort=True).rows() == [("old", 520), ("new", 80)]
 
 
-@pytest.mark.parametrize("name", ["*", "^.*$", "^a$"])
-def test_names_of_columns_are_no_patterns(name: str, tmp_path: Path) -> None:
-    table = local_table(
-        tmp_path, {name: "INT NOT NULL", "v": "INT"}, keys=[name], write_only="true"
-    )
-    for count in (100, 10):
-        ids = pa.array(range(count), pa.int32())
-        table.write(pa.table({name: ids, "v": pa.array([count] * count, pa.int32())}))
-        if count == 100:
-            table.compact(full=True)
-            table = reopened(table)
-
-    assert len(assert_flags_decide(table)) == 100
-
-
 @pytest.mark.usefixtures("chunks_of_a_group")
 def test_nothing_is_left_of_a_read_that_is_given_up(tmp_path: Path) -> None:
     table = with_old_rows(tmp_path, range(5_000))

@@ -24,7 +24,7 @@ from lakecore.plan.predicate import from_polars
 from lakecore.table.publication import write_schema
 from lakecore.table.reads import source
 from lakecore.table.sections import windows_plan
-from lakecore.table.splits import decide, polars_rows
+from lakecore.table.splits import decide, polars_rows, survivors
 from lakecore.table.splits.examine import decide_split
 from lakecore.table.splits.polars_rows import PolarsRows
 from lakecore.table.splits.read import read_split
@@ -499,7 +499,7 @@ def test_damaged_file_is_named(keys: list[str], tmp_path: Path) -> None:
 def test_keys_out_of_order_are_named(
     window_rows: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(polars_rows, "_WINDOW_ROWS", window_rows)
+    monkeypatch.setattr(survivors, "_WINDOW_ROWS", window_rows)
     columns = {"id": f"{kind} NOT NULL", "v": "STRING"}
     table = local_table(tmp_path, columns, **PLAIN, write_only="true")
     arrow = table.schema.arrow.field("id").type

@@ -17,7 +17,9 @@ BUDGET_MIB = 512
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["deduplicate", "partial-update"])
+@pytest.mark.parametrize(
+    "engine", sized(["deduplicate", "partial-update"], quick=["partial-update"])
+)
 def test_bucket_of_2_gb_is_compacted_and_streamed_under_a_budget_of_512_mib(
     tmp_path: Path, engine: str
 ) -> None:

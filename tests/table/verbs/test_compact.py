@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 
 import lakecore as lc
-from lakecore.errors import CommitConflict, CorruptTable, InvalidRequest, Unsupported
+from lakecore.errors import CommitConflict, CorruptTable, InvalidRequest
 from lakecore.format.layout import Layout
+from lakecore.io.ambient import seeded
 from lakecore.model.evolution import evolve
 from lakecore.model.files import DataFile, FileSource
 from lakecore.model.schema_change import SchemaChange
@@ -637,27 +638,6 @@ def test_file_that_others_replaced_and_removed_is_planned_anew() -> None:
     assert held(table) == "1 _ x | 3 30 c | 5 50 e | 8 80 h"
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            {"record_level__expire_time": "1 d", "record_level__time_field": "a"},
-            "record-level.expire-time",
-        ),
-    ],
-)
-def test_table_whose_compaction_takes_more_is_unsupported(
-    options: dict[str, Any], said: str
-) -> None:
-    table = new_table(VALUES, write_only="true", **options)
-    put(table, "1 1 a")
-
-    with pytest.raises(Unsupported, match=said):
-        table.compact(full=True)
-
-    assert kinds(table) == ["APPEND"]
-
-
 # --- as many runs as it is time for --------------------------------------------------------------
 
 
@@ -740,3 +720,29 @@ def test_file_that_does_not_count_its_deletions_is_written_anew_before_it_moves_
         (2, 0),
     ]
     assert held(table, where="id < 3") == "0 old-0 | 2 old-2"
+
+
+def test_explicit_compaction_minds_the_hour_and_the_interval() -> None:
+    day_ms = 86_400_000
+    table = new_table(
+        write_only="true",
+        num_sorted_run__compaction_trigger="3",
+        compaction__size_ratio="0",
+        compaction__offpeak__start__hour="2",
+        compaction__offpeak__end__hour="4",
+        compaction__offpeak_ratio="100000",
+    )
+    put(table, " | ".join(f"{number} {'x' * 50}{number}" for number in range(400)))
+    table.compact(full=True)
+    put(table, " | ".join(f"{number} {'y' * 50}{number}" for number in range(300)))
+    put(table, "1 a")
+
+    def files_at(hour: int, **options: str) -> int:
+        at = table.context.ambient.now_ms() // day_ms * day_ms + day_ms + hour * 3_600_000
+        own = reopened(table, ambient=seeded(hour, at)).copy(options)
+        return own.compact(dry_run=True).files_before
+
+    # In off-peak hours, a compaction includes much larger runs.
+    assert (files_at(3), files_at(12)) == (3, 0)
+    everything = {"compaction.optimization-interval": "1 h"}
+    assert files_at(12, **everything) == 3

@@ -11,10 +11,19 @@ from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.publication import write_schema
 from tests.stores import FailingStore, MeddledStore, StoreFailure
-from tests.tables import PATH, held, in_directory, new_table, put, reopened, with_options
+from tests.tables import (
+    PATH,
+    held,
+    in_directory,
+    new_table,
+    put,
+    reopened,
+    rows,
+    with_options,
+)
 
 if TYPE_CHECKING:
-    from lakecore.model.files import DataFile
+    from lakecore.model.files import CommitMessage, DataFile
     from lakecore.table.handle import Table
 
 INDEXED = {"file-index.bitmap.columns": "v", "file-index.in-manifest-threshold": "1 b"}
@@ -25,6 +34,13 @@ def files_of(table: Table) -> list[DataFile]:
     snapshot = history.latest_snapshot()
     assert snapshot is not None
     return [entry.file for entry in history.live_entries(snapshot)]
+
+
+def written(table: Table, text: str) -> list[CommitMessage]:
+    """The messages of a writer, not yet committed."""
+    with table.new_write() as writer:
+        writer.write(rows(table.schema, text))
+        return writer.prepare_commit()
 
 
 def indexed(table: Table, **options: str | None) -> Table:
@@ -49,6 +65,7 @@ def test_old_files_get_the_indexes_of_the_new_options(keys: tuple[str, ...]) -> 
 
     done = table.rewrite_file_index()
     assert (done.snapshot_id, done.partitions, done.files) == (3, 1, 2)
+    assert str(done).split() == ["snapshot", "3", "partitions", "1", "files", "2"]
     assert {file.name for file in files_of(table)} == names
     assert all(len(file.extra_files) == 1 for file in files_of(table))
     assert held(table) == before
@@ -67,6 +84,65 @@ def test_old_files_get_the_indexes_of_the_new_options(keys: tuple[str, ...]) -> 
     table.remove_orphan_files(older_than="2999-01-01T00:00:00Z", force=True)
     assert held(table) == before
     assert not [name for name in in_directory(table, "bucket-0") if name.endswith(".index")]
+
+
+def test_indexes_that_stay_the_same_are_not_replaced() -> None:
+    table = indexed(new_table(), **{"file-index.bitmap.columns": "v"})
+    put(table, "1 a | 2 c")
+    assert all(file.embedded_index for file in files_of(table))
+
+    done = table.rewrite_file_index()
+
+    assert (done.snapshot_id, done.files) == (None, 0)
+    assert held(reopened(table)) == "1 a | 2 c"
+
+
+def test_file_with_newer_rows_of_the_same_keys_is_indexed_alone() -> None:
+    table = indexed(new_table(write_only="true"), **{"file-index.bitmap.columns": "v"})
+    put(table, "1 a | 2 c")
+    table = indexed(table, **{"file-index.bitmap.columns": None})
+    put(table, "1 b")
+    table = indexed(table, **{"file-index.bitmap.columns": "v"})
+
+    assert table.rewrite_file_index().files == 1
+    assert all(file.embedded_index for file in files_of(table))
+    assert held(reopened(table)) == "1 b | 2 c"
+
+
+def test_index_does_not_make_rows_newer_than_those_committed_after_them() -> None:
+    table = new_table(write_only="true")
+    older = written(table, "1 old | 2 c")
+    table = indexed(table, **{"file-index.bitmap.columns": "v"})
+    newer = written(table, "1 new")
+    table.commit(older)
+    table.commit(newer)
+    first, second = files_of(table)
+    assert (first.sequence_min, second.sequence_min) == (0, 0)
+    assert (first.embedded_index, bool(second.embedded_index)) == (None, True)
+    assert held(table) == "1 new | 2 c"
+
+    # The second file needs no other entry, so the first would be listed after it.
+    assert reopened(table).rewrite_file_index().files == 0
+    assert held(reopened(table)) == "1 new | 2 c"
+    size = len(second.embedded_index or b"")
+    table = indexed(table, **{"file-index.in-manifest-threshold": f"{size} b"})
+    assert table.rewrite_file_index().files == 0
+    assert not [name for name in in_directory(table, "bucket-0") if name.endswith(".index")]
+    table = indexed(table, **INDEXED)
+    assert table.rewrite_file_index().files == 2
+    assert held(reopened(table)) == "1 new | 2 c"
+
+
+def test_index_does_not_make_rows_newer_than_those_of_a_concurrent_commit() -> None:
+    store = MemoryStore()
+    table = new_table(store=store, write_only="true")
+    older, newer = written(table, "1 old | 2 c"), written(table, "1 new")
+    table.commit(older)
+    table = indexed(table, **INDEXED)
+    meddled = MeddledStore(store, lambda: table.commit(newer))
+
+    assert reopened(table, store=meddled).rewrite_file_index().files == 2
+    assert held(reopened(table)) == "1 new | 2 c"
 
 
 def test_index_of_an_old_file_has_the_names_of_its_schema() -> None:

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from lakecore.errors import CommitConflict, InvalidRequest, Unsupported
+from lakecore.errors import CommitConflict, InvalidRequest
 from lakecore.table.publication import write_schema
 from tests.tables import new_table, reopened
 
@@ -205,8 +205,59 @@ def test_options_say_what_a_write_may_change() -> None:
     table.write(frame)
     assert columns(table) == {**COLUMNS, "v": "BIGINT", "note": "STRING"}
 
-    with pytest.raises(Unsupported, match="explicit-cast"):
-        new_table(COLUMNS, write__merge_schema__explicit_cast="true").write(small)
+
+def test_explicit_casts_may_lose_values() -> None:
+    types = {
+        "id": "INT NOT NULL",
+        "n": "BIGINT NOT NULL",
+        "s": "STRING",
+        "t": "TIMESTAMP(9)",
+        "d": "DECIMAL(10, 2)",
+        "c": "VARCHAR(5)",
+    }
+
+    def made(casts: str, strict: str = "false") -> Table:
+        return new_table(
+            types,
+            write__merge_schema="true",
+            write__merge_schema__type_widening="true",
+            write__merge_schema__explicit_cast=casts,
+            disable_explicit_type_casting=strict,
+        )
+
+    table = made("true")
+    moment = dt.datetime(2024, 5, 6, 7, 8, 9, 123_456)
+    first = {"id": [1], "n": [7], "s": ["2024-02-29"], "t": [moment], "d": ["1.25"], "c": ["abc"]}
+    table.write(pl.DataFrame(first).with_columns(pl.col("d").cast(pl.Decimal(10, 2))))
+
+    table.write(
+        pa.table(
+            {
+                "id": pa.array([2], pa.int64()),
+                "n": pa.array([8], pa.int32()),
+                "s": pa.array([dt.date(2024, 3, 1)]),
+                "t": pa.array([moment], pa.timestamp("ms")),
+                "d": pa.array([Decimal("2.5")], pa.decimal128(5, 1)),
+                "c": pa.array(["xyz"]),
+            }
+        )
+    )
+
+    changed = {"n": "INT NOT NULL", "s": "DATE", "t": "TIMESTAMP(3)"}
+    assert columns(reopened(table)) == {**types, **changed}
+    rows = table.to_polars().sort("id").select("n", "s", "d", "c").rows()
+    assert rows == [
+        (7, dt.date(2024, 2, 29), Decimal("1.25"), "abc"),
+        (8, dt.date(2024, 3, 1), Decimal("2.50"), "xyz"),
+    ]
+    assert table.to_polars()["t"].to_list() == [moment.replace(microsecond=123_000)] * 2
+
+    strict = made("true", strict="true")
+    with pytest.raises(InvalidRequest, match="explicit_casts=False"):
+        strict.write(pa.table({"id": [1], "s": pa.array([dt.date(2024, 3, 1)])}))
+    widening = made("false")
+    widening.write(pa.table({"id": [1], "n": pa.array([1], pa.int32())}))
+    assert columns(widening) == types
 
 
 def test_schema_that_somebody_else_changed_meanwhile_is_a_conflict() -> None:

@@ -171,6 +171,61 @@ def test_rows_show_at_once_where_reads_leave_out_level_0(engine: str, vectors: s
     assert table.inspect.files()["level"].to_list() == [5]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"merge_engine": "first-row"},
+        {"deletion_vectors__enabled": "true"},
+        {"deletion_vectors__enabled": "true", "bucket": "-1"},
+        {"deletion_vectors__enabled": "true", "changelog_producer": "lookup"},
+    ],
+    ids=["first-row", "vectors", "dynamic buckets", "lookup"],
+)
+def test_one_snapshot_replaces_the_rows_where_reads_leave_out_level_0(
+    options: dict[str, Any],
+) -> None:
+    table = new_table(COLUMNS, keys=["id"], **options)
+    put(table, "1 old 1 | 3 old 3")
+    old = in_directory(table, "bucket-0")
+
+    result = table.overwrite(rows(table.schema, "1 a 1 | 2 b 2"))
+
+    assert len(result.snapshot_ids) == 1
+    assert held(table) == "1 a 1 | 2 b 2"
+    assert table.inspect.files()["level"].to_list() == [5]
+    # The file that the compaction replaced is gone, and no other is.
+    made = in_directory(table, "bucket-0") - old
+    assert len(made) == 1
+    assert in_directory(table, "bucket-0") == old | made
+    put(table, "2 c 3")
+    table.compact(full=True)
+    kept = "1 a 1 | 2 b 2" if "merge_engine" in options else "1 a 1 | 2 c 3"
+    assert held(table) == kept
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"changelog_producer": "lookup"},
+        {"full_compaction__delta_commits": "1"},
+        {"deletion_vectors__enabled": "true", "deletion_vectors__merge_on_read": "true"},
+    ],
+    ids=["lookup", "full compaction", "vectors, merged"],
+)
+def test_both_snapshots_of_an_overwrite_keep_their_files_where_reads_merge_level_0(
+    options: dict[str, Any],
+) -> None:
+    table = new_table(COLUMNS, keys=["id"], **options)
+    put(table, "1 old 1")
+
+    # The compaction rewrites the file, because it drops the deletion.
+    result = table.overwrite(rows(table.schema, "1 a 1 | -D 9 b 2"))
+
+    assert len(result.snapshot_ids) == 2
+    for snapshot_id in result.snapshot_ids:
+        assert held(table, snapshot_id=snapshot_id) == "1 a 1"
+
+
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
 def test_no_compaction_tells_of_an_overwrite(producer: str) -> None:
     table = new_table(COLUMNS, keys=["id"], write_only="true", changelog_producer=producer)
@@ -250,8 +305,8 @@ def test_number_is_overwritten_once(table: Table) -> None:
 
 
 def test_option_that_lakecore_does_not_write_is_refused() -> None:
-    table = new_table(clustering__incremental="true")
-    with pytest.raises(Unsupported, match=r"clustering\.incremental"):
+    table = new_table(bucket="-2", postpone__merge_on_read="true")
+    with pytest.raises(Unsupported, match=r"postpone\.merge-on-read"):
         table.truncate()
 
 

@@ -1,0 +1,252 @@
+"""The views of a Hive Metastore, as Paimon's Hive catalog stores them.
+
+A view is a table of type VIRTUAL_VIEW with the query as its text; options and comment are
+parameters. There is one text, so a view has no dialects.
+
+Views of other engines (Hive, Spark, Trino) are in the same list. Their queries are in the SQL of
+these engines, which may mean something else here, so they are listed, but neither read nor changed.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from lakecore.catalog.hive.client import types
+from lakecore.catalog.hive.table_rows import column_of
+from lakecore.catalog.hive.type_names import paimon_type
+from lakecore.catalog.view_changes import (
+    AddDialect,
+    DropDialect,
+    UpdateDialect,
+)
+from lakecore.catalog.views import View, changed_view
+from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from lakecore.model.types import Field
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from pymetastore.hive_metastore.ttypes import StorageDescriptor, Table
+
+    from lakecore.catalog.hive.client import HiveClient
+    from lakecore.catalog.identifier import Identifier
+    from lakecore.catalog.view_changes import ViewChange
+    from lakecore.io.ambient import Ambient
+
+__all__ = ["HiveViews", "is_paimon_view", "is_view"]
+
+_VIRTUAL_VIEW = "VIRTUAL_VIEW"
+_COMMENT = "comment"
+_INPUT_FORMAT = "org.apache.hadoop.mapred.SequenceFileInputFormat"
+_OUTPUT_FORMAT = "org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat"
+_SERDE = "org.apache.hadoop.hive.serde2.MetadataTypedColumnsetSerDe"
+_SPARK = "spark.sql."
+_KEEP_STATISTICS = {"DO_NOT_UPDATE_STATS": "true"}
+
+
+class Tables(Protocol):
+    """The part of `HiveMetastore` that views need."""
+
+    @property
+    def client(self) -> HiveClient: ...
+    @property
+    def ambient(self) -> Ambient: ...
+    def all_tables(self, database: str) -> list[Table]: ...
+    def any_table(self, name: Identifier) -> Table | None: ...
+    def has_database(self, name: str) -> bool: ...
+    def check_table_name(self, name: Identifier) -> None: ...
+    def lock(self, name: Identifier) -> AbstractContextManager[None]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiveViews:
+    """The views of one metastore (`catalog/views.py`)."""
+
+    metastore: Tables
+    owner: str
+
+    def names(self, database: str) -> tuple[str, ...]:
+        found = self.metastore.all_tables(database)
+        return tuple(str(table.tableName) for table in found if is_view(table))
+
+    def find(self, name: Identifier) -> View | None:
+        table = self._view(name)
+        return None if table is None else _read(table)
+
+    def create(self, name: Identifier, view: View) -> bool:
+        self._check_new(name, view)
+        try:
+            self.metastore.client.create_table(self._table(name, view))
+        except AlreadyExists:
+            return False
+        return True
+
+    def replace(self, name: Identifier, view: View) -> bool:
+        self._check_new(name, view)
+        with self.metastore.lock(name):
+            table = self._view(name)
+            if table is None:
+                with suppress(AlreadyExists):
+                    self.metastore.client.create_table(self._table(name, view))
+                    return True
+                table = self._view(name)
+            if table is None:
+                return False
+            _set(table, view)
+            self._alter(name, table)
+        return True
+
+    def alter(self, name: Identifier, changes: Sequence[ViewChange]) -> bool:
+        for change in changes:
+            if isinstance(change, AddDialect | UpdateDialect | DropDialect):
+                raise _no_dialects(name, change.dialect)
+        with self.metastore.lock(name):
+            table = self._view(name)
+            if table is None:
+                return False
+            table.parameters = _parameters(changed_view(_read(table), changes, name))
+            self._alter(name, table)
+        return True
+
+    def drop(self, name: Identifier) -> bool:
+        if self._view(name) is None:
+            return False
+        return self.metastore.client.drop_table(name.database, name.table)
+
+    def rename(self, source: Identifier, target: Identifier) -> None:
+        self.metastore.check_table_name(target)
+        # The view is written under its new name as it was read: nobody may change it meanwhile.
+        with self.metastore.lock(source):
+            self._rename(source, target)
+
+    def _rename(self, source: Identifier, target: Identifier) -> None:
+        table = self._view(source)
+        if table is None:
+            raise NotFound("no such view", view=source)
+        if not self.metastore.has_database(target.database):
+            raise NotFound("no such database", database=target.database)
+        if self.metastore.any_table(target) is not None:
+            raise AlreadyExists("a table or view has the new name", view=target)
+        table.dbName, table.tableName = target.database, target.table
+        try:
+            self._alter(source, table)
+        except InvalidRequest as error:
+            if self.metastore.any_table(target) is None:
+                raise
+            raise AlreadyExists("a table or view has the new name", view=target) from error
+
+    def _alter(self, name: Identifier, table: Table) -> None:
+        client = self.metastore.client
+        client.alter_table(name.database, name.table, table, _KEEP_STATISTICS)
+
+    def _view(self, name: Identifier) -> Table | None:
+        """The metastore's form of a view; None if there is none.
+
+        Raises Unsupported for the view of another engine.
+        """
+        table = self.metastore.any_table(name)
+        if table is None or not is_view(table):
+            return None
+        if not is_paimon_view(table):
+            raise Unsupported(
+                "the view belongs to another engine: its query is in the SQL of that engine",
+                view=name,
+            )
+        return table
+
+    def _check_new(self, name: Identifier, view: View) -> None:
+        self.metastore.check_table_name(name)
+        if not self.metastore.has_database(name.database):
+            raise NotFound("no such database", database=name.database)
+        for dialect, query in view.dialects.items():
+            if query != view.query:
+                raise _no_dialects(name, dialect)
+
+    def _table(self, name: Identifier, view: View) -> Table:
+        """The metastore's form of a new view."""
+        now = self.metastore.ambient.now_ms() // 1000
+        table = types().Table(
+            tableName=name.table,
+            dbName=name.database,
+            owner=self.owner,
+            createTime=now,
+            lastAccessTime=0,
+            retention=0,
+            sd=_descriptor(),
+            partitionKeys=[],
+            tableType=_VIRTUAL_VIEW,
+        )
+        _set(table, view)
+        return table
+
+
+def is_view(table: Table) -> bool:
+    """Whether a table in the metastore is a view, of any engine."""
+    return bool(table.tableType == _VIRTUAL_VIEW)
+
+
+def is_paimon_view(table: Table) -> bool:
+    """Whether a view was probably created by Paimon.
+
+    Paimon does not mark its views, so views of other engines are excluded: Hive and Trino use other
+    formats, Flink's Hive catalog expands the text of the query, and Spark adds options of its own.
+    """
+    return (
+        is_view(table)
+        and table.sd is not None
+        and table.sd.inputFormat == _INPUT_FORMAT
+        and table.viewOriginalText == table.viewExpandedText
+        and bool(table.viewExpandedText)
+        and not any(key.startswith(_SPARK) for key in table.parameters or {})
+    )
+
+
+def _set(table: Table, view: View) -> None:
+    table.parameters = _parameters(view)
+    table.viewOriginalText = table.viewExpandedText = view.query
+    table.sd.cols = [column_of(field) for field in view.fields]
+
+
+def _read(table: Table) -> View:
+    options = dict(table.parameters or {})
+    comment = options.pop(_COMMENT, None)
+    fields = tuple(
+        Field(
+            id=number,
+            name=column.name,
+            type=paimon_type(column.type),
+            description=column.comment,
+        )
+        for number, column in enumerate(table.sd.cols)
+    )
+    query = str(table.viewExpandedText)
+    return View(query=query, fields=fields, comment=comment, options=options)
+
+
+def _parameters(view: View) -> dict[str, str]:
+    comment = {} if view.comment is None else {_COMMENT: view.comment}
+    return {**view.options, **comment}
+
+
+def _descriptor() -> StorageDescriptor:
+    kinds = types()
+    serde = kinds.SerDeInfo(serializationLib=_SERDE, parameters={"serialization.format": "1"})
+    return kinds.StorageDescriptor(
+        inputFormat=_INPUT_FORMAT,
+        outputFormat=_OUTPUT_FORMAT,
+        serdeInfo=serde,
+        compressed=False,
+        numBuckets=-1,
+        bucketCols=[],
+        sortCols=[],
+        parameters={},
+    )
+
+
+def _no_dialects(name: Identifier, dialect: str) -> Unsupported:
+    return Unsupported(
+        "a Hive Metastore stores one query of a view, and no dialects", view=name, dialect=dialect
+    )

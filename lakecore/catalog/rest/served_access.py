@@ -1,0 +1,45 @@
+"""Who may see which rows of a table, as a REST server states it for the user of its token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.errors import CorruptTable
+from lakecore.rows.read_rules_json import StatedRules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.catalog.rest.served_table import ServedTable
+
+__all__ = ["ServedAccess"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServedAccess:
+    """The server's row filters and column masks of a table; each read asks for them again."""
+
+    table: ServedTable
+
+    def rules(self, branch: str, columns: Sequence[str]) -> StatedRules:
+        """The rules for a read of these columns.
+
+        Raises StorageError if the user may not read them, Unsupported if the server states none.
+        """
+        table = self.table.on_branch(branch)
+        reply = table.ask("POST", "auth", {"select": list(columns)})
+        filters, masks = reply.get("filter") or [], reply.get("columnMasking") or {}
+        if (
+            not isinstance(filters, list)
+            or not isinstance(masks, dict)
+            or not all(isinstance(each, str | None) for each in (*filters, *masks.values()))
+        ):
+            raise CorruptTable(
+                "the server states who may read the table in a form that is not known",
+                table=table.name,
+            )
+        # As in Java, null and the empty text are no rule.
+        return StatedRules(
+            tuple(filter(None, filters)), {name: text for name, text in masks.items() if text}
+        )

@@ -1,0 +1,334 @@
+"""The functions of computed columns. Each works on a whole column at once.
+
+Positions in a text count characters. Java counts UTF-16 units, and could split a character.
+Timestamps with local time zone are read in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.cdc.columns.date_patterns import compile_pattern
+from lakecore.cdc.types.mapping import STRING, atomic
+from lakecore.cdc.types.texts import from_text
+from lakecore.errors import InvalidRequest
+from lakecore.model.types import (
+    INTEGERS,
+    STRINGS,
+    TIMESTAMPS,
+    Atomic,
+    DataType,
+    Root,
+    arrow_type,
+    parse_type,
+    with_nullable,
+)
+from lakecore.rows.casts import cast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["FUNCTIONS", "Call", "call_of"]
+
+Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+
+_UNITS = {0: "s", 3: "ms", 6: "us", 9: "ns"}
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_YEARS = (-62_135_596_800, 253_402_300_800)
+"""The seconds from 1970 to the years 1 and 10000: Arrow computes wrong parts of far times."""
+_CONTROL_AND_BLANK = "".join(map(chr, range(0x21)))
+"""The characters that Java's `trim` removes at both ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function bound to a column of a known type, with its result type."""
+
+    type: DataType
+    values: Callable[[pa.Array, int, int], Column]
+
+    def evaluate(self, given: Column | None, count: int, now_ms: int) -> Column:
+        """The results for a column, or for `count` rows if the function takes no column."""
+        array = pa.nulls(count) if given is None else _one_chunk(given)
+        return self.values(array, count, now_ms)
+
+
+def call_of(function: str, given: DataType | None, literals: Sequence[str], column: str) -> Call:
+    """The call for a column of type `given` (None for `cast` and `now`).
+
+    Raises InvalidRequest for a wrong number or kind of arguments.
+    """
+    try:
+        least, most, build = FUNCTIONS[function]
+        if not least <= len(literals) <= most:
+            raise InvalidRequest(
+                "a function of a computed column has a wrong number of arguments",
+                column=column,
+                function=function,
+                arguments=list(literals),
+            )
+        return build(function, given, literals, column)
+    except ValueError as error:
+        if isinstance(error, InvalidRequest):
+            raise
+        raise InvalidRequest(
+            "a function of a computed column needs whole numbers here",
+            column=column,
+            function=function,
+            arguments=list(literals),
+        ) from error
+
+
+def _one_chunk(column: Column) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    whole = column.combine_chunks()
+    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(column.chunks)
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def _part(function: str, given: DataType | None, literals: Sequence[str], column: str) -> Call:
+    times = _times(given, literals[0] if literals else None, column)
+    part = getattr(pc, function)
+    return Call(atomic(Root.INT), lambda array, _n, _now: part(times(array)).cast(pa.int32()))
+
+
+def _date_format(
+    function: str,  # noqa: ARG001
+    given: DataType | None,
+    literals: Sequence[str],
+    column: str,
+) -> Call:
+    times = _times(given, literals[1] if len(literals) > 1 else None, column)
+    print_times = compile_pattern(literals[0], column)
+    return Call(STRING, lambda array, _n, _now: print_times(times(array)))
+
+
+def _times(
+    given: DataType | None, precision: str | None, column: str
+) -> Callable[[pa.Array], pa.Array]:
+    """The function that converts values to timestamps: from text, dates, or numbers since 1970."""
+    digits = None if precision is None else int(precision)
+    root = given.root if isinstance(given, Atomic) else None
+    if root in INTEGERS and digits is None:
+        digits = 0
+    if digits is not None and digits not in _UNITS:
+        raise InvalidRequest(
+            "the precision of a time must be 0, 3, 6 or 9", column=column, precision=precision
+        )
+    if root not in {*INTEGERS, *STRINGS, *TIMESTAMPS, Root.DATE}:
+        raise InvalidRequest(
+            "a part of a time needs a timestamp, a date, a text or a number",
+            column=column,
+            type=given,
+        )
+    unit = None if digits is None else _UNITS[digits]
+
+    def convert(array: pa.Array) -> pa.Array:
+        if unit is not None:
+            numbers = from_text(array, atomic(Root.BIGINT), column) if root in STRINGS else array
+            return _epoch(numbers, unit, column)
+        if root in STRINGS:
+            return from_text(array, atomic(Root.TIMESTAMP, precision=_digits(array)), column)
+        if root is Root.TIMESTAMP_LTZ:
+            return array.cast(pa.timestamp(array.type.unit, tz="UTC")).view(
+                pa.timestamp(array.type.unit)
+            )
+        return array.cast(pa.timestamp("ms")) if root is Root.DATE else array
+
+    return convert
+
+
+def _epoch(numbers: pa.Array, unit: str, column: str) -> pa.Array:
+    if not (pa.types.is_integer(numbers.type)):
+        raise InvalidRequest("a precision is only for numbers", column=column, type=numbers.type)
+    whole = numbers.cast(pa.int64())
+    per_second = _PER_SECOND[unit]
+    least, past = (each * per_second for each in _YEARS)
+    if unit != "ns":  # 64 bits of nanoseconds end before
+        outside = pc.or_(pc.less(whole, least), pc.greater_equal(whole, past))
+        _refuse_any(whole, outside, "a number is not a time of the years 1 to 9999", column)
+    return whole.cast(pa.timestamp(unit))
+
+
+def _digits(texts: pa.Array) -> int:
+    """The fraction digits to parse: 9 if any string has more than 6, otherwise 6.
+
+    With 9 digits, only the years 1678 to 2261 can be represented.
+    """
+    fine = pc.match_substring_regex(texts, r"\.\d{7}")
+    return 9 if pc.any(fine).as_py() else 6
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def _substring(
+    function: str,  # noqa: ARG001
+    given: DataType | None,
+    literals: Sequence[str],
+    column: str,
+) -> Call:
+    begin = int(literals[0])
+    end = int(literals[1]) if len(literals) > 1 else None
+    if begin < 0 or (end is not None and end <= begin):
+        raise InvalidRequest(
+            "substring needs 0 <= begin < end", column=column, begin=begin, end=end
+        )
+
+    def values(array: pa.Array, _count: int, _now_ms: int) -> pa.Array:
+        texts = _texts(array, given, column)
+        short = pc.less(pc.utf8_length(texts), begin if end is None else end)
+        _refuse_any(texts, short, "a text is too short for substring", column)
+        return pc.utf8_slice_codeunits(texts, begin, end)
+
+    return Call(STRING, values)
+
+
+def _changed_text(
+    function: str,
+    given: DataType | None,
+    literals: Sequence[str],  # noqa: ARG001
+    column: str,
+) -> Call:
+    if not (isinstance(given, Atomic) and given.root is Root.VARCHAR):
+        raise InvalidRequest(
+            "the function needs a column of type STRING or VARCHAR",
+            column=column,
+            function=function,
+            type=given,
+        )
+    change = {
+        "upper": pc.utf8_upper,
+        "lower": pc.utf8_lower,
+        "trim": lambda array: pc.utf8_trim(array, characters=_CONTROL_AND_BLANK),
+    }[function]
+    return Call(STRING, lambda array, _n, _now: change(array))
+
+
+def _texts(array: pa.Array, given: DataType | None, column: str) -> pa.Array:
+    """The values as text, as Paimon prints them."""
+    assert isinstance(given, Atomic)
+    return array if given.root in STRINGS else cast(array, given, STRING, column)
+
+
+# --- numbers and constants ------------------------------------------------------------------------
+
+
+def _truncate(
+    function: str,  # noqa: ARG001
+    given: DataType | None,
+    literals: Sequence[str],
+    column: str,
+) -> Call:
+    width = int(literals[0])
+    root = given.root if isinstance(given, Atomic) else None
+    if width < 1 or root not in {*INTEGERS, *STRINGS, Root.DECIMAL}:
+        raise InvalidRequest(
+            "truncate needs an integer, a decimal or a text, and a width of at least 1",
+            column=column,
+            type=given,
+            width=width,
+        )
+    assert isinstance(given, Atomic)
+
+    def values(array: pa.Array, _count: int, _now_ms: int) -> Column:
+        if root in STRINGS:
+            short = pc.less(pc.utf8_length(array), width)
+            _refuse_any(array, short, "a text is too short for truncate", column)
+            return pc.utf8_slice_codeunits(array, 0, width)
+        if root is Root.DECIMAL:
+            return _truncated_decimals(array, given, width, column)
+        return _truncated_integers(array, width, column)
+
+    return Call(with_nullable(given, nullable=True), values)
+
+
+def _truncated_integers(array: pa.Array, width: int, column: str) -> pa.Array:
+    """Integers rounded down to a multiple of the width."""
+    wide = array.cast(pa.int64())
+    numbers = wide.fill_null(0).to_numpy(zero_copy_only=False)
+    remainder = pa.array(np.mod(numbers, np.int64(width)))
+    try:
+        lower = pc.subtract_checked(wide, remainder)
+        return lower.cast(array.type)
+    except pa.ArrowInvalid as error:
+        raise InvalidRequest(
+            "a truncated number is below the range of its type", column=column, width=width
+        ) from error
+
+
+def _truncated_decimals(array: pa.Array, given: Atomic, width: int, column: str) -> pa.Array:
+    """Decimals rounded down, as for integers. The width counts units of the last digit."""
+    scale = given.scale or 0
+    step = Decimal(width).scaleb(-scale)
+    kept = [None if each is None else (each // step) * step for each in _floor_ready(array, step)]
+    try:
+        return pa.array(kept, arrow_type(given))
+    except pa.ArrowInvalid as error:
+        raise InvalidRequest(
+            "a truncated number is below the range of its type", column=column, width=width
+        ) from error
+
+
+def _floor_ready(array: pa.Array, step: Decimal) -> list[Decimal | None]:
+    """Numbers prepared for rounding towards zero: negative ones are lowered first."""
+    numbers: list[Decimal | None] = array.to_pylist()
+    return [
+        each if each is None or each >= 0 or each % step == 0 else each - step for each in numbers
+    ]
+
+
+def _cast(
+    function: str,  # noqa: ARG001
+    given: DataType | None,  # noqa: ARG001
+    literals: Sequence[str],
+    column: str,
+) -> Call:
+    data_type = parse_type(literals[1].strip()) if len(literals) > 1 else STRING
+    constant = from_text(pa.array([literals[0]]), data_type, column)[0]
+    return Call(data_type, lambda _array, count, _now: pa.repeat(constant, count))
+
+
+def _now(
+    function: str,  # noqa: ARG001
+    given: DataType | None,  # noqa: ARG001
+    literals: Sequence[str],
+    column: str,
+) -> Call:
+    if literals and literals[0].strip():
+        raise InvalidRequest("now() takes no argument", column=column, arguments=list(literals))
+    kind = pa.timestamp("ms")
+    return Call(
+        atomic(Root.TIMESTAMP, precision=3),
+        lambda _array, count, now_ms: pa.repeat(pa.scalar(now_ms, kind), count),
+    )
+
+
+def _refuse_any(values: pa.Array, bad: pa.Array, message: str, column: str) -> None:
+    if pc.any(bad).as_py():
+        value = pc.filter(values, bad.fill_null(False))[0].as_py()
+        raise InvalidRequest(message, column=column, value=value)
+
+
+Build: TypeAlias = Callable[[str, "DataType | None", "Sequence[str]", str], Call]
+
+FUNCTIONS: dict[str, tuple[int, int, Build]] = {
+    **dict.fromkeys(("year", "month", "day", "hour", "minute", "second"), (0, 1, _part)),
+    "date_format": (1, 2, _date_format),
+    "substring": (1, 2, _substring),
+    "truncate": (1, 1, _truncate),
+    "cast": (1, 2, _cast),
+    "now": (0, 1, _now),
+    **dict.fromkeys(("upper", "lower", "trim"), (0, 0, _changed_text)),
+}
+"""The minimum and maximum number of arguments after the column, and what builds the call."""

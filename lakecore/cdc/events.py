@@ -1,0 +1,174 @@
+"""The values that a source of changes passes to the sink. They are frozen.
+
+A `Source` yields `Step`s. A step holds the changes since the step before as `ChangeBatch`es, and
+the `Position` at which the source can be started again directly after these changes.
+
+INVARIANT: the order of changes is that of the source. Batches are applied in the order of the step,
+and the rows of a batch in the order of its table. Batches of several tables with one target are
+merged by their `order`, if they state one.
+
+INVARIANT: a batch has one schema: the schema under which the source wrote its rows. A schema change
+ends a batch and begins another, also within a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from lakecore.model.types import Json, arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+    from lakecore.errors import InvalidRequest
+    from lakecore.model.types import Field
+
+__all__ = ["ChangeBatch", "Position", "Source", "SourceSchema", "SourceTable", "Step"]
+
+Position: TypeAlias = "Mapping[str, Json]"
+"""A place in a source, as a JSON object; only the source that made it reads it."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SourceTable:
+    """The name of a table at the source. `database` is empty if the source does not state one.
+
+    A PostgreSQL table is named by its database and `schema.table`.
+    """
+
+    database: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}" if self.database else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSchema:
+    """The columns of a source table, in the order of the source, with Paimon types.
+
+    `fields` have the ids 0, 1, ... and the comments of the source as descriptions; a target table
+    assigns its own ids. `primary_key` is empty if the table has none, or if the source does not
+    state it. With `states_key`, empty means that the table has none. `may_be_flags` are TINYINT
+    columns of which the source does not say whether they are BOOLEAN: their rows fit into a column
+    of either type.
+    """
+
+    fields: tuple[Field, ...]
+    primary_key: tuple[str, ...] = ()
+    states_key: bool = False
+    comment: str | None = None
+    may_be_flags: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column names in order."""
+        return tuple(each.name for each in self.fields)
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of rows with these columns."""
+        return arrow_schema(self.fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeBatch:
+    """Changes of one source table under one schema, in the order of the source.
+
+    `rows` has the columns, types and order of `schema.arrow`; every column may hold nulls, because
+    a retraction may carry only the key. `kinds` has one Paimon row kind per row: 0 +I, 1 -U, 2 +U,
+    3 -D. An update is a -D of the old row and a +I of the new one, as in Paimon's actions, unless
+    the format itself has -U and +U.
+
+    `metadata` has the metadata of each row: the columns that `--metadata_column` can choose from,
+    under Paimon's names (`database_name`, `table_name`, `op_ts`, `topic`, `offset`, ...).
+
+    `order` has a non-decreasing number for each row, which orders the rows of all batches of the
+    step. Without it, the batches themselves are in order.
+    """
+
+    table: SourceTable
+    schema: SourceSchema
+    rows: pa.Table
+    kinds: pa.Int8Array
+    metadata: pa.Table | None = None
+    order: pa.Int64Array | None = None
+
+    def __post_init__(self) -> None:
+        assert self.rows.schema.names == list(self.schema.names), "columns are not the schema's"
+        assert self.rows.schema.types == self.schema.arrow.types, "types are not the schema's"
+        assert len(self.kinds) == self.rows.num_rows, "one kind per row"
+        assert self.metadata is None or self.metadata.num_rows == self.rows.num_rows
+        assert self.order is None or len(self.order) == self.rows.num_rows
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def slice(self, start: int, stop: int) -> ChangeBatch:
+        """The rows from `start` to before `stop`."""
+        count = stop - start
+        return replace(
+            self,
+            rows=self.rows.slice(start, count),
+            kinds=self.kinds.slice(start, count),
+            metadata=None if self.metadata is None else self.metadata.slice(start, count),
+            order=None if self.order is None else self.order.slice(start, count),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Changes up to a position at which the sink may commit, and that position.
+
+    A step never ends within a transaction of the source, if the source shows transactions. A step
+    without batches shows that the source is alive; its position may still be newer than the
+    previous one. `caught_up` is True once everything that the source held at its start has been
+    yielded. `bad` are the errors for messages of this step that cannot be read. Each names the
+    message.
+    """
+
+    position: Position
+    batches: tuple[ChangeBatch, ...] = field(default=())
+    bad: tuple[InvalidRequest, ...] = field(default=())
+    caught_up: bool = False
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return sum(len(batch) for batch in self.batches)
+
+
+class Source(Protocol):
+    """A source of changes: a database's log, topics, or files.
+
+    One thread calls it. The calls are in the order `tables`, `steps`, `close`; `close` may be
+    called at any time and more than once.
+    """
+
+    def tables(self) -> Mapping[SourceTable, SourceSchema]:
+        """The tables and their schemas at the start, without tables that appear later.
+
+        Raises InvalidRequest for options that the source refuses, StorageError if the source cannot
+        be reached.
+        """
+        ...
+
+    def steps(self, after: Position | None) -> Iterator[Step]:
+        """The changes after a position, or from the configured start if it is None.
+
+        The iterator blocks, and does not end by itself. It yields at least one step per second,
+        without batches if there is nothing new. Raises InvalidRequest for a position of another
+        source.
+        """
+        ...
+
+    def describe(self) -> Mapping[str, str]:
+        """The kind and the address of the source, for a status line; without passwords."""
+        ...
+
+    def close(self) -> None:
+        """Release connections and threads."""
+        ...

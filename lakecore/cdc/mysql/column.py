@@ -1,0 +1,210 @@
+"""A MySQL column as the server defines it, and as the binary log describes it.
+
+The log states the storage of a column: type code, precision, length in bytes, signedness. It states
+neither comments nor the display width 1 that makes a TINYINT a BOOLEAN. If `information_schema`
+defines the column with the same storage, that definition is used. Otherwise the table was changed
+since, and the definition follows from the log alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from lakecore.cdc.events import SourceSchema
+from lakecore.cdc.types.mysql import mysql_type, parse_mysql_type
+from lakecore.errors import Unsupported
+from lakecore.model.types import Field, with_nullable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.cdc.types.mapping import TypeMapping
+
+__all__ = ["BY_SERVER", "Code", "Definition", "LoggedColumn", "definitions_of", "source_schema"]
+
+
+class Code(IntEnum):
+    """The type codes of the binary log."""
+
+    TINY = 1
+    SHORT = 2
+    LONG = 3
+    FLOAT = 4
+    DOUBLE = 5
+    LONGLONG = 8
+    INT24 = 9
+    DATE = 10
+    YEAR = 13
+    VARCHAR = 15
+    BIT = 16
+    TIMESTAMP2 = 17
+    DATETIME2 = 18
+    TIME2 = 19
+    JSON = 245
+    NEWDECIMAL = 246
+    ENUM = 247
+    SET = 248
+    BLOB = 252
+    VAR_STRING = 253
+    STRING = 254
+    GEOMETRY = 255
+
+
+BY_SERVER = "by the server"
+_INTEGERS = {
+    Code.TINY: "tinyint",
+    Code.SHORT: "smallint",
+    Code.INT24: "mediumint",
+    Code.LONG: "int",
+    Code.LONGLONG: "bigint",
+}
+_TEXTS = {1: "tinytext", 2: "text", 3: "mediumtext", 4: "longtext"}
+_BLOBS = {1: "tinyblob", 2: "blob", 3: "mediumblob", 4: "longblob"}
+_REFUSED = frozenset({"UUID", "INET4", "INET6"})
+_SAME = {"JSON": "LONGTEXT", "INTEGER": "INT", "NUMERIC": "DECIMAL", "REAL": "DOUBLE"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A column as `information_schema.columns` defines it: `type` is its `column_type`.
+
+    `may_be_flag`: only the log describes the column, which does not tell TINYINT(1) from TINYINT.
+    """
+
+    name: str
+    type: str
+    nullable: bool = True
+    comment: str | None = None
+    may_be_flag: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedColumn:
+    """A column as the log's table map describes it.
+
+    - `size`: bytes of the length of a text, or of an ENUM, SET or BIT value;
+    - `precision`, `scale`: of a decimal; `precision` also has the fraction digits of a time;
+    - `length_bytes`: the longest text in bytes;
+    - `encoding`: Python's name of the character set, None for bytes, `BY_SERVER` for a set that
+      only the server knows exactly; `charset` is the server's name.
+    """
+
+    name: str
+    code: Code
+    unsigned: bool = False
+    nullable: bool = True
+    size: int = 0
+    precision: int = 0
+    scale: int = 0
+    length_bytes: int = 0
+    encoding: str | None = None
+    charset: str = ""
+    bytes_per_character: int = 1
+    values: tuple[str, ...] = ()
+
+    @property
+    def definition(self) -> Definition:
+        """The definition that follows from the log alone."""
+        may_be_flag = self.code is Code.TINY and not self.unsigned
+        return Definition(
+            name=self.name, type=self._type(), nullable=self.nullable, may_be_flag=may_be_flag
+        )
+
+    def _type(self) -> str:
+        characters = self.length_bytes // max(self.bytes_per_character, 1)
+        fraction = f"({self.precision})" if self.precision else ""
+        match self.code:
+            case Code.TINY | Code.SHORT | Code.INT24 | Code.LONG | Code.LONGLONG:
+                text = _INTEGERS[self.code]
+                return f"{text} unsigned" if self.unsigned else text
+            case Code.FLOAT | Code.DOUBLE | Code.DATE | Code.YEAR | Code.JSON | Code.GEOMETRY:
+                return self.code.name.lower()
+            case Code.TIMESTAMP2 | Code.DATETIME2 | Code.TIME2:
+                return self.code.name[:-1].lower() + fraction
+            case Code.NEWDECIMAL:
+                return f"decimal({self.precision},{self.scale})"
+            case Code.BIT:
+                return f"bit({self.precision})"
+            case Code.ENUM | Code.SET:
+                values = ",".join("'" + each.replace("'", "''") + "'" for each in self.values)
+                return f"{self.code.name.lower()}({values})"
+            case Code.BLOB:
+                return (_BLOBS if self.encoding is None else _TEXTS)[self.size]
+            case Code.VARCHAR | Code.VAR_STRING:
+                name = "varbinary" if self.encoding is None else "varchar"
+                return f"{name}({characters})"
+            case Code.STRING:
+                return f"{'binary' if self.encoding is None else 'char'}({characters})"
+
+
+def definitions_of(
+    logged: Sequence[LoggedColumn], defined: Mapping[str, Definition]
+) -> tuple[Definition, ...]:
+    """The definition of each logged column: the server's for the same storage, else the log's."""
+    found = []
+    for column in logged:
+        own = column.definition
+        there = defined.get(column.name)
+        found.append(there if there is not None and _is_same(own.type, there.type) else own)
+    return tuple(found)
+
+
+def source_schema(
+    columns: Sequence[Definition],
+    primary_key: Sequence[str],
+    comment: str | None,
+    mapping: TypeMapping,
+) -> SourceSchema:
+    """The source schema of these columns, in Paimon's types.
+
+    Raises Unsupported, naming the column, for a type that the log does not fully describe.
+    """
+    fields = []
+    for number, column in enumerate(columns):
+        parsed = parse_mysql_type(column.type)
+        if parsed.is_geometry:
+            raise Unsupported(
+                "geometries are not mirrored: leave the table out", column=column.name
+            )
+        if parsed.name in _REFUSED:
+            raise Unsupported(
+                "the binary log does not tell this type from bytes: leave the table out, or "
+                "change the column to CHAR or BINARY",
+                column=column.name,
+                type=column.type,
+            )
+        kind = mysql_type(column.type, mapping)
+        nullable = column.nullable or "to-nullable" in mapping.options
+        key = column.name in primary_key
+        fields.append(
+            Field(
+                id=number,
+                name=column.name,
+                type=with_nullable(kind, nullable=nullable and not key),
+                description=column.comment or None,
+            )
+        )
+    return SourceSchema(
+        fields=tuple(fields),
+        primary_key=tuple(primary_key),
+        states_key=True,
+        comment=comment or None,
+        may_be_flags=frozenset(each.name for each in columns if each.may_be_flag),
+    )
+
+
+def _is_same(logged: str, defined: str) -> bool:
+    """Whether values of both definitions are stored in the same way."""
+    first, second = parse_mysql_type(logged), parse_mysql_type(defined)
+    names = [_SAME.get(each.name, each.name) for each in (first, second)]
+    if names[0] == "GEOMETRY":
+        return second.is_geometry
+    if names[0] != names[1] or first.unsigned != second.unsigned:
+        return False
+    if first.values or second.values:
+        return first.values == second.values
+    if names[0] in {"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "YEAR"}:
+        return True
+    return (first.length or 0, first.scale or 0) == (second.length or 0, second.scale or 0)

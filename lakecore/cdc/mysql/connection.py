@@ -1,0 +1,315 @@
+"""Connections to a server with PyMySQL; checks the server's settings, and translates errors.
+
+PyMySQL comes with the extra `cdc-mysql` and is imported when a source is opened.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from lakecore.cdc.mysql.column import Definition
+from lakecore.errors import InvalidRequest, StorageError, Unsupported
+from lakecore.masking import mask_exception
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakecore.cdc.mysql.settings import MySqlSettings
+
+__all__ = ["Connection", "Server", "connect", "log_position", "plain_mysql_errors", "read_server"]
+
+EXTRA = "cdc-mysql"
+_SESSION = "SET SESSION time_zone='+00:00', sql_mode='', wait_timeout=28800, net_write_timeout=3600"
+_REFUSALS = frozenset({1044, 1045, 1049, 1142, 1143, 1227, 1698})
+"""Error codes about users and rights; a retry does not help."""
+_LOG_REFUSED = frozenset({1236, 4052})
+_LOST_LOG = ("first log file name", "purged", "impossible position", "could not find gtid")
+"""Parts of the server's reasons that mean that the log does not have the place any more."""
+_SAME_ID = ("same server_uuid/server_id", "same server_id", "same server id")
+_DATA_ERRORS = ("ProgrammingError", "NotSupportedError", "DataError", "IntegrityError")
+
+
+class Cursor(Protocol):
+    """The part of a PyMySQL cursor that lakecore uses."""
+
+    def execute(self, query: str, args: Sequence[object] | None = None) -> int: ...
+    def fetchone(self) -> tuple[object, ...] | None: ...
+    def fetchall(self) -> Sequence[tuple[object, ...]]: ...
+    def fetchmany(self, size: int) -> Sequence[tuple[object, ...]]: ...
+    def close(self) -> None: ...
+
+
+class Packet(Protocol):
+    """The part of a PyMySQL packet that lakecore uses."""
+
+    def get_all_data(self) -> bytes: ...
+    def is_eof_packet(self) -> bool: ...
+    def is_error_packet(self) -> bool: ...
+
+
+class Connection(Protocol):
+    """The part of a PyMySQL connection that lakecore uses, including three calls for the log."""
+
+    charset: str
+
+    def cursor(self, cursor: object = None) -> Cursor: ...
+    def close(self) -> None: ...
+    def _read_packet(self) -> Packet: ...
+    def _write_bytes(self, data: bytes) -> None: ...
+    def _force_close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """The facts about a server that a source needs."""
+
+    version: str
+    is_mariadb: bool
+    zone: str
+    snapshot_states_position: bool
+
+
+def connect(settings: MySqlSettings, *, raw: bool = False, stream: bool = False) -> Connection:
+    """A new connection. With `raw`, values are the bytes that the server prints.
+
+    Raises InvalidRequest if the server refuses the user, StorageError if it does not answer, and
+    Unsupported if PyMySQL is not installed.
+    """
+    pymysql = _pymysql()
+    with plain_mysql_errors(settings, "the server does not let the pipeline in"):
+        connection = pymysql.connect(
+            host=settings.hostname,
+            port=settings.port,
+            user=settings.username,
+            password=settings.password,
+            charset="utf8mb4",
+            autocommit=True,
+            connect_timeout=settings.timeout_seconds,
+            read_timeout=settings.timeout_seconds if stream else None,
+            ssl_ca=settings.ca_file,
+            **({"conv": {}, "use_unicode": False} if raw else {}),
+        )
+        cursor = connection.cursor()
+        cursor.execute(_SESSION)
+        cursor.close()
+    return connection
+
+
+def streaming_cursor(connection: Connection) -> Cursor:
+    """A cursor whose rows stay at the server until they are fetched."""
+    return connection.cursor(import_module("pymysql.cursors").SSCursor)
+
+
+@contextmanager
+def plain_mysql_errors(settings: MySqlSettings, what: str) -> Iterator[None]:
+    """Translate PyMySQL's errors: InvalidRequest for rights, StorageError for the network."""
+    pymysql = _pymysql()
+    try:
+        yield
+    except (pymysql.MySQLError, OSError, EOFError) as error:
+        if isinstance(error, StorageError):
+            raise
+        mask_exception(error, [settings.password])
+        code = error.args[0] if error.args and isinstance(error.args[0], int) else None
+        where = f"{settings.hostname}:{settings.port}"
+        facts = {"server": where, "user": settings.username, "cause": error}
+        if code in _REFUSALS:
+            raise InvalidRequest(f"{what}: it refused the user", **facts) from error
+        if code in _LOG_REFUSED:
+            raise InvalidRequest(_log_refused(str(error).lower()), **facts) from error
+        if type(error).__name__ in _DATA_ERRORS:
+            raise InvalidRequest(f"{what}: it refused a statement", **facts) from error
+        raise StorageError(f"{what}: it does not answer", **facts) from error
+
+
+def _log_refused(reason: str) -> str:
+    if any(each in reason for each in _SAME_ID):
+        return (
+            "another reader of the binary log uses the same server-id: give each pipeline one of "
+            "its own, or none"
+        )
+    if any(each in reason for each in _LOST_LOG):
+        return (
+            "the server no longer has the binary log from there: remove the state of the pipeline "
+            "to read everything again"
+        )
+    return "the server refuses to send its binary log"
+
+
+def read_server(connection: Connection, settings: MySqlSettings) -> Server:
+    """The facts about the server. Raises InvalidRequest if its log lacks what a source needs."""
+    cursor = connection.cursor()
+    version = str(_value(cursor, "SELECT VERSION()"))
+    wanted = {
+        "log_bin": ("ON", "1"),
+        "binlog_format": ("ROW",),
+        "binlog_row_image": ("FULL",),
+        "binlog_row_metadata": ("FULL",),
+    }
+    for name, values in wanted.items():
+        found = variable(cursor, name)
+        if found is None or found.upper() not in values:
+            raise InvalidRequest(
+                "the binary log of the server lacks what a mirror needs; set the variable, for "
+                "example with SET GLOBAL",
+                variable=name,
+                value="missing" if found is None else found,
+                needed=values[0],
+                server=f"{settings.hostname}:{settings.port}",
+            )
+    if (variable(cursor, "log_bin_compress") or "OFF").upper() == "ON":
+        raise Unsupported("a compressed binary log is not supported", variable="log_bin_compress")
+    if (variable(cursor, "binlog_transaction_compression") or "OFF").upper() == "ON":
+        raise Unsupported(
+            "a compressed binary log is not supported", variable="binlog_transaction_compression"
+        )
+    cursor.execute("SHOW STATUS LIKE 'Binlog_snapshot_file'")
+    states = bool(cursor.fetchall())
+    zone = settings.zone or _zone(cursor)
+    cursor.close()
+    return Server(
+        version=version,
+        is_mariadb="mariadb" in version.lower(),
+        zone=zone,
+        snapshot_states_position=states,
+    )
+
+
+def variable(cursor: Cursor, name: str) -> str | None:
+    """The value of a global variable; None if the server has none of that name."""
+    cursor.execute("SHOW GLOBAL VARIABLES LIKE %s", (name,))
+    row = cursor.fetchone()
+    return None if row is None else _text(row[1])
+
+
+def log_position(cursor: Cursor) -> tuple[str, int]:
+    """The file and the offset at the current end of the log."""
+    try:
+        cursor.execute("SHOW MASTER STATUS")
+    except _pymysql().ProgrammingError:
+        cursor.execute("SHOW BINARY LOG STATUS")
+    row = cursor.fetchone()
+    if row is None:
+        raise InvalidRequest("the server writes no binary log", variable="log_bin", needed="ON")
+    return _text(row[0]), int(_text(row[1]))
+
+
+def log_sizes(cursor: Cursor) -> dict[str, int]:
+    """The files of the log in order, with their sizes in bytes."""
+    cursor.execute("SHOW BINARY LOGS")
+    return {_text(row[0]): int(_text(row[1])) for row in cursor.fetchall()}
+
+
+def read_tables(cursor: Cursor) -> dict[tuple[str, str], tuple[int, int]]:
+    """The tables of the server, with the estimates for the number of rows and their length."""
+    cursor.execute(
+        "SELECT table_schema, table_name, COALESCE(table_rows, 0), COALESCE(avg_row_length, 0) "
+        "FROM information_schema.tables WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') "
+        "AND table_schema "
+        "NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')"
+    )
+    return {
+        (_text(row[0]), _text(row[1])): (int(_text(row[2])), int(_text(row[3])))
+        for row in cursor.fetchall()
+    }
+
+
+def read_comment(cursor: Cursor, database: str, table: str) -> str | None:
+    """The comment of a table; None if it has none, or is gone.
+
+    Raises Unsupported for a table with system versioning: its deletions are changes in the log.
+    """
+    cursor.execute(
+        "SELECT table_comment, table_type FROM information_schema.tables "
+        "WHERE table_schema = %s AND table_name = %s",
+        (database, table),
+    )
+    row = cursor.fetchone()
+    if row is not None and _text(row[1]) == "SYSTEM VERSIONED":
+        raise Unsupported(
+            "a table with system versioning is not mirrored: leave it out",
+            table=f"{database}.{table}",
+        )
+    return (_text(row[0]) or None) if row is not None else None
+
+
+def silent_changes(cursor: Cursor) -> set[tuple[str, str]]:
+    """The tables whose rows change by a foreign key; the server does not log these changes."""
+    cursor.execute(
+        "SELECT constraint_schema, table_name FROM information_schema.referential_constraints "
+        "WHERE delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL')"
+    )
+    return {(_text(row[0]), _text(row[1])) for row in cursor.fetchall()}
+
+
+def read_columns(
+    cursor: Cursor, database: str, table: str
+) -> tuple[dict[str, Definition], tuple[str, ...]]:
+    """The columns of a table in order, and its primary key."""
+    cursor.execute(
+        "SELECT column_name, column_type, is_nullable, column_comment "
+        "FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
+        "ORDER BY ordinal_position",
+        (database, table),
+    )
+    columns = {
+        _text(name): Definition(
+            name=_text(name),
+            type=_text(kind),
+            nullable=_text(nullable) == "YES",
+            comment=_text(comment) or None,
+        )
+        for name, kind, nullable, comment in cursor.fetchall()
+    }
+    cursor.execute(
+        "SELECT column_name FROM information_schema.key_column_usage WHERE table_schema = %s AND "
+        "table_name = %s AND constraint_name = 'PRIMARY' ORDER BY ordinal_position",
+        (database, table),
+    )
+    return columns, tuple(_text(row[0]) for row in cursor.fetchall())
+
+
+def _zone(cursor: Cursor) -> str:
+    """The time zone of the server, if it is an offset or a name of the tz database."""
+    zone = variable(cursor, "time_zone") or "SYSTEM"
+    if zone.upper() == "SYSTEM":
+        zone = variable(cursor, "system_time_zone") or ""
+    if re.fullmatch(r"[+-]\d\d:\d\d", zone) or "/" in zone:
+        return zone
+    if zone.upper() in {"UTC", "GMT"}:
+        return "UTC"
+    raise InvalidRequest(
+        "the server does not state its time zone by a full name: set server-time-zone",
+        zone=zone,
+        example="Europe/Berlin",
+    )
+
+
+def _value(cursor: Cursor, query: str) -> object:
+    cursor.execute(query)
+    row = cursor.fetchone()
+    return None if row is None else row[0]
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+class _PyMySql(Protocol):
+    MySQLError: type[Exception]
+    ProgrammingError: type[Exception]
+
+    def connect(self, **settings: object) -> Connection: ...
+
+
+def _pymysql() -> _PyMySql:
+    try:
+        return cast("_PyMySql", import_module("pymysql"))
+    except ImportError as error:
+        raise Unsupported(
+            f"MySQL needs the extra {EXTRA}: pip install 'lakecore[{EXTRA}]'", missing="PyMySQL"
+        ) from error

@@ -1,0 +1,379 @@
+"""The MySQL source: returns a snapshot of the tables, then the log, as steps.
+
+1. Each chunk of the snapshot is one step. Several connections read ahead, but steps are yielded in
+   the order of the chunks, so one number per table tells which chunks are done.
+2. The log is read from the first place of all chunks. Until the log has passed the last of these
+   places, changes that a chunk already includes are skipped (`marks.py`).
+3. Transactions are collected into a step until there are many rows, some time has passed or the
+   server is idle. A very large transaction is split into several steps, whose position is the start
+   of the transaction and the number of its events that are done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore.cdc.events import ChangeBatch, SourceTable, Step
+from lakecore.cdc.mysql.binlog import Binlog, Commit, Definition, Idle, LogPlace, Rows, TableMapSeen
+from lakecore.cdc.mysql.column import source_schema
+from lakecore.cdc.mysql.connection import (
+    connect,
+    log_position,
+    log_sizes,
+    plain_mysql_errors,
+    read_columns,
+    read_comment,
+    read_server,
+    read_tables,
+    silent_changes,
+)
+from lakecore.cdc.mysql.log_batches import LogBatches, metadata_of
+from lakecore.cdc.mysql.marks import Marks, marks_from_json, marks_to_json
+from lakecore.cdc.mysql.settings import StartupMode
+from lakecore.cdc.mysql.snapshot import Chunk, boundaries, integer_key, read_chunk
+from lakecore.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from lakecore.cdc.events import Position, SourceSchema
+    from lakecore.cdc.mysql.connection import Connection, Server
+    from lakecore.cdc.mysql.settings import MySqlSettings
+    from lakecore.io.ambient import Ambient
+    from lakecore.model.types import Json
+
+__all__ = ["MySqlSource"]
+
+log = logging.getLogger("lakecore.cdc")
+
+_STEP_ROWS, _STEP_BYTES = 20_000, 16 << 20
+_STEP_MS = 500
+_TRANSACTION_ROWS, _TRANSACTION_BYTES = 200_000, 64 << 20
+_PART_ROWS = 100_000
+_CHUNK_BYTES = 16 << 20
+_OWN_IDS = 1 << 31
+
+
+def _take_all(table: SourceTable) -> bool:
+    del table
+    return True
+
+
+@dataclass(slots=True)
+class _Place:
+    """The position of the source: within the snapshot, or at a place in the log."""
+
+    marks: dict[SourceTable, Marks] = field(default_factory=dict)
+    log: LogPlace | None = None
+    gtid: str | None = None
+    events_done: int = 0
+    time_ms: int | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        """The position of a step, as stored."""
+        found: dict[str, Json] = {}
+        if self.log is not None:
+            found["place"] = self.log.to_json()
+        if self.gtid is not None:
+            found["gtid"] = self.gtid
+        if self.events_done:
+            found["events"] = self.events_done
+        if self.time_ms is not None:
+            found["time_ms"] = self.time_ms
+        if self.marks:
+            found["snapshot"] = marks_to_json(self.marks)
+        return found
+
+    @staticmethod
+    def from_json(given: Position) -> _Place:
+        """The place of a position. Raises InvalidRequest for a position of another source."""
+        if not given.keys() & {"place", "snapshot", "gtid"}:
+            raise InvalidRequest("not a position of this source", position=str(dict(given)))
+        gtid, events, time_ms = given.get("gtid"), given.get("events"), given.get("time_ms")
+        return _Place(
+            marks=marks_from_json(given.get("snapshot")),
+            log=LogPlace.from_json(given["place"]) if "place" in given else None,
+            gtid=str(gtid) if gtid is not None else None,
+            events_done=int(str(events)) if events is not None else 0,
+            time_ms=int(str(time_ms)) if time_ms is not None else None,
+        )
+
+
+def _has_key(schema: SourceSchema) -> bool:
+    return bool(schema.primary_key)
+
+
+class MySqlSource:
+    """The tables of one server as a source.
+
+    `accepts` says which of the tables that the settings name are read; `group` names the target of
+    a table, so that tables of one target keep their order. `keyed` says whether the target has a
+    primary key; without one, a row that is read twice would be stored twice. With `needs_key`,
+    tables without a primary key are not listed, and have no snapshot.
+    """
+
+    def __init__(
+        self,
+        settings: MySqlSettings,
+        ambient: Ambient,
+        accepts: Callable[[SourceTable], bool] = _take_all,
+        group: Callable[[SourceTable], str] = str,
+        keyed: Callable[[SourceSchema], bool] = _has_key,
+        *,
+        needs_key: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._ambient = ambient
+        self._accepts = accepts
+        self._group = group
+        self._keyed = keyed
+        self._needs_key = needs_key
+        self._log: Binlog | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._free: deque[Connection] = deque()
+
+    def describe(self) -> Mapping[str, str]:
+        """The server, and what is read from it."""
+        settings = self._settings
+        return {
+            "kind": "mysql",
+            "server": f"{settings.hostname}:{settings.port}",
+            "user": settings.username,
+            "databases": settings.databases,
+            "tables": settings.tables,
+        }
+
+    def tables(self) -> Mapping[SourceTable, SourceSchema]:
+        """The tables that the settings name and `accepts` takes, with their current columns."""
+        connection = connect(self._settings)
+        try:
+            read_server(connection, self._settings)
+            return self._tables(connection)
+        finally:
+            connection.close()
+
+    def steps(self, after: Position | None) -> Iterator[Step]:
+        """The changes after a position; see `Source`. In the mode `snapshot`, the iterator ends."""
+        connection = connect(self._settings)
+        try:
+            server = read_server(connection, self._settings)
+            cursor = connection.cursor()
+            with plain_mysql_errors(self._settings, "the place of the log cannot be read"):
+                goal = LogPlace.of(*log_position(cursor))
+            cursor.close()
+            place = self._first(connection) if after is None else _Place.from_json(after)
+        finally:
+            connection.close()
+        try:
+            if place.log is None and place.gtid is None:
+                yield from self._snapshot(server, place)
+                if self._settings.mode is StartupMode.SNAPSHOT:
+                    return
+                firsts = [mark for each in place.marks.values() for mark in each.places]
+                place = replace(place, log=min(firsts, default=goal))
+            yield from self._follow(server, place, goal)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close connections and end threads."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+        while self._free:
+            self._free.popleft().close()
+
+    # --- the start --------------------------------------------------------------------------------
+
+    def _tables(self, connection: Connection) -> dict[SourceTable, SourceSchema]:
+        cursor = connection.cursor()
+        found: dict[SourceTable, SourceSchema] = {}
+        with plain_mysql_errors(self._settings, "the tables of the server cannot be listed"):
+            silent = silent_changes(cursor)
+            for database, name in sorted(read_tables(cursor)):
+                table = SourceTable(database, name)
+                if not self._settings.takes(database, name) or not self._accepts(table):
+                    continue
+                comment = read_comment(cursor, database, name)
+                if (database, name) in silent:
+                    log.warning(
+                        "a foreign key changes rows of a table, which the server does not log: "
+                        "the target will not have these changes. table=%s",
+                        table,
+                    )
+                columns, key = read_columns(cursor, database, name)
+                schema = source_schema(list(columns.values()), key, comment, self._settings.mapping)
+                if schema.primary_key or not self._needs_key:
+                    found[table] = schema
+        cursor.close()
+        return found
+
+    def _first(self, connection: Connection) -> _Place:
+        """Where a pipeline without a state starts."""
+        settings = self._settings
+        cursor = connection.cursor()
+        with plain_mysql_errors(settings, "the place of the log cannot be read"):
+            match settings.mode:
+                case StartupMode.INITIAL | StartupMode.SNAPSHOT:
+                    return _Place(marks=self._planned(connection))
+                case StartupMode.LATEST:
+                    return _Place(log=LogPlace.of(*log_position(cursor)))
+                case StartupMode.EARLIEST | StartupMode.TIMESTAMP:
+                    return _Place(log=LogPlace.of(next(iter(log_sizes(cursor))), 4))
+                case StartupMode.SPECIFIC if settings.gtid is not None:
+                    return _Place(gtid=settings.gtid)
+                case StartupMode.SPECIFIC:
+                    return _Place(log=LogPlace.of(settings.file or "", settings.offset or 4))
+
+    def _planned(self, connection: Connection) -> dict[SourceTable, Marks]:
+        """The key ranges of every table."""
+        cursor = connection.cursor()
+        sizes = read_tables(cursor)
+        marks: dict[SourceTable, Marks] = {}
+        for table in self._tables(connection):
+            columns, primary = read_columns(cursor, table.database, table.name)
+            key = integer_key(columns, primary)
+            rows, length = sizes.get((table.database, table.name), (0, 0))
+            size = max(min(self._settings.chunk_rows, _CHUNK_BYTES // max(length, 1)), 1)
+            bounds = (
+                ()
+                if key is None
+                else boundaries(connection, self._settings, table, key, rows=rows, size=size)
+            )
+            marks[table] = Marks(key=key, bounds=tuple(bounds))
+        return marks
+
+    # --- the snapshot -----------------------------------------------------------------------------
+
+    def _snapshot(self, server: Server, place: _Place) -> Iterator[Step]:
+        """One step for each chunk that is not done."""
+        self._pool = ThreadPoolExecutor(self._settings.parallelism, "lakecore-cdc-snapshot")
+        for table, marks in place.marks.items():
+            if marks.done:
+                continue
+            again = marks.key is None and bool(marks.places)
+            chunks = (
+                self._stream(server, table, marks)
+                if marks.key is None
+                else self._ranges(server, table, marks)
+            )
+            for chunk in chunks:
+                if again and not self._keyed(chunk.schema):
+                    raise InvalidRequest(
+                        "the snapshot of a table without a primary key was interrupted, and cannot "
+                        "continue: drop the target, and remove the state of the pipeline",
+                        table=str(table),
+                    )
+                if marks.key is not None or not marks.places:
+                    marks.places.append(chunk.place)
+                marks.done = chunk.last
+                batch = self._chunk_batch(table, chunk)
+                yield Step(batches=(batch,) if len(batch) else (), position=place.to_json())
+
+    def _ranges(self, server: Server, table: SourceTable, marks: Marks) -> Iterator[Chunk]:
+        """The ranges of a table in order, read ahead by several connections."""
+        assert self._pool is not None
+        numbers = iter(range(len(marks.places), len(marks.bounds) + 1))
+        waiting = deque(
+            self._pool.submit(self._range, server, table, marks, number)
+            for number in islice(numbers, self._settings.parallelism + 1)
+        )
+        count = len(marks.bounds) + 1
+        for number in range(len(marks.places), count):
+            chunk = waiting.popleft().result()
+            assert chunk.number == number, "a range of the key is missing"
+            following = next(numbers, None)
+            if following is not None:
+                waiting.append(self._pool.submit(self._range, server, table, marks, following))
+            yield replace(chunk, last=number + 1 == count)
+
+    def _range(self, server: Server, table: SourceTable, marks: Marks, number: int) -> Chunk:
+        start, stop = marks.range(number)
+        try:
+            connection = self._free.popleft()
+        except IndexError:
+            connection = connect(self._settings, raw=True)
+        chunks = read_chunk(
+            connection, server, self._settings, table, key=marks.key, start=start, stop=stop
+        )
+        (chunk,) = chunks
+        self._free.append(connection)
+        return replace(chunk, number=number)
+
+    def _stream(self, server: Server, table: SourceTable, marks: Marks) -> Iterator[Chunk]:
+        """All rows of a table in parts. Rows that an earlier run read are read again."""
+        del marks
+        connection = connect(self._settings, raw=True)
+        try:
+            yield from read_chunk(connection, server, self._settings, table, part_rows=_PART_ROWS)
+        finally:
+            connection.close()
+
+    def _chunk_batch(self, table: SourceTable, chunk: Chunk) -> ChangeBatch:
+        count = chunk.rows.num_rows
+        zeros = pa.repeat(pa.scalar(0, pa.int64()), count)
+        return ChangeBatch(
+            table=table,
+            schema=chunk.schema,
+            rows=chunk.rows,
+            kinds=zeros.cast(pa.int8()),
+            metadata=metadata_of(table, zeros) if self._settings.takes_metadata else None,
+        )
+
+    # --- the log ----------------------------------------------------------------------------------
+
+    def _follow(self, server: Server, place: _Place, goal: LogPlace) -> Iterator[Step]:
+        """Steps of the log; the iterator never ends."""
+        settings = self._settings
+        server_id = settings.server_id or _OWN_IDS + int(self._ambient.random() * (_OWN_IDS - 1))
+        binlog = self._log = Binlog(settings, server, server_id)
+        binlog.start(place.log, place.gtid if place.log is None else None)
+        batches = LogBatches(settings, server, self._accepts, self._group, place.marks)
+        last = max((mark for each in place.marks.values() for mark in each.places), default=None)
+        least_seconds = (settings.timestamp_ms or 0) / 1000
+        skipped, place.events_done = place.events_done, 0
+        begun_ms = self._ambient.now_ms()
+        for event in binlog.events():
+            match event:
+                case TableMapSeen():
+                    batches.see_map(event)
+                case Rows():
+                    place.events_done += 1
+                    if place.events_done > skipped and event.timestamp >= least_seconds:
+                        here = LogPlace(binlog.place.number, event.end, binlog.place.file)
+                        batches.add(event, here)
+                    if batches.rows >= _TRANSACTION_ROWS or batches.size >= _TRANSACTION_BYTES:
+                        yield Step(batches=batches.take(), position=place.to_json())
+                        begun_ms = self._ambient.now_ms()
+                case Definition():
+                    batches.see_statement()
+                case Commit():
+                    place.log, place.events_done, skipped = event.place, 0, 0
+                    place.gtid = event.gtid
+                    place.time_ms = event.timestamp * 1000
+                    if last is not None and event.place > last:
+                        place.marks.clear()
+                        last = None
+                    now_ms = self._ambient.now_ms()
+                    large = batches.rows >= _STEP_ROWS or batches.size >= _STEP_BYTES
+                    if large or now_ms - begun_ms >= _STEP_MS:
+                        yield self._step(batches, place, caught_up=event.place >= goal)
+                        begun_ms = self._ambient.now_ms()
+                case Idle():
+                    if place.events_done == 0:
+                        yield self._step(batches, place, caught_up=True)
+                        begun_ms = self._ambient.now_ms()
+
+    @staticmethod
+    def _step(batches: LogBatches, place: _Place, *, caught_up: bool) -> Step:
+        return Step(batches=batches.take(), position=place.to_json(), caught_up=caught_up)

@@ -1,0 +1,125 @@
+"""The publication and the replication slot of a pipeline; both are created if absent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.cdc.postgres.connection import Connection, Cursor
+    from lakecore.cdc.postgres.settings import PostgresSettings
+
+__all__ = ["open_slot", "publish", "quoted", "quoted_table", "unpublished"]
+
+_LOCK_MS = 2_000
+
+
+def publish(
+    cursor: Cursor, settings: PostgresSettings, tables: Sequence[str], *, continues: bool = False
+) -> None:
+    """Create the publication, or add the tables that it lacks.
+
+    With `continues`, the pipeline is past its snapshot: raises InvalidRequest if such a table has
+    rows, because nobody kept the changes that made them.
+    """
+    name = quoted(settings.publication)
+    listed = {each: quoted_table(each) for each in tables}
+    cursor.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", (settings.publication,))
+    if cursor.fetchone() is None:
+        cursor.execute(
+            f"CREATE PUBLICATION {name} FOR TABLE {', '.join(listed.values())} "
+            "WITH (publish = 'insert, update, delete', publish_via_partition_root = true)"
+        )
+        return
+    missing = [listed[table] for table in unpublished(cursor, settings, tables)]
+    if not missing:
+        return
+    cursor.execute("BEGIN")
+    # The writers of a table wait behind this lock, so it does not wait long itself.
+    cursor.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
+    cursor.execute(f"LOCK TABLE {', '.join(missing)} IN SHARE ROW EXCLUSIVE MODE")
+    cursor.execute(f"ALTER PUBLICATION {name} ADD TABLE {', '.join(missing)}")
+    for table in missing if continues else ():
+        cursor.execute(f"SELECT EXISTS (SELECT FROM {table})")
+        row = cursor.fetchone()
+        if row is not None and row[0]:
+            cursor.execute("ROLLBACK")
+            raise InvalidRequest(
+                "a table came, or replaced another one, after the pipeline had started, and "
+                "already has rows whose changes were not published. Remove the state of the "
+                "pipeline and its slot to read everything again. A publication FOR ALL TABLES "
+                "has the changes of tables that come later",
+                table=table,
+                publication=settings.publication,
+            )
+    cursor.execute("COMMIT")
+
+
+def unpublished(cursor: Cursor, settings: PostgresSettings, tables: Sequence[str]) -> list[str]:
+    """The tables that the publication lacks."""
+    cursor.execute(
+        "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s",
+        (settings.publication,),
+    )
+    there = {str(row[0]) for row in cursor.fetchall()}
+    return [table for table in tables if table not in there]
+
+
+def open_slot(
+    cursor: Cursor, stream: Connection, settings: PostgresSettings, after: int | None
+) -> tuple[int, str | None]:
+    """Open or create the slot.
+
+    Returns its start position, and the snapshot that a new slot exports.
+
+    `after` is the position at which the pipeline continues. Raises InvalidRequest if the slot no
+    longer has all changes after this place, because changes would be lost.
+    """
+    slot = settings.slot
+    cursor.execute(
+        "SELECT confirmed_flush_lsn - '0/0'::pg_lsn, plugin FROM pg_replication_slots "
+        "WHERE slot_name = %s",
+        (slot,),
+    )
+    row = cursor.fetchone()
+    if row is not None:
+        if row[1] != "pgoutput":
+            raise InvalidRequest("the slot has another plugin", slot=slot, plugin=row[1])
+        begin = int(str(row[0]))
+        if after is not None and after < begin:
+            raise InvalidRequest(
+                "the slot has moved past the position of the pipeline: another reader uses it. "
+                "Remove the state of the pipeline to read everything again",
+                slot=slot,
+            )
+        return begin, None
+    if after is not None:
+        raise InvalidRequest(
+            "the slot of the pipeline is gone, and the changes that it kept: remove the state of "
+            "the pipeline to read everything again",
+            slot=slot,
+        )
+    creation = stream.cursor()
+    creation.create_replication_slot(slot, output_plugin="pgoutput")
+    made = creation.fetchone()
+    assert made is not None, "the server made no slot"
+    return _lsn(str(made[1])), str(made[2])
+
+
+def _lsn(text: str) -> int:
+    high, _, low = text.partition("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+def quoted(name: str) -> str:
+    """The name as an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_table(name: str) -> str:
+    """The name `schema.table` as identifiers of SQL."""
+    schema, _, table = name.partition(".")
+    return f"{quoted(schema)}.{quoted(table)}"

@@ -1,0 +1,368 @@
+"""The sink of a pipeline: writes steps of a source, with one commit of all tables per interval.
+
+1. Read the state: how far the pipeline came. A checkpoint that an earlier process stored and did
+   not finish is committed now, table by table.
+2. For each step, first give the tables the columns and types that its rows need. If a table must
+   change, everything before the step is committed, because a writer keeps its schema.
+3. Pass the rows to the writers of their tables, which buffer them within the memory budget.
+4. Make a checkpoint after the interval, or when many rows are buffered: every table writes its
+   files, one new state file names them together with the position, and then each table is
+   committed.
+
+Exactly once: the state file decides (`state.py`). Each commit has the number of the checkpoint as
+its identifier, so a repeated commit is recognised. Backpressure: the sink pulls steps, so a source
+that is faster than the tables waits.
+
+INVARIANT: a row is written only to a table whose stored schema has its columns. INVARIANT: a
+position is stored only together with every row before it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakecore.cdc.dead_letters import DeadLetters
+from lakecore.cdc.patience import patient_steps
+from lakecore.cdc.shaping import does_not_fit, fitting, needed_changes, shaped
+from lakecore.cdc.shard_order import in_order
+from lakecore.cdc.sink_parts import Acknowledged, Progress
+from lakecore.cdc.state import PipelineState
+from lakecore.cdc.target import TargetTable
+from lakecore.errors import InvalidRequest, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from lakecore.catalog.catalog import Catalog
+    from lakecore.cdc.events import ChangeBatch, Position, Source, SourceSchema, SourceTable, Step
+    from lakecore.cdc.sink_parts import Rules, SinkSettings
+    from lakecore.cdc.state import StateFiles
+    from lakecore.io.ambient import Ambient
+    from lakecore.model.types import Json
+
+__all__ = ["Sink"]
+
+log = logging.getLogger("lakecore.cdc")
+
+POSITION_PROPERTY = "lakecore.cdc.position"
+_POSITION_BYTES_MAX = 4096
+
+
+class Sink:
+    """Writes the steps of a source to tables. `run` returns when stopped, or when caught up."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        rules: Rules,
+        files: StateFiles,
+        settings: SinkSettings,
+        ambient: Ambient,
+    ) -> None:
+        self._catalog = catalog
+        self._rules = rules
+        self._files = files
+        self._settings = settings
+        self._ambient = ambient
+        self._targets: dict[str, TargetTable] = {}
+        self._routes: dict[SourceTable, str | None] = {}
+        self._known: dict[SourceTable, SourceSchema] = {}
+        self._letters = DeadLetters() if settings.keeps_dead_letters else None
+        self._state = PipelineState(checkpoint=0, commit_user="")
+        self._position: Position | None = None
+        self._rows = 0
+        self._committed_ms = 0
+        self._is_new = True
+        self._acknowledge: Callable[[Position], None] | None = None
+        self.progress = Progress()
+
+    def run(
+        self,
+        source: Source,
+        *,
+        until_caught_up: bool = False,
+        stops: Callable[[], bool] = bool,
+        reports: Callable[[Progress], None] | None = None,
+    ) -> Progress:
+        """Follow the source until `stops()` is true or, if requested, the source has caught up.
+
+        Everything that was read is committed before this returns. `reports` is called after each
+        checkpoint. Raises what the source and the tables raise; a later run continues from the last
+        checkpoint.
+        """
+        try:
+            self._begin(source)
+            for step in self._steps_of(source, stops):
+                self._take(step)
+                self.progress.caught_up |= step.caught_up
+                ends = stops() or (until_caught_up and self.progress.caught_up)
+                if ends or self._is_due():
+                    self._checkpoint()
+                    if reports is not None:
+                        reports(self.progress)
+                if ends:
+                    return self.progress
+            # The source ended by itself, or the pipeline was stopped while it could not be reached.
+            self._checkpoint()
+            return self.progress
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close all writers, and drop rows that are not committed."""
+        for target in self._targets.values():
+            target.close()
+        self._targets.clear()
+
+    # --- the start --------------------------------------------------------------------------------
+
+    def _begin(self, source: Source) -> None:
+        self._committed_ms = self._ambient.now_ms()
+        found = self._files.latest()
+        self._is_new = found is None
+        self._acknowledge = source.committed if isinstance(source, Acknowledged) else None
+        if found is not None:
+            self._state = found
+            self._check_source(found, source)
+            self._commit(found, recovers=True)
+            self._check_targets(found)
+        tables = source.tables()
+        if found is None:
+            if not tables and not self._settings.takes_new_tables:
+                raise InvalidRequest(
+                    "the source has no table to follow; --mode combined waits for new tables",
+                    source=dict(source.describe()),
+                )
+            user = f"cdc-{self._ambient.new_uuid()}"
+            self._state = PipelineState(
+                checkpoint=0,
+                commit_user=user,
+                source_tables=tuple(sorted(map(str, tables))),
+                source=dict(source.describe()),
+            )
+            self._files.put(self._state)
+        self._position = self.progress.position = self._state.position
+        self.progress.checkpoint = self._state.checkpoint
+        for table, schema in tables.items():
+            self._route(table, schema)
+        for name in self._settings.opened_at_start:
+            self._target(name)
+
+    def _check_source(self, state: PipelineState, source: Source) -> None:
+        """Raise InvalidRequest if the state belongs to another source."""
+        given = dict(source.describe())
+        if state.source != given:
+            raise InvalidRequest(
+                "the state of the pipeline is of another source: give this pipeline a name of "
+                "its own, or remove the state",
+                state=self._files.directory,
+                source_before=dict(state.source),
+                source=given,
+            )
+
+    def _check_targets(self, state: PipelineState) -> None:
+        """Raise InvalidRequest if a table that the pipeline wrote is gone: rows would be lost.
+
+        A table without a snapshot counts as gone, because it was created again since.
+        """
+        for name in state.targets:
+            try:
+                snapshot = self._target(name).table.context.history.latest_snapshot()
+            except NotFound as error:
+                raise self._gone(name) from error
+            if snapshot is None:
+                raise self._gone(name)
+
+    def _gone(self, name: str) -> InvalidRequest:
+        return InvalidRequest(
+            "the target table of a running pipeline is gone: remove the state of the pipeline to "
+            "start again",
+            table=name,
+            state=self._files.directory,
+        )
+
+    def _route(self, table: SourceTable, schema: SourceSchema) -> str | None:
+        """The target of a source table; creates the target table if needed."""
+        if table in self._routes:
+            return self._routes[table]
+        target = self._rules.target(table)
+        if target is not None and not self._is_followed(table, schema):
+            target = None
+        if target is not None:
+            try:
+                shape = self._rules.shape(table, schema)
+                self._rules.create(self._catalog, table, target, shape, first=self._is_new)
+            except InvalidRequest as error:
+                if not self._settings.ignores_incompatible:
+                    raise
+                log.warning("source table left out. table=%s reason=%s", table, error)
+                self.progress.left_out[str(table)] = str(error)
+                target = None
+        self._routes[table] = target
+        return target
+
+    def _is_followed(self, table: SourceTable, schema: SourceSchema) -> bool:
+        """Whether the rows of a table are written. Called for tables that are new in this run.
+
+        Raises InvalidRequest if the table has lost the primary key that its rows were written with.
+        """
+        known = str(table) in self._state.source_tables
+        if self._settings.needs_key and not schema.primary_key:
+            if known:
+                raise InvalidRequest(
+                    "a table of the source has lost its primary key: give it one again, or leave "
+                    "it out by --excluding_tables",
+                    table=str(table),
+                )
+            log.info("source table left out: it has no primary key. table=%s", table)
+            return False
+        if not known and not self._settings.takes_new_tables:
+            log.info("source table left out: it is new. table=%s", table)
+            return False
+        if not known and self._settings.needs_key:
+            names = sorted({*self._state.source_tables, str(table)})
+            self._state = replace(self._state, source_tables=tuple(names))
+        return True
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def _steps_of(self, source: Source, stops: Callable[[], bool]) -> Iterator[Step]:
+        patience = self._settings.source_patience_seconds
+        return patient_steps(source, lambda: self._position, patience, self._ambient, stops)
+
+    def _take(self, step: Step) -> None:
+        """Write the rows of a step, after the schema changes that they need."""
+        letters = self._letters
+        if step.bad and letters is None:
+            raise step.bad[0]
+        routed: list[tuple[str, ChangeBatch]] = []
+        for batch in step.batches:
+            name = self._route(batch.table, batch.schema)
+            if name is not None:
+                routed.append((name, batch))
+                self._evolve(name, batch)
+        # No checkpoint of this step comes after this line, so that dead letters are stored with its
+        # position.
+        found: dict[str, list[ChangeBatch]] = {}
+        for name, batch in routed:
+            found.setdefault(name, []).extend(shaped(self._rules, name, batch, letters))
+        for name, batches in found.items():
+            for batch in in_order(batches, joins=letters is None):
+                self._write(self._target(name), batch)
+        if letters is not None:
+            for error in step.bad:
+                letters.add_message(error)
+            self.progress.rows_left_out = letters.count
+        self._position = step.position
+
+    def _evolve(self, name: str, batch: ChangeBatch) -> None:
+        """Make the schema changes that a batch needs."""
+        if self._known.get(batch.table) == batch.schema:
+            return
+        schema = self._target(name).table.context.schema
+        changes = needed_changes(self._rules, name, schema, batch.table, batch.schema)
+        if changes:
+            # The rows of this step are not written yet, so the position is that before the step.
+            self._checkpoint()
+            self._target(name).change(changes)
+            log.info("schema changed. table=%s changes=%s", name, len(changes))
+        self._known[batch.table] = batch.schema
+
+    def _target(self, name: str) -> TargetTable:
+        if name not in self._targets:
+            self._targets[name] = TargetTable(self._catalog, name, self._state.commit_user)
+        return self._targets[name]
+
+    def _write(self, target: TargetTable, batch: ChangeBatch) -> None:
+        batch = fitting(target.identifier, target.rows, batch, self._letters)
+        try:
+            target.write(batch)
+        except InvalidRequest as error:
+            raise does_not_fit(str(batch.table), target.identifier, error) from error
+        self._rows += len(batch)
+        tables = self.progress.tables
+        tables[target.identifier] = tables.get(target.identifier, 0) + len(batch)
+
+    # --- checkpoints ------------------------------------------------------------------------------
+
+    def _is_due(self) -> bool:
+        if self._rows >= self._settings.rows_max:
+            return True
+        if self._state.position is None and self._position is not None:
+            # Store at once where the pipeline started, or a restart would start at another place.
+            return True
+        waited = self._ambient.now_ms() - self._committed_ms
+        return waited >= self._settings.interval_seconds * 1000
+
+    def _checkpoint(self) -> None:
+        """Store the position with every row before it, and make these rows visible."""
+        now_ms = self._ambient.now_ms()
+        forced = [name for name, each in self._targets.items() if each.forces_snapshot]
+        if self._position == self._state.position and not self._rows and not forced:
+            self._committed_ms = now_ms
+            return
+        number = self._state.checkpoint + 1
+        prepared = {name: each.prepare(number) for name, each in self._targets.items()}
+        self.progress.rows += self._rows
+        seconds = max(now_ms - self._committed_ms, 1) / 1000
+        self.progress.rows_per_second = round(self._rows / seconds, 1)
+        letters = None if self._letters is None else self._letters.hold(self._files, number)
+        written = {name for name, each in prepared.items() if each}
+        messages = {name: prepared[name] for name in prepared if name in {*written, *forced}}
+        state = replace(
+            self._state,
+            checkpoint=number,
+            position=self._position,
+            messages=messages,
+            letters=letters,
+            targets=tuple(sorted({*self._state.targets, *written})),
+            metrics=self._metrics(now_ms),
+        )
+        self._files.put(state)
+        self._state = state
+        self._commit(state, recovers=False)
+        if self._acknowledge is not None and state.position is not None:
+            self._acknowledge(state.position)
+        log.info("checkpoint. number=%s rows=%s tables=%s", number, self._rows, len(state.messages))
+        self._rows = 0
+        self._committed_ms = now_ms
+        self.progress.checkpoint = number
+        self.progress.position = state.position
+
+    def _metrics(self, now_ms: int) -> Mapping[str, Json]:
+        earlier = self._state.metrics.get("rows_total")
+        return {
+            "time_ms": now_ms,
+            "rows": self._rows,
+            "rows_total": (earlier if isinstance(earlier, int) else 0) + self._rows,
+            "rows_per_second": round(self.progress.rows_per_second),
+            "rows_left_out": self.progress.rows_left_out,
+            "caught_up": self.progress.caught_up,
+            "tables": dict(self.progress.tables),
+            "left_out": dict(self.progress.left_out),
+        }
+
+    def _commit(self, state: PipelineState, *, recovers: bool) -> None:
+        """Commit what a checkpoint's state names, then delete the states before it."""
+        properties = _properties(state)
+        for name, messages in state.messages.items():
+            try:
+                target = self._target(name)
+                if recovers:
+                    target.recover(state.checkpoint, messages)
+                else:
+                    target.commit(state.checkpoint, properties)
+            except NotFound as error:
+                raise self._gone(name) from error
+        self._files.publish_letters(state)
+        self._files.put_committed(state)
+        self._files.forget_before(state.checkpoint)
+
+
+def _properties(state: PipelineState) -> dict[str, str]:
+    """The properties of the snapshots of a checkpoint."""
+    text = json.dumps(state.position, sort_keys=True)
+    return {POSITION_PROPERTY: text} if len(text) <= _POSITION_BYTES_MAX else {}

@@ -1,0 +1,212 @@
+"""The state of a pipeline: small JSON files next to the tables, one for each checkpoint.
+
+A checkpoint file holds the position of the source, and the commit messages of every table whose
+rows came before that position. Writing this file is the decision. From then on the checkpoint is
+valid, and each table is committed from the messages, after a crash by the next process. Without the
+file, the checkpoint never happened, and the source is read again from the previous position.
+
+INVARIANT: `put_if_absent` of the next file is the only step that advances a pipeline. Two processes
+that run one pipeline both write the same number, and one of them is refused.
+
+INVARIANT: the file of a checkpoint is deleted only after the next one is written. Until then it is
+the only place that names its messages.
+
+When every table of a checkpoint is committed, its file is written again without the messages. So a
+restart commits nothing that was committed, also if its snapshots have expired since.
+
+INVARIANT: rows that a checkpoint left out are published after its state is stored. They are written
+before it, to a file that the state names. If the checkpoint never happens, the rows come again, and
+a table that was changed since may take them: they must not be among the dead letters as well.
+
+INVARIANT: a state holds no password. Of the source, it holds only a position, names and counts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lakecore.cdc.message_texts import message_from_json, message_to_json
+from lakecore.errors import CommitConflict, CorruptTable, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.cdc.events import Position
+    from lakecore.io.ambient import Ambient
+    from lakecore.io.stores.store import Store
+    from lakecore.model.files import CommitMessage
+    from lakecore.model.types import Json
+
+__all__ = ["PipelineState", "StateFiles"]
+
+_NAME = re.compile(r"checkpoint-(\d{1,18})\.json")
+_HELD = re.compile(r"held-rows-(\d{1,18})-.*\.jsonl")
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineState:
+    """The stored state of a pipeline after a checkpoint.
+
+    - `commit_user`: the commit user of all its commits; the number of the checkpoint is the
+      identifier;
+    - `messages`: the commit messages of the checkpoint, by table name;
+    - `letters`: the file with the rows that the checkpoint left out, until they are published;
+    - `targets`: the tables that were written so far;
+    - `source_tables`: the source tables known when the pipeline first started (`divided` mode);
+    - `metrics`: counts and times for users; no decision depends on them.
+    """
+
+    checkpoint: int
+    commit_user: str
+    position: Position | None = None
+    messages: Mapping[str, tuple[CommitMessage, ...]] = field(default_factory=dict)
+    letters: str | None = None
+    targets: tuple[str, ...] = ()
+    source_tables: tuple[str, ...] = ()
+    source: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, Json] = field(default_factory=dict)
+
+
+class StateFiles:
+    """The checkpoint files of one pipeline, in its own directory."""
+
+    def __init__(self, store: Store, directory: str, ambient: Ambient) -> None:
+        self._store = store
+        self.directory = directory.rstrip("/")
+        self._ambient = ambient
+
+    def checkpoints(self) -> tuple[int, ...]:
+        """The numbers of the checkpoints that have a file, in order."""
+        found = (_NAME.fullmatch(name) for name in self._names())
+        return tuple(sorted(int(match[1]) for match in found if match))
+
+    def _names(self) -> list[str]:
+        return [each.path.rpartition("/")[2] for each in self._store.list(self.directory)]
+
+    def latest(self) -> PipelineState | None:
+        """The state after the last checkpoint; None if the pipeline has never run here."""
+        numbers = self.checkpoints()
+        return self.read(numbers[-1]) if numbers else None
+
+    def read(self, checkpoint: int) -> PipelineState:
+        """The state after a checkpoint. Raises CorruptTable if the file is damaged."""
+        path = self._path(checkpoint)
+        try:
+            found = json.loads(self._store.read(path))
+            if found["format"] != _FORMAT:
+                raise CorruptTable(
+                    "the state is of another version of lakecore",
+                    path=path,
+                    version=found["format"],
+                )
+            messages = {
+                str(table): tuple(message_from_json(each, path) for each in listed)
+                for table, listed in found["messages"].items()
+            }
+            return PipelineState(
+                checkpoint=int(found["checkpoint"]),
+                commit_user=str(found["commit_user"]),
+                position=found["position"],
+                messages=messages,
+                letters=found.get("letters"),
+                targets=tuple(found["targets"]),
+                source_tables=tuple(found["source_tables"]),
+                source=found["source"],
+                metrics=found["metrics"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CorruptTable("the state of the pipeline is damaged", path=path) from error
+
+    def put(self, state: PipelineState) -> None:
+        """Store the state of the next checkpoint.
+
+        Raises CommitConflict if another process has stored it already.
+        """
+        path = self._path(state.checkpoint)
+        if not self._store.put_if_absent(path, self._text(state)):
+            raise CommitConflict(
+                "another process runs this pipeline: end one of the two",
+                checkpoint=state.checkpoint,
+                path=path,
+            )
+
+    def _text(self, state: PipelineState) -> bytes:
+        text = json.dumps(
+            {
+                "format": _FORMAT,
+                "uuid": self._ambient.new_uuid(),
+                "checkpoint": state.checkpoint,
+                "commit_user": state.commit_user,
+                "position": state.position,
+                "letters": state.letters,
+                "targets": list(state.targets),
+                "source_tables": list(state.source_tables),
+                "source": dict(state.source),
+                "metrics": dict(state.metrics),
+                "messages": {
+                    table: [message_to_json(each) for each in messages]
+                    for table, messages in state.messages.items()
+                },
+            },
+            indent=1,
+        )
+        return text.encode()
+
+    def put_committed(self, state: PipelineState) -> None:
+        """Store that every table of a checkpoint is committed, and drop its messages.
+
+        A later process must not commit them a second time. The snapshots that show their commit may
+        have expired by then.
+        """
+        if state.messages or state.letters:
+            done = replace(state, messages={}, letters=None)
+            self._store.put(self._path(state.checkpoint), self._text(done))
+
+    def hold_letters(self, checkpoint: int, lines: Sequence[str]) -> str:
+        """Store the dead letters of a checkpoint that may come; return the name of their file."""
+        name = f"held-rows-{checkpoint}-{self._ambient.new_uuid()}.jsonl"
+        self._store.put(f"{self.directory}/{name}", _joined(lines))
+        return name
+
+    def publish_letters(self, state: PipelineState) -> None:
+        """Give the dead letters of a checkpoint that has happened their name."""
+        if state.letters is not None:
+            data = self._store.read(f"{self.directory}/{state.letters}")
+            self._store.put(self._letters_path(state.checkpoint), data)
+
+    def letters(self, checkpoint: int) -> list[str]:
+        """The dead letters of a checkpoint; empty if it has none."""
+        try:
+            text = self._store.read(self._letters_path(checkpoint)).decode()
+        except NotFound:
+            return []
+        # `splitlines` would also split at characters such as U+2028, which JSON leaves as they are.
+        return text.removesuffix("\n").split("\n") if text else []
+
+    def put_letters(self, checkpoint: int, lines: Sequence[str]) -> None:
+        """Store the dead letters of a checkpoint."""
+        self._store.put(self._letters_path(checkpoint), _joined(lines))
+
+    def forget_before(self, checkpoint: int) -> None:
+        """Delete what this checkpoint replaces, all of whose tables must be committed.
+
+        These are the files of earlier checkpoints, and rows held for this one or an earlier one.
+        """
+        for name in self._names():
+            state, held = _NAME.fullmatch(name), _HELD.fullmatch(name)
+            if (state and int(state[1]) < checkpoint) or (held and int(held[1]) <= checkpoint):
+                self._store.delete(f"{self.directory}/{name}")
+
+    def _letters_path(self, checkpoint: int) -> str:
+        return f"{self.directory}/dead-letters-{checkpoint}.jsonl"
+
+    def _path(self, checkpoint: int) -> str:
+        return f"{self.directory}/checkpoint-{checkpoint}.json"
+
+
+def _joined(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()

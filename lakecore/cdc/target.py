@@ -1,0 +1,96 @@
+"""One target table of a pipeline: opens it, changes its schema, and writes it at checkpoints.
+
+A schema change needs a new writer, because a writer keeps the schema that it started with. The sink
+therefore commits everything before it changes a table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.cdc.target_rows import TargetRows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.catalog.catalog import Catalog
+    from lakecore.cdc.events import ChangeBatch
+    from lakecore.model.files import CommitMessage
+    from lakecore.model.schema_change import Change
+    from lakecore.table.handle import Table
+    from lakecore.table.writes.stream_write import StreamWrite
+
+__all__ = ["TargetTable"]
+
+
+class TargetTable:
+    """A table that a pipeline writes.
+
+    `write` buffers rows; `prepare`, then `commit`, publish them.
+    """
+
+    def __init__(self, catalog: Catalog, identifier: str, commit_user: str) -> None:
+        self.identifier = identifier
+        self._catalog = catalog
+        self._user = commit_user
+        self._table = catalog.get_table(identifier)
+        self.rows = TargetRows(self._table.context)
+        self._writer: StreamWrite | None = None
+        self.rows_pending = 0
+
+    @property
+    def table(self) -> Table:
+        """The table, with the schema under which rows are written."""
+        return self._table
+
+    @property
+    def forces_snapshot(self) -> bool:
+        """Whether a checkpoint without rows makes an empty snapshot."""
+        return self._table.context.options.commit_force_create_snapshot
+
+    def change(self, changes: Sequence[Change]) -> None:
+        """Change the schema. No rows may be pending."""
+        assert not self.rows_pending, "rows of the schema before are not committed"
+        self.close()
+        self._catalog.alter_table(self.identifier, list(changes))
+        self._table = self._catalog.get_table(self.identifier)
+        self.rows = TargetRows(self._table.context)
+
+    def write(self, batch: ChangeBatch) -> int:
+        """Buffer the changes of a batch and return their number.
+
+        Raises InvalidRequest, naming column, value and row, for a row that does not fit; then every
+        row since the last checkpoint is dropped.
+        """
+        rows = self.rows.written(batch)
+        if not rows.num_rows:
+            return 0
+        self.rows_pending += rows.num_rows
+        return self._opened().write(rows)
+
+    def prepare(self, checkpoint: int) -> tuple[CommitMessage, ...]:
+        """Write the pending rows to files that no reader sees yet."""
+        if not self.rows_pending and not self.forces_snapshot:
+            return ()
+        messages = tuple(self._opened().prepare_commit(checkpoint))
+        self.rows_pending = 0
+        return messages
+
+    def commit(self, checkpoint: int, properties: Mapping[str, str]) -> None:
+        """Commit the prepared files."""
+        self._opened().commit(checkpoint, properties=properties)
+
+    def recover(self, checkpoint: int, messages: Sequence[CommitMessage]) -> None:
+        """Commit the files that an earlier process prepared, unless they are committed already."""
+        self._opened().recover({checkpoint: list(messages)})
+
+    def close(self) -> None:
+        """Drop rows that are not prepared, and end the writer."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _opened(self) -> StreamWrite:
+        if self._writer is None:
+            self._writer = self._table.new_stream_write(self._user)
+        return self._writer

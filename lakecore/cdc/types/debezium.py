@@ -1,0 +1,277 @@
+"""The columns of Debezium's messages: converts their types and values.
+
+The schema of a message names each column's Kafka Connect type (`int32`) and maybe a logical name
+(`io.debezium.time.Date`). The rules are Paimon's, with one difference: `float64` is DOUBLE, because
+FLOAT would lose digits.
+
+Values arrive as strings, integers, booleans, or in the Arrow type that `hint` names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.cdc.types.binary_texts import (
+    base64_bytes,
+    connect_decimals,
+    decode_base64,
+    each_text,
+    geo_json,
+    reversed_base64,
+)
+from lakecore.cdc.types.mapping import (
+    BYTES,
+    DEFAULT_MAPPING,
+    STRING,
+    TypeMapping,
+    TypeOption,
+    atomic,
+)
+from lakecore.cdc.types.texts import from_text
+from lakecore.errors import InvalidRequest
+from lakecore.model.types import Atomic, Root, arrow_type
+from lakecore.rows.casts import cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ConnectField", "DebeziumColumn", "debezium_column"]
+
+Convert: TypeAlias = Callable[[pa.Array, str], pa.Array]
+
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_BITS = "io.debezium.data.Bits"
+_GEOMETRIES = frozenset({"io.debezium.data.geometry.Point", "io.debezium.data.geometry.Geometry"})
+_GEOMETRY_WKB = "wkb"
+_DIGITS_MAX = 38
+_DAY_MICROSECONDS = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectField:
+    """A field of a Kafka Connect schema. `name` is the logical name, None for a plain type."""
+
+    field: str
+    type: str
+    name: str | None = None
+    parameters: Mapping[str, str] | None = None
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebeziumColumn:
+    """A column: its Paimon type, and `convert`, which converts values to that type.
+
+    `hint` is the Arrow type in which a reader may return the values (None: the reader chooses).
+    With `quoted`, a string and a number mean different things.
+    """
+
+    name: str
+    type: Atomic
+    convert: Convert
+    hint: pa.DataType | None = None
+    quoted: bool = False
+    comment: str | None = None
+
+
+def debezium_column(field: ConnectField, mapping: TypeMapping = DEFAULT_MAPPING) -> DebeziumColumn:
+    """The column of a field.
+
+    Raises InvalidRequest if Connect parameters of the field, such as its scale, are not numbers.
+    """
+    try:
+        column = _column(field)
+    except ValueError as error:
+        raise InvalidRequest(
+            "the parameters of a field in a message's schema are not numbers",
+            field=field.field,
+            parameters=dict(field.parameters or {}),
+        ) from error
+    column = replace(column, name=field.field, comment=field.comment)
+    if TypeOption.TO_STRING in mapping and column.type != STRING:
+        return replace(column, type=STRING, convert=_printed(field, column))
+    return column
+
+
+def _column(field: ConnectField) -> DebeziumColumn:
+    parameters = field.parameters or {}
+    name = field.name or ""
+    if name == _BITS:
+        length = int(parameters.get("length") or 0)
+        data_type = atomic(Root.BINARY, length=(length + 7) // 8) if length else BYTES
+        return _made(data_type, reversed_base64, pa.string())
+    if name == _DECIMAL and field.type == "bytes":
+        return _decimal_column(parameters)
+    if name in _GEOMETRIES:
+        return _made(STRING, _geometries, None)
+    if name in _TIMES:
+        return _TIMES[name]
+    return _PLAIN.get(field.type, _TEXT)
+
+
+def _made(data_type: Atomic, convert: Convert, hint: pa.DataType | None) -> DebeziumColumn:
+    return DebeziumColumn(name="", type=data_type, convert=convert, hint=hint)
+
+
+def _decimal_column(parameters: Mapping[str, str]) -> DebeziumColumn:
+    """A decimal column.
+
+    A number is the value; a string is the Base64 form of the unscaled value.
+    """
+    scale = int(parameters.get("scale") or 0)
+    stated = parameters.get("connect.decimal.precision")
+    precision = int(stated or (20 if scale == 0 else _DIGITS_MAX))
+    fits = precision <= _DIGITS_MAX and 0 <= scale <= precision
+    data_type = atomic(Root.DECIMAL, precision=precision, scale=scale) if fits else STRING
+
+    def convert(array: pa.Array, column: str) -> pa.Array:
+        return connect_decimals(array.cast(pa.string()), data_type, scale, column)
+
+    return replace(_made(data_type, convert, None), quoted=True)
+
+
+def _geometries(array: pa.Array, column: str) -> pa.Array:
+    def shape(text: str) -> str:
+        return geo_json(decode_base64(json.loads(text)[_GEOMETRY_WKB]))
+
+    return each_text(array, shape, pa.string(), column, "a geometry")
+
+
+def _as(data_type: Atomic) -> Convert:
+    """A conversion that accepts values of the type itself, and strings."""
+    wanted = arrow_type(data_type)
+
+    def convert(array: pa.Array, column: str) -> pa.Array:
+        if array.type == wanted:
+            return array
+        if pa.types.is_boolean(array.type) or pa.types.is_integer(array.type):
+            array = _integers(array, column) if pa.types.is_integer(wanted) else array
+            if pa.types.is_integer(array.type):
+                try:
+                    return array.cast(wanted)
+                except pa.ArrowInvalid:
+                    pass
+            array = array.cast(pa.string())
+        return from_text(array, data_type, column)
+
+    return convert
+
+
+def _integers(array: pa.Array, column: str) -> pa.Array:
+    """64-bit integers, from integers, booleans or strings."""
+    if pa.types.is_integer(array.type):
+        return array.cast(pa.int64())
+    if pa.types.is_boolean(array.type):
+        return array.cast(pa.int64())
+    return from_text(array, atomic(Root.BIGINT), column)
+
+
+def _days(array: pa.Array, column: str) -> pa.Array:
+    return _integers(array, column).cast(pa.int32()).cast(pa.date32())
+
+
+def _timestamps(unit: str) -> Convert:
+    return lambda array, column: _integers(array, column).cast(pa.timestamp(unit))
+
+
+def _micro_times(array: pa.Array, column: str) -> pa.Array:
+    """Times of day in microseconds, converted to TIME in milliseconds."""
+    numbers = _integers(array, column)
+    values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+    bad = (values < 0) | (values >= _DAY_MICROSECONDS) | (values % 1_000 != 0)
+    if bad.any():
+        raise InvalidRequest(
+            "a TIME is outside of one day, or finer than milliseconds; --type_mapping to-string "
+            "keeps it as text",
+            column=column,
+            microseconds=int(values[np.flatnonzero(bad)[0]]),
+        )
+    return pc.divide(numbers, 1_000).cast(pa.int32()).cast(pa.time32("ms"))
+
+
+def _zoned(array: pa.Array, column: str) -> pa.Array:
+    """Timestamps in UTC, from ISO strings with an offset."""
+    try:
+        return array.cast(pa.timestamp("us", tz="UTC")).view(pa.timestamp("us"))
+    except pa.ArrowInvalid as error:
+        raise InvalidRequest(
+            "a value is not a time with an offset", column=column, cause=error
+        ) from error
+
+
+def _printed(field: ConnectField, column: DebeziumColumn) -> Convert:
+    """The conversion of values to strings, for `--type_mapping to-string`."""
+    if field.name == _BITS:
+        return lambda array, name: each_text(array, _bits_text, pa.string(), name, "Base64")
+    if field.name == "io.debezium.time.MicroTime":
+        return lambda array, name: _clock_texts(_integers(array, name))
+    inner = column.convert
+
+    def convert(array: pa.Array, name: str) -> pa.Array:
+        return cast(inner(array, name), column.type, STRING, name)
+
+    return convert
+
+
+def _bits_text(text: str) -> str:
+    return "".join(f"{byte:08b}" for byte in reversed(decode_base64(text)))
+
+
+def _clock_texts(numbers: pa.Array) -> pa.Array:
+    """Microseconds as strings `hh:mm:ss.ffffff`. MySQL's times may be negative or exceed a day."""
+
+    def text(value: str) -> str:
+        number = int(value)
+        seconds, micro = divmod(abs(number), 1_000_000)
+        clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+        fraction = f".{micro:06d}".rstrip("0").rstrip(".")
+        return f"{'-' if number < 0 else ''}{clock}{fraction}"
+
+    return each_text(numbers.cast(pa.string()), text, pa.string(), "", "a time")
+
+
+def _plain(root: Root, hint: pa.DataType | None) -> DebeziumColumn:
+    data_type = atomic(root)
+    return _made(data_type, _as(data_type), hint)
+
+
+def _to_text(array: pa.Array, column: str) -> pa.Array:  # noqa: ARG001
+    return array.cast(pa.string())
+
+
+_TEXT = _made(STRING, _to_text, None)
+_PLAIN: dict[str, DebeziumColumn] = {
+    "int8": _plain(Root.TINYINT, pa.int64()),
+    "int16": _plain(Root.SMALLINT, pa.int64()),
+    "int32": _plain(Root.INT, pa.int64()),
+    "int64": _plain(Root.BIGINT, pa.int64()),
+    "float": _plain(Root.FLOAT, pa.float32()),
+    "float32": _plain(Root.FLOAT, pa.float32()),
+    "float64": _plain(Root.DOUBLE, pa.float64()),
+    "double": _plain(Root.DOUBLE, pa.float64()),
+    "boolean": _plain(Root.BOOLEAN, pa.bool_()),
+    "string": _made(STRING, _to_text, pa.string()),
+    "bytes": _made(BYTES, base64_bytes, pa.string()),
+}
+_DATE = _made(atomic(Root.DATE), _days, pa.int64())
+_MILLIS = _made(atomic(Root.TIMESTAMP, precision=3), _timestamps("ms"), pa.int64())
+_TIMES: dict[str, DebeziumColumn] = {
+    "io.debezium.time.Date": _DATE,
+    "org.apache.kafka.connect.data.Date": _DATE,
+    "io.debezium.time.Timestamp": _MILLIS,
+    "org.apache.kafka.connect.data.Timestamp": _MILLIS,
+    "io.debezium.time.MicroTimestamp": _made(
+        atomic(Root.TIMESTAMP, precision=6), _timestamps("us"), pa.int64()
+    ),
+    "io.debezium.time.ZonedTimestamp": _made(
+        atomic(Root.TIMESTAMP, precision=6), _zoned, pa.string()
+    ),
+    "io.debezium.time.MicroTime": _made(atomic(Root.TIME, precision=3), _micro_times, pa.int64()),
+}

@@ -1,0 +1,101 @@
+"""The options of `--type_mapping`: how types of a source become types of a table.
+
+Paimon's page: https://paimon.apache.org/docs/master/cdc-ingestion/mysql-cdc/
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.types import LENGTH_MAX, Array, Atomic, DataType, Root, with_nullable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "BYTES",
+    "DEFAULT_MAPPING",
+    "OF_TYPES",
+    "STRING",
+    "TypeMapping",
+    "TypeOption",
+    "array_of",
+    "atomic",
+    "mapped_nullability",
+]
+
+
+class TypeOption(StrEnum):
+    """One option of `--type_mapping`."""
+
+    TINYINT1_NOT_BOOL = "tinyint1-not-bool"
+    TO_NULLABLE = "to-nullable"
+    TO_STRING = "to-string"
+    CHAR_TO_STRING = "char-to-string"
+    LONGTEXT_TO_BYTES = "longtext-to-bytes"
+    DECIMAL_NO_CHANGE = "decimal-no-change"
+    BIGINT_UNSIGNED_TO_BIGINT = "bigint-unsigned-to-bigint"
+    ALLOW_NON_STRING_TO_STRING = "allow-non-string-to-string"
+
+
+OF_TYPES = frozenset(
+    {
+        TypeOption.TINYINT1_NOT_BOOL,
+        TypeOption.CHAR_TO_STRING,
+        TypeOption.LONGTEXT_TO_BYTES,
+        TypeOption.BIGINT_UNSIGNED_TO_BIGINT,
+    }
+)
+"""The options that change the type of a column; they have no effect if every column is text."""
+_NAMES = frozenset(map(str, TypeOption))
+
+
+@dataclass(frozen=True, slots=True)
+class TypeMapping:
+    """The options that are set."""
+
+    options: frozenset[TypeOption] = frozenset()
+
+    def __contains__(self, option: TypeOption) -> bool:
+        return option in self.options
+
+    @staticmethod
+    def parse(names: str | Iterable[str]) -> TypeMapping:
+        """The mapping for option names, given as a list or as one comma-separated string.
+
+        Case is ignored, and `_` is read as `-`. Raises InvalidRequest for an unknown name.
+        """
+        given = names.split(",") if isinstance(names, str) else list(names)
+        options: set[TypeOption] = set()
+        for name in filter(None, (each.strip().lower().replace("_", "-") for each in given)):
+            if name not in _NAMES:
+                raise InvalidRequest(
+                    "unknown type mapping option", option=name, known=list(TypeOption)
+                )
+            options.add(TypeOption(name))
+        return TypeMapping(frozenset(options))
+
+
+DEFAULT_MAPPING = TypeMapping()
+STRING = Atomic(root=Root.VARCHAR, length=LENGTH_MAX)
+BYTES = Atomic(root=Root.VARBINARY, length=LENGTH_MAX)
+
+
+def atomic(
+    root: Root, *, length: int | None = None, precision: int | None = None, scale: int | None = None
+) -> Atomic:
+    """A nullable type without parts."""
+    return Atomic(root=root, length=length, precision=precision, scale=scale)
+
+
+def array_of(element: DataType) -> Array:
+    """A nullable array of nullable elements."""
+    return Array(element=element)
+
+
+def mapped_nullability(data_type: DataType, mapping: TypeMapping, *, optional: bool) -> DataType:
+    """The type, nullable if the source's column is, or if `to-nullable` is set."""
+    return with_nullable(data_type, nullable=optional or TypeOption.TO_NULLABLE in mapping)

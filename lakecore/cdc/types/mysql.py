@@ -1,0 +1,213 @@
+"""Converts types of MySQL and MariaDB, given as names or column definitions, to Paimon's types.
+
+A definition is the text in `information_schema.columns.column_type` or in Canal's `mysqlType`:
+`bigint(20) unsigned`, `decimal(10,2)`, `enum('a','b')`. The rules are those of Paimon's actions;
+types that those do not know are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.cdc.types.mapping import (
+    BYTES,
+    DEFAULT_MAPPING,
+    STRING,
+    TypeMapping,
+    TypeOption,
+    array_of,
+    atomic,
+)
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.model.types import DataType, Root
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["GEOMETRIES", "MySqlType", "mysql_type", "parse_mysql_type"]
+
+GEOMETRIES = frozenset(
+    {
+        "GEOMETRY",
+        "POINT",
+        "LINESTRING",
+        "POLYGON",
+        "MULTIPOINT",
+        "MULTILINESTRING",
+        "MULTIPOLYGON",
+        "GEOMETRYCOLLECTION",
+        "GEOMCOLLECTION",
+    }
+)
+_DECIMALS = frozenset({"DECIMAL", "NUMERIC", "FIXED", "DEC"})
+_INTEGERS = {
+    "SMALLINT": (Root.SMALLINT, Root.INT),
+    "MEDIUMINT": (Root.INT, Root.BIGINT),
+    "INT": (Root.INT, Root.BIGINT),
+    "INTEGER": (Root.INT, Root.BIGINT),
+}
+"""The signed and the unsigned type; an unsigned one needs the next wider type."""
+_PLAIN: dict[str, DataType] = {
+    "BOOLEAN": atomic(Root.BOOLEAN),
+    "BOOL": atomic(Root.BOOLEAN),
+    "YEAR": atomic(Root.INT),
+    "LONG": atomic(Root.BIGINT),  # a type of aliyun-json
+    "FLOAT": atomic(Root.FLOAT),
+    "REAL": atomic(Root.DOUBLE),
+    "DOUBLE": atomic(Root.DOUBLE),
+    "DOUBLE PRECISION": atomic(Root.DOUBLE),
+    "DATE": atomic(Root.DATE),
+    "SET": array_of(STRING),
+    **dict.fromkeys(("TINYTEXT", "TEXT", "MEDIUMTEXT", "JSON", "ENUM", "STRING"), STRING),
+    **dict.fromkeys(("UUID", "INET4", "INET6"), STRING),  # types of MariaDB
+    **dict.fromkeys(GEOMETRIES, STRING),
+    **dict.fromkeys(("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"), BYTES),
+}
+_DIGITS_MAX = 38
+_BARE_DECIMAL = (38, 18)
+"""The precision and scale of a decimal whose definition states none, as in Paimon."""
+_FRACTION_MAX = 9
+_TIME_DIGITS_MAX = 3
+_DISPLAY_LENGTH = 19
+"""The length of `2023-03-23 17:20:00`; JDBC adds the fraction to a timestamp's length."""
+
+_DEFINITION = re.compile(
+    r"^\s*(?P<name>[a-zA-Z][a-zA-Z0-9_ ]*?)\s*(?:\((?P<inside>.*)\)\s*(?P<more>[a-zA-Z ]*))?$",
+    re.DOTALL,
+)
+_VALUE = re.compile(r"'((?:[^']|'')*)'")
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlType:
+    """A parsed column definition. `name` is in upper case, without UNSIGNED and ZEROFILL."""
+
+    name: str
+    length: int | None = None
+    scale: int | None = None
+    unsigned: bool = False
+    values: tuple[str, ...] = ()
+
+    @property
+    def is_geometry(self) -> bool:
+        """Whether values are geometries."""
+        return self.name in GEOMETRIES
+
+
+def parse_mysql_type(definition: str) -> MySqlType:
+    """The parts of a column definition. Raises InvalidRequest for other text."""
+    found = _DEFINITION.match(definition)
+    if found is None:
+        raise InvalidRequest("not a type of MySQL", type=definition)
+    words = f"{found['name']} {found['more'] or ''}".upper().split()
+    unsigned = "UNSIGNED" in words or "ZEROFILL" in words
+    name = " ".join(word for word in words if word not in {"UNSIGNED", "SIGNED", "ZEROFILL"})
+    inside = found["inside"]
+    if name in {"ENUM", "SET"}:
+        values = tuple(each.replace("''", "'") for each in _VALUE.findall(inside or ""))
+        return MySqlType(name, values=values)
+    if inside is None:
+        length, scale = _BARE_DECIMAL if name in _DECIMALS else (None, None)
+        return MySqlType(name, length, scale, unsigned)
+    try:
+        numbers = [int(part) for part in inside.split(",")]
+    except ValueError:
+        raise InvalidRequest("not a type of MySQL", type=definition) from None
+    return MySqlType(name, numbers[0], numbers[1] if len(numbers) > 1 else None, unsigned)
+
+
+def mysql_type(given: str | MySqlType, mapping: TypeMapping = DEFAULT_MAPPING) -> DataType:
+    """The nullable Paimon type of a MySQL type, or of its definition.
+
+    Raises Unsupported for a type that Paimon's actions do not know.
+    """
+    source = parse_mysql_type(given) if isinstance(given, str) else given
+    if TypeOption.TO_STRING in mapping:
+        return STRING
+    name = source.name
+    if name in _BY_DETAILS:
+        return _BY_DETAILS[name](source, mapping)
+    if name in _INTEGERS:
+        signed, unsigned = _INTEGERS[name]
+        return atomic(unsigned if source.unsigned else signed)
+    if name in _PLAIN:
+        return _PLAIN[name]
+    raise Unsupported("no Paimon type for this type of MySQL", type=name)
+
+
+def _bit(source: MySqlType, mapping: TypeMapping) -> DataType:  # noqa: ARG001
+    length = source.length or 1
+    return atomic(Root.BOOLEAN) if length == 1 else atomic(Root.BINARY, length=(length + 7) // 8)
+
+
+def _tinyint(source: MySqlType, mapping: TypeMapping) -> DataType:
+    if source.unsigned:
+        return atomic(Root.SMALLINT)
+    is_flag = source.length == 1 and TypeOption.TINYINT1_NOT_BOOL not in mapping
+    return atomic(Root.BOOLEAN if is_flag else Root.TINYINT)
+
+
+def _bigint(source: MySqlType, mapping: TypeMapping) -> DataType:
+    unsigned = source.unsigned or source.name == "SERIAL"
+    if not unsigned or TypeOption.BIGINT_UNSIGNED_TO_BIGINT in mapping:
+        return atomic(Root.BIGINT)
+    return atomic(Root.DECIMAL, precision=20, scale=0)
+
+
+def _text(source: MySqlType, mapping: TypeMapping) -> DataType:
+    if not source.length or TypeOption.CHAR_TO_STRING in mapping:
+        return STRING
+    return atomic(Root.CHAR if source.name == "CHAR" else Root.VARCHAR, length=source.length)
+
+
+def _longtext(source: MySqlType, mapping: TypeMapping) -> DataType:  # noqa: ARG001
+    return BYTES if TypeOption.LONGTEXT_TO_BYTES in mapping else STRING
+
+
+def _binary(source: MySqlType, mapping: TypeMapping) -> DataType:  # noqa: ARG001
+    return atomic(Root.VARBINARY, length=source.length) if source.length else BYTES
+
+
+def _decimal(source: MySqlType, mapping: TypeMapping) -> DataType:  # noqa: ARG001
+    if source.length is None or source.length > _DIGITS_MAX:
+        return STRING
+    return atomic(Root.DECIMAL, precision=source.length, scale=max(source.scale or 0, 0))
+
+
+def _time(source: MySqlType, mapping: TypeMapping) -> DataType:  # noqa: ARG001
+    """The type TIME. Paimon's action declares TIME(0), but stores milliseconds in it."""
+    return atomic(Root.TIME, precision=_TIME_DIGITS_MAX)
+
+
+def _timestamp(source: MySqlType, mapping: TypeMapping) -> DataType:  # noqa: ARG001
+    """A timestamp type.
+
+    The definition states fraction digits, or the length of the printed form.
+    """
+    length = source.length or 0
+    if length >= _DISPLAY_LENGTH:
+        length = max(length - _DISPLAY_LENGTH - 1, 0)
+    if length > _FRACTION_MAX:
+        raise InvalidRequest(
+            "a timestamp has at most 9 fraction digits", type=source.name, length=length
+        )
+    return atomic(Root.TIMESTAMP, precision=max(length, 0))
+
+
+_BY_DETAILS: dict[str, Callable[[MySqlType, TypeMapping], DataType]] = {
+    "BIT": _bit,
+    "TINYINT": _tinyint,
+    "BIGINT": _bigint,
+    "SERIAL": _bigint,
+    "CHAR": _text,
+    "VARCHAR": _text,
+    "LONGTEXT": _longtext,
+    "BINARY": _binary,
+    "VARBINARY": _binary,
+    "DATETIME": _timestamp,
+    "TIMESTAMP": _timestamp,
+    "TIME": _time,
+    **dict.fromkeys(_DECIMALS, _decimal),
+}

@@ -1,0 +1,238 @@
+"""`lakecore cdc`: runs a pipeline from flags or a TOML file; shows the status of pipelines.
+
+1. Read the flags.
+2. Passwords: an option of the source that ends in `-file` or `-env` names where its value is.
+3. Run until SIGINT or SIGTERM; the current rows are committed first. With `--until caught-up`, end
+   when everything that the source held at the start is committed.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from dataclasses import asdict
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakecore.catalog.registry import open_catalog
+from lakecore.cdc.action_table import SYNC_ACTIONS
+from lakecore.cdc.actions import REPEATED_FLAGS, Arguments
+from lakecore.cdc.launch import RUN_FLAGS, launch_of
+from lakecore.cdc.pipeline import PipelineStatus, statuses
+from lakecore.cli.arguments import stated
+from lakecore.cli.flags import Flags, read_flags
+from lakecore.cli.printing import note, say
+from lakecore.cli.target import catalog_options_of
+from lakecore.cli.texts import json_text
+from lakecore.errors import InvalidRequest, NotFound
+from lakecore.io.ambient import SYSTEM
+from lakecore.io.secret_options import with_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.cdc.actions import Action
+    from lakecore.cdc.sink_parts import Progress
+
+__all__ = ["cdc", "sync"]
+
+_OF_WAREHOUSE = ("warehouse", "catalog_conf")
+_OF_STATUS = (*_OF_WAREHOUSE, "state")
+_OF_RUN = (*RUN_FLAGS, "metrics")
+_CONFS = ("catalog_conf", "table_conf")
+
+
+def cdc(arguments: Sequence[str]) -> None:
+    """Run what the arguments name: an action, a file, or `status`."""
+    name = arguments[0].lower().replace("-", "_")
+    if name == "status":
+        _status(arguments[1:])
+    elif name == "run":
+        _run_file(arguments[1:])
+    else:
+        sync(arguments)
+
+
+def sync(arguments: Sequence[str]) -> None:
+    """Run an action with its flags."""
+    name = arguments[0].lower().replace("-", "_")
+    action = _action(name)
+    if {"-h", "--help"} & set(arguments[1:]):
+        say(_usage(name, action))
+        return
+    _start(name, action, _flags(name, action, arguments[1:]))
+
+
+def _run_file(arguments: Sequence[str]) -> None:
+    """Run the pipeline of a TOML file; flags after it override its entries."""
+    if not arguments or arguments[0].startswith("-"):
+        raise InvalidRequest("name the file: lakecore cdc run FILE.toml")
+    try:
+        found = tomllib.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(
+            "the file of the pipeline cannot be read",
+            path=arguments[0],
+            reason=type(error).__name__,
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidRequest("not a TOML file", path=arguments[0], cause=error) from error
+    name = str(found.pop("action", "")).replace("-", "_")
+    action = _action(name)
+    known = _known(action)
+    flags: dict[str, list[str]] = {}
+    for key, value in found.items():
+        flag = key.replace("-", "_")
+        if flag not in known:
+            raise InvalidRequest(
+                "the action has no such entry", path=arguments[0], entry=key, known=list(known)
+            )
+        flags[flag] = _texts(value)
+    _start(name, action, {**flags, **_flags(name, action, arguments[1:])})
+
+
+def _texts(value: object) -> list[str]:
+    """A TOML value as the string values of a flag."""
+    match value:
+        case bool():
+            return ["true" if value else "false"]
+        case dict():
+            return [f"{key}={','.join(_texts(each))}" for key, each in value.items()]
+        case list():
+            return [_texts(each)[0] for each in value]
+        case _:
+            return [str(value)]
+
+
+# --- flags ----------------------------------------------------------------------------------------
+
+
+def _action(name: str) -> Action:
+    found = SYNC_ACTIONS.get(name)
+    if found is None:
+        near = get_close_matches(name, SYNC_ACTIONS, 1)
+        raise NotFound(
+            "no action of that name; `lakecore cdc` lists them",
+            action=name,
+            **({"did_you_mean": near[0]} if near else {"known": list(SYNC_ACTIONS)}),
+        )
+    return found
+
+
+def _known(action: Action) -> tuple[str, ...]:
+    target = ("database", "table") if action.takes_table else ("database",)
+    own = (action.conf, "table_conf", *action.known)
+    return (*_OF_WAREHOUSE, *target, *own, *_OF_RUN)
+
+
+def _flags(name: str, action: Action, arguments: Sequence[str]) -> dict[str, list[str]]:
+    repeated = (*REPEATED_FLAGS, *_CONFS, action.conf)
+    known = Flags(action=name, known=_known(action), repeated=repeated, example="--database")
+    return read_flags(known, arguments)
+
+
+def _usage(name: str, action: Action) -> str:
+    required = {"database", action.conf, *(["table"] if action.takes_table else [])}
+    lines = [f"Usage: lakecore cdc {name} [--FLAG VALUE]...", "", "Flags:"]
+    for flag in _known(action):
+        facts = [
+            *(["required"] if flag in required else []),
+            *(["may be repeated"] if flag in REPEATED_FLAGS or flag.endswith("_conf") else []),
+        ]
+        lines.append(f"  --{flag}" + (f"  ({', '.join(facts)})" if facts else ""))
+    lines += [
+        "",
+        "--until caught-up ends once what the source held at the start is committed.",
+        "--interval '10 s' is the time between two commits; --metrics FILE gets JSON after each.",
+        "--dead_letters true keeps rows that do not fit in files beside the state.",
+        f"--{action.conf} password-file=PATH or password-env=NAME keeps a password off the line.",
+    ]
+    return "\n".join(lines)
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+def _start(name: str, action: Action, flags: Mapping[str, Sequence[str]]) -> None:
+    needed = ["database", *(["table"] if action.takes_table else []), action.conf]
+    missing = [f"--{flag}" for flag in needed if not flags.get(flag)]
+    if missing:
+        raise InvalidRequest("the action needs these flags", action=name, missing=missing)
+    one = {key: values[-1] for key, values in flags.items() if values}
+    catalog = open_catalog(
+        catalog_options_of(None, one.get("warehouse"), flags.get("catalog_conf")), create=True
+    )
+    arguments = Arguments(
+        database=one["database"],
+        table=one.get("table"),
+        conf=with_secrets(stated(flags[action.conf], f"--{action.conf}")),
+        table_conf=stated(flags.get("table_conf"), "--table_conf"),
+        flags={flag: tuple(values) for flag, values in flags.items() if flag in action.known},
+        case_sensitive=catalog.option_texts.get("metastore") != "hive",
+    )
+    launch = launch_of(name, arguments, flags)
+    label, metrics = launch.pipeline.label, one.get("metrics")
+
+    def report(progress: Progress) -> None:
+        _show(label, progress, metrics)
+
+    progress, _ = launch.run(catalog, SYSTEM, report)
+    say(json_text(_facts(label, progress)))
+
+
+def _show(name: str, progress: Progress, metrics: str | None) -> None:
+    """Show the status line on standard error, and write the metrics to their file."""
+    line = progress.line(name)
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{line}")
+        sys.stderr.flush()
+    else:
+        note(line)
+    if metrics is not None:
+        written = Path(f"{metrics}.new")
+        written.write_text(json_text(_facts(name, progress)) + "\n", encoding="utf-8")
+        written.replace(metrics)
+
+
+def _facts(name: str, progress: Progress) -> dict[str, object]:
+    return {
+        "name": name,
+        "checkpoint": progress.checkpoint,
+        "rows": progress.rows,
+        "rows_left_out": progress.rows_left_out,
+        "rows_per_second": progress.rows_per_second,
+        "caught_up": progress.caught_up,
+        "tables": progress.tables,
+        "left_out": progress.left_out,
+    }
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+def _status(arguments: Sequence[str]) -> None:
+    as_json = "--json" in arguments
+    rest = [each for each in arguments if each != "--json"]
+    known = Flags(action="status", known=_OF_STATUS, repeated=_CONFS, example="--warehouse")
+    flags = read_flags(known, rest)
+    (warehouse,), (state,) = (flags.get(name, [""]) for name in ("warehouse", "state"))
+    options = catalog_options_of(None, warehouse or None, flags.get("catalog_conf"))
+    found = statuses(open_catalog(options, create=False), state or None, SYSTEM)
+    if as_json:
+        for each in found:
+            say(json_text(asdict(each)))
+    elif not found:
+        say("no pipelines")
+    else:
+        say("\n".join(_status_line(each) for each in found))
+
+
+def _status_line(status: PipelineStatus) -> str:
+    lag = "unknown" if status.lag_seconds is None else f"{status.lag_seconds} s"
+    state = "caught up" if status.caught_up else "catching up"
+    return (
+        f"{status.name}: {state}, checkpoint {status.checkpoint} "
+        f"{status.age_seconds} s ago, {status.rows_total} rows, "
+        f"{status.rows_per_second:.0f} rows/s, last change {lag} ago, at {status.position}"
+    )

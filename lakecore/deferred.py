@@ -1,0 +1,31 @@
+"""Functions whose module is imported when they are first called.
+
+Importing all of lakecore takes longer than many commands. A module that only some calls need is
+therefore named by a string. Type checkers and the rules of imports see a plain import:
+
+    if TYPE_CHECKING:
+        from lakecore.table.handle import load_table
+    else:
+        load_table = deferred("lakecore.table.handle", "load_table")
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["deferred"]
+
+
+def deferred(module: str, name: str) -> Callable[..., object]:
+    """A stand-in for the function or class `name` of a module. Calling it imports the module."""
+
+    def call(*arguments: object, **named: object) -> object:
+        called: Callable[..., object] = getattr(import_module(module), name)
+        return called(*arguments, **named)
+
+    call.__name__ = name
+    return call

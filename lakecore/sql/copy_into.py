@@ -1,0 +1,335 @@
+"""COPY INTO a table: loads the files of a directory, in one commit.
+
+1. List the files of the directory, and leave out those that do not match PATTERN.
+2. Unless FORCE = TRUE, leave out files that the table has loaded (`load_history.py`). Copy files of
+   other storage to the local disk (`copy_places.py`).
+3. ON_ERROR = CONTINUE or SKIP_FILE: read the files once, and count the rows and errors of each.
+4. Write the rows. ON_ERROR = ABORT_STATEMENT raises at the first error, and nothing is committed.
+5. Record the files that were loaded.
+
+Names, defaults and results are Paimon's.
+
+https://paimon.apache.org/docs/master/spark/sql-write/#copy-into
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from itertools import count as numbers_from
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import InvalidRequest, LakecoreError, StorageError, Unsupported
+from lakecore.format.load_records import LoadRecord
+from lakecore.sql.assignments import column_of
+from lakecore.sql.copy_columns import FILE, columns_of, malformed, source_of
+from lakecore.sql.copy_format import import_format
+from lakecore.sql.copy_parquet import check_parquet, fetched
+from lakecore.sql.copy_places import Place, name_of, recorded, sources_of
+from lakecore.sql.queries import reader_of
+from lakecore.sql.query_errors import FAILURES, drop_table, error_of, written
+from lakecore.table.maintenance.load_history import is_loaded, load_records, record_loads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lakecore.io.stores.store import FileStatus
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.sql.copy_columns import Column
+    from lakecore.sql.copy_format import ImportFormat
+    from lakecore.sql.copy_places import Sources
+    from lakecore.sql.queries import Queries
+    from lakecore.sql.run_show import Rows
+    from lakecore.sql.statements import CopyInto
+    from lakecore.table.handle import Table
+
+__all__ = ["copy_into"]
+
+_COLUMNS = ("file_name", "status", "rows_loaded", "rows_parsed", "errors_seen", "first_error")
+_ABORT, _CONTINUE = "ABORT_STATEMENT", "CONTINUE"
+_LOADED, _PARTLY, _FAILED, _SKIPPED = "LOADED", "PARTIALLY_LOADED", "LOAD_FAILED", "SKIPPED"
+_ERROR = "__lakecore_error"
+_VALUE = "__lakecore_value_"
+_numbers = numbers_from(1)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """The counts and errors of the rows of one file."""
+
+    parsed: int = 0
+    errors: int = 0
+    first_error: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Load:
+    """One COPY INTO: the table, the columns it fills, and the files."""
+
+    queries: Queries
+    table: Table
+    format: ImportFormat
+    columns: Sequence[str]
+    on_error: str
+    found: dict[str, _Found] = field(default_factory=dict)
+
+
+def copy_into(
+    queries: Queries, table: Table, statement: CopyInto, storage: Mapping[str, str]
+) -> Rows:
+    """Load the files. Returns a row for each file; skipped files come last.
+
+    `storage` are the options of the storage that holds the files.
+    """
+    chosen = import_format(statement.format, statement.options)
+    names = table.schema.arrow.names
+    columns = [column_of(name, names) for name in statement.columns or names]
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        raise InvalidRequest("a column occurs twice", columns=twice)
+    place = Place.of(statement.source, storage)
+    files, skipped = _chosen(table, statement, place)
+    load = _Load(
+        queries=queries, table=table, format=chosen, columns=columns, on_error=statement.on_error
+    )
+    rows: list[tuple[object, ...]] = []
+    if files:
+        with sources_of(place, files) as sources:
+            rows = _loaded(load, sources)
+    return _COLUMNS, [*rows, *((name_of(each), _SKIPPED, 0, 0, 0, None) for each in skipped)]
+
+
+def _chosen(
+    table: Table, statement: CopyInto, place: Place
+) -> tuple[list[FileStatus], list[FileStatus]]:
+    """The files to load, and those that are loaded already; each sorted by name."""
+    listed = place.files()
+    if statement.pattern is not None:
+        try:
+            pattern = re.compile(statement.pattern)
+        except re.error as error:
+            raise InvalidRequest(
+                "PATTERN is no regular expression", pattern=statement.pattern, why=error
+            ) from error
+        listed = [each for each in listed if pattern.search(name_of(each))]
+    if statement.force or not listed:
+        return listed, []
+    records = load_records(table.context, (recorded(each) for each in listed))
+    skipped = [
+        each
+        for each in listed
+        if is_loaded(records, recorded(each), each.size_bytes, each.modified_ms)
+    ]
+    return [each for each in listed if each not in skipped], skipped
+
+
+def _loaded(load: _Load, sources: Sources) -> list[tuple[object, ...]]:
+    paths = sources.local
+    load.found = {path: _Found() for path in paths}
+    good = list(paths)
+    if load.on_error != _ABORT:
+        _check(load, paths)
+        good = [path for path in paths if _may_load(load, path)]
+    result = _written(load, good) if good else None
+    rows: list[tuple[object, ...]] = []
+    records = []
+    now = load.table.context.ambient.now_ms()
+    snapshot_id = _snapshot_id(load.table, result)
+    for each, path in zip(sources.files, paths, strict=True):
+        found = load.found[path]
+        failed = load.on_error not in {_ABORT, _CONTINUE} and found.errors > 0
+        count = 0 if failed else found.parsed - found.errors
+        status = _PARTLY if found.errors else _LOADED
+        status = _FAILED if found.errors and not count else status
+        first = sources.shown(found.first_error)
+        rows.append((name_of(each), status, count, found.parsed, found.errors, first))
+        if status != _FAILED:
+            records.append(
+                LoadRecord(
+                    path=recorded(each),
+                    size_bytes=each.size_bytes,
+                    modified_ms=each.modified_ms or 0,
+                    loaded_ms=now,
+                    snapshot_id=snapshot_id,
+                    rows=count,
+                )
+            )
+    try:
+        record_loads(load.table.context, records)
+    except LakecoreError as error:
+        raise StorageError(
+            "the rows are committed, but the table could not record which files it has loaded: "
+            "loading them again would add the rows twice",
+            table=load.table.identifier,
+            snapshot_id=snapshot_id,
+            files=[name_of(each) for each in sources.files],
+            reason=error,
+        ) from error
+    return rows
+
+
+def _may_load(load: _Load, path: str) -> bool:
+    found = load.found[path]
+    return found.errors == 0 if load.on_error != _CONTINUE else found.errors < found.parsed
+
+
+def _snapshot_id(table: Table, result: CommitResult | None) -> int:
+    ids = result.snapshot_ids if result is not None else ()
+    return ids[-1] if ids else table.context.history.latest_snapshot_id() or 0
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _check(load: _Load, paths: Sequence[str]) -> None:
+    """Count the rows and the errors of each file, without a write."""
+    whole = list(paths)
+    if load.format.kind != "CSV" and (load.format.multi_line or load.format.kind == "PARQUET"):
+        # These files are readable as a whole or not at all.
+        whole = [path for path in paths if _is_readable(load, path)]
+    if not whole:
+        return
+    rejects = f"_lakecore_rejects_{next(_numbers)}"
+    try:
+        _count(load, whole, rejects)
+    finally:
+        for name in (rejects, f"{rejects}_scan"):
+            drop_table(load.queries.connection, name)
+
+
+def _count(load: _Load, paths: Sequence[str], rejects: str) -> None:
+    """Count the rows and errors of files that can be read. Creates tables of rejected lines."""
+    source, columns = _source(load, paths, skip_bad=True, rejects=rejects)
+    query = (
+        f"FROM (FROM {source} SELECT {FILE}, {_error(load, columns)} AS {_ERROR}) "
+        f"SELECT {FILE}, count(*), count({_ERROR}), any_value({_ERROR}) GROUP BY {FILE}"
+    )
+    for path, count, errors, first in fetched(load.queries, query):
+        load.found[str(path)] = _Found(
+            parsed=int(str(count)),
+            errors=int(str(errors)),
+            first_error=None if first is None else str(first),
+        )
+    if load.format.kind != "CSV":
+        return
+    query = (
+        f"FROM {rejects} JOIN {rejects}_scan USING (scan_id, file_id) "
+        "SELECT file_path, count(DISTINCT line), arg_min(error_message, line), "
+        "arg_min(csv_line, line) GROUP BY file_path"
+    )
+    for path, lines, message, line in fetched(load.queries, query):
+        found = load.found[str(path)]
+        found.parsed += int(str(lines))
+        found.errors += int(str(lines))
+        found.first_error = f"malformed record: {message} {str(line).strip()[:100]}"
+
+
+def _is_readable(load: _Load, path: str) -> bool:
+    try:
+        source, _ = _source(load, [path], skip_bad=True)
+        load.queries.execute(f"FROM {source} SELECT count(*)").fetchall()
+    except Unsupported:
+        raise
+    except (LakecoreError, *FAILURES) as error:
+        reason = error if isinstance(error, LakecoreError) else error_of(error)
+        first = f"malformed record: {str(reason).splitlines()[0]}"
+        load.found[path] = _Found(parsed=1, errors=1, first_error=first)
+        return False
+    return True
+
+
+def _source(
+    load: _Load, paths: Sequence[str], *, skip_bad: bool, rejects: str = ""
+) -> tuple[str, list[Column]]:
+    """The source of the rows of files, and the columns that the table takes from them."""
+    source = source_of(paths, load.format, len(load.columns), skip_bad=skip_bad, rejects=rejects)
+    stored: Mapping[str, str] = {}
+    if load.format.kind == "PARQUET":
+        check_parquet(load.queries, paths)
+        relation = load.queries.execute(f"FROM {source} LIMIT 0")
+        stored = {
+            name: str(kind)
+            for name, kind in zip(relation.columns, relation.types, strict=True)
+            if name != FILE
+        }
+    schema = load.table.schema
+    fields = [schema.field(name) for name in load.columns]
+    types = load.queries.types(pa.schema([schema.arrow.field(name) for name in load.columns]))
+    by_row = load.on_error != _ABORT
+    return source, columns_of(fields, types, load.format, stored, by_row=by_row)
+
+
+def _error(load: _Load, columns: Sequence[Column]) -> str:
+    parts = [malformed(load.format), *(column.error for column in columns)]
+    return f"coalesce({', '.join(parts)})"
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def _written(load: _Load, paths: Sequence[str]) -> CommitResult:
+    """Write the rows of files. With ON_ERROR = CONTINUE, bad rows are left out."""
+    leaves_out = load.on_error == _CONTINUE
+    source, columns = _source(load, paths, skip_bad=leaves_out)
+    values = ", ".join(f"{each.value} AS {_VALUE}{place}" for place, each in enumerate(columns))
+    bad = _error(load, columns)
+    if leaves_out:
+        query = f"FROM {source} SELECT {FILE}, {values} WHERE {bad} IS NULL"
+    else:
+        query = (
+            f"FROM {source} "
+            f"SELECT CASE WHEN {bad} IS NULL THEN {FILE} ELSE error({bad}) END, {values}"
+        )
+    counts: Counter[str] = Counter()
+    try:
+        result = _streamed(load, query, [column.name for column in columns], counts)
+    except InvalidRequest as error:
+        if not isinstance(error.__cause__, FAILURES):
+            raise
+        raise InvalidRequest(
+            "COPY INTO met a bad row, and nothing was committed; ON_ERROR = CONTINUE leaves bad "
+            "rows out",
+            reason=_brief(str(error.__cause__)),
+        ) from error
+    if not leaves_out:
+        for path in paths:
+            load.found[path] = replace(load.found[path], parsed=counts[path])
+    return result
+
+
+def _streamed(load: _Load, query: str, names: list[str], counts: Counter[str]) -> CommitResult:
+    """Write the rows of a query.
+
+    The first column names the file; the rows of each file are counted.
+    """
+    relation = load.queries.execute(query)
+    with reader_of(lambda: relation) as reader:
+        given = list(reader.schema)[1:]
+        schema = pa.schema([each.with_name(name) for name, each in zip(names, given, strict=True)])
+        rows = pa.RecordBatchReader.from_batches(schema, _counted(reader, names, counts))
+        return written(rows, lambda: load.table.write(rows))
+
+
+def _counted(
+    reader: pa.RecordBatchReader, names: list[str], counts: Counter[str]
+) -> Iterator[pa.RecordBatch]:
+    """The batches with the table's column names.
+
+    The column of file names is counted and removed.
+    """
+    for batch in reader:
+        for each in pc.value_counts(batch.column(0)):
+            counts[each["values"].as_py()] += each["counts"].as_py()
+        yield batch.remove_column(0).rename_columns(names)
+
+
+def _brief(text: str) -> str:
+    """DuckDB's message about a bad row, without its advice, and with the file."""
+    said, _, settings = text.partition("\nPossible fixes:")
+    lines = [line.strip() for line in said.partition("\n\nLINE ")[0].splitlines()]
+    lines += [line.strip() for line in settings.splitlines() if line.startswith("  file = ")]
+    return " ".join(filter(None, lines)).removeprefix("Invalid Input Error: ")

@@ -1,0 +1,263 @@
+"""Views through which DuckDB reads the files of tables itself; later statements reuse them.
+
+Planning a read, checking the files and binding a view take longer than a small query. If a table is
+in the same state as before, and its files are unchanged, a statement uses the view of an earlier
+statement. A state is a snapshot with a schema and options; the names of its manifest lists are
+never used twice.
+
+A bitmap for each file says which rows a scan returns (`frames/duckdb_face.py`). The bitmaps are
+variables of the connection, because DuckDB pushes a constant into the scan, but no column of
+another table.
+
+Files that overlap are scanned if the bitmaps of their surviving rows are known or cheap to compute.
+Computing them reads the keys of all rows. If the query has a condition on the first key, which
+leaves few files and row groups, lakecore's own reader is faster.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from lakecore.errors import Unsupported
+from lakecore.frames.duckdb_face import (
+    Merges,
+    bits_of_files,
+    check_files,
+    dataset,
+    names_alike,
+    scan_query,
+    scannable_files,
+)
+from lakecore.io.files.checks import Checks
+from lakecore.io.files.file_checks import are_unchanged
+from lakecore.sql.query_errors import raise_interrupt
+from lakecore.sql.statement_views import NativeView, TableView
+from lakecore.sql.table_facts import pruning_columns, stored_rows
+from lakecore.sql.tokens import quoted, quoted_text
+from lakecore.table.reads.readable import rows_of
+from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.travel import Travel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lakecore.frames.source import BatchSource
+    from lakecore.sql.explain_query import ReadState
+    from lakecore.table.handle import Table
+
+__all__ = ["NativeViews"]
+
+_VIEWS_MAX = 256
+_VIEWS_MIN = 16
+"""So many views are kept, whatever their bits take: results of statements may still read them."""
+_BITS_SHARE = 32
+"""The bits of all views take at most the budget divided by this."""
+_FOOTERS_SHARE = 32
+"""DuckDB caches no more footers once they take the budget divided by this."""
+_FOOTERS_EVERY = 64
+"""The size of the cached footers is looked up after this many new views."""
+
+
+class NativeViews:
+    """The views of a connection through which DuckDB scans the files of tables itself."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, new_name: Callable[[], str]) -> None:
+        self._connection = connection
+        self._new_name = new_name
+        self._views: OrderedDict[tuple[object, ...], NativeView] = OrderedDict()
+        self._bits_max = 0
+        self._created = 0
+        self._cache_footers(enabled=True)
+
+    def table_view(self, table: Table, travel: ReadState, *, explained: bool) -> TableView:
+        """The rows of a state of a table: a view of its files if DuckDB scans them itself."""
+        source = rows_of(table, Travel(**travel))
+        _require_distinct(source)
+        view = self.shown(source) if explained else self.find(source)
+        if view is None:
+            check_files(source)
+            view = None if explained else self.create(source)
+        if view is not None:
+            return TableView(view=view, rows=lambda: stored_rows(table, travel))
+        merged = self._merged(table, travel, source)
+        # The statement may name the same state twice: the first view serves both.
+        return replace(
+            merged, scan=lambda: self.find(source) or self.create(source, Merges.COMPUTED)
+        )
+
+    def merged_view(self, table: Table, travel: ReadState, source: BatchSource) -> TableView:
+        """The rows of a source as lakecore reads them."""
+        _require_distinct(source)
+        check_files(source)
+        return self._merged(table, travel, source)
+
+    def _merged(self, table: Table, travel: ReadState, source: BatchSource) -> TableView:
+        return TableView(
+            self._connection.from_arrow(dataset(source)),
+            rows=lambda: stored_rows(table, travel),
+            pruning=lambda: pruning_columns(table),
+        )
+
+    def find(self, source: BatchSource) -> NativeView | None:
+        """The existing view of this state of a table.
+
+        None if there is none, or if files have changed.
+
+        A file has changed if its inode, size or time differ from those when it was checked.
+        """
+        if not isinstance(source, TableSource):
+            return None
+        key = _state(source)
+        known = None if key is None else self._views.get(key)
+        if key is None or known is None:
+            return None
+        names = source.schema.names
+        if source.checks is not Checks.NEVER and not are_unchanged(known.paths, names):
+            self._drop(key)
+            return None
+        self._views.move_to_end(key)
+        return known
+
+    def create(self, source: BatchSource, merges: Merges = Merges.KNOWN) -> NativeView | None:
+        """A view of this state of a table; None if DuckDB must not scan its files."""
+        files = scannable_files(source, merges=merges)
+        if not files:
+            return None
+        name = self._new_name()
+        bits = bits_of_files(files)
+        variables = tuple(f"{name}_{number}" for number in range(len(bits)))
+        text = scan_query(
+            files, source.schema, lambda number: f"getvariable({quoted_text(variables[number])})"
+        )
+        try:
+            for variable, each in zip(variables, bits, strict=True):
+                kind = "BIT" if isinstance(each, bytes) else "BIT[]"
+                self._connection.execute(
+                    f"SET VARIABLE {quoted(variable)} = CAST($1 AS {kind})", [each]
+                )
+            types = self._view(name, text)
+        except (duckdb.Error, RuntimeError) as error:
+            raise_interrupt(error)
+            # lakecore's own reader will say why DuckDB cannot open a file.
+            self._reset(variables)
+            return None
+        view = NativeView(
+            name=name,
+            types=types,
+            paths=tuple(file.path for file in files),
+            variables=variables,
+            bytes_of_bits=sum(
+                sum(map(len, each)) if isinstance(each, list) else len(each) for each in bits
+            ),
+        )
+        self._keep(source, view)
+        self._created += 1
+        if self._created % _FOOTERS_EVERY == 0 and isinstance(source, TableSource):
+            self._limit_footers(source.context.budget.size_bytes // _FOOTERS_SHARE)
+        return view
+
+    def shown(self, source: BatchSource) -> NativeView | None:
+        """The view for EXPLAIN, with one bit in place of each bitmap.
+
+        None in the same cases as `create`.
+        """
+        files = scannable_files(source)
+        if not files:
+            return None
+        name = self._new_name()
+        text = scan_query(files, source.schema, None)
+        with suppress(duckdb.Error, RuntimeError):
+            return NativeView(name=name, types=self._view(name, text))
+        return None
+
+    def _limit_footers(self, size_max_bytes: int) -> None:
+        """Stop the caching of footers if they take more than this.
+
+        DuckDB keeps the footers of files that no view reads any more until its own limit, most of
+        the memory of the machine, and has no statement that drops them.
+        """
+        size = "SELECT sum(memory_usage_bytes) FROM duckdb_memory() WHERE tag = 'OBJECT_CACHE'"
+        ((size_bytes,),) = self._connection.execute(size).fetchall()
+        if size_bytes is not None and size_bytes > size_max_bytes:
+            self._cache_footers(enabled=False)
+
+    def _cache_footers(self, *, enabled: bool) -> None:
+        # Footers stay valid: DuckDB checks the time of a file, and no name is used twice.
+        self._connection.execute(f"SET parquet_metadata_cache = {enabled}")
+
+    def _view(self, name: str, text: str) -> dict[str, str]:
+        """Create a view; returns the types of its columns."""
+        relation = self._connection.sql(text)
+        self._connection.execute(f"CREATE VIEW {quoted(name)} AS {text}")
+        names = [column.lower() for column in relation.columns]
+        return dict(zip(names, map(str, relation.types), strict=True))
+
+    def _keep(self, source: BatchSource, view: NativeView) -> None:
+        key = _state(source) if isinstance(source, TableSource) else None
+        self._views[(view.name,) if key is None else key] = view
+        if isinstance(source, TableSource):
+            self._bits_max = source.context.budget.size_bytes // _BITS_SHARE
+
+    def begin(self) -> None:
+        """Drop the oldest views if there are too many, before a statement uses some of them."""
+        for oldest in list(self._views):
+            if not self._is_full():
+                return
+            self._drop(oldest)
+
+    def renew(self) -> None:
+        """Let later statements create new views: a setting may change how DuckDB reads files."""
+        self._views = OrderedDict(((view.name,), view) for view in self._views.values())
+
+    def _is_full(self) -> bool:
+        count = len(self._views)
+        bits = sum(view.bytes_of_bits for view in self._views.values())
+        return count > _VIEWS_MAX or (count > _VIEWS_MIN and bits > self._bits_max)
+
+    def _drop(self, key: tuple[object, ...]) -> None:
+        view = self._views.pop(key)
+        self._connection.execute(f"DROP VIEW IF EXISTS {quoted(view.name)}")
+        self._reset(view.variables)
+
+    def _reset(self, variables: Sequence[str]) -> None:
+        for variable in variables:
+            self._connection.execute(f"RESET VARIABLE {quoted(variable)}")
+
+
+def _require_distinct(source: BatchSource) -> None:
+    """Raise Unsupported if columns differ only in case: DuckDB reads the first for each of them."""
+    alike = names_alike(source.schema.names)
+    if alike:
+        raise Unsupported(
+            "SQL does not distinguish columns that differ only in case; read the table in Python, "
+            "by scan or to_arrow",
+            columns=alike,
+        )
+
+
+def _state(source: TableSource) -> tuple[object, ...] | None:
+    """A key that identifies the rows of a source; None if the table is empty.
+
+    Some system tables show other rows or columns of the same snapshot: `$ro` has only the last
+    level.
+    """
+    snapshot, context = source.snapshot, source.context
+    if snapshot is None or source.own is not None:
+        return None
+    return (
+        context.layout.root,
+        context.layout.branch,
+        snapshot.id,
+        snapshot.base_manifest_list,
+        snapshot.delta_manifest_list,
+        source.table_schema.id,
+        source.table_schema.names,
+        source.only_level,
+        source.without,
+        tuple(sorted(context.options.texts.items())),
+    )

@@ -1,0 +1,86 @@
+"""Python objects that a query names: finds those with rows, and makes DuckDB relations of them.
+
+Polars and Arrow datasets are not imported for this check: an object of theirs can only exist if its
+module was imported before.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, cast
+
+import duckdb
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import TypeAlias
+
+    import polars as pl
+
+    Scope: TypeAlias = Callable[[str], object | None]
+    """Gives a Python object with rows by its name, or None."""
+
+__all__ = ["as_relation", "is_of", "names_in_scope"]
+
+
+def names_in_scope(frame: FrameType | None) -> Scope:
+    """The Python objects with rows among the variables of the calling functions.
+
+    The functions of lakecore itself are skipped.
+    """
+    frames: list[FrameType] = []
+    while frame is not None:
+        if not str(frame.f_globals.get("__name__", "")).startswith("lakecore."):
+            frames.append(frame)
+        frame = frame.f_back
+
+    def find(name: str) -> object | None:
+        for each in frames:
+            for names in (each.f_locals, each.f_globals):
+                held = names.get(name)
+                if held is not None and _has_rows(held):
+                    found: object = held
+                    return found
+        return None
+
+    return find
+
+
+def as_relation(
+    held: object, name: str, connection: duckdb.DuckDBPyConnection
+) -> duckdb.DuckDBPyRelation:
+    """The Python object `held`, which a query names, as a DuckDB relation."""
+    to_duckdb = getattr(held, "to_duckdb", None)
+    if to_duckdb is not None:
+        found: duckdb.DuckDBPyRelation = to_duckdb(connection)
+        return found
+    if is_of(held, "polars", "LazyFrame"):
+        held = cast("pl.LazyFrame", held).collect()
+    if is_of(held, "polars", "DataFrame"):
+        held = cast("pl.DataFrame", held).to_arrow()
+    try:
+        return connection.from_arrow(held)
+    except (duckdb.Error, TypeError, ValueError) as error:
+        raise InvalidRequest(
+            "this Python object cannot be read as rows", name=name, cause=error
+        ) from error
+
+
+def is_of(held: object, module: str, kind: str) -> bool:
+    """Whether an object is an instance of a class of this module. Does not import the module."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(held, getattr(loaded, kind))
+
+
+def _has_rows(held: object) -> bool:
+    if isinstance(held, type):
+        return False
+    if is_of(held, "pyarrow.dataset", "Dataset") or is_of(held, "polars", "LazyFrame"):
+        return True
+    return isinstance(held, pa.Table) or any(
+        hasattr(held, name) for name in ("__arrow_c_stream__", "to_duckdb")
+    )

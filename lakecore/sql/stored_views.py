@@ -1,0 +1,179 @@
+"""Views of a catalog in SQL: CREATE, ALTER, DROP, DESCRIBE, SHOW CREATE VIEW, and SHOW VIEWS.
+
+Any session can read a stored view, so its text must mean the same in all of them:
+
+- its tables are named with their databases, `database.table`. A name of one part would depend on
+  the current database of the reader, and raises an error when the view is created or read;
+- these tables are in the catalog of the view, whichever catalog is the current one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakecore.catalog.identifier import MAIN_BRANCH, parse_identifier
+from lakecore.deferred import deferred
+from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from lakecore.sql.tokens import quoted, quoted_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakecore.catalog.catalog import Catalog
+    from lakecore.catalog.identifier import Identifier
+    from lakecore.catalog.views import View, Views, new_view
+    from lakecore.sql.references import Reference
+    from lakecore.sql.statements import AlterView, Chain, CreateView
+    from lakecore.sql.workspace import Workspace
+else:
+    new_view = deferred("lakecore.catalog.views", "new_view")
+
+__all__ = [
+    "alter_view",
+    "check_stores_views",
+    "create_view",
+    "create_view_text",
+    "drop_view",
+    "in_view",
+    "list_views",
+    "rename_view",
+    "view_of",
+    "with_columns",
+]
+
+_FULL = 3
+_NO_VIEWS = "this catalog stores no views; CREATE TEMPORARY VIEW makes one"
+
+
+def in_view(reference: Reference, view: str, catalog: str) -> Reference:
+    """The reference to a table within a stored view, completed with the view's catalog."""
+    chain = reference.chain
+    if len(chain) == 1:
+        raise InvalidRequest(
+            "a stored view names its tables with their databases: database.table",
+            view=view,
+            name=chain[0],
+        )
+    return replace(reference, chain=(catalog, *chain)) if len(chain) < _FULL else reference
+
+
+def check_stores_views(workspace: Workspace, chain: Chain) -> None:
+    """Raise Unsupported unless the catalog of a name stores views."""
+    _place(workspace, chain)
+
+
+def create_view(workspace: Workspace, statement: CreateView, schema: pa.Schema) -> None:
+    """Store a view whose query has the columns of the schema."""
+    catalog, name, views = _place(workspace, statement.chain)
+    if not catalog.database_exists(name.database):
+        raise NotFound("no such database", database=name.database)
+    query = with_columns(statement.query, statement.columns)
+    view = new_view(query, schema, statement.comment, statement.options)
+    stored = views.replace(name, view) if statement.replace else views.create(name, view)
+    if not stored and not statement.if_not_exists:
+        raise AlreadyExists("a table or view of that name exists", view=name)
+
+
+def alter_view(workspace: Workspace, statement: AlterView, schema: pa.Schema | None) -> None:
+    """Give a stored view other options, another comment, or another query with these columns.
+
+    Another query replaces the texts of all dialects, because they would no longer agree with it.
+    """
+    _, name, views = _place(workspace, statement.chain)
+    if statement.query is None or schema is None:
+        if not views.alter(name, statement.changes) and not statement.if_exists:
+            raise _missing(name, views)
+        return
+    before = views.find(name)
+    if before is None:
+        if statement.if_exists:
+            return
+        raise _missing(name, views)
+    view = new_view(statement.query, schema, before.comment, before.options)
+    if not views.replace(name, view):
+        raise _missing(name, views)
+
+
+def with_columns(query: str, columns: tuple[str, ...]) -> str:
+    """The query with its columns renamed to these names; without names, the query itself."""
+    if not columns:
+        return query
+    listed = ", ".join(quoted(each) for each in columns)
+    return f"SELECT * FROM ({query}\n) AS _rows({listed})"  # noqa: S608 - both are of the user
+
+
+def drop_view(workspace: Workspace, chain: Chain, *, if_exists: bool) -> None:
+    """Remove a stored view."""
+    catalog, _ = workspace.identifier(chain)
+    if catalog.views is None:
+        if not if_exists:
+            raise NotFound("no temporary view of that name", view=".".join(chain))
+        return
+    _, name, views = _place(workspace, chain)
+    if not views.drop(name) and not if_exists:
+        raise _missing(name, views)
+
+
+def rename_view(workspace: Workspace, source: Chain, target: Chain, *, if_exists: bool) -> None:
+    """Rename a stored view. A new name without a database keeps the view in its database."""
+    catalog, old, views = _place(workspace, source)
+    to = (*source[:-1], *target) if len(target) == 1 else target
+    other, new, _ = _place(workspace, to)
+    if other is not catalog:
+        raise Unsupported("a view cannot be moved to another catalog", view=old)
+    if if_exists and views.find(old) is None:
+        return
+    views.rename(old, new)
+
+
+def list_views(workspace: Workspace, chain: Chain) -> list[str]:
+    """The names of the stored views of a database, and those of temporary views, sorted."""
+    stored: tuple[str, ...] = ()
+    if workspace.catalogs:
+        catalog, database = workspace.databases(chain)
+        if catalog.views is not None and catalog.database_exists(database):
+            stored = catalog.views.names(database)
+    return sorted({*stored, *workspace.views})
+
+
+def view_of(workspace: Workspace, chain: Chain) -> View | None:
+    """The stored view of that name; None if there is none."""
+    if len(chain) > _FULL or "$" in chain[-1]:
+        return None
+    catalog, identifier = workspace.identifier(chain)
+    return None if catalog.views is None else catalog.views.find(parse_identifier(identifier))
+
+
+def create_view_text(workspace: Workspace, chain: Chain) -> str:
+    """A CREATE VIEW statement that creates an equal view."""
+    if len(chain) == 1 and chain[0] in workspace.views:
+        return f"CREATE TEMPORARY VIEW {quoted(chain[0])} AS\n{workspace.views[chain[0]]}"
+    _, name, views = _place(workspace, chain)
+    view = views.find(name)
+    if view is None:
+        raise _missing(name, views)
+    text = f"CREATE VIEW {'.'.join(map(quoted, workspace.full(chain)))}"
+    if view.comment is not None:
+        text += f"\nCOMMENT {quoted_text(view.comment)}"
+    if view.options:
+        listed = ", ".join(
+            f"{quoted_text(key)} = {quoted_text(value)}"
+            for key, value in sorted(view.options.items())
+        )
+        text += f"\nTBLPROPERTIES ({listed})"
+    return f"{text}\nAS {view.own_query}"
+
+
+def _missing(name: Identifier, views: Views) -> NotFound:
+    return NotFound("no such view", view=name, views=list(views.names(name.database)))
+
+
+def _place(workspace: Workspace, chain: Chain) -> tuple[Catalog, Identifier, Views]:
+    catalog, identifier = workspace.identifier(chain)
+    if catalog.views is None:
+        raise Unsupported(_NO_VIEWS)
+    name = parse_identifier(identifier)
+    if name.system is not None or name.branch != MAIN_BRANCH:
+        raise InvalidRequest("a view has no branches and no system tables", view=identifier)
+    return catalog, name, catalog.views

@@ -1,0 +1,168 @@
+"""What to read of changes, and how the splits of a change are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakecore.errors import Unsupported
+from lakecore.model.rows import (
+    KIND_FIELD,
+    SEQUENCE_FIELD,
+    SEQUENCE_NUMBER,
+    VALUE_KIND,
+    RowKind,
+)
+from lakecore.model.types import is_blob
+from lakecore.plan.row_ids import columns_of_file
+from lakecore.table.changes.planned import PlannedRows, of_kind
+from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.travel import with_levels_of
+from lakecore.table.sections.merge_runs import merge_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from lakecore.model.files import Split
+    from lakecore.model.manifest import ManifestEntry
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.plan.predicate import Predicate
+    from lakecore.table.context import TableContext
+    from lakecore.table.reads.scan import ScanContext
+    from lakecore.table.stored_rows.read_plan import ReadPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What to read of the changes: columns of the table, and a predicate that prunes rows.
+
+    - `keeps_deletions`: a state has the stored kind of each merged row, tombstones included;
+    - `sequence`: rows have their sequence number too.
+    """
+
+    context: TableContext
+    columns: tuple[str, ...]
+    predicate: Predicate | None = None
+    keeps_deletions: bool = False
+    sequence: bool = False
+
+    @property
+    def scan(self) -> ScanContext:
+        """The table as a scan sees it."""
+        return self._source.scan_context
+
+    @property
+    def _source(self) -> TableSource:
+        context = self.context
+        return TableSource(context=context, snapshot=None, table_schema=context.schema)
+
+    def as_of(self, snapshot: Snapshot) -> Wanted:
+        """The same request, with the level options that were set at the time of a snapshot."""
+        schema = self.context.history.schema(snapshot.schema_id)
+        return replace(self, context=with_levels_of(self.context, schema))
+
+    def in_order(self, splits: Sequence[Split], entries: Iterable[ManifestEntry]) -> list[Split]:
+        """The splits, ordered by partition; within a partition, they keep their order.
+
+        Without a primary key, partitions are in the order in which `entries` first name them: the
+        older one comes first (https://paimon.apache.org/docs/master/append-table/bucketed/).
+        `scan.plan-sort-partition` takes precedence over this order.
+        """
+        seen = None if self.context.schema.primary_keys else [each.partition for each in entries]
+        return self.context.partitions.in_scan_order(splits, seen)
+
+    def read_plan(self, splits: Sequence[Split], columns: Sequence[str] | None = None) -> ReadPlan:
+        """How to read these splits; `columns` replaces the wanted columns."""
+        return self._source.read_plan(splits, columns or self.columns, self.predicate)
+
+    def planned(self, splits: Sequence[Split], kind: RowKind | None) -> PlannedRows:
+        """How to read the splits: merged rows, all of this kind.
+
+        None: stored rows with their stored kinds (+I without a primary key).
+        """
+        context = self.context
+        if kind is not None or not context.schema.primary_keys:
+            if kind is None and context.options.data_evolution_enabled:
+                self._require_columns(splits)
+            plan = self.read_plan(splits)
+            return PlannedRows(
+                plan=plan, splits=tuple(splits), kind=RowKind.INSERT if kind is None else kind
+            )
+        extra = (SEQUENCE_FIELD, KIND_FIELD) if self.sequence else (KIND_FIELD,)
+        schema = replace(context.schema, fields=(*context.schema.fields, *extra))
+        source = TableSource(context=context, snapshot=None, table_schema=schema)
+        names = (*self.columns, *(field.name for field in extra))
+        plan = source.read_plan(splits, names, self.predicate)
+        return PlannedRows(plan=plan, splits=tuple(splits), kind=None)
+
+    def _require_columns(self, splits: Sequence[Split]) -> None:
+        """Raise Unsupported if the files of a split lack a wanted column that is NOT NULL.
+
+        A column that a snapshot did not write is null in its changes. Java raises an error too.
+        """
+        schema, history = self.context.schema, self.context.history
+        needed = [
+            field
+            for field in map(schema.field, self.columns)
+            if not field.nullable and field.name not in schema.partition_keys
+        ]
+        for split in splits if needed else ():
+            held: set[int] = set()
+            for file in split.files:
+                held.update(f.id for f in columns_of_file(file, history.schema(file.schema_id)))
+            missing = [field.name for field in needed if field.id not in held]
+            if missing:
+                raise Unsupported(
+                    "a snapshot wrote only some columns, and not these, which are NOT NULL; read "
+                    "the changes of other columns",
+                    columns=missing,
+                    option="data-evolution.enabled",
+                    files=[file.name for file in split.files],
+                    table=self.context.identifier,
+                )
+
+    def stored(self, splits: Sequence[Split]) -> Iterator[Iterator[pa.RecordBatch]]:
+        """The stored rows of each split, with their stored kinds."""
+        context = self.context
+        yield from self.planned(splits, None).streams(context.store, context.budget)
+
+    def merged(self, splits: Sequence[Split], kind: RowKind) -> Iterator[Iterator[pa.RecordBatch]]:
+        """The merged rows of each split, all with the same kind."""
+        context = self.context
+        if self.sequence and context.schema.primary_keys:
+            for batches in self.with_kinds(splits, keep_deletions=False):
+                yield of_kind(batches, kind)
+            return
+        yield from self.planned(splits, kind).streams(context.store, context.budget)
+
+    def with_kinds(
+        self, splits: Sequence[Split], *, keep_deletions: bool
+    ) -> Iterator[Iterator[pa.RecordBatch]]:
+        """The merged rows of each split with their stored kinds; tombstones if `keep_deletions`."""
+        context = self.context
+        plan = self.read_plan(splits)
+        merge = replace(plan.merge, keep_deletions=keep_deletions)
+        plan = replace(plan, merge=merge, system_columns=True)
+        for split in splits:
+            if split.raw or not context.schema.primary_keys:
+                yield from self.stored([split])
+            else:
+                yield self._merged_with_kinds(split, plan)
+
+    def _merged_with_kinds(self, split: Split, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+        context = self.context
+        extra = (SEQUENCE_NUMBER, VALUE_KIND) if self.sequence else (VALUE_KIND,)
+        for table in merge_runs(split, plan, context.store, context.budget):
+            yield from table.select([*self.columns, *extra]).to_batches()
+
+
+def column_to_count(schema: TableSchema) -> tuple[str, ...]:
+    """A column that is read to count rows: a nullable one, if there is any.
+
+    A snapshot may not have written the others.
+    """
+    small = [field for field in schema.fields if not is_blob(field.type)]
+    return tuple(f.name for f in sorted(small, key=lambda field: not field.nullable))[:1]

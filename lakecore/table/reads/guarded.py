@@ -1,0 +1,162 @@
+"""The rows of a table that its catalog shows to this reader (`query-auth.enabled`).
+
+The catalog states row filters and column masks for each read. They are applied to merged rows, in
+this order: filter, mask, then the condition of the caller, which sees masked values only.
+
+INVARIANT: no file, count or statistic of the source reaches an engine: all rows pass `batches`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from lakecore.errors import Unsupported
+from lakecore.frames.source import CheckedSource, reading
+from lakecore.model.types import with_nullable
+from lakecore.plan.predicate import columns_of, condition_on
+from lakecore.rows.read_rules_json import parse_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from lakecore.frames.source import RowSource
+    from lakecore.model.schema import TableSchema
+    from lakecore.plan.predicate import Predicate
+    from lakecore.rows.read_rules import ReadRules
+    from lakecore.table.context import TableContext
+    from lakecore.table.publication import ReadAccess
+
+    Source = TypeVar("Source", bound=RowSource)
+
+__all__ = ["GuardedSource", "guarded"]
+
+
+def guarded(
+    source: Source, context: TableContext, newest: TableSchema | None = None
+) -> Source | GuardedSource:
+    """The source as the catalog shows it to this reader.
+
+    `newest` is the newest schema known, by default that of the context: the catalog's rules name
+    its columns. Raises Unsupported if the table needs a catalog that states such rules.
+    """
+    if not context.options.query_auth_enabled:
+        return source
+    access = context.publication.access
+    if access is None:
+        raise Unsupported(
+            "rows of this table are read through the REST catalog that states who sees which rows",
+            option="query-auth.enabled",
+            table=context.identifier,
+        )
+    return GuardedSource(
+        source=source, context=context, access=access, newest=newest or context.schema
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardedSource:
+    """The rows of a source, filtered and masked. Any column may be null, as a mask may be null."""
+
+    source: RowSource
+    context: TableContext
+    access: ReadAccess
+    newest: TableSchema
+
+    @cached_property
+    def table_schema(self) -> TableSchema:
+        """The columns of the source, all nullable."""
+        schema = self.source.table_schema
+        fields = (
+            replace(each, type=with_nullable(each.type, nullable=True)) for each in schema.fields
+        )
+        return replace(schema, fields=tuple(fields), primary_keys=())
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of all columns."""
+        return self.table_schema.arrow
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        limit: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The columns (None: all) of the rows that the reader may see.
+
+        The predicate prunes only, and only by columns that are not masked. `limit` is exact without
+        a predicate.
+        """
+        names = self.schema.names if columns is None else list(columns)
+        read = names if predicate is None else [*names, *columns_of(predicate)]
+        rules = self._rules(read)
+        wanted = list(dict.fromkeys((*names, *rules.inputs(names)))) or self.schema.names[:1]
+        shown = self.schema.empty_table().select(names).schema
+        plain = [name for name in self.schema.names if name not in rules.masks]
+        pruning = condition_on(predicate, plain)
+        left = limit if predicate is None else None
+        pushed = left if rules.row_filter is None else None
+        if left == 0:
+            return
+        with reading(self.source.batches(wanted, pruning, pushed)) as batches:
+            for batch in batches:
+                rows = rules.apply(batch, shown)
+                if left is not None:
+                    rows = rows.slice(0, left)
+                    left -= rows.num_rows
+                if rows.num_rows:
+                    yield rows
+                if left == 0:
+                    return
+                # A row may be large: the next batch is read without this one in memory.
+                del batch, rows
+
+    def check_files(self) -> None:
+        """Raise Unsupported for a rule that is not known, and CorruptTable for visible damage.
+
+        An engine that reads the rows later would hide these errors in its own.
+        """
+        self._rules([])
+        if isinstance(self.source, CheckedSource):
+            self.source.check_files()
+
+    def engine_files(self, columns: Sequence[str], predicate: Predicate | None = None) -> None:
+        """Always None: an engine's own reader would not apply the rules."""
+        del columns, predicate
+
+    def _rules(self, columns: Sequence[str]) -> ReadRules:
+        """The rules that the catalog states now for a read of these columns.
+
+        The catalog knows a column of an older state by its present name.
+        """
+        read = self.source.table_schema
+        ids = {read.field(name).id for name in columns}
+        asked = [
+            field.name for field in self.newest.fields if field.id in ids or field.name in columns
+        ]
+        stated = self.access.rules(self.context.layout.branch, asked)
+        rules = parse_rules(stated, read, self.context.identifier)
+        for name in {*rules.masks, *rules.inputs(list(rules.masks))}:
+            self._check_name(name, read)
+        return rules
+
+    def _check_name(self, name: str, read: TableSchema) -> None:
+        """Raise Unsupported if the name means another column in the state that is read.
+
+        A mask of a renamed column would leave its older values visible.
+        """
+        newest = self.newest.by_name.get(name)
+        same = {field.name for field in read.fields if newest and field.id == newest.id}
+        here = {name} & set(read.by_name)
+        if newest is None or same != here:
+            raise Unsupported(
+                "a rule of the catalog for readers names a column that was renamed or replaced "
+                "since; open the table again, or read its newest state",
+                column=name,
+                columns=read.names,
+                table=self.context.identifier,
+            )

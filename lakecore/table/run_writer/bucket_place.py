@@ -1,0 +1,46 @@
+"""The directory of a bucket, and the names of the files that a writer makes there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.format.layout import data_file_name
+
+if TYPE_CHECKING:
+    from lakecore.format.layout import Layout
+    from lakecore.io.ambient import Ambient
+    from lakecore.io.stores.store import Store
+    from lakecore.table.run_writer.file_shape import FileShape
+
+
+@dataclass(slots=True)
+class FileNames:
+    """The names of the files of one bucket writer; all kinds share one counter."""
+
+    writer: str
+    count: int = 0
+
+    def next(self, shape: FileShape) -> str:
+        """The next unused name."""
+        name = data_file_name(
+            shape.prefix,
+            self.writer,
+            self.count,
+            shape.write_format.format,
+            shape.write_format.compression if shape.name_compression else None,
+        )
+        self.count += 1
+        return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketPlace:
+    """The directory of a bucket, and the names of new files in it."""
+
+    store: Store
+    layout: Layout
+    ambient: Ambient
+    partition_path: str
+    bucket: int
+    names: FileNames

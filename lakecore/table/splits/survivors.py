@@ -1,0 +1,197 @@
+"""Which rows of a section survive its merge, as one bit for each row of each file.
+
+If key, sequence number and kind of each row decide (`marks.py`), the result of the merge does not
+depend on the columns or the condition of a query. The bits are computed once from the deciding
+columns and cached. Every later read of the same files is a scan by an engine that leaves out rows,
+as if deletion vectors marked them: conditions on values are then safe below the merge, because the
+merge was decided before.
+
+INVARIANT: the key of the cache names everything that the result depends on: the files in their
+order, with inode, size and time, their levels (a compaction may move a file to another level),
+their deletion vectors, and the rules of the merge.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from lakecore.frames.engine_scan import parquet_scan
+from lakecore.frames.polars_source import FAILURES, bytes_in_arrow
+from lakecore.io.files.file_checks import check_files, identity_of
+from lakecore.io.history.cache import Cache
+from lakecore.lsm.levels import SortedRun
+from lakecore.model.types import arrow_schema
+from lakecore.table.sections.windows_plan import merge_fields
+from lakecore.table.splits.decide import (
+    file_refusal,
+    keys_bytes_max,
+    parts_or_reason,
+    stored_only,
+)
+from lakecore.table.splits.examine import examine
+from lakecore.table.splits.marks import decided_by_keys, mark_rows, no_marks
+from lakecore.table.splits.parts import bytes_to_mark, texts_of
+from lakecore.table.splits.read_path import Reason
+from lakecore.table.stored_rows.split_files import SplitFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import polars as pl
+
+    from lakecore.io.stores.store import Store
+    from lakecore.memory import Budget
+    from lakecore.model.files import Split
+    from lakecore.model.types import Field
+    from lakecore.table.splits.marks import Marks
+    from lakecore.table.splits.parts import Part
+    from lakecore.table.stored_rows.read_plan import ReadPlan
+
+    KeptBits: TypeAlias = Mapping[str, bytes]
+    """The bits of each file of a section, by the name of the file; the lowest bit of a byte first.
+    """
+
+HELD_TIMES = 2
+"""Copies of the deciding columns in memory while they are read or encoded for comparison."""
+_WINDOW_ROWS = 1 << 20
+_WINDOW_ROW_SHARE = 256
+"""The most rows of a window: the budget in bytes divided by this, but at most `_WINDOW_ROWS`."""
+_KNOWN: Cache[tuple[object, ...], KeptBits] = Cache(1)
+
+
+def known_survivors(split: Split, plan: ReadPlan, store: Store) -> KeptBits | None:
+    """The bits of the surviving rows of a section, if an earlier read has computed them."""
+    identity = _identity(split, plan, store)
+    return None if identity is None else _KNOWN.get(identity)
+
+
+def forget() -> None:
+    """Drop all cached bitmaps, for example when memory is needed."""
+    _KNOWN.give_back(_KNOWN.size_bytes)
+
+
+def survivors(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> KeptBits | None:
+    """The bits of the surviving rows of a section; None if another reader must merge it.
+
+    The plan has no predicate: the bits are those of all rows. Raises CorruptTable for a file that
+    is missing, has a wrong checksum, or whose keys are out of order.
+    """
+    assert plan.predicate is None, "the bits of a section are those of all its rows"
+    if not decided_by_keys(plan):
+        return None
+    # Before the first read: a file that changes meanwhile has another identity.
+    identity = _identity(split, plan, store)
+    if identity is None:
+        return None
+    known = _KNOWN.get(identity)
+    if known is not None:
+        return known
+    fields = _deciding_fields(split, plan)
+    if file_refusal([split], stored_only(fields), plan.schemas) is not None:
+        return None
+    files = examine([split], plan, store, texts_of(fields))
+    parts = parts_or_reason(split, plan, fields, files)
+    if isinstance(parts, Reason):
+        return None
+    held_bytes = bytes_to_mark(parts, fields, plan.merge.key)
+    if held_bytes > keys_bytes_max(budget):
+        return None
+    with budget.acquire_up_to(HELD_TIMES * held_bytes, HELD_TIMES * held_bytes):
+        paths = list(dict.fromkeys(part.path for part in parts))
+        check_files(store, paths, [field.name for field in fields], plan.checks)
+        rows = deciding_columns(parts, fields, budget)
+        if rows is None:
+            return None
+        marks = no_marks(split.files, rows)
+        for _ in mark_rows(marks, SplitFiles(split, plan, store), window_rows(budget)):
+            pass
+    found = _bits(split, marks)
+    _KNOWN.put(identity, found, sum(map(len, found.values())))
+    return found
+
+
+def _deciding_fields(split: Split, plan: ReadPlan) -> tuple[Field, ...]:
+    """The columns that decide which rows of a section survive a merge."""
+    runs = [SortedRun(files=run) for run in split.runs]
+    return merge_fields(runs, replace(plan, columns=()))
+
+
+def deciding_columns(
+    parts: Sequence[Part], fields: Sequence[Field], budget: Budget
+) -> pl.DataFrame | None:
+    """The deciding columns of the parts, as Polars decodes them.
+
+    None if Polars cannot read them, if they do not fit the budget, or if a value is null that must
+    not be.
+    """
+    schema = arrow_schema(fields)
+    paths = list(dict.fromkeys(part.path for part in parts))
+    with suppress(*FAILURES):
+        rows = parquet_scan(schema, paths, schema.names, casts=False).collect()
+        given = [field.name for field in fields if not field.nullable]
+        # Strings may share bytes; their separate size is known only now.
+        small = bytes_in_arrow(rows) <= keys_bytes_max(budget)
+        whole = rows.height == sum(part.group.row_count for part in parts)
+        if small and whole and not any(rows[name].null_count() for name in given):
+            return rows
+    return None
+
+
+def window_rows(budget: Budget) -> int:
+    """The most rows of a window of deciding columns."""
+    return min(_WINDOW_ROWS, budget.size_bytes // _WINDOW_ROW_SHARE)
+
+
+def _bits(split: Split, marks: Marks) -> dict[str, bytes]:
+    ends = marks.starts[1:].tolist()
+    return {
+        file.name: np.packbits(marks.rows[end - file.row_count : end], bitorder="little").tobytes()
+        for file, end in zip(split.files, ends, strict=True)
+    }
+
+
+def _identity(split: Split, plan: ReadPlan, store: Store) -> tuple[object, ...] | None:
+    """Everything that decides which rows of a section survive; None if files are not local."""
+    stored = _stored(split, plan, store)
+    if None in stored:
+        return None
+    by_commit = sorted(split.files, key=lambda file: split.commit_order.get(file.name, 0))
+    return (
+        plan.layout.root,
+        split.partition_path,
+        split.bucket,
+        tuple(tuple((file.name, file.level) for file in run) for run in split.runs),
+        tuple(file.name for file in by_commit),
+        tuple(
+            (file.name, index.name, where.offset)
+            for file in split.files
+            if file.name in split.vectors
+            for index, where in [split.vectors[file.name]]
+        ),
+        plan.engine,
+        plan.merge,
+        plan.schema.id,
+        plan.options.sequence_snapshot_ordering,
+        stored,
+    )
+
+
+def _stored(split: Split, plan: ReadPlan, store: Store) -> tuple[object, ...]:
+    """Values that change if a file of the section is replaced.
+
+    None for a missing or remote file.
+    """
+    files = SplitFiles(split, plan, store)
+    indexes = {index.name: index for index, _ in split.vectors.values()}
+    paths = [
+        *map(files.path, split.files),
+        *(
+            plan.layout.live_index_file(split.partition_path, split.bucket, index)
+            for index in indexes.values()
+        ),
+    ]
+    return tuple(identity_of(store, path) for path in paths)

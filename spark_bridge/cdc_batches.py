@@ -1,0 +1,252 @@
+"""Writes a batch of messages: one Spark job, then one commit for each target, exactly once.
+
+1. The job decodes the messages and writes files under the schemas that the driver knows.
+2. If messages need a new table or a new schema, nothing of the job is kept: the driver makes the
+   changes, and runs the job again. The first batch after a start does so too.
+3. Each target is committed with the query as its user and the batch as its identifier. A repeated
+   batch leaves out the targets that have it.
+
+INVARIANT: a table has all rows of a batch or none, and each once. Between two tables, a crash may
+leave one of them a batch ahead until the query is started again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakecore import InvalidRequest
+from lakecore.distributed.cdc import StateFiles, open_catalog, state_store
+from lakecore.distributed.tables import SYSTEM
+from spark_bridge.cdc_decode import rules_for
+from spark_bridge.cdc_job import run_job
+from spark_bridge.cdc_targets import CdcTargets
+from spark_bridge.cdc_values import CdcTask
+from spark_bridge.placement import parallelism
+from spark_bridge.stream_query import NotSent, query_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from lakecore.distributed.cdc import Arguments
+    from spark_bridge.cdc_values import DecodingReport, WrittenTargets
+    from spark_bridge.task import TaskOutcome
+
+__all__ = ["CdcBatch", "CdcSettings", "CdcSink"]
+
+_ROUNDS_MAX = 5
+"""Two are enough, unless others change the tables at the same time."""
+log = logging.getLogger("lakecore.cdc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CdcBatch:
+    """The result of one batch of a stream of changes.
+
+    - `tables`: the rows written to each target, by `database.table`;
+    - `snapshot_ids`: the snapshots committed in each target;
+    - `already_committed`: targets that had this batch, after a restart;
+    - `schemas_changed`: the number of tables created or changed;
+    - `left_out`: messages and rows that became dead letters.
+    """
+
+    batch: int
+    messages: int
+    tables: Mapping[str, int] = field(default_factory=dict)
+    snapshot_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    already_committed: tuple[str, ...] = ()
+    schemas_changed: int = 0
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CdcSettings:
+    """The settings that stay the same while a query runs. `options`: those of the catalog."""
+
+    options: Mapping[str, str] = field(repr=False)
+    arguments: Arguments
+    registry_url: str | None
+    given: frozenset[str]
+    keeps_letters: bool
+    state: str | None
+    commit_user: str | None
+    compact_every: int | None
+    tasks: int | None
+    memory_per_task: int
+
+
+class CdcSink:
+    """The function for `foreachBatch`. Its tables stay open from one batch to the next."""
+
+    def __init__(self, given: CdcSettings, reports: Callable[[CdcBatch], object] | None) -> None:
+        self._settings = given
+        self._reports = reports
+        self._query: str | None = None
+        self._targets: CdcTargets | None = None
+        self._letters: StateFiles | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Raises Unsupported: only Spark Connect sends the function elsewhere."""
+        raise NotSent("cdc", "run cdc in a classic session")
+
+    def __call__(self, df: DataFrame, batch: int) -> None:
+        """Write one batch."""
+        targets = self._opened(df)
+        targets.refresh()
+        changed = 0
+        for _ in range(_ROUNDS_MAX):
+            task = self._task(df, targets, targets.done(batch))
+            found = self._run(df, task, targets)
+            reports = _in_order([report for each in found for report in each.reports])
+            outcomes: dict[str, list[TaskOutcome]] = defaultdict(list)
+            for each in found:
+                for name, outcome in each.outcomes.items():
+                    outcomes[name].append(outcome)
+            wanted = dict.fromkeys(pair for report in reports for pair in report.wanted)
+            try:
+                _check(reports, task)
+                if not wanted:
+                    _check_written(outcomes)
+                    left_out = self._store_letters(batch, reports, task.done)
+            except BaseException:
+                targets.discard(outcomes, task.job)
+                raise
+            if not wanted:
+                break
+            targets.discard(outcomes, task.job)
+            changed += targets.prepare(wanted, batch)
+        else:
+            raise InvalidRequest(
+                "the schemas of the targets keep changing while the batch is written",
+                batch=batch,
+                tables=[str(table) for table, _ in wanted],
+            )
+        results = targets.publish(outcomes, batch, task.job)
+        rows = {name: sum(each.rows for each in own) for name, own in outcomes.items()}
+        written = CdcBatch(
+            batch=batch,
+            messages=sum(report.messages for report in reports),
+            tables={name: count for name, count in rows.items() if count},
+            snapshot_ids={name: each.snapshot_ids for name, each in results.items()},
+            already_committed=tuple(sorted(task.done)),
+            schemas_changed=changed,
+            left_out=left_out,
+        )
+        log.info(
+            "changes committed. batch=%s messages=%s rows=%s tables=%s left_out=%s",
+            batch,
+            written.messages,
+            sum(rows.values()),
+            len(written.tables),
+            written.left_out,
+        )
+        targets.compact()
+        if self._reports is not None:
+            self._reports(written)
+
+    def _opened(self, df: DataFrame) -> CdcTargets:
+        """The targets of the query, kept for all of its batches."""
+        query, _ = query_of(df.sparkSession)
+        if self._targets is None or self._query != query:
+            given = self._settings
+            catalog = open_catalog(given.options, create=True)
+            catalog.create_database(given.arguments.database, ignore_if_exists=True)
+            self._targets = CdcTargets(
+                catalog,
+                rules_for(given.arguments, given.given),
+                query=query,
+                prefix=given.commit_user,
+                compact_every=given.compact_every,
+            )
+            self._query = query
+            if given.keeps_letters:
+                store, root = state_store(catalog, given.state)
+                self._letters = StateFiles(store, f"{root}/spark-{query}", SYSTEM)
+        return self._targets
+
+    def _task(self, df: DataFrame, targets: CdcTargets, done: frozenset[str]) -> CdcTask:
+        given = self._settings
+        return CdcTask(
+            arguments=given.arguments,
+            registry_url=given.registry_url,
+            given=given.given,
+            keeps_letters=given.keeps_letters,
+            targets=targets.descriptors(),
+            done=done,
+            job=SYSTEM.new_uuid(),
+            writers=given.tasks or parallelism(df.sparkSession),
+            memory_bytes=given.memory_per_task,
+        )
+
+    def _run(self, df: DataFrame, task: CdcTask, targets: CdcTargets) -> list[WrittenTargets]:
+        """Run the Spark job. Returns the report of each writing task."""
+        try:
+            outcomes = run_job(df, task)
+        except BaseException:
+            # No message has reached the driver, so no snapshot can contain files of this job.
+            targets.discard_job(task.job)
+            raise
+        return [pickle.loads(each) for each in outcomes]  # noqa: S301  of our tasks
+
+    def _store_letters(
+        self, batch: int, reports: Iterable[DecodingReport], done: frozenset[str]
+    ) -> int:
+        """Store the dead letters before any commit, and return their number.
+
+        A repeated batch replaces its file. The rows that it left out of a target that has the
+        batch by now stay: the target may have been changed since, so that it would take them.
+        """
+        lines = [line for report in reports for line in report.letters]
+        if self._letters is not None:
+            before = self._letters.letters(batch)
+            lines += [line for line in before if json.loads(line).get("target") in done]
+            if lines != before:
+                self._letters.put_letters(batch, lines)
+        return len(lines)
+
+
+def _in_order(reports: Sequence[DecodingReport]) -> list[DecodingReport]:
+    return sorted(reports, key=lambda report: report.began)
+
+
+def _check_written(outcomes: Mapping[str, Sequence[TaskOutcome]]) -> None:
+    """Raise the first failure of a writing task, before any target is committed."""
+    for own in outcomes.values():
+        for outcome in own:
+            if outcome.failure is not None:
+                raise outcome.failure
+
+
+def _check(reports: Sequence[DecodingReport], task: CdcTask) -> None:
+    """Raise the first failure of a task, or InvalidRequest if the order of messages is unclear."""
+    for report in reports:
+        if report.failure is not None:
+            raise report.failure
+    if "offset" not in task.given:
+        busy = [report for report in reports if report.ordered]
+        if len(busy) > 1:
+            raise InvalidRequest(
+                "messages of a batch are in several partitions of Spark, and nothing tells their "
+                "order: give the frame the columns partition and offset, or bring each batch into "
+                "one partition, as by maxFilesPerTrigger=1",
+                partitions=len(busy),
+                tables=sorted(busy[0].ordered),
+            )
+    ends: dict[tuple[str, int], int] = {}
+    for report in reports:
+        for place, (first, last) in report.ranges.items():
+            if first <= ends.get(place, -1):
+                raise InvalidRequest(
+                    "the messages of a partition are in several tasks, and not in order: pass the "
+                    "frame of the source as it is, without a shuffle",
+                    topic=place[0],
+                    partition=place[1],
+                    offset=first,
+                )
+            ends[place] = last

@@ -1,0 +1,307 @@
+"""A decoding task: decodes messages to changes, and cuts them into chunks for the writing tasks.
+
+1. The decoder of the format reads the messages of an Arrow batch.
+2. The rules of the action give the target of each source table. If the target is not open, or its
+   schema must change first, the task reports the source's schema: the driver changes the table and
+   runs the job again.
+3. Rows get the columns of their target, and are grouped by the task that owns their bucket.
+
+The order of messages is that of their offsets. Offsets that do not rise within a task are an error,
+because an older change would replace a newer one.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from lakecore import InvalidRequest, LakecoreError
+from lakecore.distributed.cdc import (
+    MESSAGE_METADATA,
+    DeadLetters,
+    Messages,
+    TargetRows,
+    database_rules,
+    decoder_for,
+    fitting,
+    in_order,
+    needed_changes,
+    shaped,
+    table_rules,
+)
+from lakecore.distributed.tables import SYSTEM
+from spark_bridge.cdc_values import NO_TARGET, DecodingReport
+from spark_bridge.failures import DATA_ERRORS, portable, raised_in_task
+from spark_bridge.placement import owner_numbers, routing_of
+from spark_bridge.worker import acknowledge, set_aside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lakecore.distributed.cdc import (
+        Arguments,
+        ChangeBatch,
+        Decoder,
+        SourceSchema,
+        SourceTable,
+        TargetRules,
+    )
+    from spark_bridge.cdc_values import CdcTask
+    from spark_bridge.placement import RoutingKeys
+    from spark_bridge.worker import Batches
+
+__all__ = ["decode_function", "rules_for"]
+
+_CHUNK_COLUMNS = {
+    "owner": pa.int32(),
+    "target": pa.int32(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "task": pa.int32(),
+    "number": pa.int32(),
+    "source": pa.string(),
+    "content": pa.binary(),
+}
+_METADATA_MEMORY = 64 << 20
+_TIMESTAMP_TYPES = pa.array(["NoTimestampType", "CreateTime", "LogAppendTime"])
+
+
+def rules_for(arguments: Arguments, given: frozenset[str]) -> TargetRules:
+    """The rules of the action: for one table, or for the tables that the messages name.
+
+    A batch that is repeated after a crash may show the columns of a table in another order than the
+    attempt that created the table. Hence an existing table gets the columns that it lacks.
+    """
+    metadata = [name for name in MESSAGE_METADATA if _column_of(name) in given]
+    make = database_rules if arguments.table is None else table_rules
+    return replace(make(arguments, SYSTEM, metadata), widens_existing=True)
+
+
+def _column_of(name: str) -> str:
+    return "timestampType" if name == "timestamp_type" else name
+
+
+def decode_function(task: CdcTask) -> Callable[[Batches], Batches]:
+    """The function for `mapInArrow`: maps messages to chunks, followed by the report."""
+
+    def decode(batches: Batches) -> Batches:
+        acknowledge()
+        with raised_in_task():
+            yield from _Decoding(task).chunks(batches)
+        set_aside("decode")
+
+    return decode
+
+
+class _Target:
+    """A target as a decoding task needs it."""
+
+    def __init__(self, task: CdcTask, name: str, position: int) -> None:
+        context = task.targets[name].context(_METADATA_MEMORY)
+        self.name = name
+        self.position = position
+        self.schema = context.schema
+        self.rows = TargetRows(context)
+        self.routing: RoutingKeys | None = routing_of(context)
+
+
+class _Decoding:
+    """The state of one attempt of a decoding task."""
+
+    def __init__(self, task: CdcTask) -> None:
+        spark = TaskContext.get()
+        self._task = task
+        self._number = spark.partitionId() if spark else 0
+        self._rules = rules_for(task.arguments, task.given)
+        self._decoder: Decoder = decoder_for(
+            task.arguments.conf["value.format"], task.arguments.mapping, task.registry_url
+        )
+        self._letters = DeadLetters() if task.keeps_letters else None
+        self._positions = {name: at for at, name in enumerate(sorted(task.targets))}
+        self._targets: dict[str, _Target] = {}
+        self._fits: dict[SourceTable, SourceSchema] = {}
+        self._wanted: dict[tuple[SourceTable, SourceSchema], None] = {}
+        self._ordered: set[str] = set()
+        self._ranges: dict[tuple[str, int], tuple[int, int]] = {}
+        self._began = ("", 0, 0, self._number)
+        self._messages = 0
+        self._chunks = 0
+
+    def chunks(self, batches: Batches) -> Batches:
+        """The chunks of the task's messages, and the report."""
+        failure = None
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    yield from self._decoded(batch)
+        except DATA_ERRORS as error:
+            failure = portable(error)
+        except LakecoreError as error:
+            raise portable(error, task=self._number) from error
+        if self._messages or failure is not None:
+            yield self._report(failure)
+
+    def _decoded(self, batch: pa.RecordBatch) -> Batches:
+        self._look_at_offsets(batch)
+        self._messages += batch.num_rows
+        bad: list[InvalidRequest] = []
+        found: dict[str, list[ChangeBatch]] = {}
+        changes = self._decoder.decode(_messages(batch, self._task.given), bad.append)
+        if bad and self._letters is None:
+            raise bad[0]
+        for error in bad:
+            assert self._letters is not None
+            self._letters.add_message(error)
+        for each in changes:
+            name = self._target_of(each)
+            if name is not None:
+                parts = shaped(self._rules, name, each, self._letters)
+                found.setdefault(name, []).extend(parts)
+        if self._wanted:
+            return
+        for target, own in found.items():
+            for part in in_order(own, joins=self._letters is None):
+                yield from self._cut(self._opened(target), part)
+
+    def _target_of(self, batch: ChangeBatch) -> str | None:
+        """The target of the rows; None if they are not written in this attempt."""
+        name = self._rules.target(batch.table)
+        if name is None or name in self._task.done:
+            return None
+        if name not in self._task.targets:
+            self._wanted[batch.table, batch.schema] = None
+            return None
+        if self._fits.get(batch.table) != batch.schema:
+            schema = self._opened(name).schema
+            if needed_changes(self._rules, name, schema, batch.table, batch.schema):
+                self._wanted[batch.table, batch.schema] = None
+                return None
+            self._fits[batch.table] = batch.schema
+        return name
+
+    def _opened(self, name: str) -> _Target:
+        if name not in self._targets:
+            self._targets[name] = _Target(self._task, name, self._positions[name])
+        return self._targets[name]
+
+    def _cut(self, target: _Target, batch: ChangeBatch) -> Batches:
+        """The rows of a batch as chunks, one for each writing task that owns some of them."""
+        fits = fitting(target.name, target.rows, batch, self._letters)
+        rows = target.rows.written(fits)
+        if not rows.num_rows:
+            return
+        if target.routing is None:
+            yield self._chunk(target, self._number, batch, rows)
+            return
+        self._ordered.add(target.name)
+        owners = self._owners(target.routing, rows)
+        for owner in np.unique(owners):
+            own = rows.filter(pa.array(owners == owner))
+            yield self._chunk(target, int(owner), batch, own)
+
+    def _owners(self, routing: RoutingKeys, rows: pa.Table) -> np.ndarray:
+        names = [name for name in routing.schema.names if name in rows.column_names]
+        keys = rows.select(names).combine_chunks()
+        struct = pa.StructArray.from_arrays(
+            [column.combine_chunks() for column in keys.columns], names=names
+        )
+        try:
+            return owner_numbers(struct, routing, self._task.writers)
+        except DATA_ERRORS:
+            # The task that gets the rows says what is wrong with them.
+            return np.zeros(rows.num_rows, dtype=np.int32)
+
+    def _chunk(
+        self, target: _Target, owner: int, batch: ChangeBatch, rows: pa.Table
+    ) -> pa.RecordBatch:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        content = sink.getvalue().to_pybytes()
+        return self._row(owner + target.position, target.position, str(batch.table), content)
+
+    def _report(self, failure: LakecoreError | None) -> pa.RecordBatch:
+        report = DecodingReport(
+            began=self._began,
+            messages=self._messages,
+            ranges=self._ranges,
+            wanted=tuple(self._wanted),
+            ordered=frozenset(self._ordered),
+            letters=tuple(self._letters.lines) if self._letters is not None else (),
+            failure=failure,
+        )
+        return self._row(0, NO_TARGET, "", pickle.dumps(report))
+
+    def _row(self, owner: int, target: int, source: str, content: bytes) -> pa.RecordBatch:
+        self._chunks += 1
+        values = (owner % self._task.writers, target, *self._began, self._chunks, source, content)
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array([value], kind)
+                for value, kind in zip(values, _CHUNK_COLUMNS.values(), strict=True)
+            ],
+            names=list(_CHUNK_COLUMNS),
+        )
+
+    def _look_at_offsets(self, batch: pa.RecordBatch) -> None:
+        """Record the offsets of each partition. Raises InvalidRequest unless they increase."""
+        if "offset" not in self._task.given:
+            return
+        for topic, partition, offsets in _by_partition(batch):
+            first, last = int(offsets[0]), int(offsets[-1])
+            before = self._ranges.get((topic, partition))
+            rises = bool(np.all(np.diff(offsets) > 0))
+            if not rises or (before is not None and first <= before[1]):
+                raise InvalidRequest(
+                    "the messages of a partition are out of order: pass the frame of the source as "
+                    "it is, without a sort or a shuffle",
+                    topic=topic,
+                    partition=partition,
+                    offset=first,
+                )
+            if not self._ranges:
+                self._began = (topic, partition, first, self._number)
+            self._ranges[topic, partition] = (first if before is None else before[0], last)
+
+
+def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[str, int, np.ndarray]]:
+    """The offsets of each topic and partition, in the order of the batch."""
+    topics = batch.column("topic").fill_null("").dictionary_encode()
+    codes = topics.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    partitions = batch.column("partition").fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = batch.column("offset").to_numpy(zero_copy_only=False)
+    pairs = (codes << 32) | partitions.astype(np.int64)
+    kinds, places = np.unique(pairs, return_inverse=True)
+    names: Sequence[str] = topics.dictionary.to_pylist()
+    order = np.argsort([int(np.argmax(places == at)) for at in range(len(kinds))])
+    for at in order:
+        pair = int(kinds[at])
+        yield names[pair >> 32], pair & 0xFFFFFFFF, offsets[places == at]
+
+
+def _messages(batch: pa.RecordBatch, given: frozenset[str]) -> Messages:
+    """The messages with the metadata that the frame has, in the types of a Kafka source."""
+    metadata = {}
+    for name in MESSAGE_METADATA:
+        column = _column_of(name)
+        if column not in given:
+            continue
+        values = batch.column(column)
+        if name == "timestamp":
+            values = values.cast(pa.timestamp("ms", tz="UTC"), safe=False)
+        elif name == "timestamp_type":
+            # Spark has Kafka's numbers: -1 none, 0 created, 1 appended.
+            numbers = values.to_numpy(zero_copy_only=False)
+            values = _TIMESTAMP_TYPES.take(pa.array(np.nan_to_num(numbers, nan=-1).astype(int) + 1))
+        metadata[name] = values
+    return Messages(
+        values=batch.column("value").to_pylist(),
+        keys=batch.column("key").to_pylist() if "key" in given else None,
+        metadata=pa.table(metadata) if metadata else None,
+    )

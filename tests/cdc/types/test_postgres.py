@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from lakecore.cdc.types.mapping import TypeMapping
+from lakecore.cdc.types.postgres import postgres_type
+from lakecore.errors import Unsupported
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "scale", "expected"),
+    [
+        ("bool", None, None, "BOOLEAN"),
+        ("bit", 1, None, "BOOLEAN"),
+        ("bit", 9, None, "BINARY(2)"),
+        ("varbit", 16, None, "BINARY(2)"),
+        ("bytea", None, None, "BYTES"),
+        ("int2", None, None, "SMALLINT"),
+        ("int4", None, None, "INT"),
+        ("bigserial", None, None, "BIGINT"),
+        ("float4", None, None, "FLOAT"),
+        ("float8", None, None, "DOUBLE"),
+        ("numeric", None, None, "DECIMAL(38, 18)"),
+        ("numeric", 10, 2, "DECIMAL(10, 2)"),
+        ("numeric", 50, 2, "STRING"),
+        ("numeric", 5, -2, "STRING"),
+        ("numeric", 2, 5, "STRING"),
+        ("bpchar", 3, None, "CHAR(3)"),
+        ("bpchar", None, None, "STRING"),
+        ("varchar", 30, None, "VARCHAR(30)"),
+        ("varchar", None, None, "STRING"),
+        ("text", None, None, "STRING"),
+        ("jsonb", None, None, "STRING"),
+        ("uuid", None, None, "STRING"),
+        ("date", None, None, "DATE"),
+        ("time", None, 3, "TIME(3)"),
+        ("timestamp", None, 6, "TIMESTAMP(6)"),
+        ("timestamptz", None, 6, "TIMESTAMP(6) WITH LOCAL TIME ZONE"),
+        ("_int4", None, None, "ARRAY<INT>"),
+        ("_numeric", 10, 2, "ARRAY<DECIMAL(10, 2)>"),
+        ("_text", None, None, "ARRAY<STRING>"),
+        ("_timestamptz", None, 3, "ARRAY<TIMESTAMP(3) WITH LOCAL TIME ZONE>"),
+        ("_uuid", None, None, "ARRAY<STRING>"),
+    ],
+)
+def test_a_type_has_its_paimon_type(
+    name: str, precision: int | None, scale: int | None, expected: str
+) -> None:
+    assert str(postgres_type(name, precision, scale)) == expected
+
+
+def test_to_string_maps_every_type() -> None:
+    assert str(postgres_type("_int4", mapping=TypeMapping.parse("to-string"))) == "STRING"
+
+
+@pytest.mark.parametrize("name", ["interval", "_point"])
+def test_a_type_that_paimon_does_not_know_is_unsupported(name: str) -> None:
+    with pytest.raises(Unsupported, match="no Paimon type"):
+        postgres_type(name)

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lakecore as lc
+from lakecore.cdc.launch import _seconds
+from lakecore.cdc.state import PipelineState, StateFiles
+from lakecore.cli import main
+from lakecore.errors import InvalidRequest
+from lakecore.io.ambient import SYSTEM
+from lakecore.io.secret_options import with_secrets
+from lakecore.io.stores.local import LocalStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONF = ["--mysql_conf", "hostname=127.0.0.1", "--mysql_conf=username=u"]
+TARGET = ["--warehouse", "w", "--database", "d"]
+
+
+def run(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = 0
+    try:
+        main(["cdc", *arguments])
+    except SystemExit as end:
+        code = int(end.code or 0)
+    out, err = capfd.readouterr()
+    return code, out, err
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["mysql_sync_tabel"], "did_you_mean=mysql_sync_table"),
+        (["mysql_sync_table"], "missing=[--database, --table, --mysql_conf]"),
+        (["mysql-sync-database", *TARGET, "--tabel", "x"], "no such flag"),
+        (["mysql_sync_database", *TARGET, "--mode"], "the flag needs a value"),
+        (["mysql_sync_database", *TARGET, *CONF], "missing=[password, database-name]"),
+        (["mysql_sync_database", *TARGET, *CONF, "--until", "later"], "known=[caught-up]"),
+        (["mysql_sync_database", *TARGET, *CONF, "--interval", "soon"], "not a duration"),
+        (
+            ["mysql_sync_database", *TARGET, *CONF, "--mysql_conf", "password-env=NO_SUCH"],
+            "NO_SUCH",
+        ),
+        (["mysql_sync_table", *TARGET, "--table", "t", *CONF], "missing=[table-name]"),
+        (["run"], "name the file"),
+        (["run", "missing.toml"], "cannot be read"),
+        (["status", "--warehouse", "nowhere"], "warehouse"),
+    ],
+)
+def test_wrong_call_says_what_to_do(
+    capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    code, _, err = run(capfd, *arguments)
+
+    assert code != 0
+    assert message in err
+
+
+def test_help_lists_the_flags_of_an_action(capfd: pytest.CaptureFixture[str]) -> None:
+    assert "lakecore cdc status" in run(capfd, "--help")[1]
+    out = run(capfd, "mysql_sync_database", "--help")[1]
+
+    assert "--excluding_tables" in out
+    assert "--mysql_conf  (required, may be repeated)" in out
+
+
+def test_entry_of_a_file_that_no_flag_has_is_refused(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "p.toml").write_text('action = "mysql_sync_database"\ndatbase = "d"\n')
+    assert "entry=datbase" in run(capfd, "run", "p.toml")[2]
+    (tmp_path / "p.toml").write_text("action = ")
+    assert "not a TOML file" in run(capfd, "run", "p.toml")[2]
+
+
+def test_password_comes_from_a_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "word").write_text("a secret\n")
+    monkeypatch.setenv("WORD", "another")
+
+    assert with_secrets({"password-file": "word", "x": "1"}) == {"password": "a secret", "x": "1"}
+    assert with_secrets({"password-env": "WORD"}) == {"password": "another"}
+    with pytest.raises(InvalidRequest, match="given twice"):
+        with_secrets({"password": "x", "password-env": "WORD"})
+    with pytest.raises(InvalidRequest, match="cannot be read"):
+        with_secrets({"password-file": "no-such-file"})
+
+
+def test_interval_is_a_duration() -> None:
+    assert [_seconds(text) for text in ("10 s", "0.5s", "2 min", "1 h", "7")] == [
+        10,
+        0.5,
+        120,
+        3600,
+        7,
+    ]
+
+
+def test_status_shows_what_the_state_says(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "w").mkdir()
+    assert run(capfd, "status", "--warehouse", "w")[1] == "no pipelines\n"
+    StateFiles(LocalStore(), f"{tmp_path}/w/.cdc/p", SYSTEM).put(
+        PipelineState(
+            checkpoint=7,
+            commit_user="u",
+            position={"place": ["b.1", 4], "time_ms": SYSTEM.now_ms() - 60_000},
+            metrics={"rows_total": 12, "rows_per_second": 3, "caught_up": True},
+        )
+    )
+
+    line = run(capfd, "status", "--warehouse", "w")[1]
+    assert line.startswith("p: caught up, checkpoint 7 ")
+    assert "12 rows, 3 rows/s, last change 60" in line
+    assert '"checkpoint":7' in run(capfd, "status", "--warehouse", "w", "--json")[1]
+
+
+def test_a_list_of_a_file_has_all_its_values(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    event = {"type": "insert", "database": "s", "table": "t", "primary_key_columns": ["id"]}
+    rows = {"id": "1", "day": "d", "hour": "h"}
+    (tmp_path / "in" / "1.json").write_text(json.dumps({**event, "data": rows}) + "\n")
+    (tmp_path / "p.toml").write_text(
+        """
+        action = "files_sync_database"
+        warehouse = "w"
+        database = "d"
+        primary_keys = ["id", "day", "hour"]
+        files_conf = { path = "in", "value.format" = "maxwell-json" }
+        [multiple_table_partition_keys]
+        t = ["day", "hour"]
+        """
+    )
+    assert run(capfd, "run", "p.toml", "--until=caught-up")[0] == 0
+
+    schema = lc.connect(tmp_path / "w").get_table("d.t").schema
+    assert (schema.primary_keys, schema.partition_keys) == (("id", "day", "hour"), ("day", "hour"))

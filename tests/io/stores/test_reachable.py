@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lakecore as lc
+from lakecore.errors import InvalidRequest, StorageError
+from lakecore.io.ambient import seeded
+from lakecore.io.stores.reachable import SECONDS_MAX, check_reachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakecore.io.ambient import Ambient
+
+Address = tuple[str, int]
+
+
+@pytest.fixture
+def ambient() -> Ambient:
+    return seeded(1)
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port that refuses connections, because nobody listens on it."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+def test_server_that_answers_is_reached_by_one_connection(ambient: Ambient) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        began = ambient.now_ms()
+        check_reachable(f"http://127.0.0.1:{listener.getsockname()[1]}/path?a=b", ambient)
+
+    assert ambient.now_ms() - began < 1000
+
+
+def test_refused_connection_is_tried_again_and_reported(ambient: Ambient, closed_port: int) -> None:
+    with pytest.raises(StorageError, match=rf"127\.0\.0\.1:{closed_port}.*refused"):
+        check_reachable(f"https://127.0.0.1:{closed_port}", ambient)
+
+
+def test_server_that_comes_up_in_time_is_reached(ambient: Ambient) -> None:
+    attempts: list[float] = []
+
+    def opened(address: Address, seconds: float) -> socket.socket:
+        attempts.append(seconds)
+        if len(attempts) < 3:
+            raise ConnectionRefusedError(111, "Connection refused")
+        assert address == ("storage.example", 443)
+        return socket.socket()
+
+    check_reachable("https://storage.example/x", ambient, opened)
+
+    assert len(attempts) == 3
+
+
+def test_server_that_is_silent_is_given_up_in_time() -> None:
+    ambient, tried = seeded(1), []
+    began = ambient.now_ms()
+
+    def silent(address: Address, seconds: float) -> socket.socket:  # noqa: ARG001
+        tried.append(seconds)
+        ambient.sleep(seconds)
+        raise TimeoutError("timed out")
+
+    with pytest.raises(StorageError, match=r"hdfs://node:8020.*timed out"):
+        check_reachable("hdfs://node", ambient, silent)
+
+    assert len(tried) > 1
+    assert (ambient.now_ms() - began) / 1000 <= SECONDS_MAX
+
+
+@pytest.mark.parametrize("address", ["", "https://", "other://host", "bucket"])
+def test_address_without_a_port_is_not_asked(address: str, ambient: Ambient) -> None:
+    def never(address: Address, seconds: float) -> socket.socket:
+        raise AssertionError((address, seconds))
+
+    check_reachable(address, ambient, never)
+
+
+def test_server_behind_a_proxy_is_not_asked(
+    ambient: Ambient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "direct.example")
+    asked: list[Address] = []
+
+    def noted(address: Address, seconds: float) -> socket.socket:  # noqa: ARG001
+        asked.append(address)
+        return socket.socket()
+
+    check_reachable("https://storage.example", ambient, noted)
+    check_reachable("https://direct.example", ambient, noted)
+
+    assert asked == [("direct.example", 443)]
+
+
+def test_address_shows_no_credentials(ambient: Ambient, closed_port: int) -> None:
+    with pytest.raises(StorageError) as raised:
+        check_reachable(f"http://user:hidden@127.0.0.1:{closed_port}/hidden", ambient)
+
+    assert "hidden" not in str(raised.value)
+
+
+def test_catalog_on_a_storage_that_is_down_is_refused_in_seconds(closed_port: int) -> None:
+    options = {
+        "warehouse": "s3://bucket/w",
+        "s3.endpoint": f"http://127.0.0.1:{closed_port}",
+        "s3.access-key": "a",
+        "s3.secret-key": "b",
+    }
+    began = time.monotonic()
+    with pytest.raises(StorageError, match="cannot be reached") as raised:
+        lc.connect(options)
+
+    assert float(str(raised.value.facts["waited_seconds"])) < SECONDS_MAX
+    assert time.monotonic() - began < 60
+
+
+def test_a_port_that_is_no_number_is_named() -> None:
+    with pytest.raises(InvalidRequest, match="port of an address"):
+        check_reachable("http://host:abc/x")

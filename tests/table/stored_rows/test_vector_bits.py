@@ -1,0 +1,97 @@
+"""The bits of deletion vectors: read once, and again if the index file changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from lakecore.errors import CorruptTable
+from lakecore.io.stores.local import LocalStore
+from lakecore.table.stored_rows.split_files import SplitFiles
+from lakecore.table.stored_rows.vector_bits import flags_of
+from tests.table.splits.test_read import source_of
+from tests.tables import new_table
+
+if TYPE_CHECKING:
+    from lakecore.io.stores.store import Store
+
+
+def marked(
+    store: Store | None, path: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[SplitFiles, list[str]]:
+    """The files of a table of rows 0 to 19, of which every third is marked; and what is read."""
+    table = new_table(
+        {"id": "INT"},
+        keys=[],
+        store=store,
+        path=path,
+        bucket="-1",
+        deletion_vectors__enabled="true",
+    )
+    table.write([{"id": number} for number in range(20)])
+    table.delete("id % 3 = 0")
+    own = table.context.store
+    found: list[str] = []
+    read = own.read
+
+    def noted(name: str) -> bytes:
+        found.append(name)
+        return read(name)
+
+    monkeypatch.setattr(type(own), "read", lambda _store, name: noted(name))
+    source = source_of(table)
+    (split,) = source.plan().splits
+    found.clear()
+    return SplitFiles(split, source.read_plan([split], None), own), found
+
+
+def test_bits_of_a_local_file_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, read = marked(LocalStore(), str(tmp_path / "t"), monkeypatch)
+    (file,) = files.split.files
+    expected = [number % 3 == 0 for number in range(20)]
+    for _ in range(3):
+        bits = files.kept_bits(file)
+        assert bits is not None
+        assert flags_of(bits, 20).tolist() == [not each for each in expected]
+        deleted = files.deleted_rows(file)
+        assert deleted is not None
+        assert deleted.tolist() == np.flatnonzero(expected).tolist()
+    assert len(read) == 1
+
+
+def test_a_file_that_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, read = marked(LocalStore(), str(tmp_path / "t"), monkeypatch)
+    (file,) = files.split.files
+    files.kept_bits(file)
+    place = Path(read[0].removeprefix("file:"))
+    whole = place.read_bytes()
+    os.truncate(place, len(whole) - 4)
+    with pytest.raises(CorruptTable):
+        files.kept_bits(file)
+    place.unlink()
+    with pytest.raises(CorruptTable, match="missing"):
+        files.kept_bits(file)
+
+
+def test_bits_of_another_store_are_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, read = marked(None, "memory://warehouse/shop.db/marked", monkeypatch)
+    (file,) = files.split.files
+    for _ in range(2):
+        assert files.kept_bits(file)
+    assert len(read) == 2
+
+
+def test_a_file_without_a_vector_has_no_bits(tmp_path: Path) -> None:
+    table = new_table({"id": "INT"}, keys=[], store=LocalStore(), path=str(tmp_path / "t"))
+    table.write([{"id": 1}])
+    source = source_of(table)
+    (split,) = source.plan().splits
+    files = SplitFiles(split, source.read_plan([split], None), table.context.store)
+
+    assert files.kept_bits(split.files[0]) is None
