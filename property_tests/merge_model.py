@@ -18,7 +18,6 @@ Paimon 2.1 is the measure, but for these:
   `first_value` and its like would still know what came before.
 - `nested_update` merges the rows of a list that comes late too, and limits them. Java keeps such a
   list as it is if nothing came before it, until the next merge.
-- first-row refuses a row to be taken back also where it is the key's only one.
 """
 
 from __future__ import annotations
@@ -295,10 +294,10 @@ def merge_key(rows: Sequence[Version], rules: Rules) -> Version | None:
     """What the rows of one key come to, whatever its kind."""
     rows = [row for row in in_merge_order(rows, rules) if row.kind not in rules.ignored]
     is_taken_back = [row.kind in RETRACTS for row in rows]
-    if rules.engine == "first-row" and any(is_taken_back):
-        raise Refused("first-row takes nothing back")
     if len(rows) <= 1:
         return rows[0] if rows else None
+    if rules.engine == "first-row" and any(is_taken_back):
+        raise Refused("first-row takes nothing back")
     engine = engine_of(rules, only_retracts=all(is_taken_back))
     for row in rows:
         engine.add(row)

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 from lakecore.cdc.mysql.column import Definition
-from lakecore.errors import InvalidRequest, StorageError, Unsupported
+from lakecore.errors import InvalidRequest, LakecoreError, StorageError, Unsupported
 from lakecore.masking import mask_exception
 
 if TYPE_CHECKING:
@@ -107,12 +107,11 @@ def streaming_cursor(connection: Connection) -> Cursor:
 @contextmanager
 def plain_mysql_errors(settings: MySqlSettings, what: str) -> Iterator[None]:
     """Translate PyMySQL's errors: InvalidRequest for rights, StorageError for the network."""
-    pymysql = _pymysql()
     try:
         yield
-    except (pymysql.MySQLError, OSError, EOFError) as error:
-        if isinstance(error, StorageError):
-            raise
+    except LakecoreError:
+        raise
+    except (_pymysql().MySQLError, OSError, EOFError) as error:
         mask_exception(error, [settings.password])
         code = error.args[0] if error.args and isinstance(error.args[0], int) else None
         where = f"{settings.hostname}:{settings.port}"
