@@ -92,6 +92,8 @@ def serialize_row(columns: Sequence[pa.Array], types: Sequence[DataType]) -> byt
 
 def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> NDArray[np.int32]:
     """Paimon's hash of each row: Murmur3 over all bytes of its BinaryRow."""
+    if columns and len(columns[0]) == 1:
+        return _hash_one(columns, types)
     long = _long_rows(columns)
     if len(long):
         return _hash_apart(columns, types, long)
@@ -108,10 +110,15 @@ def _hash_apart(
     if len(others):
         hashes[others] = hash_rows([column.take(pa.array(others)) for column in columns], types)
     for row in long.tolist():
-        (words,) = _chunks([column.slice(row, 1) for column in columns], types)
-        data, _ = words.bytes()
-        hashes[row] = np.uint32(_hash_long(data)).view(np.int32)
+        hashes[row] = _hash_one([column.slice(row, 1) for column in columns], types)[0]
     return hashes
+
+
+def _hash_one(columns: Sequence[pa.Array], types: Sequence[DataType]) -> NDArray[np.int32]:
+    """The hash of a single row. Its columns are not hashed step by step, as those of many rows."""
+    (words,) = _chunks(columns, types)
+    data, _ = words.bytes()
+    return np.array([_hash_bytes(data)], np.uint32).view(np.int32)
 
 
 def _long_rows(columns: Sequence[pa.Array]) -> NDArray[np.int64]:
@@ -169,8 +176,8 @@ def _hash(words: RowWords) -> NDArray[np.int32]:
     return state.view(np.int32)
 
 
-def _hash_long(row: NDArray[np.uint8]) -> int:
-    """The hash of one row.
+def _hash_bytes(row: NDArray[np.uint8]) -> int:
+    """The hash of the bytes of one row.
 
     Steps that do not depend on the hash state are computed for all words at once.
     """
