@@ -107,7 +107,7 @@ class Arguments:
 class Opened:
     """The result of opening an action: a source, and the rules for its target tables.
 
-    `opens_at_start` says which tables of the target database are opened before rows arrive.
+    `opens_at_start`: whether a table of the target database is opened before rows arrive.
     """
 
     source: Source
@@ -120,7 +120,12 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """An action: the name of the flag for its source's options, and the flags that only it has."""
+    """An action.
+
+    - `conf`: the name of the flag that holds the options of the source;
+    - `takes_table`: whether the target is one table, not a whole database;
+    - `flags`: the flags that are not common to all actions.
+    """
 
     conf: str
     takes_table: bool

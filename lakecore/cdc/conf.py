@@ -35,7 +35,7 @@ def check_keys(
 
 
 def startup_mode(modes: type[Mode], text: str) -> Mode:
-    """The startup mode of that name. Raises InvalidRequest for another name."""
+    """The startup mode with this name. Raises InvalidRequest for an unknown name."""
     try:
         return modes(text.lower())
     except ValueError:

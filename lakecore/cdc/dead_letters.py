@@ -1,8 +1,8 @@
 """Dead letters: rows that do not fit their table, kept in files next to the state of the pipeline.
 
 Each line is a JSON object: the source table, the target, the kind of the change, the reason, and
-the values as text. A checkpoint has at most one file. It is published only once the checkpoint has
-happened (`state.py`), so each row is either in its table or here.
+the values as text. A checkpoint has at most one file. It is published only after the checkpoint is
+stored (`state.py`), so each row is either in its table or here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DeadLetters:
         self.count = 0
 
     def add(self, target: str, batch: ChangeBatch, rows: Sequence[tuple[int, str]]) -> None:
-        """Keep rows of a batch, given by row number with the reason."""
+        """Keep rows of a batch. `rows` has the number of each row, and the reason."""
         for number, reason in rows:
             values = batch.rows.slice(number, 1).to_pylist()[0]
             line = {

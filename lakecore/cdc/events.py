@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["ChangeBatch", "Position", "Source", "SourceSchema", "SourceTable", "Step"]
 
 Position: TypeAlias = "Mapping[str, Json]"
-"""A place in a source, as a JSON object; only the source that made it reads it."""
+"""A place in a source, as a JSON object. Only the kind of source that made it can read it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourceTable:
     """The name of a table at the source. `database` is empty if the source does not state one.
 
-    A PostgreSQL table is named by its database and `schema.table`.
+    For PostgreSQL, `name` is `schema.table`.
     """
 
     database: str
@@ -50,11 +50,12 @@ class SourceTable:
 class SourceSchema:
     """The columns of a source table, in the order of the source, with Paimon types.
 
-    `fields` have the ids 0, 1, ... and the comments of the source as descriptions; a target table
-    assigns its own ids. `primary_key` is empty if the table has none, or if the source does not
-    state it. With `states_key`, empty means that the table has none. `may_be_flags` are TINYINT
-    columns of which the source does not say whether they are BOOLEAN: their rows fit into a column
-    of either type.
+    - `fields`: have the ids 0, 1, ... and the comments of the source as descriptions; a target
+      table assigns its own ids;
+    - `primary_key`: empty if the table has none, or if the source does not state it;
+    - `states_key`: whether the source states primary keys, so that an empty key means no key;
+    - `may_be_flags`: TINYINT columns that may be BOOLEANs at the source, which does not say so.
+      Their values are accepted by target columns of either type.
     """
 
     fields: tuple[Field, ...]
@@ -79,15 +80,15 @@ class ChangeBatch:
     """Changes of one source table under one schema, in the order of the source.
 
     `rows` has the columns, types and order of `schema.arrow`; every column may hold nulls, because
-    a retraction may carry only the key. `kinds` has one Paimon row kind per row: 0 +I, 1 -U, 2 +U,
-    3 -D. An update is a -D of the old row and a +I of the new one, as in Paimon's actions, unless
-    the format itself has -U and +U.
+    a retraction (-U or -D) may carry only the key. `kinds` has one Paimon row kind per row: 0 +I,
+    1 -U, 2 +U, 3 -D. An update is a -D of the old row and a +I of the new one, as in Paimon's
+    actions, unless the format itself has -U and +U.
 
     `metadata` has the metadata of each row: the columns that `--metadata_column` can choose from,
     under Paimon's names (`database_name`, `table_name`, `op_ts`, `topic`, `offset`, ...).
 
-    `order` has a non-decreasing number for each row, which orders the rows of all batches of the
-    step. Without it, the batches themselves are in order.
+    `order` has a number for each row. These numbers order the rows of all batches of the step, and
+    never decrease within a batch. Without `order`, the batches themselves are in order.
     """
 
     table: SourceTable
@@ -123,11 +124,11 @@ class ChangeBatch:
 class Step:
     """Changes up to a position at which the sink may commit, and that position.
 
-    A step never ends within a transaction of the source, if the source shows transactions. A step
-    without batches shows that the source is alive; its position may still be newer than the
-    previous one. `caught_up` is True once everything that the source held at its start has been
-    yielded. `bad` are the errors for messages of this step that cannot be read. Each names the
-    message.
+    A step without batches shows that the source is alive; its position may be newer than that of
+    the previous step.
+
+    - `caught_up`: whether everything that the source held at its start has been yielded;
+    - `bad`: an error for each message of this step that cannot be read; it names the message.
     """
 
     position: Position
@@ -149,7 +150,7 @@ class Source(Protocol):
     """
 
     def tables(self) -> Mapping[SourceTable, SourceSchema]:
-        """The tables and their schemas at the start, without tables that appear later.
+        """The tables that exist at the start, and their schemas.
 
         Raises InvalidRequest for options that the source refuses, StorageError if the source cannot
         be reached.
@@ -159,9 +160,8 @@ class Source(Protocol):
     def steps(self, after: Position | None) -> Iterator[Step]:
         """The changes after a position, or from the configured start if it is None.
 
-        The iterator blocks, and does not end by itself. It yields at least one step per second,
-        without batches if there is nothing new. Raises InvalidRequest for a position of another
-        source.
+        The iterator blocks, and does not end by itself. It yields at least one step per second; a
+        step without news has no batches. Raises InvalidRequest for a position of another source.
         """
         ...
 

@@ -149,8 +149,8 @@ def _changes(
 ) -> Iterator[Change]:
     """The schema changes for the type of one column; empty if the type stays.
 
-    NOT NULL is not compared: a key is NOT NULL here whatever the source says, and a column that
-    must become nullable keeps its values.
+    A NOT NULL column becomes nullable if the source's column is nullable, unless it is a key. No
+    column becomes NOT NULL.
     """
     old, new = with_nullable(have.type, nullable=True), with_nullable(column.type, nullable=True)
     relaxed = not have.nullable and column.nullable
@@ -232,7 +232,7 @@ def _atomics(old: Atomic, new: Atomic, mapping: TypeMapping) -> Conversion:
         return _decimals(old, new)
     if old.root is Root.TIME:
         # Java cannot read a file whose TIME has another precision than the table's, so the column
-        # stays. A time with more digits is an error of its row.
+        # keeps its precision. A row with a time of more digits is refused.
         return Conversion.KEEP
     return _wider((old.precision or 0) <= (new.precision or 0))
 
@@ -248,7 +248,7 @@ def _decimals(old: Atomic, new: Atomic) -> Conversion:
 
 
 def _text_length(data_type: Atomic) -> int:
-    """The length of the longest text that a value of the type may become."""
+    """The length of the longest string to which a value of the type may be converted."""
     if data_type.root is Root.DECIMAL:
         return (data_type.precision or 0) + len("-0.")
     return _TEXT_LENGTHS.get(data_type.root, LENGTH_MAX)

@@ -78,9 +78,10 @@ def launch_of(action: str, arguments: Arguments, flags: Mapping[str, Sequence[st
 
 @contextmanager
 def _until_signal() -> Iterator[Callable[[], bool]]:
-    """A context manager that catches signals. Its value tells whether SIGINT or SIGTERM arrived.
+    """A context manager that catches signals. Its value is a function that tells whether one came.
 
-    Only the main thread gets signals. In other threads the function always returns False.
+    The signals are SIGINT and SIGTERM. Only the main thread gets them: in other threads, the
+    function always returns False.
     """
     ended = threading.Event()
     before: dict[signal.Signals, object] = {}

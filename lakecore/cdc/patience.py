@@ -1,4 +1,4 @@
-"""Steps of a source that may be unreachable for a time: waits, then continues at the position."""
+"""Retries a source that is temporarily unreachable: waits, then continues at the last position."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def patient_steps(
 ) -> Iterator[Step]:
     """The steps of a source after its current position.
 
-    While the source cannot be reached, waits and asks again. Raises StorageError after
-    `patience_seconds`. The steps end if `stops()` is true while it waits.
+    While the source cannot be reached, waits and tries again. Raises StorageError after
+    `patience_seconds` without a step. The iterator ends if `stops()` becomes true while it waits.
     """
     lost_ms: int | None = None
     wait = _WAIT_SECONDS_MIN

@@ -1,6 +1,4 @@
-"""Pipelines: a pipeline is an action on a warehouse, with a stored state.
-
-Runs them, and reads states.
+"""Runs pipelines, and reads their status. A pipeline is a CDC action with a stored state.
 
 The state is in `WAREHOUSE/.cdc/NAME/`. For a warehouse that is not a directory (a REST server), the
 caller must state the directory.
@@ -36,9 +34,9 @@ STATE_DIRECTORY = ".cdc"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """An action with its arguments, and how it commits.
+    """An action with its arguments, and the settings of its commits.
 
-    `name` distinguishes pipelines of one warehouse; by default it is the action and the target.
+    `name` must be unique within a warehouse; by default, it consists of the action and the target.
     """
 
     action: str
@@ -60,8 +58,8 @@ class Pipeline:
 class PipelineStatus:
     """The status of a pipeline, from its stored state.
 
-    `lag_seconds` is the time since the newest committed change; None if the source states no times.
-    It also grows while the source is quiet.
+    `lag_seconds` is the age of the newest committed change; None if the source states no times. It
+    also grows while the source has no changes.
     """
 
     name: str

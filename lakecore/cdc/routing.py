@@ -80,7 +80,7 @@ class Routing:
         return f"{self.database}.{self._name(table)}" if self.includes(table) else None
 
     def may_be_target(self, name: str) -> bool:
-        """Whether a table of the target database may be the target of a table that is included."""
+        """Whether a table of the target database may be the target of an included table."""
         if name in self.table_mapping.values():
             return True
         prefixes = {self.table_prefix, *self.table_prefix_db.values()}

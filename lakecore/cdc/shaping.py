@@ -1,7 +1,7 @@
 """Converts changes with the columns of a source to changes with the columns of their target.
 
-A row that a computed column refuses, or that does not fit the target, is an error. If dead letters
-are kept, the row becomes a dead letter, and all other rows are written.
+A row raises an error if a computed column refuses its values, or if it does not fit the target. If
+dead letters are kept, the row becomes a dead letter instead, and all other rows are written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def needed_changes(
 ) -> Sequence[Change]:
     """The schema changes that a target needs for rows of a source table.
 
-    Raises InvalidRequest, naming both, if a change is not possible.
+    Raises InvalidRequest, naming source and target, if a change is not possible.
     """
     try:
         return rules.changes(schema, rules.shape(source, given))
@@ -64,7 +64,10 @@ def shaped(
 def fitting(
     target: str, rows: TargetRows, batch: ChangeBatch, letters: DeadLetters | None
 ) -> ChangeBatch:
-    """The batch without the rows that do not fit the target; unchanged without dead letters."""
+    """The batch without the rows that do not fit the target, which become dead letters.
+
+    If no dead letters are kept, returns the batch unchanged.
+    """
     if letters is None:
         return batch
     good, bad = rows.split(batch)

@@ -2,16 +2,16 @@
 
 1. Read the state: how far the pipeline came. A checkpoint that an earlier process stored and did
    not finish is committed now, table by table.
-2. For each step, first give the tables the columns and types that its rows need. If a table must
-   change, everything before the step is committed, because a writer keeps its schema.
+2. For each step, first change the schemas of the tables if its rows need it. Before a change,
+   everything before the step is committed, because a writer cannot change its schema.
 3. Pass the rows to the writers of their tables, which buffer them within the memory budget.
 4. Make a checkpoint after the interval, or when many rows are buffered: every table writes its
    files, one new state file names them together with the position, and then each table is
    committed.
 
-Exactly once: the state file decides (`state.py`). Each commit has the number of the checkpoint as
-its identifier, so a repeated commit is recognised. Backpressure: the sink pulls steps, so a source
-that is faster than the tables waits.
+Exactly once: the state file decides which rows are done (`state.py`). Each commit has the number of
+the checkpoint as its identifier, so a repeated commit is recognised. Backpressure: the sink pulls
+steps, so a source that is faster than the tables waits.
 
 INVARIANT: a row is written only to a table whose stored schema has its columns. INVARIANT: a
 position is stored only together with every row before it.
@@ -166,7 +166,7 @@ class Sink:
     def _check_targets(self, state: PipelineState) -> None:
         """Raise InvalidRequest if a table that the pipeline wrote is gone: rows would be lost.
 
-        A table without a snapshot counts as gone, because it was created again since.
+        A table without a snapshot counts as gone: it was dropped and created again.
         """
         for name in state.targets:
             try:
@@ -244,8 +244,8 @@ class Sink:
             if name is not None:
                 routed.append((name, batch))
                 self._evolve(name, batch)
-        # No checkpoint of this step comes after this line, so that dead letters are stored with its
-        # position.
+        # From here on, no checkpoint is made before the step ends: its dead letters must be stored
+        # with its position.
         found: dict[str, list[ChangeBatch]] = {}
         for name, batch in routed:
             found.setdefault(name, []).extend(shaped(self._rules, name, batch, letters))
@@ -265,7 +265,7 @@ class Sink:
         schema = self._target(name).table.context.schema
         changes = needed_changes(self._rules, name, schema, batch.table, batch.schema)
         if changes:
-            # The rows of this step are not written yet, so the position is that before the step.
+            # The rows of this step are not written yet: the position is the one before the step.
             self._checkpoint()
             self._target(name).change(changes)
             log.info("schema changed. table=%s changes=%s", name, len(changes))
@@ -292,7 +292,7 @@ class Sink:
         if self._rows >= self._settings.rows_max:
             return True
         if self._state.position is None and self._position is not None:
-            # Store at once where the pipeline started, or a restart would start at another place.
+            # Store at once where the pipeline started: otherwise a restart could start elsewhere.
             return True
         waited = self._ambient.now_ms() - self._committed_ms
         return waited >= self._settings.interval_seconds * 1000

@@ -49,16 +49,14 @@ class Rules(Protocol):
         *,
         first: bool,
     ) -> None:
-        """Create the target table.
+        """Create the target table, or check the existing one if the pipeline has no state yet.
 
-        If it exists and the pipeline has no state yet, check it instead.
-
-        Raises InvalidRequest if rows of that schema can never go into the existing table.
+        Raises InvalidRequest if the existing table can never take rows of that schema.
         """
         ...
 
     def changes(self, schema: TableSchema, given: SourceSchema) -> Sequence[Change]:
-        """The schema changes that the target needs for rows of a schema.
+        """The schema changes that the target needs for rows with the columns of `given`.
 
         Raises InvalidRequest if a change is not possible.
         """
@@ -74,8 +72,8 @@ class SinkSettings:
     - `ignores_incompatible`: whether a table that does not fit its target is left out;
     - `keeps_dead_letters`: whether rows that do not fit, and messages that cannot be read, go to a
       file; otherwise they end the pipeline;
-    - `opened_at_start`: tables that are opened before a row of theirs arrives; they too get a
-      snapshot at each checkpoint if they have the option `commit.force-create-snapshot`;
+    - `opened_at_start`: tables that are opened even before they get a row. With the option
+      `commit.force-create-snapshot`, such a table gets a snapshot at each checkpoint;
     - `source_patience_seconds`: how long the source may be unreachable.
     """
 

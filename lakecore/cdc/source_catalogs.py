@@ -1,7 +1,7 @@
 """Source catalogs of SQL: `CREATE CATALOG m WITH ('type' = 'mysql', ...)`.
 
-A source catalog names a server. Its tables are not queried: CREATE TABLE ... AS TABLE and CREATE
-DATABASE ... AS DATABASE follow them, by the same actions as the command line.
+A source catalog names a server. Its tables cannot be queried. CREATE TABLE ... AS TABLE and CREATE
+DATABASE ... AS DATABASE replicate them, by the same actions as the command line.
 
 | type | a table | a database |
 |---|---|---|
@@ -34,13 +34,13 @@ _PROPERTY = "properties."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCatalog:
-    """A server by its options. `repr` shows none of them: they hold secrets."""
+    """A server, defined by options. `repr` shows none of them, because they hold secrets."""
 
     type: str
     options: Mapping[str, str] = field(repr=False)
 
     def action(self, *, takes_table: bool) -> str:
-        """The action that follows one table, or a database. Raises Unsupported without one."""
+        """The action for one table, or else for a database. Raises Unsupported without one."""
         name = f"{self.type}_sync_{'table' if takes_table else 'database'}"
         if name not in SYNC_ACTIONS:
             raise Unsupported(
@@ -183,7 +183,7 @@ _KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "files": (("path", "value.format"), ("path",)),
 }
-"""The options that a catalog of a type may have, and those that it needs.
+"""By type of catalog: the allowed options, and the required ones.
 
 Options about one table or one pipeline are stated in the hint of a statement.
 """

@@ -1,24 +1,25 @@
 """The state of a pipeline: small JSON files next to the tables, one for each checkpoint.
 
 A checkpoint file holds the position of the source, and the commit messages of every table whose
-rows came before that position. Writing this file is the decision. From then on the checkpoint is
-valid, and each table is committed from the messages, after a crash by the next process. Without the
-file, the checkpoint never happened, and the source is read again from the previous position.
+rows came before that position. Writing this file makes the checkpoint valid. Then each table is
+committed from the messages; after a crash, the next process does this. Without the file, the
+checkpoint never happened, and the source is read again from the previous position.
 
-INVARIANT: `put_if_absent` of the next file is the only step that advances a pipeline. Two processes
-that run one pipeline both write the same number, and one of them is refused.
+INVARIANT: `put_if_absent` of the next file is the only step that advances a pipeline. If two
+processes run one pipeline, both write a file of the same number, and one of them is refused.
 
 INVARIANT: the file of a checkpoint is deleted only after the next one is written. Until then it is
 the only place that names its messages.
 
 When every table of a checkpoint is committed, its file is written again without the messages. So a
-restart commits nothing that was committed, also if its snapshots have expired since.
+restart commits nothing twice, even if the snapshots of the first commit have expired.
 
-INVARIANT: rows that a checkpoint left out are published after its state is stored. They are written
-before it, to a file that the state names. If the checkpoint never happens, the rows come again, and
-a table that was changed since may take them: they must not be among the dead letters as well.
+INVARIANT: the dead letters of a checkpoint are published after its state is stored. Before that,
+they are in a file that the state names. If the checkpoint never happens, the source yields the same
+rows again. A table whose schema has changed by then may take them: they must not be dead letters
+too.
 
-INVARIANT: a state holds no password. Of the source, it holds only a position, names and counts.
+INVARIANT: a state holds no password: only a position, names and counts of the source.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class PipelineState:
     - `commit_user`: the commit user of all its commits; the number of the checkpoint is the
       identifier;
     - `messages`: the commit messages of the checkpoint, by table name;
-    - `letters`: the file with the rows that the checkpoint left out, until they are published;
+    - `letters`: the file with the dead letters of the checkpoint, until they are published;
     - `targets`: the tables that were written so far;
     - `source_tables`: the source tables known when the pipeline first started (`divided` mode);
     - `metrics`: counts and times for users; no decision depends on them.
@@ -159,21 +160,21 @@ class StateFiles:
     def put_committed(self, state: PipelineState) -> None:
         """Store that every table of a checkpoint is committed, and drop its messages.
 
-        A later process must not commit them a second time. The snapshots that show their commit may
-        have expired by then.
+        Otherwise, a later process could commit them again, if the snapshots of the first commit
+        have expired.
         """
         if state.messages or state.letters:
             done = replace(state, messages={}, letters=None)
             self._store.put(self._path(state.checkpoint), self._text(done))
 
     def hold_letters(self, checkpoint: int, lines: Sequence[str]) -> str:
-        """Store the dead letters of a checkpoint that may come; return the name of their file."""
+        """Store the dead letters of the next checkpoint under a temporary name, and return it."""
         name = f"held-rows-{checkpoint}-{self._ambient.new_uuid()}.jsonl"
         self._store.put(f"{self.directory}/{name}", _joined(lines))
         return name
 
     def publish_letters(self, state: PipelineState) -> None:
-        """Give the dead letters of a checkpoint that has happened their name."""
+        """Copy the dead letters of a valid checkpoint to their final name."""
         if state.letters is not None:
             data = self._store.read(f"{self.directory}/{state.letters}")
             self._store.put(self._letters_path(state.checkpoint), data)
@@ -192,9 +193,10 @@ class StateFiles:
         self._store.put(self._letters_path(checkpoint), _joined(lines))
 
     def forget_before(self, checkpoint: int) -> None:
-        """Delete what this checkpoint replaces, all of whose tables must be committed.
+        """Delete the files that this checkpoint replaces. All its tables must be committed.
 
-        These are the files of earlier checkpoints, and rows held for this one or an earlier one.
+        They are the state files of earlier checkpoints, and the temporary files of dead letters up
+        to this checkpoint.
         """
         for name in self._names():
             state, held = _NAME.fullmatch(name), _HELD.fullmatch(name)

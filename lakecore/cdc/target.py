@@ -40,7 +40,7 @@ class TargetTable:
 
     @property
     def table(self) -> Table:
-        """The table, with the schema under which rows are written."""
+        """The table, with the schema of the rows that are written."""
         return self._table
 
     @property

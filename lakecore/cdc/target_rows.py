@@ -1,8 +1,10 @@
 """Converts the changes of one batch to the rows that are written to the target.
 
-A table without a primary key takes inserts only. A retraction that carries only the key has nulls
-in the other columns. In a NOT NULL column, such a null becomes the zero of the type: data files
-cannot store the null, and no merge reads the value.
+A table without a primary key takes inserts only.
+
+A retraction (-U or -D) that carries only the key has nulls in the other columns. In a NOT NULL
+column, such a null becomes the zero of the type: data files cannot store the null, and no merge
+reads the value.
 """
 
 from __future__ import annotations
@@ -51,9 +53,9 @@ class TargetRows:
         return self._kinds_added(rows, kinds)
 
     def split(self, batch: ChangeBatch) -> tuple[list[int], list[tuple[int, str]]]:
-        """The numbers of the rows that fit, and the numbers of the others, each with the reason.
+        """The numbers of the rows that fit, and of those that do not fit, each with the reason.
 
-        A range that does not fit is halved until each row at fault is found.
+        A range with a row that does not fit is halved until the row is found.
         """
         context = self._context
         rule = KindRule(
@@ -83,7 +85,7 @@ class TargetRows:
         return good, bad
 
     def _flags(self, batch: ChangeBatch) -> pa.Table:
-        """The rows, with BOOLEANs for the TINYINTs that are such in the table."""
+        """The rows, with TINYINTs converted to BOOLEANs where the table's column is BOOLEAN."""
         rows = batch.rows
         for name in batch.schema.may_be_flags:
             at = rows.schema.get_field_index(name)
@@ -105,7 +107,7 @@ class TargetRows:
         return self._filled(rows, kinds).append_column(ROW_KIND, texts)
 
     def _needs_no_retraction(self) -> bool:
-        """Whether the new row of a key replaces the old row, so that a retraction is not needed."""
+        """Whether an update needs no retraction, because the new row replaces the whole old row."""
         options = self._context.options
         return (
             bool(self._context.schema.primary_keys)

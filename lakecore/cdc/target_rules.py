@@ -4,9 +4,9 @@ A target has the columns of its source, then the computed columns, then the meta
 primary key is the one that the action states, or else the source's. Columns that a source no longer
 has become nullable, because new rows have no value for them.
 
-An existing target is checked when a pipeline starts for the first time: it must have every column,
-with a type that holds the values, and the same primary key. The action's table options are set on
-it.
+When a pipeline starts for the first time, an existing target is checked: it must have every column,
+with a type that holds the values, and the same primary key. Then it gets the action's table
+options.
 
 See https://paimon.apache.org/docs/master/cdc-ingestion/overview/
 """
@@ -64,8 +64,8 @@ class TargetRules:
       `partition_keys`;
     - `takes_source_keys`: whether the source's primary key is taken if none is given;
     - `lenient`: whether a computed column is null if the column that it refers to is missing;
-    - `widens_existing`: whether a table that was there before gets columns that it lacks, instead
-      of being refused.
+    - `widens_existing`: whether missing columns are added to a table that exists before the
+      pipeline; otherwise such a table is refused.
     """
 
     route: Callable[[SourceTable], str | None]
@@ -157,7 +157,7 @@ class TargetRules:
         *,
         first: bool,
     ) -> None:
-        """Create the target, or check it if it was there before the pipeline."""
+        """Create the target, or check it if it exists before the pipeline."""
         if not catalog.table_exists(target):
             partition_keys = self._partition_keys(table, schema, target)
             catalog.create_table(
@@ -175,8 +175,8 @@ class TargetRules:
             return
         found = catalog.get_table(target).context.schema
         if target in self.made:
-            # Only a check: the sink may have the table open. It makes the changes before the first
-            # row that needs them.
+            # This only checks that the changes are possible. The sink, which may have the table
+            # open, makes them before the first row that needs them.
             self.changes(found, schema)
             return
         if not self.widens_existing:
@@ -193,8 +193,8 @@ class TargetRules:
     def changes(self, schema: TableSchema, given: SourceSchema) -> Sequence[Change]:
         """The schema changes that the target needs for rows with these columns.
 
-        Raises InvalidRequest if the rows have another primary key than the target: two rows of the
-        source could then replace each other.
+        Raises InvalidRequest if the rows have another primary key than the target: two different
+        rows of the source could then replace each other.
         """
         _check_key(schema, given)
         changes = schema_changes(schema, given, self.mapping)

@@ -51,7 +51,7 @@ _NUMBERS: dict[str, tuple[int, Callable[[pa.Array], pa.Array]]] = {
     "s": (2, pc.second),
     "n": (9, lambda times: _nanoseconds(times)),  # noqa: PLW0108 - defined below
 }
-"""The largest number of digits that the letter may print, and the number to print."""
+"""By letter: the largest number of repetitions (they pad with zeros), and the number to print."""
 
 
 def compile_pattern(pattern: str, column: str) -> Printer:

@@ -1,7 +1,7 @@
-"""The functions of computed columns. Each works on a whole column at once.
+"""The functions of computed columns. Each function computes a whole column at once.
 
-Positions in a text count characters. Java counts UTF-16 units, and could split a character.
-Timestamps with local time zone are read in UTC.
+Positions in a string count characters. Java counts UTF-16 code units, which could split a
+character. Timestamps with local time zone are taken in UTC.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 _UNITS = {0: "s", 3: "ms", 6: "us", 9: "ns"}
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _YEARS = (-62_135_596_800, 253_402_300_800)
-"""The seconds from 1970 to the years 1 and 10000: Arrow computes wrong parts of far times."""
+"""The first second of the years 1 and 10000, since 1970.
+
+Outside of them, Arrow computes wrong parts (year, month, ...) of a timestamp.
+"""
 _CONTROL_AND_BLANK = "".join(map(chr, range(0x21)))
 """The characters that Java's `trim` removes at both ends."""
 
@@ -116,7 +119,7 @@ def _date_format(
 def _times(
     given: DataType | None, precision: str | None, column: str
 ) -> Callable[[pa.Array], pa.Array]:
-    """The function that converts values to timestamps: from text, dates, or numbers since 1970."""
+    """The function that converts values to timestamps: strings, dates, or numbers since 1970."""
     digits = None if precision is None else int(precision)
     root = given.root if isinstance(given, Atomic) else None
     if root in INTEGERS and digits is None:
@@ -154,7 +157,7 @@ def _epoch(numbers: pa.Array, unit: str, column: str) -> pa.Array:
     whole = numbers.cast(pa.int64())
     per_second = _PER_SECOND[unit]
     least, past = (each * per_second for each in _YEARS)
-    if unit != "ns":  # 64 bits of nanoseconds end before
+    if unit != "ns":  # every 64-bit number of nanoseconds is within these years
         outside = pc.or_(pc.less(whole, least), pc.greater_equal(whole, past))
         _refuse_any(whole, outside, "a number is not a time of the years 1 to 9999", column)
     return whole.cast(pa.timestamp(unit))
@@ -268,7 +271,7 @@ def _truncated_integers(array: pa.Array, width: int, column: str) -> pa.Array:
 
 
 def _truncated_decimals(array: pa.Array, given: Atomic, width: int, column: str) -> pa.Array:
-    """Decimals rounded down, as for integers. The width counts units of the last digit."""
+    """Decimals rounded down to a multiple of the width, which counts units of the last digit."""
     scale = given.scale or 0
     step = Decimal(width).scaleb(-scale)
     kept = [None if each is None else (each // step) * step for each in _floor_ready(array, step)]
@@ -281,7 +284,7 @@ def _truncated_decimals(array: pa.Array, given: Atomic, width: int, column: str)
 
 
 def _floor_ready(array: pa.Array, step: Decimal) -> list[Decimal | None]:
-    """Numbers prepared for rounding towards zero: negative ones are lowered first."""
+    """Numbers that `//`, which rounds towards zero, rounds down: negative ones are lowered."""
     numbers: list[Decimal | None] = array.to_pylist()
     return [
         each if each is None or each >= 0 or each % step == 0 else each - step for each in numbers

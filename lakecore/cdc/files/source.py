@@ -4,8 +4,8 @@
    with `.` or `_` are left out.
 2. The last file may still grow. Its last line may lack a line break if it is a complete JSON
    object.
-3. The position names a file and the number of its bytes that were read. Earlier files are never
-   read again. A file that became shorter is an error.
+3. The position names a file and the number of bytes read from it. Earlier files are never read
+   again. A file that became shorter raises an error.
 4. The source has caught up when it has read everything that the folder held at the start.
 """
 

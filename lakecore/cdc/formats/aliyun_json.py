@@ -3,7 +3,7 @@
 - `payload.op` is INSERT, UPDATE_BEFORE, UPDATE_AFTER or DELETE; the row kinds are +I, -U, +U, -D.
   The row is `dataColumn` of `payload.after`, or of `payload.before` for -U and -D.
 - `schema.dataColumn` states the columns with their types, `schema.primaryKey` the primary key and
-  `schema.source` the table. `ddl` changes no row.
+  `schema.source` the table. A message with `ddl` changes no row.
 """
 
 from __future__ import annotations

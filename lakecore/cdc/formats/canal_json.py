@@ -1,7 +1,8 @@
 """`canal-json`: the messages of Alibaba Canal. One message holds the rows of one statement.
 
-- INSERT and ROW insert each row of `data`; UPDATE deletes each row as it was, with the values of
-  `old`, and inserts the row of `data`; DELETE deletes each row. `isDdl` changes no row.
+- INSERT and ROW insert each row of `data`; DELETE deletes each row of `data`. UPDATE deletes the
+  old row (the row of `data` with the values of `old`), and inserts the row of `data`.
+- A message with `isDdl` changes no row.
 - `mysqlType` states the columns with their types; without it every column is STRING.
 - `pkNames` is the primary key.
 

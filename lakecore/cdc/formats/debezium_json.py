@@ -150,9 +150,9 @@ def _row_fields(schema: bytes) -> list[ConnectField]:
 
 
 def key_names(key: bytes | None) -> tuple[str, ...]:
-    """The names of the members of a message's key, or of its payload.
+    """The member names of a message's key, or of the key's `payload` if it has a schema.
 
-    Empty if it is not an object.
+    Empty if the key is not an object.
     """
     if not key:
         return ()

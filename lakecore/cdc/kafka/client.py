@@ -4,9 +4,9 @@ Errors of the client become lakecore's: a wrong option is InvalidRequest, a brok
 reached is StorageError, which the caller may try again. Offsets that the topic no longer has raise
 InvalidRequest: the user must decide whether to go on without the missing messages.
 
-The client silently retries a lost connection. It has an event for "all brokers are down", but does
-not send it in every outage, and may send it after the outage. Therefore, if no message arrives,
-this module requests the metadata of a topic, and raises an error if there is no reply.
+The client silently retries a lost connection. Its event "all brokers are down" is no reliable sign:
+it does not come in every outage, and may come after one. Therefore, if no message arrives, this
+module requests the metadata of a topic, and raises an error if there is no reply.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class KafkaClient:
             ) from error
 
     def _on_error(self, error: KafkaError) -> None:
-        """Callback for errors after which the client retries by itself."""
+        """Log an error after which the client retries by itself. The client calls this."""
         log.debug("Kafka client. error=%s", error.str())
 
     def _raise(self, message: Message, error: KafkaError) -> None:

@@ -63,7 +63,8 @@ class StartupMode(StrEnum):
 class KafkaSettings:
     """The checked options.
 
-    `reset` says where `group-offsets` starts in a partition without an offset.
+    `reset`: where the startup mode `group-offsets` starts in a partition without a committed
+    offset.
     """
 
     value_format: str

@@ -4,10 +4,10 @@
    `scan.startup.mode` says. A partition that appears later is read from its first message.
 2. A step holds the messages that arrived, in the order of each partition. All messages of a key are
    in one partition, so they keep their order.
-3. The source has caught up when it has reached, in each partition, the end offset of the time when
-   it started.
+3. The source has caught up when it has reached, in each partition, the end offset that the
+   partition had when the source started.
 
-The offsets are kept with the tables' commits; those of the consumer group are never written.
+The offsets are stored in the pipeline's state; the source never commits offsets to Kafka.
 Messages of aborted transactions are not read, unless `properties.isolation.level` says so.
 """
 
@@ -55,10 +55,7 @@ class KafkaSource:
         return {}
 
     def describe(self) -> Mapping[str, str]:
-        """The cluster, the topics and the format.
-
-        Not the brokers, because their addresses may change.
-        """
+        """The cluster, the topics and the format; not the brokers, whose addresses may change."""
         settings = self._settings
         return {
             "source": "kafka",

@@ -23,7 +23,7 @@ _METADATA = ("database_name", "table_name", "op_ts")
 
 
 def _sync_table(arguments: Arguments, ambient: Ambient) -> Opened:
-    """Open the action that writes all tables which the options name to one target."""
+    """Open the action that writes all tables named by the options to one target."""
     if "table-name" not in arguments.conf:
         raise InvalidRequest("mysql_conf needs these options", missing=["table-name"])
     settings = _settings(arguments)
@@ -42,7 +42,7 @@ def _sync_table(arguments: Arguments, ambient: Ambient) -> Opened:
 
 
 def _sync_database(arguments: Arguments, ambient: Ambient) -> Opened:
-    """Open the action that writes each table to a target of its name.
+    """Open the action that writes each table to a target of the same name.
 
     Tables without a primary key are left out.
     """

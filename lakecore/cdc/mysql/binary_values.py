@@ -194,7 +194,7 @@ def _decimals(values: Sequence[object], precision: int, scale: int) -> pa.Array:
 
 
 def _printed(units: int, scale: int) -> str:
-    """A decimal in the form that the server prints."""
+    """A decimal in the form of MySQL's text protocol."""
     digits = str(abs(units)).rjust(scale + 1, "0")
     whole, fraction = digits[: len(digits) - scale], digits[len(digits) - scale :]
     return f"{'-' if units < 0 else ''}{whole}{'.' if fraction else ''}{fraction}"
@@ -236,12 +236,12 @@ def _texted(value: object) -> object:
 
 
 def _texts(values: Sequence[object], column: LoggedColumn) -> pa.Array:
-    if column.encoding == BY_SERVER:  # they are texts already
+    if column.encoding == BY_SERVER:  # the server has decoded the values already
         return pa.array(values, pa.string())
     array = pa.array(values, pa.binary())
     if column.encoding is None:
         if column.code is Code.STRING:
-            # The log leaves out zero bytes at the end of a BINARY(n).
+            # The log omits zero bytes at the end of a BINARY(n).
             return _padded(array, column.length_bytes)
         return array
     if column.encoding in {"utf8", "ascii"}:
@@ -268,7 +268,7 @@ def text_of(value: object, encoding: str | None) -> str | None:
     except UnicodeDecodeError:
         if encoding != "cp1252":
             raise
-        # MySQL's latin1 also has the five bytes that the code page leaves open.
+        # MySQL's latin1 also defines the five bytes that are undefined in code page 1252.
         return "".join(
             chr(each) if each in {0x81, 0x8D, 0x8F, 0x90, 0x9D} else bytes([each]).decode(encoding)
             for each in value

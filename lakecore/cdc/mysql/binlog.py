@@ -6,11 +6,13 @@
 2. COM_BINLOG_DUMP starts the stream at a file and offset. To start at a GTID, a variable is set for
    MariaDB, and COM_BINLOG_DUMP_GTID is sent to MySQL.
 3. Each packet is an event with a header of 19 bytes. Events that do not concern rows are skipped
-   without parsing their body. A header has 32 bits for the place of the event. In a longer file,
-   the bits above are counted; to start there, the file is read from its beginning.
+   without parsing their body.
+4. A header states only the lower 32 bits of an offset. In a file of more than 4 GiB, this module
+   counts how often they wrap around. To start beyond 4 GiB, it reads the file from its beginning.
 
-PyMySQL carries the packets. This module parses the events itself, because mysql-replication takes
-five to ten times as long for a row. mysql-replication parses table maps, JSON and sets of GTIDs.
+PyMySQL sends and receives the packets. This module parses the events itself, because
+mysql-replication takes five to ten times as long for a row. mysql-replication parses table maps,
+JSON and sets of GTIDs.
 
 Protocol: https://mariadb.com/kb/en/replication-protocol/
 """
@@ -45,7 +47,7 @@ _QUERY, _ROTATE, _FORMAT, _XID, _TABLE_MAP = 2, 4, 15, 16, 19
 _INCIDENT, _GTID, _XA_PREPARE = 26, 33, 38
 _HEARTBEATS = frozenset({27, 41})
 _WITHOUT_PLACE = frozenset({_ROTATE, _FORMAT, *_HEARTBEATS})
-_ARTIFICIAL = 0x20  # the server made the event for this stream
+_ARTIFICIAL = 0x20  # the server made the event for this stream; the log file does not have it
 _WRAP = 1 << 32
 _WRITES, _UPDATES, _DELETES = frozenset({23, 30}), frozenset({24, 31}), frozenset({25, 32})
 _ROWS = _WRITES | _UPDATES | _DELETES
@@ -125,7 +127,7 @@ class Commit(NamedTuple):
 
 
 class Definition(NamedTuple):
-    """A statement that may be DDL. After it, tables may have other definitions."""
+    """A statement that may be DDL: it may change the definitions of tables."""
 
     text: str
 
@@ -137,9 +139,9 @@ class Idle(NamedTuple):
 class Binlog:
     """One stream of the log.
 
-    `place` is the position of the next event. Events of the first file that end at or before
-    `skips_to` are left out. `sizes` are those of the log's files, while a start at a GTID has seen
-    no event.
+    - `place`: the position of the next event;
+    - `skips_to`: events of the first file that end at or before this offset are left out;
+    - `sizes`: the sizes of the log's files; only after a start at a GTID, until the first event.
     """
 
     def __init__(self, settings: MySqlSettings, server: Server, server_id: int) -> None:
@@ -277,9 +279,11 @@ class Binlog:
                 )
 
     def _check_place(self, end: int) -> None:
-        """Raise Unsupported if the stream began at a GTID, and its place is not known.
+        """After a start at a GTID, raise Unsupported if the offset of the event is ambiguous.
 
-        The server sends only the lower 32 bits of the place, and no events from before.
+        The event states only the lower 32 bits of its end offset, and the server sends no earlier
+        events from which the higher bits could be counted. In a file of more than 4 GiB, there may
+        be several offsets with these bits.
         """
         if self.sizes.get(self.place.file, 0) >= end + _WRAP:
             raise Unsupported(
@@ -358,7 +362,7 @@ def _query(data: bytes) -> str:
 
 
 def _gtid_command(server_id: int, gtid: str) -> bytes:
-    """The command COM_BINLOG_DUMP_GTID, which requests the log without some transactions."""
+    """The command COM_BINLOG_DUMP_GTID: requests all transactions except those of a GTID set."""
     try:
         known = bytes(import_module("pymysqlreplication.gtid").GtidSet(gtid).encoded())
     except (ValueError, TypeError) as error:

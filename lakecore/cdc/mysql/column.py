@@ -3,7 +3,7 @@
 The log states the storage of a column: type code, precision, length in bytes, signedness. It states
 neither comments nor the display width 1 that makes a TINYINT a BOOLEAN. If `information_schema`
 defines the column with the same storage, that definition is used. Otherwise the table was changed
-since, and the definition follows from the log alone.
+after these rows were logged, and the definition follows from the log alone.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ _SAME = {"JSON": "LONGTEXT", "INTEGER": "INT", "NUMERIC": "DECIMAL", "REAL": "DO
 class Definition:
     """A column as `information_schema.columns` defines it: `type` is its `column_type`.
 
-    `may_be_flag`: only the log describes the column, which does not tell TINYINT(1) from TINYINT.
+    `may_be_flag`: the column may be a TINYINT(1) or another TINYINT. Only the log describes it, and
+    the log does not distinguish the two.
     """
 
     name: str
@@ -84,11 +85,14 @@ class Definition:
 class LoggedColumn:
     """A column as the log's table map describes it.
 
-    - `size`: bytes of the length of a text, or of an ENUM, SET or BIT value;
-    - `precision`, `scale`: of a decimal; `precision` also has the fraction digits of a time;
-    - `length_bytes`: the longest text in bytes;
-    - `encoding`: Python's name of the character set, None for bytes, `BY_SERVER` for a set that
-      only the server knows exactly; `charset` is the server's name.
+    - `size`: of a string column, the bytes that store a value's length; of an ENUM, SET or BIT
+      column, the bytes that store a value;
+    - `precision`, `scale`: those of a decimal; of a time, `precision` is the number of fraction
+      digits;
+    - `length_bytes`: the largest length of a string, in bytes;
+    - `encoding`: Python's name of the character set; None for bytes; `BY_SERVER` if only the server
+      decodes it exactly;
+    - `charset`: the server's name of the character set.
     """
 
     name: str
@@ -142,7 +146,11 @@ class LoggedColumn:
 def definitions_of(
     logged: Sequence[LoggedColumn], defined: Mapping[str, Definition]
 ) -> tuple[Definition, ...]:
-    """The definition of each logged column: the server's for the same storage, else the log's."""
+    """The definition of each logged column.
+
+    It is the server's if the server's column has the same storage; otherwise it follows from the
+    log.
+    """
     found = []
     for column in logged:
         own = column.definition

@@ -25,10 +25,10 @@ __all__ = ["Connection", "Server", "connect", "log_position", "plain_mysql_error
 EXTRA = "cdc-mysql"
 _SESSION = "SET SESSION time_zone='+00:00', sql_mode='', wait_timeout=28800, net_write_timeout=3600"
 _REFUSALS = frozenset({1044, 1045, 1049, 1142, 1143, 1227, 1698})
-"""Error codes about users and rights; a retry does not help."""
+"""Error codes about users and privileges; a retry does not help."""
 _LOG_REFUSED = frozenset({1236, 4052})
 _LOST_LOG = ("first log file name", "purged", "impossible position", "could not find gtid")
-"""Parts of the server's reasons that mean that the log does not have the place any more."""
+"""Parts of error messages which say that the log no longer holds the requested position."""
 _SAME_ID = ("same server_uuid/server_id", "same server_id", "same server id")
 _DATA_ERRORS = ("ProgrammingError", "NotSupportedError", "DataError", "IntegrityError")
 
@@ -52,7 +52,7 @@ class Packet(Protocol):
 
 
 class Connection(Protocol):
-    """The part of a PyMySQL connection that lakecore uses, including three calls for the log."""
+    """The part of a PyMySQL connection that lakecore uses. The private calls read the log."""
 
     charset: str
 
@@ -65,7 +65,10 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """The facts about a server that a source needs."""
+    """What a source must know about its server.
+
+    `snapshot_states_position`: whether a transaction can state its position in the log (MariaDB).
+    """
 
     version: str
     is_mariadb: bool
@@ -74,7 +77,10 @@ class Server:
 
 
 def connect(settings: MySqlSettings, *, raw: bool = False, stream: bool = False) -> Connection:
-    """A new connection. With `raw`, values are the bytes that the server prints.
+    """A new connection.
+
+    With `raw`, values are the bytes of MySQL's text protocol. With `stream`, a read fails if the
+    server sends nothing during the timeout; otherwise a read waits without a limit.
 
     Raises InvalidRequest if the server refuses the user, StorageError if it does not answer, and
     Unsupported if PyMySQL is not installed.
@@ -100,13 +106,17 @@ def connect(settings: MySqlSettings, *, raw: bool = False, stream: bool = False)
 
 
 def streaming_cursor(connection: Connection) -> Cursor:
-    """A cursor whose rows stay at the server until they are fetched."""
+    """A cursor that fetches rows from the server on demand, instead of buffering all of them."""
     return connection.cursor(import_module("pymysql.cursors").SSCursor)
 
 
 @contextmanager
 def plain_mysql_errors(settings: MySqlSettings, what: str) -> Iterator[None]:
-    """Translate PyMySQL's errors: InvalidRequest for rights, StorageError for the network."""
+    """Translate PyMySQL's errors; `what` begins the message.
+
+    InvalidRequest: the server refused the user, the position or a statement. StorageError: any
+    other failure, such as a lost connection.
+    """
     try:
         yield
     except LakecoreError:
@@ -179,7 +189,7 @@ def read_server(connection: Connection, settings: MySqlSettings) -> Server:
 
 
 def variable(cursor: Cursor, name: str) -> str | None:
-    """The value of a global variable; None if the server has none of that name."""
+    """The value of a global variable; None if the server has no variable of that name."""
     cursor.execute("SHOW GLOBAL VARIABLES LIKE %s", (name,))
     row = cursor.fetchone()
     return None if row is None else _text(row[1])
@@ -204,7 +214,7 @@ def log_sizes(cursor: Cursor) -> dict[str, int]:
 
 
 def read_tables(cursor: Cursor) -> dict[tuple[str, str], tuple[int, int]]:
-    """The tables of the server, with the estimates for the number of rows and their length."""
+    """The tables of the server, each with the server's estimates: row count, bytes per row."""
     cursor.execute(
         "SELECT table_schema, table_name, COALESCE(table_rows, 0), COALESCE(avg_row_length, 0) "
         "FROM information_schema.tables WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') "
@@ -218,9 +228,9 @@ def read_tables(cursor: Cursor) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def read_comment(cursor: Cursor, database: str, table: str) -> str | None:
-    """The comment of a table; None if it has none, or is gone.
+    """The comment of a table; None if the table has no comment, or does not exist any more.
 
-    Raises Unsupported for a table with system versioning: its deletions are changes in the log.
+    Raises Unsupported for a table with system versioning: the log records its deletions as updates.
     """
     cursor.execute(
         "SELECT table_comment, table_type FROM information_schema.tables "
@@ -237,7 +247,10 @@ def read_comment(cursor: Cursor, database: str, table: str) -> str | None:
 
 
 def silent_changes(cursor: Cursor) -> set[tuple[str, str]]:
-    """The tables whose rows change by a foreign key; the server does not log these changes."""
+    """The tables with a foreign key that cascades or sets null.
+
+    The server changes their rows itself, and does not log these changes.
+    """
     cursor.execute(
         "SELECT constraint_schema, table_name FROM information_schema.referential_constraints "
         "WHERE delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL')"
@@ -273,7 +286,10 @@ def read_columns(
 
 
 def _zone(cursor: Cursor) -> str:
-    """The time zone of the server, if it is an offset or a name of the tz database."""
+    """The time zone of the server: an offset or a name of the tz database.
+
+    Raises InvalidRequest if the server states only an abbreviation such as CET.
+    """
     zone = variable(cursor, "time_zone") or "SYSTEM"
     if zone.upper() == "SYSTEM":
         zone = variable(cursor, "system_time_zone") or ""

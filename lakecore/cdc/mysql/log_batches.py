@@ -38,7 +38,7 @@ __all__ = ["LogBatches"]
 
 _TEXTS = frozenset({Code.BLOB, Code.VARCHAR, Code.VAR_STRING, Code.STRING})
 _KEPT = 1000
-"""For how many statements that change definitions an unchanged table is remembered."""
+"""The number of DDL statements after which a table without changes is forgotten."""
 _INSERT, _UPDATE, _DELETE = b"\x00", b"\x03\x00", b"\x03"
 
 
@@ -69,7 +69,7 @@ class _Open:
 class LogBatches:
     """Collects the rows of events; `take` returns them as batches.
 
-    `rows` is their number, and `size` their bytes in the log.
+    `rows` is the number of collected rows, and `size` their size in the log in bytes.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class LogBatches:
         self.size = 0
 
     def see_map(self, event: TableMapSeen) -> None:
-        """Remember the table that a table number stands for.
+        """Remember which table a table number means in the following row events.
 
-        A statement that changes a table gives it another number. Definitions of other tables are
+        DDL gives the changed table a new number. So, after DDL, a table with an unchanged number is
         not read again.
         """
         body = event.packet[26:]
@@ -114,7 +114,8 @@ class LogBatches:
     def see_statement(self) -> None:
         """Remember that a statement may have changed a table definition.
 
-        Tables that were not changed for many statements are forgotten: some were dropped.
+        Tables without changes during many such statements are forgotten, because some of them no
+        longer exist.
         """
         self._statements += 1
         if self._statements % _KEPT == 0:
@@ -186,7 +187,7 @@ class LogBatches:
         kinds: bytes,
         place: LogPlace,
     ) -> tuple[list[tuple[object, ...]], bytes]:
-        """The rows whose change is not yet part of the table's snapshot, and their kinds."""
+        """The rows that the table's snapshot does not include yet, and their kinds."""
         keys: list[object] = [0] * len(rows)
         if marks.key is not None and image.map is not None:
             at = [each.name for each in image.map.columns].index(marks.key)
@@ -228,7 +229,7 @@ class LogBatches:
         )
 
     def _read(self, column: LoggedColumn, values: Sequence[object]) -> Sequence[object]:
-        """The raw values of a column; texts that only the server can read are read."""
+        """The raw values of a column. Strings that only the server decodes exactly are decoded."""
         in_server_set = column.code in _TEXTS and column.encoding == BY_SERVER
         return self._texts.texts(column.charset, values) if in_server_set else values
 

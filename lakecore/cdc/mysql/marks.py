@@ -1,8 +1,8 @@
-"""The progress of a snapshot: which parts are done, and from which log place each is followed.
+"""The progress of a snapshot: which chunks are done, and the log place of each chunk.
 
-Each chunk of a table has a place in the log. The rows of the chunk include every change before this
-place, so the log reader skips these changes; it applies later ones. Each change is thus applied
-once, although the chunks of a snapshot were read at different times.
+The rows of a chunk include every change before its log place. The log reader skips these changes,
+and applies later ones. Each change is thus applied once, although the chunks of a snapshot were
+read at different times.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = ["Marks", "marks_from_json", "marks_to_json"]
 class Marks:
     """The snapshot of one table.
 
-    - `key`: the integer key by which it is cut into ranges; None if it is one stream;
+    - `key`: the integer key by which the table is cut into ranges; None if it is one stream;
     - `bounds`: the first key of each range, except the first range;
     - `places`: the log place of each range that is done, in order; for a stream, one place, which
-      is known from its first row on;
+      is known as soon as its first rows are read;
     - `done`: whether all rows are read.
     """
 

@@ -1,9 +1,9 @@
 """Converts natural values of a MySQL column to the Arrow type of its target column.
 
 - A zero or impossible date (`0000-00-00`) is null, and 1970-01-01 in a NOT NULL column.
-- A TIMESTAMP is a point in time; the target has the local time of the server's zone.
-- A TIME beyond one day, or below zero, has no value in Paimon and is refused. Digits finer than
-  milliseconds are cut, as in Paimon.
+- A TIMESTAMP is a point in time; the target stores its local time in the server's time zone.
+- A negative TIME, or one of 24 hours or more, has no value in Paimon and is refused. Digits after
+  the milliseconds are cut, as in Paimon.
 - With the type mapping `to-string`, a value becomes the text that MySQL prints.
 """
 

@@ -1,7 +1,8 @@
-"""Texts in a character set that only the server knows exactly: bytes -> text, by its own tables.
+"""Lets the server decode bytes in a character set that Python does not decode exactly as it does.
 
-Python has some of these sets, but with other characters at some places. The server also converts
-the texts of the snapshot, so both are equal. Each distinct text is asked for once.
+Python knows some of these character sets, but maps some bytes to other characters. The server
+decodes the strings of the snapshot, so it must also decode those of the log. Decoded strings are
+cached.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _KNOWN_MAX, _KNOWN_BYTES = 50_000, 16 << 20
 
 
 class ServerTexts:
-    """Asks a server for texts, and remembers some of them."""
+    """Decodes bytes by a request to the server, with a bounded cache."""
 
     def __init__(self, settings: MySqlSettings) -> None:
         self._settings = settings
@@ -33,7 +34,7 @@ class ServerTexts:
     def texts(self, charset: str, values: Sequence[object]) -> list[str | None]:
         """The text of each value; None for None.
 
-        Raises InvalidRequest for bytes that are no text of this character set.
+        Raises InvalidRequest for bytes that are invalid in this character set.
         """
         wanted = {each for each in values if isinstance(each, bytes)}
         missing = [each for each in wanted if (charset, each) not in self._known]
@@ -71,7 +72,7 @@ class ServerTexts:
 
 
 def _groups(values: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """The values in groups that fit into a statement: the server limits its bytes."""
+    """The values in groups that fit into one statement: the server limits the statement's bytes."""
     group: list[bytes] = []
     size = 0
     for value in values:

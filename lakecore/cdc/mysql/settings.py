@@ -1,6 +1,6 @@
 """The options of `--mysql_conf`: Flink CDC's keys, as Paimon's actions take them.
 
-An option that only concerns Flink, or that lakecore does not act on, raises an error that names it.
+An option that only concerns Flink, or that lakecore does not support, is refused by name.
 
 See https://paimon.apache.org/docs/master/cdc-ingestion/mysql-cdc/
 """

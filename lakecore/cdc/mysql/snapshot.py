@@ -2,7 +2,8 @@
 
 Each chunk is read in a separate transaction, which sees one state of the table. MariaDB states the
 place in the log that belongs to this state. For MySQL, the place is read just before the
-transaction, so the few changes in between are applied again; the resulting row is the same.
+transaction begins. The few changes between the two are in the chunk, and are applied again from the
+log; with a primary key, the result is the same.
 
 - A table whose key is one integer is cut into ranges of the key, which several connections read in
   parallel. A committed range is not read again after a crash.
@@ -115,10 +116,10 @@ def boundaries(
 def check_exact(
     settings: MySqlSettings, server: Server, table: SourceTable, primary_key: Sequence[str]
 ) -> None:
-    """Raise Unsupported if changes of a table would be applied twice after its snapshot.
+    """Raise Unsupported if repeated changes would duplicate rows of a table.
 
-    MySQL does not state the log place of a snapshot. The place just before is used, and the changes
-    in between are applied again. With a primary key, this has no effect.
+    MySQL does not state the log place of a snapshot. A place just before the snapshot is used, and
+    the changes between the two are applied twice. With a primary key, this has no effect.
     """
     follows = settings.mode is not StartupMode.SNAPSHOT
     if follows and not primary_key and not server.snapshot_states_position:
@@ -142,8 +143,8 @@ def read_chunk(  # noqa: PLR0913 - what a chunk is
 ) -> Iterator[Chunk]:
     """The rows of a range of the key, or of the whole table in parts of `part_rows`.
 
-    A table that is altered meanwhile is read with its newest columns. Raises InvalidRequest if the
-    table is gone.
+    If the table is altered meanwhile, its newest columns are read. Raises InvalidRequest if the
+    table does not exist any more.
     """
     cursor = connection.cursor()
     with plain_mysql_errors(settings, f"the table {table} cannot be read"):

@@ -5,8 +5,8 @@
 2. The log is read from the first place of all chunks. Until the log has passed the last of these
    places, changes that a chunk already includes are skipped (`marks.py`).
 3. Transactions are collected into a step until there are many rows, some time has passed or the
-   server is idle. A very large transaction is split into several steps, whose position is the start
-   of the transaction and the number of its events that are done.
+   server is idle. A very large transaction is split into several steps. The position of such a step
+   is the start of the transaction and the number of its events that are done.
 """
 
 from __future__ import annotations
@@ -113,10 +113,12 @@ def _has_key(schema: SourceSchema) -> bool:
 class MySqlSource:
     """The tables of one server as a source.
 
-    `accepts` says which of the tables that the settings name are read; `group` names the target of
-    a table, so that tables of one target keep their order. `keyed` says whether the target has a
-    primary key; without one, a row that is read twice would be stored twice. With `needs_key`,
-    tables without a primary key are not listed, and have no snapshot.
+    - `accepts`: which of the tables named by the settings are read;
+    - `group`: the target of a table; changes of tables with the same target keep their order;
+    - `keyed`: whether the target has a primary key; without one, a row that is read twice would be
+      stored twice;
+    - `needs_key`: whether tables without a primary key are left out: they are not listed, and have
+      no snapshot.
     """
 
     def __init__(

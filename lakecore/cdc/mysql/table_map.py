@@ -1,7 +1,7 @@
 """Parses table maps, which describe the columns of a table at a place in the log.
 
-mysql-replication parses a map in a tenth of a millisecond. The server sends a map before each
-change, and mostly the same one, so parsed maps are cached by their bytes.
+mysql-replication needs 0.1 ms to parse a map. The server sends a map before each change, and most
+maps are equal to an earlier one, so parsed maps are cached by their bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ENCODINGS = {
     "macroman": "mac-roman",
     "macce": "mac-latin2",
 }
-"""Python's names of character sets that have another name there."""
+"""Python's names of the character sets that Python names differently."""
 _EXACT = frozenset(
     {
         *("utf8mb4", "utf8mb3", "utf8", "ascii", "latin1", "latin2", "latin5", "latin7", "cp850"),
@@ -49,15 +49,15 @@ _EXACT = frozenset(
         *("cp932", "ucs2", "utf16", "utf16le", "utf32", "macce", "macroman"),
     }
 )
-"""The sets for which Python and the server have the same characters; the server reads others."""
+"""The character sets that Python decodes exactly as the server does. The server decodes others."""
 _UCA_1400 = {2048: "utf8mb3", 2304: "utf8mb4", 2560: "ucs2", 2816: "utf16", 3072: "utf32"}
-"""The first of the 256 ids of MariaDB's collations of Unicode 14, for each character set."""
+"""The character sets of MariaDB's Unicode 14 collations, by the first of their 256 ids."""
 _NAMED = frozenset({Code.VARCHAR, Code.BLOB, Code.VAR_STRING, Code.STRING, Code.ENUM, Code.SET})
-"""The columns that have a character set; for bytes it is `binary`."""
+"""The type codes with a character set; the character set of byte columns is `binary`."""
 _BODY = 20  # the packet's OK byte, and the header
 _MEMBERS = {5: Code.SET, 6: Code.ENUM}
 _LENGTH_BYTES = {252: 2, 253: 3, 254: 8}
-_CHECKSUM = bytes(4)  # the parser expects a checksum, and it was cut off
+_CHECKSUM = bytes(4)  # a placeholder: the parser expects a checksum, but `Binlog` removed it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +79,12 @@ def table_name(body: bytes) -> tuple[str, str]:
 
 
 def parse_table_map(packet: bytes, *, mariadb: bool, texts: Texts) -> TableMap:
-    """The table map in a packet of the log. `texts` reads the character sets that Python lacks.
+    """The table map in a packet of the log.
 
-    Raises InvalidRequest if the server wrote no column names, Unsupported for an old storage
-    format, or for a collation that is not known.
+    `texts` lets the server decode bytes that Python does not decode exactly.
+
+    Raises InvalidRequest if the map has no column names. Raises Unsupported for an old storage
+    format or an unknown collation.
     """
     event = _event(packet, mariadb=mariadb)
     names = event.optional_metadata.column_name_list
@@ -137,7 +139,7 @@ class _Event(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Control:
-    """A stand-in for the connection that the parser expects."""
+    """Replaces the connection that the parser expects."""
 
     dbms: str
     charset: str = "utf8mb4"
@@ -148,7 +150,10 @@ class _Control:
 
 @cache
 def _add_collations() -> None:
-    """Tell the parser the collations that it lacks: it would take their texts for bytes."""
+    """Register MariaDB's newer collations with the parser.
+
+    Without them, it treats strings of these collations as bytes.
+    """
     known = import_module("pymysqlreplication.constants.CHARSET")
     for first, charset in _UCA_1400.items():
         for number in range(first, first + 256):
@@ -179,7 +184,7 @@ def _event(packet: bytes, *, mariadb: bool) -> _Event:
 
 
 def _members(packet: bytes) -> dict[int, list[list[bytes]]]:
-    """The names of each ENUM and SET column, as stored: the parser takes all of them for UTF-8."""
+    """The undecoded names of each ENUM and SET column: the parser would decode all as UTF-8."""
     at = _BODY + 8
     for _ in range(2):  # the names of the database and the table
         at += 2 + packet[at]
@@ -253,7 +258,7 @@ def _column(
 def _names(
     found: _Column, members: Sequence[bytes], charset: str, encoding: str | None, texts: Texts
 ) -> tuple[str, ...]:
-    """The names of an ENUM or SET as texts; the server is asked for all of them at once."""
+    """The names of an ENUM or SET, decoded. One request to the server decodes all names."""
     if encoding == BY_SERVER:
         return tuple(text or "" for text in texts(charset, members))
     try:
@@ -265,5 +270,5 @@ def _names(
 
 
 def _encoding(charset: str) -> str:
-    """Python's name of a character set, or `BY_SERVER`."""
+    """Python's name of a character set; `BY_SERVER` if only the server decodes it exactly."""
     return _ENCODINGS.get(charset, charset) if charset in _EXACT else BY_SERVER

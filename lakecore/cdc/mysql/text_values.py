@@ -1,7 +1,7 @@
-"""Converts columns of a SELECT, as the server prints them, to the same natural types as the log.
+"""Converts columns of a SELECT from MySQL's text protocol to the same natural types as the log.
 
-The session prints in utf8mb4 and in UTC. FLOAT columns are selected as DOUBLE, because the server
-prints a FLOAT with six digits.
+The session uses utf8mb4 and UTC. FLOAT columns are selected as DOUBLE, because the text of a FLOAT
+has only six digits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def selected(name: str, kind: MySqlType) -> str:
 def parsed(  # noqa: C901 - a case for each type
     kind: MySqlType, values: Sequence[bytes | None]
 ) -> pa.Array:
-    """The printed values of one column."""
+    """The values of one column, parsed from the text protocol."""
     array = pa.array(values, pa.binary())
     if kind.name in _BYTES or kind.is_geometry:
         return array
@@ -86,7 +86,7 @@ def _dated(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
     try:
         return texts.cast(data_type)
     except pa.ArrowInvalid:
-        # The server takes 31 February if ALLOW_INVALID_DATES is set.
+        # The server accepts 31 February if ALLOW_INVALID_DATES is set.
         return pa.concat_arrays([_date_or_null(each, data_type) for each in texts])
 
 

@@ -22,7 +22,7 @@ _METADATA = ("database_name", "schema_name", "table_name", "op_ts")
 
 
 def _sync_table(arguments: Arguments, ambient: Ambient) -> Opened:
-    """Open the action that writes all tables which the options name to one target."""
+    """Open the action that writes all tables named by the options to one target."""
     unknown = [name for name in arguments.metadata if name not in _METADATA]
     if unknown:
         raise InvalidRequest("unknown metadata column", columns=unknown, known=list(_METADATA))

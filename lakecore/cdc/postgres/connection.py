@@ -38,8 +38,8 @@ _SESSION = (
     "-c extra_float_digits=3"
 )
 _PASSING = frozenset({"55P03", "55006"})
-"""A table is locked, or the slot is still active because the server has not noticed yet that an
-earlier reader is gone."""
+"""Codes of temporary errors: a table is locked, or the slot is still active because the server has
+not noticed yet that an earlier reader disconnected."""
 _LARGEST = 2147483647
 _HEADER = 4
 
@@ -136,7 +136,10 @@ def connect(settings: PostgresSettings, *, replicates: bool = False) -> Connecti
 
 @contextmanager
 def plain_postgres_errors(settings: PostgresSettings, what: str) -> Iterator[None]:
-    """Translate psycopg2's errors: InvalidRequest for rights and statements, else StorageError."""
+    """Translate psycopg2's errors; `what` is the message.
+
+    InvalidRequest: the server refused the user or a statement. StorageError: any other failure.
+    """
     psycopg2 = _psycopg2()
     try:
         yield
@@ -157,7 +160,7 @@ def plain_postgres_errors(settings: PostgresSettings, what: str) -> Iterator[Non
 
 
 def locked_error() -> type[Exception]:
-    """The error of psycopg2 for a lock that did not come in time."""
+    """psycopg2's error for a lock that could not be acquired in time."""
     found: type[Exception] = import_module("psycopg2.errors").LockNotAvailable
     return found
 

@@ -33,9 +33,9 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A changed row of a table: its values before and after, as strings.
+    """A changed row of a table: its values before and after the change, as strings.
 
-    None if there is no such row.
+    An inserted row has no values before (None), and a deleted row none after.
     """
 
     relation: int
@@ -112,7 +112,7 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 def _tuple(
     data: bytes, at: int, before: Sequence[str | None] | None = None
 ) -> tuple[tuple[str | None, ...], int]:
-    """The values of a row. An unchanged large value is taken from the old row."""
+    """The values of a row. The server omits unchanged large values: they come from the old row."""
     count = int.from_bytes(data[at : at + 2], "big")
     at += 2
     values: list[str | None] = []

@@ -20,10 +20,10 @@ _LOCK_MS = 2_000
 def publish(
     cursor: Cursor, settings: PostgresSettings, tables: Sequence[str], *, continues: bool = False
 ) -> None:
-    """Create the publication, or add the tables that it lacks.
+    """Create the publication, or add missing tables to it.
 
-    With `continues`, the pipeline is past its snapshot: raises InvalidRequest if such a table has
-    rows, because nobody kept the changes that made them.
+    With `continues`, the pipeline has finished its snapshot. Raises InvalidRequest if a new table
+    has rows already: the slot does not hold the changes that inserted them.
     """
     name = quoted(settings.publication)
     listed = {each: quoted_table(each) for each in tables}
@@ -38,7 +38,7 @@ def publish(
     if not missing:
         return
     cursor.execute("BEGIN")
-    # The writers of a table wait behind this lock, so it does not wait long itself.
+    # While this statement waits for the lock, new writers of the table wait behind it.
     cursor.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
     cursor.execute(f"LOCK TABLE {', '.join(missing)} IN SHARE ROW EXCLUSIVE MODE")
     cursor.execute(f"ALTER PUBLICATION {name} ADD TABLE {', '.join(missing)}")
@@ -59,7 +59,7 @@ def publish(
 
 
 def unpublished(cursor: Cursor, settings: PostgresSettings, tables: Sequence[str]) -> list[str]:
-    """The tables that the publication lacks."""
+    """Which of these tables are not in the publication."""
     cursor.execute(
         "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s",
         (settings.publication,),
@@ -76,7 +76,7 @@ def open_slot(
     Returns its start position, and the snapshot that a new slot exports.
 
     `after` is the position at which the pipeline continues. Raises InvalidRequest if the slot no
-    longer has all changes after this place, because changes would be lost.
+    longer has all changes after this position.
     """
     slot = settings.slot
     cursor.execute(
@@ -115,11 +115,11 @@ def _lsn(text: str) -> int:
 
 
 def quoted(name: str) -> str:
-    """The name as an identifier of SQL."""
+    """The name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quoted_table(name: str) -> str:
-    """The name `schema.table` as identifiers of SQL."""
+    """The name `schema.table` as two quoted SQL identifiers."""
     schema, _, table = name.partition(".")
     return f"{quoted(schema)}.{quoted(table)}"

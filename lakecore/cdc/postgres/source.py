@@ -3,12 +3,14 @@
 1. A publication names the tables, and a slot keeps the changes since its creation. Both are created
    if absent.
 2. A new slot exports a snapshot of the database at its start. The tables are read in this snapshot,
-   so the switch to the changes is exact. After a crash within the snapshot, the remaining tables
-   are read in a new snapshot; changes in between are applied again and give the same rows.
+   so no change is lost or applied twice. After a crash within the snapshot, the remaining tables
+   are read in a new snapshot. The slot repeats the changes between the two snapshots; applying them
+   again gives the same rows.
 3. Transactions are collected until there are many rows, or the server is idle. A very large
-   transaction is split into several steps, whose position is the start of the transaction, its
-   number, and how many of its changes are done: the server sends it again in the same order. When
-   the sink has committed a position, the server may discard earlier changes.
+   transaction is split into several steps. The position of such a step is the start of the
+   transaction, its number, and the count of its changes that are done: after a restart, the server
+   sends the changes again in the same order.
+4. When the sink has committed a position, the server may discard earlier changes.
 
 The tables need the replica identity FULL: otherwise an update omits unchanged large values, and a
 deletion has only the key.
@@ -277,14 +279,14 @@ class PostgresSource:
                     begun_ms = self._ambient.now_ms()
 
     def _look(self, cursor: Cursor) -> None:
-        """Publish tables that came since the start; see `publish` for those that have rows."""
+        """Add new tables to the publication. Raises InvalidRequest if they have rows already."""
         names = [".".join(each) for each in read_tables(cursor, self._settings)]
         if unpublished(cursor, self._settings, names):
             found = [each.table.name for each in self._tables(cursor)]
             try:
                 publish(cursor, self._settings, found, continues=True)
             except locked_error():
-                # A long transaction writes to the table. Look again later.
+                # A long transaction writes to the table. The next call tries again.
                 cursor.execute("ROLLBACK")
 
     def _step(self, rows: StreamRows, place: StreamPlace, goal: int) -> Step:
@@ -320,7 +322,7 @@ class PostgresSource:
             (relation.schema, relation.table), ("f", None)
         )[1]
         table = SourceTable(self._settings.database, f"{relation.schema}.{relation.table}")
-        # A table that is dropped by now no longer states its key.
+        # A table that was dropped meanwhile no longer states its key.
         schema = source_schema(columns, here, comment, self._settings.mapping, states_key=bool(now))
         return StreamTable(table, schema, columns)
 

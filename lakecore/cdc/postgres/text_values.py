@@ -1,7 +1,7 @@
-"""Converts values as PostgreSQL prints them to the Arrow type of the target column.
+"""Converts values in PostgreSQL's text format to the Arrow type of the target column.
 
-The session prints in ISO format and in UTC. Paimon has no value for an infinite date or time, for
-one before the year 1, or for a NaN in a NUMERIC; these are refused.
+The session uses ISO format and UTC. Paimon has no infinite dates or times, none before the year 1,
+and no NaN in a DECIMAL: these values are refused.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ def _bits(values: Sequence[str | None], target: pa.DataType) -> pa.Array:
 
 
 def _times(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    """Times of day. As in Paimon, digits finer than milliseconds are cut."""
+    """Times of day. As in Paimon, digits after the milliseconds are cut."""
     since_1970 = pc.binary_join_element_wise("1970-01-01", texts, " ").cast(pa.timestamp("us"))
     millis = pc.divide(since_1970.cast(pa.int64()), 1000)
     return millis.cast(pa.int32()).cast(pa.time32("ms")).cast(target)
 
 
 def array_items(text: str) -> list[str | None]:
-    """The items of a printed array of one dimension. Raises InvalidRequest for more dimensions."""
+    """The items of a one-dimensional array's text. Raises InvalidRequest for more dimensions."""
     if not text.startswith("{"):
         raise InvalidRequest("an array with bounds of its own is not supported", value=text)
     items: list[str | None] = []

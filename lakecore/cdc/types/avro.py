@@ -1,8 +1,9 @@
 """The columns of debezium-avro: converts types of an Avro schema, and values from fastavro.
 
 Debezium's converter keeps the Kafka Connect type in the Avro schema (`connect.name`), and with
-`column.propagate.source.type` also the type of the source's column (`connect.parameters`), which
-then decides. Without it, a logical name decides as in debezium-json, and else the Avro type.
+`column.propagate.source.type` also the type of the source's column (`connect.parameters`). The type
+of a column follows from the first of these that is present: the type of the source's column, the
+logical name (as in debezium-json), the Avro type.
 """
 
 from __future__ import annotations

@@ -43,7 +43,10 @@ _SRID_FLAG = 0x20000000
 def each_text(
     texts: pa.Array, convert: Callable[[str], object], wanted: pa.DataType, column: str, what: str
 ) -> pa.Array:
-    """Convert each string; null stays null. Raises InvalidRequest for the first that fails."""
+    """Convert each string; null stays null.
+
+    Raises InvalidRequest for the first string that cannot be converted.
+    """
     values: list[object] = []
     for text in texts.to_pylist():
         try:
@@ -89,9 +92,9 @@ def connect_decimals(texts: pa.Array, data_type: Atomic, scale: int, column: str
 
 
 def geo_json(wkb: bytes, srid: int = 0) -> str:
-    """The GeoJSON text, as Paimon writes it, of a well-known binary.
+    """The GeoJSON text, as Paimon writes it, of a geometry in well-known binary (WKB).
 
-    Its own SRID overrides `srid`.
+    An SRID in the WKB overrides `srid`.
     """
     shape, stated, rest = _geometry(wkb)
     if rest:
@@ -107,7 +110,7 @@ def decode_base64(text: str) -> bytes:
 
 
 def _geometry(data: bytes) -> tuple[dict[str, object], int, bytes]:
-    """The geometry at the start of the bytes, its SRID, and what follows."""
+    """The geometry at the start of the bytes, its SRID, and the remaining bytes."""
     order = "<" if data[0] == 1 else ">"
     (kind,) = struct.unpack_from(f"{order}I", data, 1)
     rest, srid = data[5:], 0

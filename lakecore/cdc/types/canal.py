@@ -1,8 +1,8 @@
 """The columns of canal-json and aliyun-json: converts MySQL's types and the values in messages.
 
 Canal writes every value as a string: bytes as Latin-1, bits as a number, an ENUM as the position of
-its value, a SET as a bit mask of its values, a geometry in MySQL's own form. Aliyun writes dates as
-milliseconds since 1970.
+its value, a SET as a bit mask of its values, a geometry in MySQL's storage form. Aliyun writes
+dates as milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _bits(data_type: Atomic) -> Convert:
 
 
 def _mysql_geometry(text: str) -> str:
-    """The GeoJSON text of a geometry in MySQL's form: an SRID (4 bytes), then well-known binary."""
+    """The GeoJSON text of a geometry as MySQL stores it: an SRID (4 bytes), then WKB."""
     data = text.encode("latin-1")
     srid = int.from_bytes(data[:4], "little")
     return geo_json(data[4:], srid)

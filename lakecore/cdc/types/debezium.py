@@ -70,7 +70,7 @@ class DebeziumColumn:
     """A column: its Paimon type, and `convert`, which converts values to that type.
 
     `hint` is the Arrow type in which a reader may return the values (None: the reader chooses).
-    With `quoted`, a string and a number mean different things.
+    With `quoted`, a JSON string and a JSON number of the same digits are different values.
     """
 
     name: str

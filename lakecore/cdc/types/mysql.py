@@ -48,7 +48,7 @@ _INTEGERS = {
     "INT": (Root.INT, Root.BIGINT),
     "INTEGER": (Root.INT, Root.BIGINT),
 }
-"""The signed and the unsigned type; an unsigned one needs the next wider type."""
+"""The Paimon types of each signed and unsigned integer; an unsigned one needs a wider type."""
 _PLAIN: dict[str, DataType] = {
     "BOOLEAN": atomic(Root.BOOLEAN),
     "BOOL": atomic(Root.BOOLEAN),
@@ -71,7 +71,7 @@ _BARE_DECIMAL = (38, 18)
 _FRACTION_MAX = 9
 _TIME_DIGITS_MAX = 3
 _DISPLAY_LENGTH = 19
-"""The length of `2023-03-23 17:20:00`; JDBC adds the fraction to a timestamp's length."""
+"""The length of `2023-03-23 17:20:00`. JDBC states the length with the point and the fraction."""
 
 _DEFINITION = re.compile(
     r"^\s*(?P<name>[a-zA-Z][a-zA-Z0-9_ ]*?)\s*(?:\((?P<inside>.*)\)\s*(?P<more>[a-zA-Z ]*))?$",
@@ -184,7 +184,7 @@ def _time(source: MySqlType, mapping: TypeMapping) -> DataType:  # noqa: ARG001
 def _timestamp(source: MySqlType, mapping: TypeMapping) -> DataType:  # noqa: ARG001
     """A timestamp type.
 
-    The definition states fraction digits, or the length of the printed form.
+    The definition states the number of fraction digits, or the length of the printed form.
     """
     length = source.length or 0
     if length >= _DISPLAY_LENGTH:

@@ -1,8 +1,8 @@
 """Converts types of PostgreSQL, named as in `pg_type.typname`, to Paimon's types.
 
 An array type has `_` before the name of its element: `_int4`. The rules are those of Paimon's
-actions, with two exceptions that would otherwise be errors: CHAR and VARCHAR without a length
-become STRING, and arrays of UUID, JSON and TIMESTAMP types are supported.
+actions, with two additions, which those actions refuse: CHAR and VARCHAR without a length become
+STRING, and arrays of UUID, JSON and TIMESTAMP types are supported.
 """
 
 from __future__ import annotations

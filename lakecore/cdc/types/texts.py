@@ -1,8 +1,8 @@
 """Converts strings, as sources write them, to values of a Paimon type, one column at a time.
 
-No value is cut or rounded: digits beyond the scale, strings beyond the length and numbers beyond
-the range raise an error. (The casts of `lakecore.rows` follow Java's casts of stored values, which
-cut and round.)
+No value is cut or rounded: too many fraction digits, too long strings and numbers out of range
+raise an error. (The casts of `lakecore.rows` follow Java's casts of stored values, which cut and
+round.)
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _ZERO_DATE = r"^(0000-\d{2}-\d{2}|\d{4}-00-\d{2}|\d{4}-\d{2}-00)"
 def from_text(texts: pa.Array, data_type: DataType, column: str) -> pa.Array:
     """The values of the strings in the Arrow type of `data_type`.
 
-    Raises InvalidRequest, naming the column and the first such value, if a value is not of the
-    type.
+    Raises InvalidRequest if a value does not fit the type. The error names the column and the first
+    such value.
     """
     if not isinstance(data_type, Atomic):
         raise Unsupported("no rule to read this type from text", column=column, type=data_type)
@@ -77,7 +77,7 @@ def from_text(texts: pa.Array, data_type: DataType, column: str) -> pa.Array:
 def zero_dates_to_null(texts: pa.Array) -> pa.Array:
     """The texts of dates and timestamps, with null for those whose year, month or day is zero.
 
-    Only MySQL stores such dates. Debezium makes them null, too.
+    Only MySQL stores such dates. Debezium also converts them to null.
     """
     zero = pc.match_substring_regex(texts, _ZERO_DATE).fill_null(False)
     if not pc.any(zero).as_py():
@@ -138,7 +138,7 @@ def _numbers(texts: pa.Array, data_type: Atomic, column: str) -> pa.Array:
 
 
 def _kept(texts: pa.Array, values: pa.Array, root: Root) -> pa.Array:
-    """Whether each float equals its string: there is no overflow, and a FLOAT keeps all digits."""
+    """For each float, whether it equals its string: no overflow, and no digits of a FLOAT lost."""
     kept = pc.or_(pc.invert(pc.is_inf(values)), pc.match_substring_regex(texts, r"(?i)inf"))
     if root is Root.FLOAT:
         wide = texts.cast(pa.float64())
