@@ -58,9 +58,9 @@ def orphans(  # noqa: PLR0913  one option per part of the question
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Delete files that nothing reaches: a crash or a lost write left them.
+    """Delete orphan files: left by failed writes, in no snapshot, tag or branch.
 
-    With --dry-run, the paths are printed.
+    With --dry-run, only print their paths.
     """
     form = chosen(output, json=json, csv=csv)
     run(
@@ -87,10 +87,10 @@ def repair(
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """List in the catalog what the warehouse holds, and copy the schemas of tables again.
+    """Register the databases and tables of a warehouse in its catalog, with their schemas.
 
-    It is for JDBC and Hive catalogs, after a crash, or for a warehouse that was filled without the
-    catalog. The names of the repaired tables are printed.
+    Use it for JDBC and Hive catalogs: after a crash, or if the warehouse was filled without the
+    catalog. Prints the names of the repaired tables.
     """
     form = chosen(output, json=json, csv=csv)
     run(_MODULE, "repair", name, warehouse, option, form)

@@ -95,11 +95,11 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "consumer": ("stream", "List, set and delete the consumers of a table."),
         "orphans": (
             "cleanup",
-            "Delete files that nothing reaches: a crash or a lost write left them.",
+            "Delete orphan files: left by failed writes, in no snapshot, tag or branch.",
         ),
         "repair": (
             "cleanup",
-            "List in the catalog what the warehouse holds, and copy the schemas of tables again.",
+            "Register the databases and tables of a warehouse in its catalog, with their schemas.",
         ),
         "partition-done": (
             "cleanup",

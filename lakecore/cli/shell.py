@@ -147,7 +147,11 @@ class SqlCompleter(Completer):
 
 
 def _keys() -> KeyBindings:
-    """The key bindings: Enter submits a command or text that ends with `;`, else it adds a line."""
+    """The key bindings.
+
+    Enter submits a statement that ends with `;`, a dot command, `exit` or `quit`; otherwise it adds
+    a line.
+    """
     keys = KeyBindings()
 
     @keys.add("enter")

@@ -1,14 +1,14 @@
-"""INSERT INTO ... SELECT from generated rows without an end, with one commit in each interval.
+"""Streaming inserts: INSERT INTO ... SELECT from an unbounded generator, with commits at intervals.
 
-The rows are generated at the stated rate, and the query runs on the rows of each step. Two forms of
-queries are supported:
+The generator makes rows at the stated rate, and the query runs on the rows of each step. Two forms
+of queries are supported:
 
-- rows: a SELECT of the generator with expressions and WHERE. Each step inserts its rows;
-- groups: the same with GROUP BY and COUNT, SUM, MIN and MAX. The values of all groups are kept in
-  DuckDB, and each step upserts the groups that changed, with their values over all rows so far.
+- rows: a SELECT from the generator with expressions and WHERE. Each step inserts its rows;
+- groups: the same with GROUP BY and COUNT, SUM, MIN and MAX. DuckDB keeps the values of all groups,
+  and each step upserts the groups that changed, with their values over all rows so far.
 
-Any other query would need all earlier rows and is refused. The statement ends at the last row, or
-by Ctrl-C: what was written before is committed.
+Any other query would need all earlier rows and is refused. The statement ends after the last row of
+a bounded generator, or at Ctrl-C, which first commits all written rows.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _Node = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """The parts of a streaming query. `folds` are its aggregates; empty without GROUP BY.
+    """The generator and the form of a streaming query.
 
-    With groups, `folds` has for each output column the function that combines its values over the
-    steps; None for a group key.
+    `folds` is empty for a query of rows. For a query of groups, it has an entry for each output
+    column: the function that combines the values of two steps, or None for a group key.
     """
 
     generator: str
@@ -78,7 +78,7 @@ class StreamingInserts:
         self.on_commit: Callable[[IngestResult], None] | None = None
 
     def applies_to(self, statement: Insert) -> bool:
-        """Whether the query reads generated rows without an end, or all queries are streaming."""
+        """Whether the query reads an unbounded generator, or any generator in streaming mode."""
         generators = self._workspace.generators
         if not generators:
             return False
@@ -88,7 +88,10 @@ class StreamingInserts:
         return any(each.rows_max is None or streams for each in found)
 
     def insert(self, statement: Insert, scope: Scope) -> IngestResult:
-        """Run the statement until its rows end. Raises KeyboardInterrupt after the last commit."""
+        """Run the statement until the generator ends.
+
+        At Ctrl-C, commits the rows so far, then raises KeyboardInterrupt.
+        """
         if statement.overwrite:
             raise Unsupported("INSERT OVERWRITE takes rows that have an end")
         table = self._workspace.table(statement.chain, statement.options)
@@ -174,7 +177,7 @@ class StreamingInserts:
     # --- the form of a query ----------------------------------------------------------------------
 
     def _shape(self, text: str) -> _Shape:
-        """The form of a query. Raises Unsupported for one that needs all earlier rows."""
+        """The form of a query. Raises Unsupported for a query that would need all earlier rows."""
         answer = self._queries.connection.execute("SELECT json_serialize_sql(?)", [_plain(text)])
         tree = json.loads(answer.fetchall()[0][0])
         statements = tree.get("statements") or []
@@ -205,9 +208,9 @@ class StreamingInserts:
         return _Shape(generator=generator, folds=folds)
 
     def _fold(self, expression: _Node) -> str | None:
-        """The function that combines the values of an aggregate over two steps.
+        """The function that combines the values of an aggregate of two steps.
 
-        None if not aggregated.
+        None if the expression is not an aggregate.
         """
         if _finds(expression, "SUBQUERY") or _finds(expression, "WINDOW"):
             raise Unsupported(_EXPECTED)
@@ -260,7 +263,7 @@ def _are_the_keys(groups: list[_Node], keys: list[_Node], selected: list[_Node])
 
 
 def _text_of(node: _Node) -> str:
-    """An expression as JSON without alias and position, so that two can be compared."""
+    """An expression as JSON without alias and position: equal texts mean equal expressions."""
 
     def bare(part: object) -> object:
         if isinstance(part, dict):
@@ -290,7 +293,7 @@ def _functions(node: object) -> Iterator[str]:
 
 
 class _Names:
-    """Views that only record the names of tables."""
+    """Stands in for the views of a query, and only records the names of its tables."""
 
     def __init__(self) -> None:
         self.found: list[Chain] = []
@@ -323,7 +326,7 @@ class _Names:
     def semi_join(
         self, query: str, candidate: Candidate, view_at: Callable[[int], str | None]
     ) -> str | None:
-        """Always None: the query stays."""
+        """Always None: the query is not changed."""
         del query, candidate, view_at
         return None
 

@@ -1,8 +1,8 @@
-"""Lists the partitions of tables in a Hive Metastore, and removes partitions without files.
+"""Keeps the partitions of a table in a Hive Metastore equal to the partitions that have files.
 
-The partitions of a table are listed if `metastore.partitioned-table` is set, each with its
-directory. With `metastore.tag-to-partition`, a table without partition keys has a partition for
-each tag instead. Hive reads the tag when a query names such a partition; its directory does not
+If `metastore.partitioned-table` is set, the metastore holds each partition with its directory. With
+`metastore.tag-to-partition`, a table without partition keys has a Hive partition for each tag
+instead: a query that names the partition reads the tag. The directory of such a partition does not
 exist.
 """
 
@@ -46,7 +46,7 @@ class HivePartitions:
     def follow(
         self, name: Identifier, history: History, schema: TableSchema, proposal: SnapshotProposal
     ) -> None:
-        """List the partitions that a commit added files to; remove those that it emptied."""
+        """Add the partitions to which a commit added files, and drop those that it emptied."""
         added = {e.partition for e in proposal.delta if e.kind is FileKind.ADD}
         deleted = {e.partition for e in proposal.delta if e.kind is FileKind.DELETE} - added
         if added:
@@ -54,14 +54,14 @@ class HivePartitions:
         if deleted and not _has_branches(history):
             live = {e.partition for e in history.live_entries(proposal.snapshot)}
             emptied = specs_of(schema, deleted - live)
-            # A partition with files may have the same spec: that of a null and of blank texts.
+            # Null and blank strings have the same spec: another partition of it may have files.
             for spec in emptied - specs_of(schema, live) if emptied else ():
                 self.client.drop_partition(name.database, name.table, [text for _, text in spec])
 
     def copy(
         self, name: Identifier, history: History, schema: TableSchema, snapshot: Snapshot
     ) -> list[Spec]:
-        """List all partitions that have files in a snapshot, and return them."""
+        """Add all partitions that have files in a snapshot, and return them."""
         live = {e.partition for e in history.live_entries(snapshot)}
         return self._add(name, history, schema, live) if live else []
 
@@ -73,10 +73,10 @@ class HivePartitions:
         snapshot: Snapshot,
         due: Mapping[Spec, int],
     ) -> None:
-        """State the statistics of partitions in their parameters.
+        """Write the statistics of partitions to their Hive parameters.
 
-        They are those of the files in the snapshot: `numRows` counts rows as stored. `due` maps a
-        partition to the time of its last change.
+        The statistics are sums over the files of the snapshot: `numRows` counts stored rows, before
+        a merge. `due` maps a partition to the time of its last change.
         """
         specs = Partitions(schema, schema.parsed_options())
         found = partition_statistics(history.live_entries(snapshot), specs)
@@ -97,7 +97,7 @@ class HivePartitions:
         made: Iterable[str],
         gone: Iterable[str],
     ) -> None:
-        """List the tags `made` as partitions, and remove the partitions of the tags `gone`."""
+        """Add a Hive partition for each new tag (`made`); drop those of deleted tags (`gone`)."""
         key = tag_partition_key(schema)
         assert key is not None, "called for tables whose tags are partitions"
         for tag in gone:
@@ -168,13 +168,13 @@ class HivePartitions:
 
 
 def specs_of(schema: TableSchema, partitions: Iterable[bytes]) -> set[Spec]:
-    """The specs of partitions, by which a metastore names them."""
+    """The specs of partitions: a metastore identifies a partition by its spec."""
     specs = Partitions(schema, schema.parsed_options())
     return {tuple(specs.spec(each).items()) for each in partitions}
 
 
 def _parameters(sums: PartitionStatistics, changed_ms: int) -> dict[str, str]:
-    """The parameters of a partition, under the names of Paimon and of Hive."""
+    """The Hive parameters of a partition, under the names that Paimon and Hive use."""
     changed_s = str(changed_ms // 1000)
     return {
         "numFiles": str(sums["fileCount"]),

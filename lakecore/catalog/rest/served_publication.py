@@ -106,7 +106,7 @@ class ServedHistory(History):
         return None if latest is None else latest.id
 
     def latest_after(self, before: Snapshot | None) -> Snapshot | None:
-        """The newest snapshot. Knowing `before` saves no request here."""
+        """The newest snapshot. `before` is unused: the server is always asked."""
         del before
         return self.latest_snapshot()
 

@@ -67,7 +67,10 @@ ATTEMPTS_OF_ONE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HdfsSettings:
-    """The address `hdfs://HOST`, the client's settings, and the directory of Hadoop's files."""
+    """The HDFS address `hdfs://HOST`, the client's settings, and Hadoop's configuration directory.
+
+    The directory holds `core-site.xml` and `hdfs-site.xml`.
+    """
 
     address: str
     config: Mapping[str, str] = field(default_factory=dict)
