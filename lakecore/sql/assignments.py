@@ -30,7 +30,7 @@ __all__ = ["assigned", "check_nested", "column_of"]
 def assigned(
     values: Mapping[Chain, str], schema: TableSchema, qualifier: str = ""
 ) -> dict[str, str]:
-    """The new value of each assigned column, as SQL. Column names in it start with `qualifier`."""
+    """The new value of each assigned column, as SQL. Its column names start with `qualifier`."""
     types = {field.name: field.type for field in schema.fields}
     parts: dict[str, dict[Chain, str]] = {}
     for path, text in values.items():
@@ -42,7 +42,10 @@ def assigned(
 
 
 def _value(kind: DataType, old: str, parts: Mapping[Chain, str], path: Chain) -> str:
-    """The SQL of a value. `parts` maps paths in it to their new values; `()` is the whole value."""
+    """The SQL of a value.
+
+    `parts` maps the paths of its parts to their new values; the path `()` is the whole value.
+    """
     if () in parts:
         if len(parts) > 1:
             raise InvalidRequest("set the whole column or fields of it", column=".".join(path))

@@ -1,16 +1,16 @@
 """`Session.attach`: the tables of a catalog as views in a DuckDB connection of the user.
 
-The views are in a database of their own in memory, so nothing is stored in a file of the user.
+The views are in a separate DuckDB database in memory, so nothing is stored in the user's files.
 Each view reads a dataset that opens the table again for each scan:
 
 - rows: each scan reads the snapshot that is the latest when the scan starts. A query that names a
   table twice scans it twice, and may see two snapshots;
 - columns: those of the last `refresh`. A scan finds them by their ids, and raises an error if one
-  of them was renamed, dropped or has another type;
-- names: tables that are created or dropped after the last `refresh` appear or vanish with the next.
+  of them was renamed or dropped, or has another type;
+- names: the next `refresh` shows tables that were created or dropped after the last one.
 
-The views need `refresh` because DuckDB binds their columns once, and calls no hook for a name that
-it does not find in one of its databases.
+The views need `refresh` because DuckDB binds their columns once, and has no hook that is called for
+an unknown table name.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class Attached:
     def left_out(self) -> Mapping[str, str]:
         """The tables without a view, with the reason.
 
-        A table is left out if it cannot be read, or if its name differs from another one only in
-        case, which DuckDB ignores.
+        A table is left out if it cannot be read, or if its name differs from another name only in
+        case: DuckDB ignores case.
         """
         return dict(self._left_out)
 
@@ -112,7 +112,7 @@ class Attached:
         return f"Attached({self.name!r}, tables={len(self._views)})"
 
     def refresh(self) -> Attached:
-        """Let the views follow the catalog: new, dropped and altered tables. Returns itself.
+        """Update the views to the catalog's new, dropped and altered tables. Returns self.
 
         Raises InvalidRequest if the database was detached from the connection.
         """
@@ -148,7 +148,7 @@ class Attached:
         return bool(found.fetchall())
 
     def run(self, text: str, values: Sequence[object] = ()) -> duckdb.DuckDBPyConnection:
-        """Run a statement on a cursor of its own, so USE does not change the user's database."""
+        """Run a statement on a separate cursor, so that USE does not change the user's database."""
         try:
             cursor = self._connection.cursor()
             return cursor.execute(text, list(values))
@@ -231,7 +231,7 @@ class _LiveDataset(SourceDataset):
                 columns=sorted(name for _, name, _ in missing),
             )
         rows = table.to_arrow_dataset()
-        # A mask of the catalog may be null where the column is not, so the fields are those now.
+        # A column mask may make a NOT NULL column nullable: take the fields of the masked rows.
         shown = shown_schema(rows.schema)
         fields = [shown.field(name) for name in self._declared.names]
         return rows.replace_schema(pa.schema(fields)).scanner(

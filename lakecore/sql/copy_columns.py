@@ -1,11 +1,11 @@
-"""The SQL that reads files for COPY INTO: the source of the rows, and one expression per column.
+"""The SQL that reads files for COPY INTO: the source of the rows, and two expressions per column.
 
-Each column has a value in the column's type, and an error: a message if the file's value does not
-fit the column, else NULL. A value is never changed to make it fit: `1.5`, `abc` and `3000000000`
-are errors in an INT column (`copy_exact.py`).
+The first expression is the value in the column's type. The second is the error: a message if the
+file's value does not fit the column, else NULL. A value is never changed to make it fit: `1.5`,
+`abc` and `3000000000` are errors in an INT column (`copy_exact.py`).
 
-- CSV: fields are texts; columns are matched by position.
-- JSON: fields are texts, too, and columns are matched by name. Numbers of DECIMAL columns keep all
+- CSV: fields are read as strings; columns are matched by position.
+- JSON: fields are read as strings; columns are matched by name. Numbers of DECIMAL columns keep all
   their digits.
 - Parquet: columns are matched by name, in any case, and a missing column is NULL.
 """
@@ -71,7 +71,7 @@ def source_of(
 ) -> str:
     """The table function that reads the files.
 
-    With `skip_bad`, lines of CSV that do not parse are left out; `rejects` names a table for them.
+    With `skip_bad`, CSV lines that do not parse are left out, and recorded in the table `rejects`.
     """
     files = files_of(paths)
     common = [f"filename = {quoted_text(FILE)}"]
@@ -82,7 +82,7 @@ def source_of(
     if chosen.compression is not None:
         common.append(f"compression = {quoted_text(chosen.compression)}")
     if chosen.kind == "JSON":
-        # NOTE: with `ignore_errors`, DuckDB gives NULL for a line that is no JSON.
+        # NOTE: with `ignore_errors`, DuckDB returns NULL for a line that is not JSON.
         form = "auto" if chosen.multi_line else "newline_delimited"
         common += [f"format = '{form}'", f"maximum_object_size = {_LINE_BYTES_MAX}"]
         common += [] if chosen.multi_line else ["ignore_errors = true"]
@@ -108,7 +108,7 @@ def source_of(
             f"store_rejects = true, rejects_table = '{rejects}', rejects_scan = '{rejects}_scan'"
         )
     source = f"read_csv({files}, {', '.join(settings)})"
-    # Blank lines are no rows. DuckDB leaves them out unless a line has one field.
+    # A blank line is not a row. DuckDB skips it, except in files with one column.
     return f"(FROM {source} WHERE {_FIELD}0 IS NOT NULL)" if columns == 1 else source
 
 
@@ -138,8 +138,8 @@ def columns_of(
     """The columns of the table that the files give, in order.
 
     `types` are DuckDB's types of the fields. `stored` maps the columns of Parquet files to their
-    types. With `by_row`, each bad value is found separately. This raises Unsupported for a nested
-    column, because a bad part of a value would silently become NULL.
+    types. With `by_row`, bad rows are counted or left out instead of raising an error. A nested
+    column is then Unsupported, because a bad part of a value would silently become NULL.
     """
     columns = []
     for place, (field, kind) in enumerate(zip(fields, types, strict=True)):
@@ -165,7 +165,7 @@ def _of_text(field: Field, kind: str, text: str, raw: str, *, by_row: bool) -> C
     if isinstance(data, Array | Map | Multiset | Row) and not isinstance(data, Variant):
         if by_row:
             raise _nested(field)
-        # The text is NULL where NULL_IF or EMPTY_FIELD_AS_NULL say so.
+        # `text` is NULL if NULL_IF or EMPTY_FIELD_AS_NULL makes the field null.
         source = f"CASE WHEN {text} IS NOT NULL THEN {raw} END" if raw else f"CAST({text} AS JSON)"
         return _of_parts(field, source, kind)
     if isinstance(data, Variant):
@@ -181,14 +181,14 @@ def _of_text(field: Field, kind: str, text: str, raw: str, *, by_row: bool) -> C
         value = f"encode({text})"
     same = same_as_text(data, text, value)
     if data.root is Root.DECIMAL and raw:
-        # The text of a JSON number has 17 digits at most; a transformation reads the number itself.
+        # DuckDB prints a JSON number with 17 digits at most; `json_transform` reads all its digits.
         number = _number_of_json(field, kind)
         exact = f"coalesce({_number_of_json(field, wide(data))} = {number}, true)"
         is_text = f"json_type({raw}) = 'VARCHAR'"
         value = f"CASE WHEN {is_text} THEN {value} WHEN {text} IS NOT NULL THEN {number} END"
         same = f"CASE WHEN {is_text} THEN {same} ELSE TRY({exact}) IS NOT false END"
     elif data.root in STRINGS and raw:
-        # DuckDB prints a number with 17 digits; the number itself may have more.
+        # DuckDB prints a JSON number with 17 digits at most; the number may have more.
         number = _number_of_json(field, DIGITS)
         same += f" AND (json_type({raw}) <> 'DOUBLE' OR {same_number(text, number)})"
     return _checked(field, text, value, same)
@@ -203,7 +203,8 @@ def _number_of_json(field: Field, kind: str) -> str:
 def _of_parts(field: Field, raw: str, kind: str) -> Column:
     """The column of a nested value.
 
-    To detect numbers that lose digits, the value is read again with more digits and compared.
+    It is read twice, the second time with types of more digits. If both differ, a number has lost
+    digits.
     """
     value, exact = f"CAST({raw} AS {kind})", parts_as(kind)
     error = "NULL::VARCHAR"
@@ -241,9 +242,9 @@ def _of_parquet(field: Field, kind: str, stored: Mapping[str, str], *, by_row: b
 
 
 def _checked(field: Field, given: str, value: str, same: str) -> Column:
-    """The column.
+    """The column of a value that was cast from `given`, the file's value.
 
-    A value is an error if it is NULL, or if `same` says that it differs from the file's.
+    A value is an error if the cast makes it NULL, or if `same` says that it differs from `given`.
     """
     wrong = f"{given} IS NOT NULL AND ({value} IS NULL OR ({same}) IS NOT true)"
     if not field.type.nullable and field.default_value is None:

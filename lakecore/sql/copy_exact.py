@@ -1,7 +1,7 @@
 """SQL conditions for COPY INTO: whether a cast has kept the value of the file.
 
-DuckDB rounds decimals and fractions of seconds, cuts times off dates, ignores time zones, and makes
-large floats infinite. A value for which a condition is not TRUE does not fit its column.
+DuckDB's casts round decimals and fractions of seconds, drop the time from dates, ignore time zones,
+and make large floats infinite. If a condition is not TRUE, the value does not fit its column.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PARTS = re.compile(r'"(?:[^"]|"")*"|\b(?:TINYINT|SMALLINT|INTEGER|BIGINT|DECIMA
 
 
 def same_as_text(data: Atomic, text: str, value: str) -> str:
-    """An SQL condition: `value`, which was cast from the string `text`, has lost nothing of it.
+    """An SQL condition: the cast of the string `text` to `value` was exact.
 
     `text` is not NULL.
     """
@@ -40,7 +40,7 @@ def same_as_text(data: Atomic, text: str, value: str) -> str:
                 f"OR (contains(lower({text}), 'e') AND {_same_decimal(data, text, value)}))"
             )
         case Root.DATE:
-            # A time must be midnight.
+            # The text of a date may have a time: it must be midnight.
             return (
                 f"(regexp_full_match({text}, '{_DATE}([ T][0-9:.]*)?\\s*{_UTC}') "
                 f"AND TRY_CAST(trim({text}) AS TIMESTAMP) = {value})"
@@ -59,7 +59,7 @@ def same_as_text(data: Atomic, text: str, value: str) -> str:
 
 
 def same_as_stored(data: Atomic, own: str, value: str) -> str:
-    """The condition for a value that is cast from another type than a string, and is not NULL."""
+    """The same condition for a cast of `own`, which is neither a string nor NULL."""
     if data.root in STRINGS or data.root in BINARIES:
         return _short_enough(data, value)
     if data.root in (Root.FLOAT, Root.DOUBLE):
@@ -68,18 +68,18 @@ def same_as_stored(data: Atomic, own: str, value: str) -> str:
 
 
 def same_number(text: str, number: str) -> str:
-    """The condition that the text which DuckDB prints for a JSON number is exactly that number."""
+    """The condition that `text`, as DuckDB prints a JSON number, is exactly that number."""
     same = f"TRY(TRY_CAST({text} AS {DIGITS}) = {number})"
     return f"coalesce({same}, contains(json::VARCHAR, {text}))"
 
 
 def wide(data: Atomic) -> str:
-    """The DuckDB type that keeps more fraction digits than a DECIMAL type."""
+    """The DuckDB type with more fraction digits than a DECIMAL type."""
     return f"DECIMAL({_PRECISION_MAX}, {min(_PRECISION_MAX, (data.scale or 0) + _DIGITS_MORE)})"
 
 
 def parts_as(kind: str) -> str:
-    """The DuckDB type of a nested value, with more fraction digits in its numbers."""
+    """The DuckDB type of a nested value, with more fraction digits in its DECIMALs."""
 
     def widened(found: re.Match[str]) -> str:
         if found[0].startswith('"'):
@@ -91,9 +91,9 @@ def parts_as(kind: str) -> str:
 
 
 def _same_decimal(data: Atomic, text: str, value: str) -> str:
-    """The condition for a DECIMAL.
+    """The condition for a DECIMAL: a cast to a type with more fraction digits gives an equal value.
 
-    A number too large for more digits has none that could be lost.
+    If the number is too large for that type, the condition is true.
     """
     return f"coalesce(TRY(TRY_CAST({text} AS {wide(data)}) = {value}), true)"
 

@@ -62,7 +62,7 @@ _STRFTIME = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportFormat:
-    """How files are read. `compression` None: the end of the file name decides."""
+    """How files are read. If `compression` is None, the ending of the file name decides."""
 
     kind: str
     delimiter: str = ","
@@ -77,10 +77,7 @@ class ImportFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportFormat:
-    """How a file is written.
-
-    If the format of dates or timestamps is None, they are written in ISO.
-    """
+    """How a file is written. Without a format, dates and timestamps are written in ISO form."""
 
     kind: str
     delimiter: str = ","
@@ -139,7 +136,7 @@ def export_format(kind: str, options: Mapping[str, str | tuple[str, ...]]) -> Ex
 def strftime_of(pattern: str) -> str:
     """A Java pattern such as `yyyy-MM-dd` as a strftime pattern.
 
-    Raises Unsupported if there is none.
+    Raises Unsupported if no strftime pattern has the same meaning.
     """
     parts = []
     place = 0

@@ -1,8 +1,8 @@
 """COPY INTO a table: loads the files of a directory, in one commit.
 
 1. List the files of the directory, and leave out those that do not match PATTERN.
-2. Unless FORCE = TRUE, leave out files that the table has loaded (`load_history.py`). Copy files of
-   other storage to the local disk (`copy_places.py`).
+2. Unless FORCE = TRUE, leave out files that were loaded into the table before (`load_history.py`).
+   Copy remote files to the local disk (`copy_places.py`).
 3. ON_ERROR = CONTINUE or SKIP_FILE: read the files once, and count the rows and errors of each.
 4. Write the rows. ON_ERROR = ABORT_STATEMENT raises at the first error, and nothing is committed.
 5. Record the files that were loaded.
@@ -106,7 +106,7 @@ def copy_into(
 def _chosen(
     table: Table, statement: CopyInto, place: Place
 ) -> tuple[list[FileStatus], list[FileStatus]]:
-    """The files to load, and those that are loaded already; each sorted by name."""
+    """The files to load, and the files that were loaded before; each sorted by name."""
     listed = place.files()
     if statement.pattern is not None:
         try:
@@ -186,10 +186,10 @@ def _snapshot_id(table: Table, result: CommitResult | None) -> int:
 
 
 def _check(load: _Load, paths: Sequence[str]) -> None:
-    """Count the rows and the errors of each file, without a write."""
+    """Count the rows and the errors of each file, without writing rows."""
     whole = list(paths)
     if load.format.kind != "CSV" and (load.format.multi_line or load.format.kind == "PARQUET"):
-        # These files are readable as a whole or not at all.
+        # Such a file is readable or not: it has no single bad lines.
         whole = [path for path in paths if _is_readable(load, path)]
     if not whole:
         return
@@ -328,7 +328,7 @@ def _counted(
 
 
 def _brief(text: str) -> str:
-    """DuckDB's message about a bad row, without its advice, and with the file."""
+    """DuckDB's message about a bad row: without DuckDB's advice, but with the file."""
     said, _, settings = text.partition("\nPossible fixes:")
     lines = [line.strip() for line in said.partition("\n\nLINE ")[0].splitlines()]
     lines += [line.strip() for line in settings.splitlines() if line.startswith("  file = ")]

@@ -1,17 +1,19 @@
 """COPY INTO a directory: writes the rows of a query to a file of CSV, JSON or Parquet.
 
-Where a storage renames directories in one step (local disk, HDFS):
+If the storage renames directories atomically (local disk, HDFS):
 
 1. Write one file, `part-00000-UUID-c000.ENDING`, and `_SUCCESS` to a hidden directory next to the
    target.
-2. Rename it to the target. With OVERWRITE = TRUE the old directory is moved away before, and
-   deleted after. Readers see the old files or the new ones.
+2. With OVERWRITE = TRUE, rename the old directory to another name.
+3. Rename the new directory to the target, then delete the old one. A reader sees either the old
+   files or the new ones.
 
-On an object store the file goes to the target itself. Then the old files are deleted, `_SUCCESS`
-first, and `_SUCCESS` is written: a reader that waits for it never sees both.
+On an object store, the file is written to the target directory. Then the old files are deleted,
+`_SUCCESS` first, and a new `_SUCCESS` is written. A reader that waits for `_SUCCESS` never sees old
+and new files together.
 
-OVERWRITE = TRUE only replaces a directory that holds files alone, and nothing is written to the
-directories of a table, so that a wrong path cannot delete a warehouse.
+A wrong path cannot delete a warehouse: OVERWRITE = TRUE refuses a directory with subdirectories,
+and COPY INTO refuses any path within a table's directory.
 
 https://paimon.apache.org/docs/master/spark/sql-write/#copy-into
 """
@@ -50,7 +52,7 @@ _NESTED = ("STRUCT", "MAP", "UNION")
 _FLOATS = ("FLOAT", "DOUBLE")
 _PARTS = re.compile(r'"(?:[^"]|"")*"|\w+')
 _TEXTS = r"""'"(?:[^"\\]|\\.)*"'"""
-"""The texts within a JSON value, as a regular expression in SQL."""
+"""A regular expression, as an SQL string: the strings within a JSON value."""
 _ENDINGS = {"none": "", "gzip": ".gz", "zstd": ".zst"}
 _PARQUET_ENDINGS = {"uncompressed": "", "gzip": ".gz", "brotli": ".br", "lz4_raw": ".lz4raw"}
 
@@ -58,7 +60,10 @@ _PARQUET_ENDINGS = {"uncompressed": "", "gzip": ".gz", "brotli": ".br", "lz4_raw
 def copy_out(
     queries: Queries, statement: CopyOut, scope: Scope, storage: Mapping[str, str]
 ) -> Rows:
-    """Write the rows. Returns one row. `storage` are the options of the storage of the files."""
+    """Write the rows. Returns one row: the result of the statement.
+
+    `storage` has the options of the storage of the files.
+    """
     chosen = export_format(statement.format, statement.options)
     place = Place.of(statement.target, storage)
     _check_target(place, overwrite=statement.overwrite)
@@ -181,17 +186,17 @@ def _shown(name: str, kind: str, chosen: ExportFormat, *, alone: bool) -> str:
             format=chosen.kind,
         )
     if chosen.kind == "CSV" and alone:
-        # Its line would be blank, and blank lines are no rows.
+        # Its line would be blank, and COPY INTO skips blank lines.
         said = f"a CSV file of one column cannot hold a null; use JSON or PARQUET. column={name}"
         return f"CASE WHEN {own} IS NULL THEN error({quoted_text(said)}) ELSE {own} END AS {own}"
     if chosen.kind == "JSON" and kind in _FLOATS:
-        # JSON has no number for NaN and infinity; Spark writes them as texts, too.
+        # JSON has no number for NaN and infinity. Spark also writes them as strings.
         return (
             f"CASE WHEN isfinite({own}) OR {own} IS NULL THEN to_json({own}) "
             f"ELSE to_json(CAST({own} AS VARCHAR)) END AS {own}"
         )
     if chosen.kind == "JSON" and nested and not parts.isdisjoint(_FLOATS):
-        # Outside of its texts, a JSON value must not have the words NaN and Infinity.
+        # DuckDB would write the words NaN and Infinity as numbers, which is not valid JSON.
         said = f"NaN and infinity within a value cannot be written as JSON. column={name}"
         words = f"regexp_replace(to_json({own})::VARCHAR, {_TEXTS}, '', 'g')"
         return (
@@ -202,7 +207,7 @@ def _shown(name: str, kind: str, chosen: ExportFormat, *, alone: bool) -> str:
 
 
 def _publish(store: Store, made: str, place: str, aside: str) -> None:
-    """Make the new directory visible; an old one is deleted."""
+    """Rename the new directory `made` to `place`, and delete an old one."""
     if not store.exists(place):
         store.rename_directory(made, place)
         return

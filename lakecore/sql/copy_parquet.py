@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["check_parquet", "fetched"]
 
 _EXACT = {"FLOAT": 2**24 - 1, "DOUBLE": 2**53 - 1}
-"""A whole number up to here does not change when it becomes one of these."""
+"""By type: every integer up to this number has an exact value in the type."""
 
 
 def check_parquet(queries: Queries, paths: Sequence[str]) -> None:
@@ -35,12 +35,12 @@ def fetched(queries: Queries, query: str) -> list[tuple[object, ...]]:
 
 
 def _check_names(queries: Queries, paths: Sequence[str]) -> None:
-    """Raise InvalidRequest for a Parquet file with columns whose names differ in case alone."""
+    """Raise InvalidRequest for a Parquet file with columns whose names differ only in case."""
     query = f"FROM parquet_schema({files_of(paths)}) SELECT file_name, name, num_children"
     seen: dict[str, set[str]] = {}
     open_groups: list[int] = []
     for path, name, children in fetched(queries, query):
-        # The rows are the nodes of a tree, depth first; the first of a file is its root.
+        # The rows are the nodes of each file's schema tree, depth first. The root comes first.
         while open_groups and open_groups[-1] == 0:
             open_groups.pop()
         if open_groups:

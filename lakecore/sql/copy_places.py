@@ -1,7 +1,7 @@
-"""The files of COPY INTO: which there are, on which storage, and how messages name them.
+"""Finds the files of COPY INTO, and copies remote files to the local disk.
 
-DuckDB reads and writes files of the local disk. Files on another storage are copied there, and
-messages name the files themselves, not their copies.
+DuckDB reads and writes files on the local disk only. Error messages name the remote files, not
+their local copies.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Place:
             return [each for each in self.store.list(parent or "/") if each.path == self.path]
         if not self.store.exists(self.path):
             raise NotFound("COPY INTO finds no such file or directory", path=self.path)
-        # Spark and Hadoop keep files of their own there, such as _SUCCESS.
+        # Leave out files of Spark and Hadoop, such as _SUCCESS.
         return [
             each
             for each in self.store.list(self.path)
@@ -64,7 +64,7 @@ class Sources:
     local: Sequence[str]
 
     def shown(self, value: object) -> object:
-        """A text, or a list of texts, with the paths of files in place of those of copies."""
+        """The string, or list of strings, with the paths of files in place of those of copies."""
         if isinstance(value, list | tuple):
             return [self.shown(each) for each in value]
         if not isinstance(value, str | BaseException):
@@ -77,7 +77,7 @@ class Sources:
 
 @contextmanager
 def sources_of(place: Place, files: Sequence[FileStatus]) -> Iterator[Sources]:
-    """The files as DuckDB reads them. Errors of the block name the files, not their copies."""
+    """A context with local copies of the files. Errors in it name the files, not their copies."""
     with local_files(place.store, [each.path for each in files]) as local:
         sources = Sources(files, local)
         try:
@@ -90,7 +90,7 @@ def sources_of(place: Place, files: Sequence[FileStatus]) -> Iterator[Sources]:
 
 
 def is_file(store: Store, path: str) -> bool:
-    """Whether there is a file of this path."""
+    """Whether this path is a file."""
     try:
         store.size(path)
     except NotFound:

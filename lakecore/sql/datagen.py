@@ -2,9 +2,9 @@
 
 https://nightlies.apache.org/flink/flink-docs-stable/docs/connectors/table/datagen/
 
-A value depends on the seed, the number of its row and its column only: rows are generated in
-batches of any size, column by column, and nothing is stored. Without `number-of-rows` and without a
-column of the kind `sequence`, the rows have no end.
+A value depends only on the seed, its row number and its column. So rows are generated in batches of
+any size, column by column, and nothing is stored. Without `number-of-rows` and without a column of
+the kind `sequence`, the number of rows is unbounded.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Column:
 class Generator:
     """A temporary table of generated rows.
 
-    `batch` is the rows of one step of a streaming statement.
+    `batch` holds the rows of the current step of a streaming INSERT; a query then reads only these.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Generator:
         return pa.schema([pa.field(each.name, each.arrow) for each in self.columns])
 
     def table(self) -> pa.Table | pa.RecordBatchReader:
-        """The rows that a query reads. Raises InvalidRequest if they have no end."""
+        """The rows that a query reads. Raises InvalidRequest if their number is unbounded."""
         if self.batch is not None:
             return self.batch
         if self.rows_max is None:
@@ -93,7 +93,7 @@ class Generator:
         return pa.RecordBatchReader.from_batches(self.schema, self._batches(self.rows_max))
 
     def rows(self, first: int, count: int) -> pa.Table:
-        """`count` rows from row number `first` on; fewer if the rows end before that."""
+        """`count` rows from row number `first` on; fewer if the generator ends before that."""
         left = count if self.rows_max is None else max(0, min(count, self.rows_max - first))
         numbers = np.arange(first, first + left, dtype=np.uint64)
         arrays = [self._values(place, each, numbers) for place, each in enumerate(self.columns)]

@@ -90,7 +90,7 @@ class SqlEngine:
         self._on_commit = told
 
     def on_checkpoint(self, told: Callable[[str, Progress], None] | None) -> None:
-        """Call `told` with the pipeline's name after each commit of tables that follow a source."""
+        """Call `told` with the pipeline's name and progress after each checkpoint of a pipeline."""
         self._on_checkpoint = told
 
     def interrupt(self) -> None:
@@ -204,7 +204,7 @@ class SqlEngine:
         return None
 
     def _follows(self, statement: s.CreateTable | s.CreateDatabase) -> bool:
-        """Whether the statement follows a source. AS TABLE may instead name a table of Paimon."""
+        """Whether the statement starts a CDC pipeline. AS TABLE may instead name a Paimon table."""
         mirror = statement.mirror
         if mirror is None or isinstance(statement, s.CreateDatabase):
             return mirror is not None

@@ -1,8 +1,8 @@
-"""EXPLAIN: DuckDB's plan of a query, and under it lakecore's plan for each table.
+"""EXPLAIN: DuckDB's plan of a query, followed by lakecore's plan for each table.
 
-If the query scans one table once, lakecore's plan is that of the columns and filters that DuckDB
-pushes into this scan. Otherwise the plans are those of whole tables, because DuckDB's plan does not
-say which scan reads which table.
+If the query has a single scan of a single table, lakecore plans the read of the columns and filters
+that DuckDB pushes into this scan. Otherwise lakecore plans a read of each whole table, because
+DuckDB's plan does not say which scan reads which table.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ReadState(TypedDict, total=False):
 
 
 Scanned = tuple[str, "Table", ReadState]
-"""A table of a query: its name there, and the state that is read."""
+"""A table of a query: its name in the query, the table, and the state that is read."""
 _SCAN = "PYTHON_ARROW_SCAN"
 
 

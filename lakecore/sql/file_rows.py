@@ -1,10 +1,10 @@
-"""Rows of CSV, JSON and Parquet files, read by a DuckDB connection of their own.
+"""Rows of CSV, JSON and Parquet files, read by a separate DuckDB connection.
 
 The type of a CSV or JSON column is the one that the caller states; else that of the target table's
 column; else it is inferred.
 
-INVARIANT: inference loses nothing. A CSV column whose numbers have leading zeros or more than 15
-digits stays text, also if only one row of the file has one. Dates are only read in ISO order.
+INVARIANT: inference loses nothing. A CSV column stays text if a single number in it has leading
+zeros or more than 15 digits. Dates are only inferred from ISO order (year, month, day).
 
 1. DuckDB examines the first rows: dialect, names and types. No line is skipped, and a header that
    does not fit the lines is refused.
@@ -49,13 +49,13 @@ _STORED_AS = {
     "TIME_NS": "TIME",
     '"NULL"': "VARCHAR",
 } | dict.fromkeys(("BIGNUM", "JSON", "UUID", "BIT", "TIME WITH TIME ZONE", "INTERVAL"), "VARCHAR")
-"""Types of DuckDB that no table has, and the type that holds their values."""
+"""DuckDB types that Paimon does not have, each with the DuckDB type that stores their values."""
 _DELIMITERS = frozenset(",;|\t")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFormat:
-    """How to read the files. None means: inferred from the first rows."""
+    """How to read the files. A value of None is inferred from the first rows."""
 
     kind: str
     delimiter: str | None = None
@@ -90,7 +90,7 @@ class FileRows:
     format: FileFormat
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     shown: Mapping[str, str] = field(default_factory=dict)
-    """What messages call a path that the user did not name."""
+    """How error messages name a path that is not the user's, such as a local copy."""
     notes: list[str] = field(default_factory=list)
     """What a user should know about the inference."""
     _connection: duckdb.DuckDBPyConnection = field(init=False, repr=False)
@@ -171,7 +171,7 @@ class FileRows:
     def _check_header(self, names: list[str]) -> None:
         """Raise InvalidRequest for a header that was not split into names, or that repeats a name.
 
-        DuckDB does not split lines that have different numbers of values, and it renames columns
+        DuckDB reads whole lines as one column if their numbers of values differ. It renames columns
         whose names are equal or differ only in case.
         """
         if len(names) == 1 and self.format.delimiter is None and _DELIMITERS & {*names[0]}:
@@ -276,13 +276,13 @@ class FileRows:
             "{" + ", ".join(f"{quoted_text(n)}: {quoted_text(t)}" for n, t in types.items()) + "}"
         )
         if chosen.kind == "json":
-            # DuckDB drops fields that its sample of rows lacks, so it samples all rows. Values that
-            # are no objects would become a column of texts.
+            # DuckDB drops fields that are missing in its sample of rows, so it samples all rows.
+            # `records` refuses values that are not objects.
             inferred = "sample_size = -1, records = true"
             return f"read_json([{files}], {f'columns = {stated}' if types else inferred})"
         settings = [
             f"header = {str(chosen.header and header).lower()}",
-            "skip = 0",  # else DuckDB passes over lines that do not fit the others
+            "skip = 0",  # otherwise DuckDB skips first lines that do not fit the following ones
             "comment = ''",
             f"sample_size = {_SAMPLE_ROWS}",
             f"nullstr = {quoted_text(chosen.null)}",
@@ -327,5 +327,5 @@ class FileRows:
 
 
 def exactly(path: str) -> str:
-    """The path as a pattern that only matches the path itself."""
+    """The path as a glob pattern that only matches this path."""
     return "".join(f"[{each}]" if each in "*?[" else each for each in path)

@@ -1,19 +1,21 @@
 """Inner joins with a small side: the keys of this side become a filter on the other side's table.
 
-DuckDB pushes no filter from a join into a scan of lakecore's. For `big.k = small.k`:
+DuckDB does not push a filter that it derives from a join into lakecore's scans. For `big.k =
+small.k`:
 
-1. Read the keys of the small side, with the conditions of the query on that side alone.
-2. Up to `LISTED_MAX` keys become `k IN (...)`, more become a range of `k`. The table in the text is
-   replaced by `(FROM table WHERE condition)`, and DuckDB pushes the condition into the scan.
+1. Read the keys of the small side, with those conditions of the query that concern only this side.
+2. Up to `LISTED_MAX` keys become `k IN (...)`; more become a range of `k`. In the query's text, the
+   table is replaced by `(FROM table WHERE condition)`: DuckDB pushes this condition into the scan.
 
 The filter must only drop rows that the join would drop: it may be too wide, but never too narrow.
 Therefore:
 
-- only inner joins count, and comma joins with a condition in WHERE; no row of an outer join, a
-  NATURAL, ASOF or POSITIONAL join, or a sample is filtered;
-- a condition on the small side counts only if it is built from its columns, constants and functions
-  that always give the same result; other conditions are left out, which widens the filter;
-- both columns are integers, or both are VARCHAR, or both are DATE, which compare like constants;
+- only inner joins are used, and comma joins with a condition in WHERE. No filter is made for outer,
+  NATURAL, ASOF and POSITIONAL joins, or for a query with a sample;
+- a condition on the small side is used only if it consists of its columns, constants, and functions
+  that always give the same result. Other conditions are left out, which widens the filter;
+- both columns are integers, or both are VARCHAR, or both are DATE: these types compare with
+  constants as with each other;
 - if a query for keys raises an error, no filter is made; the statement itself then raises the
   error.
 """
@@ -42,9 +44,9 @@ ROWS_MAX = 1_000_000
 TARGET_ROWS_MIN = 50_000
 """A table with fewer rows gets no filter: reading it is faster than reading the keys."""
 FEWER_ROWS = 4
-"""A small side has at most the other side's rows divided by this."""
+"""A small side has at most this fraction of the other side's rows: 1 / 4."""
 FEW_WITHOUT_CONDITION = 100
-"""The same, for a small side without a condition in the query."""
+"""The fraction (1 / 100) for a small side without a condition in the query."""
 _PLAIN = "COLUMN_REF CONSTANT COMPARISON CONJUNCTION OPERATOR BETWEEN CAST FUNCTION"
 _SAFE = frozenset(_PLAIN.split())
 _OPERATORS = "+ - * / // % || ~~ !~~ ~~* !~~* like_escape not_like_escape"
@@ -60,10 +62,11 @@ _INNER = frozenset({"REGULAR", "CROSS"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A table of a query. `pruning` are the columns, in lower case, whose filters save reading.
+    """A table of a query.
 
-    `rows` is an upper bound of the number of rows. None: unknown, or the rows can be read only
-    once.
+    - `rows`: an upper bound of the number of rows; None if it is unknown, or if the rows can be
+      read only once;
+    - `pruning`: the columns, in lower case, by which a filter can skip files or row groups.
     """
 
     view: str
@@ -106,7 +109,7 @@ def key_filters(
 ) -> dict[int, str]:
     """The filters that small sides of joins imply, as SQL, by the position of the filtered table.
 
-    `side_at` gives the table at a position; None if it is not known.
+    `side_at` returns the table at a position; None for an unknown table.
     """
     found: dict[int, list[str]] = {}
     for select in _selects(tree):
@@ -195,10 +198,7 @@ def _read_from(node: object, clause: _From) -> list[int]:
 def _column(
     node: object, sources: Mapping[str, _Source], *, known: bool
 ) -> tuple[_Source, str] | None:
-    """The table and column of a reference.
-
-    None unless it certainly belongs to one of these tables.
-    """
+    """The table and column of a reference; None if it may belong to another table."""
     if not isinstance(node, dict) or node.get("class") != "COLUMN_REF":
         return None
     *qualifier, name = (str(each) for each in cast("list[object]", node.get("column_names")))
@@ -214,7 +214,7 @@ def _column(
 def _using(
     clause: _From, sources: Mapping[str, _Source]
 ) -> list[tuple[tuple[_Source, str], tuple[_Source, str]]]:
-    """The equal columns of JOIN ... USING, where each side has one table with the column."""
+    """The equal columns of JOIN ... USING, if exactly one table of each side has the column."""
     pairs = []
     by_place = {each.place: each for each in sources.values()}
     for name, *sides in clause.using:

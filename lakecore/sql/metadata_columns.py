@@ -45,7 +45,7 @@ def wanted_at(tree: object) -> dict[int, tuple[str, ...]]:
 def stars_without(
     tree: object, hidden_at: Mapping[int, Sequence[str]]
 ) -> list[tuple[int, int, str]]:
-    """Text patches after which `*` omits the metadata columns; `hidden_at` gives those of a table.
+    """Text patches that make `*` omit the metadata columns; `hidden_at` has those of each table.
 
     Raises Unsupported for a `*` that cannot be patched.
     """

@@ -2,16 +2,16 @@
 
 Planning a read, checking the files and binding a view take longer than a small query. If a table is
 in the same state as before, and its files are unchanged, a statement uses the view of an earlier
-statement. A state is a snapshot with a schema and options; the names of its manifest lists are
-never used twice.
+statement. A state is a snapshot with a schema and options. The names of the snapshot's manifest
+lists identify it, because no file name is used twice.
 
 A bitmap for each file says which rows a scan returns (`frames/duckdb_face.py`). The bitmaps are
-variables of the connection, because DuckDB pushes a constant into the scan, but no column of
-another table.
+stored in variables of the connection: DuckDB pushes a filter with a constant into the scan, but not
+a join with a table of bitmaps.
 
 Files that overlap are scanned if the bitmaps of their surviving rows are known or cheap to compute.
-Computing them reads the keys of all rows. If the query has a condition on the first key, which
-leaves few files and row groups, lakecore's own reader is faster.
+Computing them reads the keys of all rows. If the query has a condition on the first key that leaves
+few files and row groups, lakecore's own reader is faster.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ __all__ = ["NativeViews"]
 
 _VIEWS_MAX = 256
 _VIEWS_MIN = 16
-"""So many views are kept, whatever their bits take: results of statements may still read them."""
+"""So many views are kept, however large their bitmaps are: open results may still read them."""
 _BITS_SHARE = 32
-"""The bits of all views take at most the budget divided by this."""
+"""The bitmaps of all views take at most 1 / 32 of the memory budget."""
 _FOOTERS_SHARE = 32
-"""DuckDB caches no more footers once they take the budget divided by this."""
+"""The caching of Parquet footers stops when they take more than 1 / 32 of the memory budget."""
 _FOOTERS_EVERY = 64
-"""The size of the cached footers is looked up after this many new views."""
+"""After this many new views, the size of the cached footers is checked."""
 
 
 class NativeViews:
@@ -85,13 +85,13 @@ class NativeViews:
         if view is not None:
             return TableView(view=view, rows=lambda: stored_rows(table, travel))
         merged = self._merged(table, travel, source)
-        # The statement may name the same state twice: the first view serves both.
+        # `find`: the statement may name the same state twice, and then both use the first view.
         return replace(
             merged, scan=lambda: self.find(source) or self.create(source, Merges.COMPUTED)
         )
 
     def merged_view(self, table: Table, travel: ReadState, source: BatchSource) -> TableView:
-        """The rows of a source as lakecore reads them."""
+        """The rows of a source, read by lakecore's own reader."""
         _require_distinct(source)
         check_files(source)
         return self._merged(table, travel, source)
@@ -104,11 +104,9 @@ class NativeViews:
         )
 
     def find(self, source: BatchSource) -> NativeView | None:
-        """The existing view of this state of a table.
+        """The existing view of this state of a table; None if there is none, or if files changed.
 
-        None if there is none, or if files have changed.
-
-        A file has changed if its inode, size or time differ from those when it was checked.
+        A file has changed if its inode, size or modification time is not the one that was checked.
         """
         if not isinstance(source, TableSource):
             return None
@@ -143,7 +141,7 @@ class NativeViews:
             types = self._view(name, text)
         except (duckdb.Error, RuntimeError) as error:
             raise_interrupt(error)
-            # lakecore's own reader will say why DuckDB cannot open a file.
+            # lakecore's own reader will raise an error that says what is wrong with the file.
             self._reset(variables)
             return None
         view = NativeView(
@@ -162,10 +160,7 @@ class NativeViews:
         return view
 
     def shown(self, source: BatchSource) -> NativeView | None:
-        """The view for EXPLAIN, with one bit in place of each bitmap.
-
-        None in the same cases as `create`.
-        """
+        """A view for EXPLAIN: as `create`, but with a single bit in place of each bitmap."""
         files = scannable_files(source)
         if not files:
             return None
@@ -176,10 +171,10 @@ class NativeViews:
         return None
 
     def _limit_footers(self, size_max_bytes: int) -> None:
-        """Stop the caching of footers if they take more than this.
+        """Stop the caching of Parquet footers if they take more than this.
 
-        DuckDB keeps the footers of files that no view reads any more until its own limit, most of
-        the memory of the machine, and has no statement that drops them.
+        DuckDB also keeps the footers of files that no view reads any more, up to its own limit of
+        most of the machine's memory. It has no statement that drops them.
         """
         size = "SELECT sum(memory_usage_bytes) FROM duckdb_memory() WHERE tag = 'OBJECT_CACHE'"
         ((size_bytes,),) = self._connection.execute(size).fetchall()
@@ -187,7 +182,7 @@ class NativeViews:
             self._cache_footers(enabled=False)
 
     def _cache_footers(self, *, enabled: bool) -> None:
-        # Footers stay valid: DuckDB checks the time of a file, and no name is used twice.
+        # Cached footers are valid: DuckDB checks a file's time, and no file name is used twice.
         self._connection.execute(f"SET parquet_metadata_cache = {enabled}")
 
     def _view(self, name: str, text: str) -> dict[str, str]:
@@ -211,7 +206,7 @@ class NativeViews:
             self._drop(oldest)
 
     def renew(self) -> None:
-        """Let later statements create new views: a setting may change how DuckDB reads files."""
+        """Let no later statement reuse these views: a setting may change how DuckDB reads files."""
         self._views = OrderedDict(((view.name,), view) for view in self._views.values())
 
     def _is_full(self) -> bool:
@@ -230,7 +225,7 @@ class NativeViews:
 
 
 def _require_distinct(source: BatchSource) -> None:
-    """Raise Unsupported if columns differ only in case: DuckDB reads the first for each of them."""
+    """Raise Unsupported if column names differ only in case: DuckDB would read only the first."""
     alike = names_alike(source.schema.names)
     if alike:
         raise Unsupported(

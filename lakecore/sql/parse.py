@@ -75,7 +75,7 @@ _OF_TABLE = frozenset({"partitions", "properties", "columns", "tags", "branches"
 
 
 def parse(text: str) -> Statement:
-    """The statement of a text. Raises InvalidRequest with line, column and a caret."""
+    """The statement of a text. Raises InvalidRequest, with line, column and a caret."""
     cursor = Cursor(text)
     word = cursor.token.word
     start = _insert_after_with(text) if word == "WITH" else None
@@ -114,7 +114,7 @@ def _insert_after_with(text: str) -> int | None:
 
 def _with_insert(text: str, start: int) -> Statement:
     """The INSERT, with the part before it as the beginning of its query."""
-    blank = re.sub(r"[^\n]", " ", text[:start])  # so that an error states the right place
+    blank = re.sub(r"[^\n]", " ", text[:start])  # keeps the positions in error messages right
     statement = parse(blank + text[start:])
     assert isinstance(statement, Insert), "the text begins with INSERT"
     return replace(statement, query=f"{text[:start].rstrip()}\n{statement.query}")
@@ -194,7 +194,7 @@ def _set(cursor: Cursor) -> Statement:
     key = cursor.string() if is_text else cursor.until(symbols="=")
     if not cursor.skip_symbol("="):
         if not is_text and key.split() != [key]:
-            raise cursor.expected("= and a value")  # SET key TO value would be no SET key
+            raise cursor.expected("= and a value")  # such as SET key TO value
         return SetVariable(key=key)
     if cursor.token.kind is Kind.STRING:
         return SetVariable(key=key, value=cursor.string())

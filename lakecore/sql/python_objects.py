@@ -1,7 +1,7 @@
 """Python objects that a query names: finds those with rows, and makes DuckDB relations of them.
 
-Polars and Arrow datasets are not imported for this check: an object of theirs can only exist if its
-module was imported before.
+The check of an object's class imports neither Polars nor Arrow datasets: their objects can only
+exist if the module is already imported.
 """
 
 from __future__ import annotations

@@ -19,9 +19,10 @@ def renamed(text: str, names: Mapping[str, str], columns: Collection[str] = ()) 
     """The text with each qualifier of `names` replaced; an empty replacement drops the qualifier.
 
     `names` maps a qualifier, which may have dots, to its replacement. Names match without regard to
-    case. If a qualifier is also one of `columns`, `name.part` means the table's column `part`. If
-    there is no column `part`, it means the field `part` of the column `name`. Backquotes become
-    double quotes. Raises Unsupported for a query within the expression.
+    case. Backquotes become double quotes. Raises Unsupported for a query within the expression.
+
+    A qualifier may also be one of `columns`. Then `name.part` means the table's column `part`, or,
+    if there is no such column, the field `part` of the column `name`.
     """
     held = {column.lower() for column in columns}
     known = {tuple(name.lower().split(".")): new for name, new in names.items()}

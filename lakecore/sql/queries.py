@@ -89,7 +89,7 @@ class Queries:
         parameters: Parameters = None,
         scope: Scope = lambda _name: None,
     ) -> duckdb.DuckDBPyRelation:
-        """The rows of a query. `scope` gives a Python object by its name, or None."""
+        """The rows of a query. `scope` returns the Python object of a name, or None."""
         self._unknown.clear()
         return self._run(self._prepared(text, scope), parameters)
 
@@ -118,7 +118,10 @@ class Queries:
         return self._run(text, None)
 
     def change(self, text: str) -> duckdb.DuckDBPyRelation:
-        """Run a statement that may change settings of DuckDB. Verbs take the time zone from it."""
+        """Run a statement that may change DuckDB's settings.
+
+        The session's time zone, which verbs use too, follows a change of DuckDB's setting.
+        """
         machine = self._machine_zone
         done = self.execute(text)
         zone = self._zone()
@@ -237,7 +240,7 @@ class Queries:
     def schema_in_view(self, text: str, view: Chain) -> pa.Schema:
         """The columns of a query to be stored as a view.
 
-        It is checked as for readers of the view.
+        Its tables are resolved as a reader of the view resolves them.
         """
         catalog = self._workspace.full(view)[0]
         views = StatementViews(self, lambda _name: None, None)
@@ -369,7 +372,7 @@ def batches_of(
 def reader_of(relation: Callable[[], duckdb.DuckDBPyRelation]) -> pa.RecordBatchReader:
     """The rows of a relation as a stream for a write. Raises only lakecore errors.
 
-    Infinity is an error of the stream: no DATE or TIMESTAMP of Paimon holds it.
+    An infinite date or timestamp raises an error: Paimon's types cannot hold it.
     """
     try:
         return finite_rows(relation()).to_arrow_reader(_BATCH_ROWS)

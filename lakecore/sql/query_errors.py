@@ -1,6 +1,6 @@
 """Converts errors that DuckDB raises during a query to errors of lakecore.
 
-An interrupted query ends with KeyboardInterrupt, whatever error DuckDB or Arrow raise.
+An interrupted query raises KeyboardInterrupt, whatever error DuckDB or Arrow raises.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["FAILURES", "drop_table", "error_of", "raise_interrupt", "written"]
 
 FAILURES = (duckdb.Error, pa.ArrowException, OSError, RuntimeError)
-"""What DuckDB and Arrow raise: an interrupted query may end with a plain RuntimeError."""
+"""The errors of DuckDB and Arrow. An interrupted query may raise a plain RuntimeError."""
 
 T = TypeVar("T")
 _AROUND = re.compile(r"CAST\(#\d+ AS ")
-"""What a line of SQL holds that casts the rows of a query to the columns of a table."""
+"""Recognises SQL of lakecore's in a message: it casts a query's rows to the columns of a table."""
 _INTERRUPTED = ("INTERRUPT Error", "Query interrupted")
 
 
@@ -76,7 +76,7 @@ def error_of(error: BaseException) -> LakecoreError:
 
 
 def _said(error: BaseException) -> str:
-    """The text of an error, without a line of SQL that lakecore has put around the query."""
+    """The text of an error, without a quoted line of SQL that lakecore has added to the query."""
     head, _, line = str(error).partition("\n\nLINE ")
     return head if _AROUND.search(line) else str(error)
 

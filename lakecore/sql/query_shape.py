@@ -1,4 +1,4 @@
-"""Facts from the tree of a parsed query: how much of its tables it needs to read."""
+"""Facts from the syntax tree of a query that show how much of its tables a read may skip."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""References to tables in syntax that only Paimon's SQL has.
+"""References to tables in syntax that DuckDB cannot parse.
 
-A table with time travel or a hint, and a table function of Paimon, become placeholders in the text,
-so that DuckDB can parse it. Backquotes become double quotes.
+A table with time travel or a hint, and a call of a Paimon table function, are replaced by
+placeholders in the text. Backquotes become double quotes.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ FUNCTIONS = {
     "paimon_incremental_between_timestamp": 3,
     "paimon_incremental_to_auto_tag": 2,
 }
-"""Paimon's table functions of Spark and how many arguments each takes."""
+"""Paimon's table functions for Spark, and the number of arguments of each."""
 
 PLACEHOLDER = "_lakecore_reference_"
 _UNITS = ("VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME")
 _MAY_DIFFER = re.compile(r"/\*|`|\bof\b|\bpaimon_|\bdefault\b", re.IGNORECASE)
-"""What differs from DuckDB has one of these: a hint, a backquote, AS OF, a function, `default`."""
+"""Syntax that differs from DuckDB's has one of these: a hint, a backquote, AS OF, a table function,
+or `default`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A table that a query names. `function` and its arguments are those of a table function.
+    """A table that a query names.
 
-    `metadata` are the metadata columns that the query names.
-    `unit` is VERSION or TIMESTAMP, and `moment` the text of the expression that follows it (None:
-    the processing time, at which the latest snapshot is read).
+    - `unit`, `moment`: VERSION or TIMESTAMP of time travel, and the text of the expression after
+      it. If `moment` is None, it is the processing time: the latest snapshot is read;
+    - `function`, `arguments`: those of a table function;
+    - `metadata`: the metadata columns that the query names.
     """
 
     chain: Chain
@@ -79,7 +81,7 @@ def placeholders(text: str) -> tuple[str, list[Reference]]:
             copied = end
             after_dot = False
             continue
-        # `default` is a word of DuckDB's grammar, and the name of Paimon's first database.
+        # `default` is a keyword of DuckDB, and also the name of Paimon's default database.
         is_default = token.word == "DEFAULT" and cursor.ahead(1).value == "."
         if is_default or (token.kind is Kind.QUOTED and text[token.start] == "`"):
             pieces += [text[copied : token.start], quoted(token.value)]

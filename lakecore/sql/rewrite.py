@@ -32,7 +32,7 @@ __all__ = ["Views", "rewritten"]
 
 _NOWHERE = 2**63
 _HAS_QUERY = '"subquery_type":"ANY"'
-"""Only trees with this text have a query after IN."""
+"""A tree as JSON has this text if the query has `IN (SELECT ...)`."""
 _PLAIN_NAME = re.compile(rb"[A-Za-z_][A-Za-z_0-9]*(?![A-Za-z_0-9$\x80-\xff])")
 _VERBS = frozenset({"SUMMARIZE", "PIVOT", "UNPIVOT", "FROM", "JOIN", "DESCRIBE", "TABLE"})
 
@@ -41,7 +41,7 @@ class Views(Protocol):
     """The views that replace the tables of one statement."""
 
     def view_of(self, reference: Reference) -> str | None:
-        """The view of a reference, or None for a table of DuckDB's own."""
+        """The view of a reference; None if the name is not a table of a catalog."""
         ...
 
     def full_names(self, reference: Reference) -> list[Chain]:
@@ -55,7 +55,7 @@ class Views(Protocol):
     def semi_join(
         self, query: str, candidate: Candidate, view_at: Callable[[int], str | None]
     ) -> str | None:
-        """The text that replaces the query in `IN (query)`; None if the query stays.
+        """The text that replaces the query in `IN (query)`; None if the query is not replaced.
 
         `view_at` gives the view of the table at a position in the text.
         """
@@ -102,9 +102,9 @@ class _Rewrite:
     view_of: _ViewOf
     views: Views
     chains: set[tuple[str, ...]] = field(default_factory=set)
-    """The names, in lower case, of the tables that views have replaced."""
+    """The lower-case names of the tables that were replaced by views."""
     metadata: dict[Chain, tuple[str, ...]] = field(default_factory=dict)
-    """The metadata columns that the statement names, of each table."""
+    """The metadata columns that the statement names, by table."""
 
     def replaced(self, text: str) -> str:
         """The text with views in place of tables."""
@@ -151,7 +151,7 @@ class _Rewrite:
     def _note_metadata(
         self, tables: Sequence[_Table], wanted: Mapping[int, tuple[str, ...]]
     ) -> None:
-        """Note which metadata columns each view needs. A table named twice has one view."""
+        """Record the metadata columns that each view needs. A table named twice has one view."""
         for table in tables:
             names = {*self.metadata.get(table.chain, ()), *wanted.get(table.place, ())}
             self.metadata[table.chain] = tuple(sorted(names))
@@ -272,9 +272,9 @@ def _unqualified(
 
 
 def _by_tokens(text: str, references: Sequence[Reference], view_of: _ViewOf) -> str:
-    """Like `rewritten`, but by tokens, for statements without a syntax tree from DuckDB.
+    """As `rewritten`, for statements of which DuckDB gives no syntax tree.
 
-    A name is a table if it follows FROM, JOIN or a verb such as PIVOT.
+    It works on tokens: a name is a table if it follows FROM, JOIN or a verb such as PIVOT.
     """
     cursor = Cursor(text)
     pieces: list[str] = []

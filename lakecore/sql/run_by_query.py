@@ -1,12 +1,12 @@
 """Runs an UPDATE or DELETE with a subquery in its condition or values as a MERGE.
 
-1. DuckDB finds the rows: the primary key (without one, all columns) and the new values of the rows
-   for which the condition is true.
-2. A merge of these rows into the table updates or deletes them. Without a key, equal rows are one
-   row of the source, because the condition is true for all of them or for none.
+1. DuckDB finds the rows for which the condition is true. The query returns their primary key
+   (without one, all columns) and their new values.
+2. A MERGE with these rows as its source updates or deletes them. Without a key, the source has one
+   row for all equal rows: the condition is true for all of them or for none.
 
-The rows are found while the merge runs, at the snapshot that it changes. If another commit is made
-in between, the query and the merge start again.
+The query runs while the merge reads its source, at the snapshot that the merge changes. If another
+commit is made meanwhile, the query and the merge start again.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _query(
         for place, (text, kind) in enumerate(zip(values.values(), types, strict=True))
     ]
     named = ".".join(map(quoted, statement.chain))
-    # With deletion vectors, a read skips level 0. The verb changes the newest rows: read these.
+    # With deletion vectors, a read skips level 0. The verb changes the newest rows: include them.
     vectors = table.options.deletion_vectors_enabled
     hint = f" /*+ OPTIONS('{_NEWEST}' = 'true') */" if vectors else ""
     alias = "" if statement.alias is None else f" AS {qualifier}"
@@ -155,7 +155,7 @@ class _Rows:
         self._before = before
         self._reader: pa.RecordBatchReader | None = None
         self.failure: LakecoreError | None = None
-        """Why there are no rows: the reader of the stream reports another reason."""
+        """The error of the query. The reader of the Arrow stream replaces it by its own error."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         try:

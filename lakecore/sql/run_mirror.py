@@ -1,12 +1,13 @@
 """Runs CREATE TABLE ... AS TABLE and CREATE DATABASE ... AS DATABASE of a source catalog.
 
-A statement runs a CDC pipeline like an action of the command line, with the same state: running the
-statement again continues where it ended. It follows the source until Ctrl-C, and then commits what
-it has read. With `SET 'cdc.until' = 'caught-up'` or the same option in the hint, it ends once it
-has caught up.
+A statement runs a CDC pipeline, as an action of the command line does, and keeps the same state:
+running the statement again continues where it ended. It follows the source until Ctrl-C, and then
+commits what it has read. With `SET 'cdc.until' = 'caught-up'` or the same option in the hint, it
+ends when it has caught up.
 
 An option of the hint is a flag of the action if the action has a flag of that name (`type_mapping`,
-`mode`, `interval`, ...), else an option of the source (`server-id`, `scan.startup.mode`, ...).
+`mode`, `interval`, ...). Otherwise it is an option of the source (`server-id`,
+`scan.startup.mode`, ...).
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def run_mirror(
     told: list[tuple[int, bool]] = []
 
     def report(progress: Progress) -> None:
-        # A quiet source has nothing to report, however often its state is looked at.
+        # Report only changes of the progress: without changes at the source, there is nothing new.
         seen = (progress.checkpoint, progress.caught_up)
         if reports is not None and told[-1:] != [seen]:
             reports(label, progress)

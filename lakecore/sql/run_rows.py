@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["RowStatements", "merge_into", "names_of_insert", "partition_values"]
 
 _TEXTS = ("VARCHAR", "JSON")
-"""The types of DuckDB whose values are JSON texts for a VARIANT column."""
+"""The DuckDB types whose values are read as JSON text for a VARIANT column."""
 
 
 class RowStatements:
@@ -75,7 +75,7 @@ class RowStatements:
     def rows_for(
         self, table: Table, statement: Insert, relation: duckdb.DuckDBPyRelation
     ) -> tuple[pa.RecordBatchReader, dict[str, object]]:
-        """The rows of a query in the types of the table's columns; and the values of PARTITION."""
+        """The rows of a query in the types of the table's columns, and the values of PARTITION."""
         given = statement.partition or {}
         constants = {key: value for key, value in given.items() if value is not None}
         schema = table.schema
@@ -109,7 +109,7 @@ class RowStatements:
         return reader_of(lambda: relation.project(", ".join(listed)))
 
     def create_as(self, statement: CreateTable, parameters: Parameters, scope: Scope) -> Table:
-        """CREATE TABLE ... AS: the table and its rows, or nothing."""
+        """CREATE TABLE ... AS. If it fails, no new table exists."""
         assert statement.query is not None, "the caller checks"
         if statement.columns:
             raise Unsupported("CREATE TABLE ... AS has the columns of the query; name none")

@@ -1,14 +1,17 @@
 """`column IN (SELECT ...)`: the query runs first, and its values become a filter on the table.
 
-DuckDB pushes filters with constants into scans, but no filter that comes from a join. In `WHERE ...
-AND column IN (query) AND ...`, the query is replaced:
+DuckDB pushes filters with constants into scans, but no filter that it derives from a join. In
+`WHERE ... AND column IN (query) AND ...`, the query is replaced:
 
 - at most `LISTED_MAX` distinct values: a list of these values;
 - more: a view that holds the values, and the range of the values as a further condition.
 
-The text means the same as before. If this is not certain, it is unchanged: if the query cannot run
-alone (it refers to the outer query, or to a name of WITH), has parameters, returns more than
-`ROWS_MAX` rows, or returns values of a type that is not compared exactly with the column's.
+The meaning of the text must not change. Therefore the query is not replaced if it
+
+- cannot run alone, because it refers to the outer query, or to a name that WITH defines;
+- has parameters;
+- returns more than `ROWS_MAX` rows;
+- returns values whose type does not compare exactly with the column's type.
 """
 
 from __future__ import annotations
@@ -55,8 +58,8 @@ _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT"})
 class Candidate:
     """`column IN (query)` in a text; positions count bytes.
 
-    `sources` describe the FROM clause: each has its name and the position of its table (None: it is
-    not a table).
+    `sources` describe the FROM clause: the name of each source, and the position of its table; None
+    if the source is not a table.
     """
 
     start: int
@@ -67,7 +70,7 @@ class Candidate:
 
 
 def candidates(tree: object, encoded: bytes) -> list[Candidate]:
-    """Each `column IN (query)` of a parsed query that may be replaced; the outermost if nested."""
+    """Each `column IN (query)` that may be replaced; of nested ones, only the outermost."""
     found = sorted(_walk(tree, frozenset(), encoded), key=lambda each: (each.start, -each.end))
     outer: list[Candidate] = []
     for each in found:
@@ -202,7 +205,7 @@ def values_text(
     kind: str,
     held: Callable[[pa.Table], str],
 ) -> str | None:
-    """The text that replaces the query of a candidate; None if the query stays.
+    """The text that replaces the query of a candidate; None if the query is not replaced.
 
     `held` creates a view of the given rows and returns its name.
     """
@@ -237,7 +240,7 @@ def values_text(
 
 
 def are_alike(kind: str, types: Sequence[str]) -> bool:
-    """Whether comparing the column with constants equals comparing it with the query's values."""
+    """Whether a comparison of the column gives the same result with constants as with the query."""
     if len(types) != 1:
         return False
     both = {kind, types[0]}
@@ -245,9 +248,9 @@ def are_alike(kind: str, types: Sequence[str]) -> bool:
 
 
 def literal(value: object) -> str | None:
-    """A string, an integer or a date of DuckDB as a constant of SQL; None if there is none.
+    """A string, an integer or a date as an SQL constant; None if the value has none.
 
-    There is none for the first and last date of Python: DuckDB gives them for infinite dates too.
+    The first and the last date of Python have none: DuckDB returns them also for infinite dates.
     """
     if value in (date.min, date.max):
         return None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakecore.table.handle import Table
 
     Noted: TypeAlias = Callable[[Reference, Table], None]
-    """Is told each table of the catalog that a statement reads."""
+    """Called for each table of a catalog that a statement reads."""
 
 __all__ = ["NativeView", "StatementViews", "TableView"]
 
@@ -51,11 +51,14 @@ class NativeView:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """The rows of a table, as a relation or a view, and the metadata columns among them.
+    """The rows of a table.
 
-    `rows` returns an upper bound of their number, or None; `pruning` the columns whose filters save
-    reading; `scan` a view through which DuckDB scans the files itself, or None. Each is called on
-    first use. If `view` is set, it is such a scan already.
+    Either `relation` is set (lakecore reads the rows), or `view` (DuckDB scans the files itself).
+    `metadata` are the metadata columns among the columns. The functions are called on first use:
+
+    - `rows`: returns an upper bound of the number of rows; None if it is unknown;
+    - `pruning`: returns the columns by which a filter can skip files or row groups;
+    - `scan`: returns a view through which DuckDB scans the files itself; None if it must not.
     """
 
     relation: duckdb.DuckDBPyRelation | None = None
@@ -95,7 +98,7 @@ class Connected(Protocol):
         ...
 
     def unknown(self, reference: Reference) -> None:
-        """Note a name that is no table of the catalog: DuckDB may know it."""
+        """Remember a name that the catalog does not have: DuckDB may know it."""
         ...
 
     def create_view(self, relation: duckdb.DuckDBPyRelation) -> str:
@@ -125,9 +128,9 @@ class StatementViews:
         self._sides: dict[str, Side | None] = {}
         self._scans: dict[str, str] = {}
         self._once: list[str] = []
-        """Views of objects whose rows can perhaps be read only once."""
+        """Views of objects whose rows may be readable only once, such as streams."""
         self._held: dict[str, int] = {}
-        """The number of rows of each view of a frame or an Arrow table."""
+        """The number of rows of each view of a Polars DataFrame or an Arrow table."""
         self._within: list[str] = []
         self._catalog: str | None = None  # the catalog of the stored view whose query is read
 
@@ -261,7 +264,7 @@ class StatementViews:
         if self._noted is not None:
             return None  # EXPLAIN runs no query
         if any(quoted(view) in query for view in self._once):
-            return None  # the query would find no rows when the statement runs
+            return None  # running the query now would consume rows that the statement needs
 
         def types_at(place: int) -> dict[str, str] | None:
             return self._types.get(view_at(place) or "")

@@ -67,10 +67,10 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
-    """AS TABLE or AS DATABASE: the table or database of a source catalog that is followed.
+    """AS TABLE or AS DATABASE: the followed table or database of a source catalog.
 
-    `options` are those of the hint, `computed` the columns after ADD COLUMN as `name=expression`,
-    `including` and `excluding` regular expressions.
+    `options` are those of the hint. `computed` has the columns after ADD COLUMN, as
+    `name=expression`. `including` and `excluding` are regular expressions.
     """
 
     chain: Chain
@@ -82,7 +82,7 @@ class Mirror:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateDatabase:
-    """CREATE DATABASE. With `mirror`, its tables get the options, and follow those of a source."""
+    """CREATE DATABASE. With `mirror`, its tables follow those of a source, and get the options."""
 
     chain: Chain
     if_not_exists: bool = False
@@ -117,7 +117,7 @@ class CreateTable:
     """CREATE TABLE; `query` is the query after AS, `like` the table after LIKE.
 
     With `replace`, an existing table is replaced; with `existing`, it must exist. If the query is
-    `TABLE name`, `mirror` is the same name, which may be that of a source catalog's table.
+    `TABLE name`, `mirror` also has this name, because it may be a table of a source catalog.
     """
 
     chain: Chain
@@ -366,7 +366,7 @@ class Call:
 
 
 RowStatement = Insert | Update | Delete | Merge | Truncate
-"""What changes the rows of a table."""
+"""The statements that change the rows of a table."""
 TableStatement = (
     CreateDatabase
     | DropDatabase
@@ -379,7 +379,7 @@ TableStatement = (
     | CommentOn
     | ChangeTag
 )
-"""What changes stored objects other than rows, but for CREATE TABLE."""
+"""The statements that change databases, tables, views and tags, except for CREATE TABLE."""
 Statement: TypeAlias = (
     "Query | Explain | Own | CreateCatalog | DropCatalog | Use | CreateTable | Analyze"
     " | CopyInto | CopyOut | Show | Describe | SetVariable | Reset | Call"

@@ -78,7 +78,7 @@ def create_view(workspace: Workspace, statement: CreateView, schema: pa.Schema) 
 def alter_view(workspace: Workspace, statement: AlterView, schema: pa.Schema | None) -> None:
     """Give a stored view other options, another comment, or another query with these columns.
 
-    Another query replaces the texts of all dialects, because they would no longer agree with it.
+    A new query replaces the texts of all dialects, because the old ones would no longer match it.
     """
     _, name, views = _place(workspace, statement.chain)
     if statement.query is None or schema is None:

@@ -2,11 +2,11 @@
 
 1. Run the query on the newest snapshots. All its rows are new.
 2. Wait until a table of the query has another snapshot (`continuous.discovery-interval`).
-3. Run the query again, and compare its rows with those before. Missing rows are returned with the
-   kind -D, new rows with the kind +I, an updated row as one of each.
+3. Run the query again, and compare its rows with the previous ones. Missing rows are returned with
+   the kind -D, new rows with the kind +I. An updated row is returned as one of each.
 
-The result is the query's result at each snapshot, whatever the query computes. Each step costs as
-much as the query; DuckDB keeps the rows of the previous step.
+So the changes are right for any query. Each step costs as much as the query itself, and DuckDB
+keeps the rows of the previous step.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _wait_seconds(tables: list[Table]) -> float:
 
 
 def _without_limit(text: str) -> tuple[str, int | None]:
-    """The query without its final LIMIT, and the number of the LIMIT; None without one."""
+    """The query without its final LIMIT, and the number of that LIMIT; None without a LIMIT."""
     tokens = tokenize(text)
     depth, place = 0, None
     for index, token in enumerate(tokens):

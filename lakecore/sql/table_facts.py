@@ -1,4 +1,4 @@
-"""Facts about tables that a statement needs: their size, and which filters save reading."""
+"""Facts about tables that a statement needs: their size, and the columns that allow pruning."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def stored_rows(table: Table, travel: ReadState) -> int | None:
 def pruning_columns(table: Table) -> frozenset[str]:
     """The columns, in lower case, whose filters let a read skip files or row groups.
 
-    Files of a table with a primary key are sorted by it, so only its first column helps, besides
-    partition keys. In a table without a key, the statistics of any column may help.
+    They always include the partition keys. The files of a table with a primary key are sorted by
+    it, so only its first column is added. In a table without a key, any column may help.
     """
     schema = table.schema
     names = [*schema.primary_keys[:1], *schema.partition_keys]

@@ -53,13 +53,13 @@ INTERVAL = "execution.checkpointing.interval"
 _INTERVAL_DEFAULT = "10 s"
 UNTIL = "cdc.until"
 _WITH_EFFECT = {RUNTIME_MODE: ("batch", "streaming"), INTERVAL: None, UNTIL: ("caught-up",)}
-"""Variables that act: queries follow their tables; the time between two commits; whether a table
-that follows a source ends once it has caught up."""
+"""Variables with an effect, and the values allowed (None: any). They choose, in this order: whether
+queries follow their tables; the time between two commits; when a CDC pipeline ends."""
 _WITHOUT_EFFECT = {
     "sql-client.execution.result-mode": ("table", "tableau", "changelog"),
     "sql.dialect": None,
 }
-"""Variables of Flink that its guides set and that change nothing here, with the values allowed."""
+"""Variables in Flink's guides that have no effect here, and the values allowed (None: any)."""
 _FLINK = _WITH_EFFECT | _WITHOUT_EFFECT
 
 
@@ -79,7 +79,7 @@ class Workspace:
     zone: str = ""
     """The time zone that the session has set (`SET TimeZone`); empty: that of the machine."""
     histories: dict[tuple[str, str], History] = field(default_factory=dict)
-    """The history of each table that was read last, by directory and branch."""
+    """The histories of the tables that were read last, by directory and branch."""
 
     @property
     def is_streaming(self) -> bool:
@@ -93,7 +93,7 @@ class Workspace:
 
     @property
     def until(self) -> str | None:
-        """When a table that follows a source ends; None if only Ctrl-C ends it."""
+        """When a CDC pipeline ends by itself (`caught-up`); None if only Ctrl-C ends it."""
         return self.variables.get(UNTIL)
 
     @property
@@ -298,7 +298,7 @@ class Workspace:
         return defaults_of_tables(catalog.option_texts)
 
     def storage_options(self, chain: Chain = ()) -> dict[str, str]:
-        """The options by which the catalog of a name, or the current one, opens a storage."""
+        """The storage options of the catalog that a full name states, or of the current catalog."""
         name = chain[0] if len(chain) == _FULL else self.catalog_name
         if name not in self.catalogs:
             return {}
@@ -310,7 +310,8 @@ class Workspace:
     def dynamic_options(self, chain: Chain) -> dict[str, str]:
         """The options that variables set for a table.
 
-        A name takes precedence over `*`, and both over an option of all tables.
+        An option for a table's name takes precedence over one for `*`. Both take precedence over an
+        option without a table.
         """
         if len(chain) > _FULL:
             return {}
@@ -335,7 +336,7 @@ class Workspace:
     def set_variable(self, key: str, value: str) -> bool:
         """Store a variable of Paimon or Flink. Returns False for any other variable."""
         if find_option(key.removeprefix(_SPARK)) is not None:
-            pass  # an option of all tables
+            pass  # an option for all tables
         elif key.startswith(_PREFIXES):
             prefix = next(each for each in _PREFIXES if key.startswith(each))
             if key.removeprefix(prefix).count(".") < _FULL:
@@ -386,7 +387,7 @@ def _is_path(name: str) -> bool:
 
 
 def _patterns(names: tuple[str, ...]) -> list[str]:
-    """The patterns for a table's name: the name with `*` in place of some of its parts."""
+    """The patterns that match a table's name: its parts, any of them replaced by `*`."""
     patterns = [""]
     for name in names:
         patterns = [f"{start}{each}." for start in patterns for each in (name, _ANY)]

@@ -78,7 +78,7 @@ def _rollback_to(call: Call) -> Result:
 
 
 def _rollback(call: Call) -> Result:
-    """Spark's rollback to a `snapshot`, a `tag`, or a `version`, which may be either."""
+    """Spark's rollback to a `snapshot`, a `tag`, or a `version` (a snapshot or a tag)."""
     version, tag, snapshot_id = call.text("version"), call.text("tag"), call.number("snapshot")
     if sum(each is not None for each in (version, tag, snapshot_id)) != 1:
         raise InvalidRequest("rollback takes one of version, snapshot and tag")
