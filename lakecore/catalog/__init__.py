@@ -1,3 +1,3 @@
-"""Catalogs map names to tables: how a catalog stores and finds its databases and tables."""
+"""Catalogs: they map names to tables, and store the names of databases and tables."""
 
 from __future__ import annotations

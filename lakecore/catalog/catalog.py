@@ -1,16 +1,17 @@
-"""The interface of every catalog, whether directories, a database or a server keep its names.
+"""The interface of all catalogs: their names may be in directories, in a database or on a server.
 
 A `Session` and all code above it use only these methods. A catalog maps names to tables. It
 provides each table that it loads with the store, the directory, the newest schema, and the
 `Publication` that makes commits and schema changes visible (`table/publication.py`). A catalog that
-holds locks or owns the snapshots only needs another `Publication`; the verbs stay the same.
+takes locks, or whose server owns the snapshots, passes another `Publication`; all verbs are the
+same.
 
 Rules that `tests/catalog/test_behaviour.py` checks for every catalog:
 
 - names are read by `identifier.py`; `db.t$branch_b1` is a branch and `db.t$files` a system table;
 - the database `sys`, which is not listed, has the tables of `system_database.py`;
 - a missing database, table or branch raises NotFound, with the names that exist;
-- a name that already exists raises AlreadyExists; a flag `ignore_if_...` suppresses either error;
+- a name that already exists raises AlreadyExists; the flags `ignore_if_...` suppress these errors;
 - of concurrent calls that create a table of one name, exactly one succeeds;
 - a schema change is atomic, and concurrent changes are all kept.
 """
@@ -96,8 +97,8 @@ class Catalog(Protocol):
         """Create a table and return it.
 
         With `ignore_if_exists`, an existing table is returned unchanged. The catalog options under
-        `table-default.` are the defaults of `options`. With `data`, the table holds these rows, and
-        has their columns unless a schema is given.
+        `table-default.` are the defaults of `options`. With `data`, these rows are written to the
+        table; without a schema, it has their columns.
         """
         ...
 
@@ -108,7 +109,7 @@ class Catalog(Protocol):
     def alter_table(
         self, identifier: str, changes: Sequence[Change], *, ignore_if_not_exists: bool = False
     ) -> None:
-        """Apply schema changes, all or none, as one new schema.
+        """Apply schema changes as one new schema: all of them, or none.
 
         Raises CommitConflict if other processes keep changing the schema at the same time.
         """
@@ -149,8 +150,7 @@ class Catalog(Protocol):
     def repair(self, name: str | None = None) -> tuple[str, ...]:
         """Update the catalog's list of names from the files of the warehouse.
 
-        `name` is a table or a database; by default, everything is repaired. Returns the tables that
-        were repaired. Raises Unsupported if the catalog keeps no names apart from the files of the
-        tables.
+        `name` is a table or a database; by default, everything is repaired. Returns the repaired
+        tables. Raises Unsupported if the catalog stores names only as the directories of tables.
         """
         ...

@@ -3,14 +3,14 @@
 1. Databases match `including_databases`. Tables match `including_tables` and not
    `excluding_tables`, by their name with or without the database. Each pattern has to match the
    whole name.
-2. Mode *divided*: each table is a job of its own. Mode *combined*: one job compacts the tables one
+2. Mode *divided*: each table is a separate job. Mode *combined*: one job compacts the tables one
    after another. It lists them again at the end of a round, to find new ones.
-3. `watch` runs until it is stopped, and lists the tables again after each interval. In the mode
-   divided, each table has a thread; in the mode combined, one loop takes the tables in turn.
+3. `watch_database` runs until it is stopped, and lists the tables again after each interval. In the
+   mode divided, each table has a thread; in the mode combined, one loop takes the tables in turn.
 
-If a table fails, the others are compacted all the same. Its error is raised at the end, or reported
-by `watch`, which tries again. Tables that are dropped meanwhile are skipped, and so are tables of
-other types, such as format tables, which have nothing to compact.
+If a table fails, the others are still compacted. The error is raised at the end;
+`watch_database` reports it instead, and tries again. Tables that are dropped meanwhile are skipped.
+Tables of other types, such as format tables, are skipped too: they have nothing to compact.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TYPES = frozenset({TableType.TABLE, TableType.MATERIALIZED_TABLE})
 
 
 class CompactMode(StrEnum):
-    """Whether each table is a job of its own, or one job takes all tables."""
+    """Whether each table is a separate job, or one job takes all tables."""
 
     DIVIDED = "divided"
     COMBINED = "combined"
@@ -143,7 +143,7 @@ def compact_database(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableEvent:
-    """What happened to a table: a commit or a failed round; None when its job has started."""
+    """What happened to a table: a commit, a failed round, or neither when its job has started."""
 
     table: str
     event: StepDone | Setback | None
@@ -231,7 +231,7 @@ class _Watch:
         pool.shutdown(wait=False)
 
     def _forever(self, name: str) -> None:
-        """The job of one table; it ends when the table is dropped, and after other errors."""
+        """The job of one table. It ends when the table is dropped, or with an unexpected error."""
         try:
             table = self._open(name)
             if table is not None:
@@ -249,7 +249,7 @@ class _Watch:
             self._tell(name, Setback(error=error, seconds=self._interval_seconds))
 
     def _once(self, name: str) -> None:
-        """One round of one table: compacts until nothing is due, or once if it compacts in full."""
+        """One round of one table: compacts until nothing is due. A full compaction runs once."""
         if self._stop.is_set():
             return
         try:
@@ -283,8 +283,7 @@ class _Watch:
             try:
                 self._report(TableEvent(table=name, event=event))
             except BaseException as error:
-                # Reports cannot be delivered any more, for example after a closed pipe: end all
-                # jobs.
+                # The report failed, for example because a pipe was closed: end all jobs.
                 self._stop.failure = error
                 raise
 
@@ -320,7 +319,7 @@ class _Round:
 
 
 def _table(opened: Opened, name: str, request: DatabaseCompaction) -> Table | None:
-    """The table with the options of the request; None if it is gone or has nothing to compact."""
+    """The table with the options of the request; None if it was dropped or cannot be compacted."""
     try:
         table = opened(name)
     except NotFound:

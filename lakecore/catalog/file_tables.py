@@ -83,8 +83,8 @@ def asked_table(
 def is_table(store: Store, path: str, branch: str = MAIN_BRANCH) -> bool:
     """Whether the directory holds a table, or that branch of one."""
     layout = Layout(root=path, branch=branch)
-    # Most tables still have their first schema, and one existence check is cheaper than a listing.
-    # It is enough only where a drop renames the directory in one step: no table is half dropped.
+    # Most tables still have their first schema file, and one existence check is cheaper than a
+    # listing. It is enough if a drop renames the directory atomically: no table is half deleted.
     if store.renames_at_once and store.exists(layout.schema(0)):
         return True
     if branch != MAIN_BRANCH and store.exists(layout.dropped_mark):

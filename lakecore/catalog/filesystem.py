@@ -6,13 +6,14 @@ on the same warehouse therefore sees the same tables.
 
 What is atomic, and what is not:
 
-- creating a table is one exclusive create of its `schema-0`, altering it one of the next schema
-  file. Of concurrent attempts, one succeeds; the others retry from the new state;
-- renaming a table moves its directory. Local storage does this in one step. An object store copies
+- creating a table is one exclusive creation of its file `schema-0`; altering it is one of the next
+  schema file. Of concurrent attempts, one succeeds; the others retry from the new state;
+- renaming a table moves its directory. On local storage, this is atomic. An object store copies
   file by file, so a concurrent writer could lose commits: this raises Unsupported unless
   `commit.single-writer` is set;
-- dropping a table or a database hides it in one step, then deletes its files (`io/directories.py`).
-  If this is interrupted, the table stays hidden, and the next drop continues the deletion.
+- dropping a table or a database first hides it, which is atomic, and then deletes its files
+  (`io/directories.py`). If this is interrupted, the table stays hidden, and the next drop continues
+  the deletion.
 """
 
 from __future__ import annotations
@@ -316,7 +317,7 @@ class FilesystemCatalog:
 
 
 def open_filesystem(given: Mapping[str, str], *, create: bool) -> FilesystemCatalog:
-    """The catalog of the options. Raises NotFound for a missing warehouse, unless `create`."""
+    """Open the catalog. Raises NotFound for a missing warehouse, unless `create` is set."""
     stated = parse_catalog_options(given)
     warehouse, store = open_warehouse(stated.warehouse, stated.texts, create=create)
     return FilesystemCatalog(warehouse, store, replace(stated, warehouse=warehouse))

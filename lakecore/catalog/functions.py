@@ -1,4 +1,4 @@
-"""Functions that a catalog stores, as Paimon's `Function`. lakecore lists them and runs none.
+"""Functions that a catalog stores, as Paimon's `Function`. lakecore lists but never runs them.
 
 https://paimon.apache.org/docs/master/concepts/functions/
 
@@ -26,10 +26,10 @@ __all__ = ["Function", "Functions", "function_from_json", "function_to_json"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """A function: its arguments, what it returns, and its definition for each engine.
+    """A function: its arguments, its results, and its definition for each engine.
 
     Arguments or results that the function does not state are None. A definition is Paimon's JSON
-    object: `type` is `file`, `lambda` or `sql`, the other fields depend on it.
+    object: its `type` is `file`, `lambda` or `sql`; the other fields depend on the type.
     """
 
     inputs: tuple[Field, ...] | None = None

@@ -1,13 +1,12 @@
 """Parses the name of a table in a catalog: database, table, branch and system table.
 
-Rules of the text, which are Paimon's
-(https://paimon.apache.org/docs/master/concepts/system-tables/):
+The syntax is Paimon's (https://paimon.apache.org/docs/master/concepts/system-tables/):
 
-1. `DATABASE.TABLE`: the first dot separates them; a table's name may contain more dots.
-2. `$` separates the table from a suffix: `t$files` is a system table, `t$branch_b1` the branch
-   `b1`, `t$branch_b1$files` the system table of that branch.
-3. Either part may be quoted with backquotes, as in SQL: `` `shop`.`orders$files` ``. A doubled
-   backquote within them is one backquote.
+1. `DATABASE.TABLE`: the first dot separates the two; a table's name may contain more dots.
+2. `$` separates the table from a suffix: `t$files` is a system table, `t$branch_b1` is the branch
+   `b1`, and `t$branch_b1$files` is a system table of that branch.
+3. Database and table may be quoted with backquotes, as in SQL: `` `shop`.`orders$files` ``. Within
+   them, a doubled backquote stands for one backquote.
 
 INVARIANT: a name that passes `check_name` is one directory below its parent, on every storage.
 """
@@ -34,7 +33,7 @@ BRANCH_MARK = "branch_"
 MAIN_BRANCH = "main"
 SYSTEM_DATABASE = "sys"
 NAME_BYTES_MAX = 250
-"""Names of files have 255 bytes at most, and a database adds `.db`."""
+"""File names have at most 255 bytes, and the directory of a database ends in `.db`."""
 
 SPLITTER = "$"
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^`.]*)")
@@ -53,7 +52,7 @@ class Identifier:
 
     @property
     def data_table(self) -> Identifier:
-        """The table or branch, if this names one of its system tables."""
+        """The table or branch itself, if this is the name of one of its system tables."""
         return Identifier(database=self.database, table=self.table, branch=self.branch)
 
     def __str__(self) -> str:
@@ -66,7 +65,7 @@ class Identifier:
 def parse_identifier(text: str) -> Identifier:
     """Parse a name such as `db.t$branch_b1$files`. Raises InvalidRequest if it is malformed.
 
-    Does not check whether such a table exists, or could be created.
+    Does not check whether such a table exists or can exist.
     """
     if not isinstance(text, str):
         raise InvalidRequest(f"the name of a table is a text; {_EXAMPLE}", name=text)

@@ -1,12 +1,12 @@
-"""The interface of a metastore: a database or a server that keeps the names of tables.
+"""The interface of a metastore: a database or a server that stores the names of tables.
 
-The schemas and rows of the tables are files. `MetastoreCatalog` does all that such catalogs share;
-a `Metastore` only stores names, copies of schemas for other readers, and locks. A metastore that
-lost a copy is repaired from the files.
+The schemas and rows of the tables are files. `MetastoreCatalog` has the common code of such
+catalogs. A `Metastore` only stores names, copies of schemas for other readers, and locks. Missing
+copies are repaired from the files.
 
-The lock of a table is held for two short steps, as other Paimon engines do: while a snapshot is
-published, and while a schema is. If the storage can create a file exclusively, the lock is only a
-second protection.
+As in other Paimon engines, the lock of a table is held for two short steps: the publication of a
+snapshot, and the publication of a schema. On a storage with exclusive creation of files, the lock
+is only a second protection.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["Entry", "Metastore", "MetastorePublication"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A Paimon table as a metastore lists it. The files of an external table outlive a drop."""
+    """A Paimon table as a metastore lists it. A drop of an external table keeps its files."""
 
     path: str
     external: bool = False
@@ -83,7 +83,7 @@ class Metastore(Protocol):
         ...
 
     def add_database(self, name: str) -> bool:
-        """List a database; False if it is listed already."""
+        """Add an entry for a database; False if it has one already."""
         ...
 
     def remove_database(self, name: str) -> None:
@@ -103,7 +103,7 @@ class Metastore(Protocol):
         ...
 
     def foreign(self, database: str) -> tuple[str, ...]:
-        """The names of views and tables of other engines, which prevent the database's drop."""
+        """The names of views and tables of other engines. They prevent a drop of the database."""
         ...
 
     def find(self, name: Identifier) -> Entry | None:
@@ -119,15 +119,15 @@ class Metastore(Protocol):
         ...
 
     def add(self, name: Identifier, path: str, schema: TableSchema) -> bool:
-        """List a table; False if the name is taken."""
+        """Add an entry for a table; False if the name is taken."""
         ...
 
     def update(self, name: Identifier, schema: TableSchema, before: TableSchema | None) -> None:
-        """Copy a new schema of a listed table. Removes what only the schema `before` has."""
+        """Update the copy of a table's schema. Removes what only the schema `before` has."""
         ...
 
     def remove(self, name: Identifier) -> bool:
-        """Remove the entry of a table; False if there was none. Leaves the files alone."""
+        """Remove the entry of a table, but not its files; False if there was none."""
         ...
 
     def rename(self, old: Identifier, new: Identifier, path: str) -> bool:
@@ -137,7 +137,7 @@ class Metastore(Protocol):
     def after_commit(
         self, name: Identifier, store: Store, layout: Layout, proposal: SnapshotProposal
     ) -> None:
-        """Copy what a commit of the main branch changed. Never fails: it logs what went wrong."""
+        """Copy what a commit of the main branch changed. Never raises an error, but logs it."""
         ...
 
     def after_tags(
@@ -145,18 +145,18 @@ class Metastore(Protocol):
     ) -> None:
         """Copy the new and deleted tags of the main branch.
 
-        Never fails: it logs what went wrong.
+        Never raises an error, but logs it.
         """
         ...
 
     def repair_partitions(self, name: Identifier, store: Store, path: str) -> None:
-        """List again the partitions of a table, if the metastore lists partitions."""
+        """Copy the partitions of a table again, if the metastore stores partitions."""
         ...
 
     def lock(self, name: Identifier) -> AbstractContextManager[None]:
         """Holds the lock of a table, if the catalog has locks.
 
-        Raises CommitConflict if others hold it for too long. Leaving the context never fails.
+        Raises CommitConflict if others hold it for too long. Leaving the context raises no error.
         """
         ...
 
@@ -170,7 +170,7 @@ class MetastorePublication:
 
     @property
     def access(self) -> ReadAccess | None:
-        """Always None: no metastore states which rows may be read."""
+        """Always None: metastores have no row filters and column masks."""
         return None
 
     @property
@@ -200,8 +200,8 @@ class MetastorePublication:
     def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
         """Copy the schema to the metastore, then create its file, both under the lock.
 
-        The metastore may refuse a schema: then there is no file. If another writer was first, the
-        newest schema is copied again.
+        In this order, a schema that the metastore refuses never gets a file. If another writer has
+        created the file first, the newest schema is copied again.
         """
         name = self._on_branch(layout)
         if layout.branch != MAIN_BRANCH:
@@ -231,7 +231,7 @@ class MetastorePublication:
             _log.warning("schema not copied table=%s error=%s", name, error)
 
     def write_hints(self, history: History, snapshot: Snapshot) -> None:
-        """Write the hints that save readers a listing."""
+        """Write the hint files, which save readers a listing of the directory."""
         EXCLUSIVE_CREATE.write_hints(history, snapshot)
 
     def note_tags(

@@ -1,17 +1,17 @@
-"""A catalog whose names a metastore keeps, and whose tables are files below a warehouse.
+"""A catalog with its names in a metastore, and its tables as files below a warehouse.
 
-The order of the steps decides what a crash in between leaves:
+Each change has two steps. Their order decides what a crash between them leaves:
 
-- create: the schema file, then the entry. A crash leaves a directory that is not listed; `repair`
-  lists it;
-- drop: the entry, then the directory. A crash leaves a directory that is not listed;
+- create: the schema file, then the entry. A crash leaves a directory without an entry; `repair`
+  adds the entry;
+- drop: the entry, then the directory. A crash leaves a directory without an entry;
 - rename: the entry, then the directory. If the directory cannot be moved, the entry is renamed
-  back. A crash leaves an entry without a directory: the table is at its old path, and `repair` of
-  the old name lists it there;
+  back. A crash leaves the new entry without a directory, and the table at its old path; `repair` of
+  the old name adds the old entry again;
 - alter: the copy in the metastore, then the schema file. A crash leaves a copy of a schema that the
   table does not have; `repair` copies the right one.
 
-Creation, renaming and altering hold the lock of the table; a rename both, in order of their names.
+Creation and altering hold the table's lock; a rename holds the locks of both names, in order.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _LISTED_WAIT_SECONDS = 0.05
 
 
 class MetastoreCatalog:
-    """The databases and tables that a metastore lists (`catalog.py`). It caches nothing."""
+    """The databases and tables that a metastore lists (`catalog.py`), without a cache."""
 
     functions = None  # as in Java, only a REST catalog stores functions
 
@@ -135,7 +135,7 @@ class MetastoreCatalog:
         self.metastore.remove_database(name)
         store = self._store(path)
         sweep(store, path)
-        # Files that no entry names are not the catalog's to delete.
+        # The catalog must not delete files that belong to no entry.
         if not store.list(path):
             with suppress(LakecoreError):
                 store.delete_directory(path)
@@ -304,11 +304,11 @@ class MetastoreCatalog:
         try:
             listed = self.metastore.add(name, path, schema)
         except LakecoreError:
-            # If the reply was lost, the entry may exist. Then the files must stay.
+            # If the reply was lost, the entry may exist. Then the files must not be deleted.
             if not self.metastore.is_taken(name):
                 drop_table(store, path, self.ambient)
             raise
-        # A repair may have listed the new files first. They are then the table of that name.
+        # A concurrent repair may have added the entry for these files: then they stay.
         if not listed and self.metastore.find(name) is None:
             drop_table(store, path, self.ambient)
             raise AlreadyExists(
@@ -374,7 +374,7 @@ class MetastoreCatalog:
             raise self._without_files(name, entry) from error
 
     def _await_entry(self, name: Identifier) -> None:
-        """Wait until the process that creates a table has listed it."""
+        """Wait until the process that creates a table has added its entry."""
         for _ in range(_LISTED_ATTEMPTS):
             if self.metastore.is_taken(name):
                 return

@@ -1,8 +1,8 @@
 """The first schema of a new table, from any of the accepted kinds of schema.
 
-A pyarrow.Schema, a Polars schema, or a mapping of column name to type: Paimon's type text
-(`"DECIMAL(10, 2) NOT NULL"`), a Polars data type or class, a pyarrow data type, or lakecore's own.
-A `Field` of lakecore also carries its comment and default value.
+These are a pyarrow.Schema, a Polars schema, or a mapping of column names to types. A type is
+Paimon's type text (`"DECIMAL(10, 2) NOT NULL"`), a Polars data type or class, a pyarrow data type,
+a type of lakecore, or a lakecore `Field`, which also has a comment and a default value.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["SchemaLike", "columns_of", "new_schema"]
 
 ColumnType: TypeAlias = "str | Field | DataType | pa.DataType | pl.DataType | DataTypeClass"
 SchemaLike: TypeAlias = "pa.Schema | Mapping[str, ColumnType]"
-"""What `create_table` takes as a schema; a Polars schema is such a mapping."""
+"""What `create_table` accepts as a schema. A Polars schema is such a mapping."""
 
 
 def new_schema(  # noqa: PLR0913  what a table is made of

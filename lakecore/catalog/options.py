@@ -1,7 +1,7 @@
 """The options of a catalog: Paimon's keys with text values, parsed once.
 
 INVARIANT: no option is accepted and ignored. An unknown key raises an error that names the nearest
-known key. A Paimon key whose value asks for more than this catalog supports raises `Unsupported`.
+known key. A Paimon key with a value that this catalog does not support raises `Unsupported`.
 """
 
 from __future__ import annotations
@@ -124,8 +124,9 @@ def parse_catalog_options(
 ) -> CatalogOptions:
     """The typed options that every catalog has.
 
-    `own` and `prefixes` are the further keys that the catalog reads. Raises InvalidRequest for an
-    unknown key or a bad value, Unsupported for what the catalog does not have.
+    `own` has further keys that the catalog reads, and `prefixes` the prefixes of such keys. Raises
+    InvalidRequest for an unknown key or a bad value, Unsupported for a feature that the catalog
+    does not have.
     """
     options = option_texts(given)
     warehouse = options.get(WAREHOUSE, "").rstrip()
@@ -155,7 +156,7 @@ def defaults_of_tables(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_kerberos(key: str) -> None:
-    """Raise Unsupported for an option of a login by Kerberos, which lakecore does not do itself."""
+    """Raise Unsupported for an option of Kerberos: lakecore itself does not log in by Kerberos."""
     if key.startswith(_KERBEROS):
         raise Unsupported(
             "lakecore does not log in by Kerberos: for HDFS, get a ticket by `kinit -kt KEYTAB "

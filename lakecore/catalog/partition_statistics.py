@@ -20,11 +20,11 @@ __all__ = ["PartitionStatistics", "Spec", "partition_statistics", "statistics_of
 
 
 Spec: TypeAlias = tuple[tuple[str, str], ...]
-"""The partition keys with their values, as texts."""
+"""The partition keys with their values, as strings."""
 
 
 class PartitionStatistics(TypedDict):
-    """The files of a partition in numbers, under the names of Paimon's JSON."""
+    """Counts and sizes of the files of a partition, under the names of Paimon's JSON."""
 
     spec: dict[str, str]
     recordCount: int
@@ -39,7 +39,7 @@ def partition_statistics(
 ) -> dict[Spec, PartitionStatistics]:
     """The net change of each partition by a commit; numbers may be negative.
 
-    Partitions of one spec are counted together: a null and blank texts have the same.
+    Partitions with the same spec are counted together: null and blank strings have the same spec.
     """
     specs: dict[bytes, Spec] = {}
     grouped: dict[Spec, list[ManifestEntry]] = defaultdict(list)

@@ -1,7 +1,7 @@
 """Which catalog the option `metastore` names, and how it is opened.
 
-A new catalog is one line of `CATALOGS`. The opener gets all options of the user as text, and checks
-them, because each catalog has its own options.
+To add a catalog, enter its opener in `CATALOGS`. The opener gets all options of the user as
+strings, and checks them, because each catalog has its own options.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Opener(Protocol):
     """A function that opens a catalog by its options."""
 
     def __call__(self, given: Mapping[str, str], *, create: bool) -> Catalog:
-        """The catalog. Raises NotFound if the warehouse is missing, unless `create` is set."""
+        """Open the catalog. Raises NotFound for a missing warehouse, unless `create` is set."""
         ...
 
 
@@ -42,7 +42,7 @@ CATALOGS: Mapping[str, Opener] = {
     "hive": open_hive,
     "rest": open_rest,
 }
-"""Paimon's catalogs by `metastore`."""
+"""The openers of catalogs, by the value of `metastore`."""
 
 
 def open_catalog(given: Mapping[str, str], *, create: bool) -> Catalog:

@@ -1,6 +1,6 @@
-"""Lists in a metastore the tables whose files a warehouse holds, and copies their schemas again.
+"""Adds missing entries to a metastore for tables in the warehouse, and copies all schemas again.
 
-Nothing is removed: an entry without files stays, and so do files that are no table.
+Nothing is removed: entries without files stay, and files that are not a table stay, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["repair_names"]
 def repair_names(
     metastore: Metastore, store_of: Callable[[str], Store], warehouse: str, name: str | None
 ) -> tuple[str, ...]:
-    """List the tables whose directories exist, and copy their schemas to the metastore.
+    """Add the tables that have directories to the metastore, and copy their schemas to it.
 
     `name` is a table or a database; None means the whole warehouse. Returns the names of these
     tables. Raises NotFound if the warehouse has no such table or database.

@@ -142,7 +142,7 @@ def _number(text: str | None) -> int | None:
 
 def _partition_rows(catalog: Catalog) -> Iterator[Row]:
     for database, name, table in _tables(catalog):
-        # Partitions of a table whose rows are filtered may be hidden ones.
+        # If rows are filtered for the user, their partitions may be hidden from the user, too.
         if not table.context.schema.partition_keys or table.options.query_auth_enabled:
             continue
         context = table.context
@@ -159,7 +159,7 @@ def _partition_rows(catalog: Catalog) -> Iterator[Row]:
 
 
 def _epoch_ms(local: datetime | None) -> int | None:
-    """The point in time of a wall clock time in the local time zone."""
+    """A wall clock time in the local time zone, as milliseconds since 1970."""
     return None if local is None else (local.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 

@@ -109,14 +109,14 @@ class Views(Protocol):
         ...
 
     def replace(self, name: Identifier, view: View) -> bool:
-        """Store a view, in place of the one of that name if there is one.
+        """Store a view, and replace an existing view of that name.
 
         Returns False if a table has the name. Raises NotFound for a missing database.
         """
         ...
 
     def alter(self, name: Identifier, changes: Sequence[ViewChange]) -> bool:
-        """Apply changes, all or none; False if there is no such view.
+        """Apply all changes, or none; False if there is no such view.
 
         Raises AlreadyExists or NotFound for a dialect, CommitConflict if other processes keep
         changing the view.
@@ -198,7 +198,7 @@ def view_from_json(body: object, name: Identifier) -> View:
 
 
 def encode_view(view: View) -> str:
-    """The view as the string that a JDBC catalog stores, in ASCII only, for any character set."""
+    """The view as the string that a JDBC catalog stores: ASCII, which every character set has."""
     return json.dumps(view_to_json(view))
 
 

@@ -35,10 +35,10 @@ def open_warehouse(stated: str, options: Mapping[str, str], *, create: bool) -> 
 
 
 def under_lock(warehouse: str, options: Mapping[str, str]) -> Store:
-    """The store of a warehouse for a catalog that commits while it holds the lock of a table.
+    """The store of a warehouse, for a catalog that commits while it holds the lock of a table.
 
-    On a storage without conditional puts, the lock ensures that no other process writes between the
-    check and the put.
+    On a storage without conditional puts, a put first checks that the file does not exist. The lock
+    ensures that no other process writes between the check and the put.
     """
     return open_store(warehouse, {**options, SINGLE_WRITER_OPTION: "true"})
 

@@ -1,9 +1,9 @@
 """The HTTP layer of the server: checks the token and limits, and parses and prints JSON.
 
 - A request needs the header `Authorization: Bearer TOKEN`; tokens are compared in constant time.
-- Paths are split before they are decoded, so an encoded slash stays in its name.
+- Paths are split at slashes before they are decoded, so a name may contain an encoded slash.
 - A body has at most `BODY_BYTES_MAX` bytes.
-- uvicorn logs an unexpected error; the client gets no details of it.
+- uvicorn logs unexpected errors; the client gets no details.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks the columns of schema changes: clients distinguish missing and existing columns."""
+"""Checks the columns of schema changes, to give clients the status code that they expect."""
 
 from __future__ import annotations
 

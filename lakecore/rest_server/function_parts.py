@@ -1,4 +1,4 @@
-"""Requests about the functions of a catalog. This server lists them, and creates none.
+"""Requests about the functions of a catalog. This server only lists and describes them.
 
 https://paimon.apache.org/docs/master/concepts/rest/rest-api/
 """

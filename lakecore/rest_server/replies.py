@@ -52,7 +52,7 @@ def error_reply(problem: Problem) -> Reply:
 
 
 def problem_of(error: LakecoreError, resource: str = "", name: str = "") -> Problem:
-    """The problem that an error of lakecore means for a resource."""
+    """Converts an error of lakecore to a problem of a resource."""
     match error:
         case NotFound():
             return Problem(404, str(error), resource, name)
@@ -71,8 +71,8 @@ def page(
 ) -> tuple[list[str], str | None]:
     """The names of one page of a sorted list, and the token of the next page.
 
-    The token is the last name of the page, so the next page is right even if names were added or
-    removed.
+    The token is the last name of the page, so the next page is right even if names are added or
+    removed meanwhile.
     """
     names = _like(names, query.get(pattern_key, "") if pattern_key else "")
     after = query.get("pageToken")

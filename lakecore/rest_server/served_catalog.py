@@ -2,12 +2,12 @@
 
 https://paimon.apache.org/docs/master/concepts/rest/rest-api/
 
-Every table is served as an internal one: this server makes its snapshots, one after the other. Each
-commit holds a lock of the table in this process, so a store without conditional creation is safe as
-long as all writers use the same server.
+Every table is served as an internal table: this server publishes its snapshots, one after another.
+Each commit holds a lock of the table in this process. So even a store without conditional creation
+is safe, if all writers use the same server.
 
-INVARIANT: a name in a request is a name below the warehouse, never a path: `identifier.py` checks
-each one.
+INVARIANT: a name in a request is never a path: `identifier.py` checks that each name stays below
+the warehouse.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ __all__ = ["ServedCatalog"]
 _LOCKS_KEPT = 10_000
 _TABLE = "TABLE"
 _PREFIX = "paimon"
-"""Part of every path: Java's client does not work without one."""
+"""The prefix in every path: Java's client needs a prefix."""
 
 
 class ServedCatalog:
@@ -218,7 +218,7 @@ class ServedCatalog:
         try:
             return self._catalog.get_table(identifier)
         except (NotFound, Unsupported) as error:
-            # Clients look for a view of that name if there is no table.
+            # After a 404, clients look for a view. An unsupported but existing table is no 404.
             if isinstance(error, Unsupported) and self._catalog.table_exists(identifier):
                 raise
             raise Problem(404, str(error), _TABLE, name) from error
@@ -297,7 +297,7 @@ class ServedCatalog:
             moved = base is not None and base_uuid is not None and base_uuid != base.uuid
             if not follows or moved:
                 return Reply(200, {"success": False})
-            # NOTE: the fields are stored as the client sent them, including those unknown here.
+            # NOTE: the fields are stored as the client sent them, including unknown fields.
             sent = {key: value for key, value in source.items() if value is not None}
             outcome = context.publication.publish_snapshot(
                 context.store,
@@ -347,7 +347,7 @@ class ServedCatalog:
 
 
 def _table_id(context: TableContext) -> str:
-    """An id that no other table of the same name has, as in Java's filesystem catalog."""
+    """An id that changes if the table is dropped and created again, as in Java's file catalog."""
     name = parse_identifier(context.identifier)
     return f"{name.database}.{name.table}.{_created_ms(context)}"
 

@@ -27,7 +27,9 @@ def serve(
     token: str | None,
     on_start: Callable[[str], None],
 ) -> None:
-    """Serve a catalog until SIGINT or SIGTERM. `on_start` gets the address; port 0 is any free one.
+    """Serve a catalog until SIGINT or SIGTERM.
+
+    Port 0 means any free port. `on_start` gets the address of the server.
 
     Raises InvalidRequest if other machines can connect without a token, or if the port is taken.
     """
@@ -39,7 +41,7 @@ def serve(
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
-            listener.listen()  # whoever reads the address can connect, and waits for the server
+            listener.listen()  # from now on, clients can connect, and wait until the server runs
         except OSError as error:
             raise InvalidRequest(
                 "the server cannot listen there", host=host, port=port, reason=error.strerror

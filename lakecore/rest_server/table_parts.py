@@ -53,7 +53,7 @@ def on_parts(
 
 
 def version_of(context: TableContext, version: str) -> Snapshot:
-    """The snapshot of a version: EARLIEST, LATEST, a number, else a tag."""
+    """The snapshot of a version: EARLIEST, LATEST, the number of a snapshot, or else a tag."""
     history = context.history
     found: Snapshot | None = None
     if version == "LATEST":
@@ -71,7 +71,7 @@ def version_of(context: TableContext, version: str) -> Snapshot:
 
 
 def _snapshots(context: TableContext, query: Mapping[str, str]) -> Reply:
-    # Ids are padded with zeros, so that they sort like numbers.
+    # Ids are padded with zeros, so that the texts sort as the numbers do.
     ids = [f"{number:019d}" for number in context.history.snapshot_ids()]
     names, following = page(ids, query)
     found = [context.history.snapshot_if_there(int(name)) for name in names]
@@ -165,12 +165,12 @@ def tag_of(table: Table, name: str) -> Tag:
 
 
 def _duration(seconds: float | None) -> str | None:
-    """A duration as Java prints it."""
+    """A duration in the text form of Java's Duration."""
     return None if seconds is None else f"PT{seconds:g}S"
 
 
 def _created_ms(tag: Tag) -> int | None:
-    """When the tag was created, in milliseconds since 1970; its file has local time."""
+    """When the tag was created, in milliseconds since 1970. The tag's file states local time."""
     if tag.create_time is None:
         return None
     year, month, day, hour, minute, second, nanos = tag.create_time

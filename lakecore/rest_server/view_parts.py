@@ -48,7 +48,7 @@ def rename_view(catalog: Catalog, body: Json) -> Reply:
     new = _identifier(text_of(target, "database"), text_of(target, "object"))
     views = _stored(catalog)
     if not catalog.database_exists(new.database):
-        # Java's client takes a 404 for a missing view.
+        # Java's client would understand a 404 as a missing view.
         raise Problem(400, f"no such database: {new.database}", _DATABASE, new.database)
     try:
         views.rename(old, new)
@@ -95,7 +95,7 @@ def _list(views: Views | None, database: str, form: str, query: Mapping[str, str
     details = []
     for name in names:
         identifier = Identifier(database=database, table=name)
-        # A view may have been dropped, or be one that only its own engine can read.
+        # A view may have been dropped meanwhile, or only its own engine can read it.
         with suppress(Unsupported):
             view = None if views is None else views.find(identifier)
             if view is not None:

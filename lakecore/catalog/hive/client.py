@@ -1,11 +1,11 @@
 """Calls to a Hive Metastore by Thrift; failures are raised as errors of lakecore.
 
-The only module that knows the generated client (`pymetastore`); it is imported when a catalog is
-opened. Each call has a connection of its own: generated clients are not safe for threads, and a
-connection that was idle for long may be dead. `client-pool-size` limits how many there are at once.
+Only this module uses the generated client (`pymetastore`), which is imported when a catalog is
+opened. Each call opens a new connection: generated clients are not thread-safe, and a connection
+that was idle for long may be dead. `client-pool-size` limits the number of open connections.
 
-Some calls differ between versions of the metastore: if the server does not know one, another is
-tried.
+Some calls differ between versions of the metastore. If the server does not know a call, an
+equivalent one is tried.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class HiveClient:
             client.create_database(database)
 
     def drop_database(self, name: str) -> None:
-        """Drop an empty database, and leave its files alone."""
+        """Drop an empty database. Its files are kept."""
         with self._connected() as client:
             client.drop_database(name, False, False)
 
@@ -124,7 +124,7 @@ class HiveClient:
             client.alter_table_with_environment_context(database, name, table, context)
 
     def drop_table(self, database: str, name: str) -> bool:
-        """Drop a table, and leave its files alone; False if it does not exist."""
+        """Drop a table, but keep its files. False if it does not exist."""
         try:
             with self._connected() as client:
                 client.drop_table(database, name, False)
@@ -152,7 +152,7 @@ class HiveClient:
             client.add_partitions_req(request)
 
     def partition(self, database: str, table: str, values: Sequence[str]) -> Partition | None:
-        """A partition; None if there is none of these values."""
+        """The partition with these values; None if there is none."""
         try:
             with self._connected() as client:
                 return client.get_partition(database, table, list(values))
@@ -160,21 +160,22 @@ class HiveClient:
             return None
 
     def alter_partitions(self, database: str, table: str, partitions: Sequence[Partition]) -> None:
-        """Replace partitions, by their values."""
+        """Replace the existing partitions that have the same values."""
         with self._connected() as client:
             client.alter_partitions(database, table, list(partitions))
 
     def alter_statistics(self, database: str, table: str, partition: Partition) -> None:
-        """Replace a partition whose parameters state its statistics.
+        """Replace a partition, and keep the statistics in its parameters.
 
-        Hive would count the files of the directory instead, deleted ones among them.
+        By default, Hive replaces them by its own count of the directory's files, which includes
+        files that the table no longer has.
         """
         settings = types().EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
         with self._connected() as client:
             client.alter_partition_with_environment_context(database, table, partition, settings)
 
     def drop_partition(self, database: str, table: str, values: Sequence[str]) -> bool:
-        """Drop a partition, and leave its files alone; False if it does not exist."""
+        """Drop a partition, but keep its files. False if it does not exist."""
         try:
             with self._connected() as client:
                 client.drop_partition(database, table, list(values), False)

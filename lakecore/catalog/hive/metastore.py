@@ -1,7 +1,7 @@
-"""Names, columns and partitions of tables in a Hive Metastore, as Paimon's Hive catalog keeps them.
+"""Names, columns and partitions of tables in a Hive Metastore, stored as by Paimon's Hive catalog.
 
-Hive knows names in lower case only. Views and tables that are not Paimon's occupy names, but are
-neither read nor changed; `views.py` says which views are Paimon's.
+Names in Hive are in lower case. Views and tables of other engines occupy names, but are neither
+read nor changed; `views.py` says which views are Paimon's.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _TAG_TO_PARTITION = "metastore.tag-to-partition"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiveLocks:
-    """How long to wait for a lock, and who requests it; times are in milliseconds."""
+    """How long to wait for a lock (in milliseconds), and the user and host that request it."""
 
     wait_ms_max: int
     timeout_ms: int
@@ -268,7 +268,7 @@ class HiveMetastore:
             try:
                 self.client.unlock(lock)
             except LakecoreError as error:
-                # The work under the lock is done: not an error. The metastore expires the lock.
+                # Not an error, because the work under the lock is done. The lock will expire.
                 _log.warning("lock not released table=%s lock=%d error=%s", name, lock, error)
 
     def _acquire(self, how: HiveLocks, database: str, table: str) -> int:
@@ -327,12 +327,12 @@ class HiveMetastore:
 
 
 def _idle_ms(schema: TableSchema) -> int:
-    """How long a partition is idle before its statistics are reported; 0: never."""
+    """How long a partition must be idle until its statistics are reported; 0 for never."""
     return schema.parsed_options().partition_idle_time_to_report_statistic_ms
 
 
 def _is_lower(name: str) -> bool:
-    """Whether the name is in lower case. Hive would find `t` when asked for `T`."""
+    """Whether the name is in lower case. For another name, Hive would find the lower-case one."""
     return name == name.lower()
 
 

@@ -43,7 +43,7 @@ _PORT = 9083
 def open_hive(
     given: Mapping[str, str], *, create: bool, ambient: Ambient = SYSTEM
 ) -> MetastoreCatalog:
-    """The catalog of the options. Raises NotFound for a missing warehouse, unless `create`."""
+    """Open the catalog. Raises NotFound for a missing warehouse, unless `create` is set."""
     stated = parse_catalog_options(given, own=_KEYS)
     read = OptionReader(given)
     if read.flag("case-sensitive", default=False):
@@ -57,7 +57,7 @@ def open_hive(
         read.duration_ms("hive.metastore.client.socket.timeout", "10 min"),
     )
     warehouse, store = open_warehouse(stated.warehouse, stated.texts, create=create)
-    # As in Java, object stores lock by default: they cannot rename a directory in one step.
+    # As in Java, locks are on by default for object stores, which have no atomic rename.
     locked = read.flag("lock.enabled", default=not store.renames_at_once)
     if locked:
         store = under_lock(warehouse, stated.texts)
@@ -82,14 +82,14 @@ def open_hive(
         skips_statistics=read.flag("hive.skip-update-stats", default=False),
         ambient=ambient,
     )
-    client.databases()  # a wrong address is reported now
+    client.databases()  # raises an error now if the address is wrong
     return MetastoreCatalog(
         warehouse, store, replace(stated, warehouse=warehouse), metastore, ambient
     )
 
 
 def parse_hosts(uri: str) -> Hosts:
-    """The servers of `thrift://HOST:PORT`, several of them separated by commas.
+    """The servers of a comma-separated list of `thrift://HOST:PORT`.
 
     Raises InvalidRequest for anything else.
     """

@@ -1,13 +1,13 @@
 """Which partitions are due for a report of their statistics to the metastore.
 
-The option `partition.idle-time-to-report-statistic` asks for reports; the rules are those of Java:
+The option `partition.idle-time-to-report-statistic` switches reports on. The rules are Java's:
 
-- a batch commit reports the partitions that it changed at once;
-- a commit of a stream notes the partitions that it changed. The first commit of the table after
-  they were idle for that time reports them.
+- a batch commit at once reports the partitions that it changed, and all pending ones of the table;
+- a commit of a stream makes the partitions that it changed pending. When a pending partition has
+  not changed for the idle time, the next commit of the table reports it.
 
-NOTE: the notes belong to the process. If it ends, a later commit to the partition, or `repair`,
-reports it.
+NOTE: pending partitions are kept in memory. If the process ends, a later commit to the partition,
+or `repair`, reports it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["PartitionReports"]
 
 
 class PartitionReports:
-    """The changed partitions of tables, and when they changed last. Threads may share it."""
+    """The pending partitions of tables, with the time of their last change. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,9 +38,10 @@ class PartitionReports:
     def due(
         self, name: Identifier, changed: Iterable[Spec], now_ms: int, idle_ms: int, *, batch: bool
     ) -> Mapping[Spec, int]:
-        """Note the partitions that a commit changed, and take those that are due, with their times.
+        """Add the partitions that a commit changed, then remove and return those that are due.
 
-        After a batch commit, all noted partitions of the table are due.
+        Each is returned with the time of its last change. After a batch commit, all pending
+        partitions of the table are due.
         """
         with self._lock:
             noted = self._changed.setdefault(name, {})
@@ -53,7 +54,7 @@ class PartitionReports:
         return due
 
     def put_back(self, name: Identifier, failed: Mapping[Spec, int]) -> None:
-        """Note again the partitions that could not be reported, unless they changed since."""
+        """Add partitions again that could not be reported. A newer time of a partition is kept."""
         with self._lock:
             noted = self._changed.setdefault(name, {})
             for spec, changed_ms in failed.items():

@@ -48,7 +48,7 @@ _ALWAYS = {"table_type": "PAIMON", "storage_handler": STORAGE_HANDLER}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiveTables:
-    """Builds the metastore's form of a table, as the options of the catalog say."""
+    """Builds the metastore's form of a table, according to the options of the catalog."""
 
     copies_properties: bool
     location_in_properties: bool
@@ -100,7 +100,7 @@ class HiveTables:
             table.partitionKeys = [types().FieldSchema(name=tag_key, type="string", comment=None)]
 
     def set_location(self, table: Table, path: str) -> None:
-        """Set where the files of the table are."""
+        """Set the directory of the table's files."""
         if self.location_in_properties:
             table.parameters[LOCATION] = path
         else:

@@ -28,7 +28,7 @@ _OTHER_TEXTS: Mapping[str, str] = {
     "timestamp": "TIMESTAMP(6)",
     "timestamp with local time zone": "TIMESTAMP(6) WITH LOCAL TIME ZONE",
 }
-"""Names of Hive that Paimon does not have, or that mean something else there."""
+"""Hive's type names that Paimon does not have, or that mean something else in Paimon."""
 
 
 def hive_type(kind: DataType) -> str:

@@ -1,10 +1,10 @@
 """The views of a Hive Metastore, as Paimon's Hive catalog stores them.
 
 A view is a table of type VIRTUAL_VIEW with the query as its text; options and comment are
-parameters. There is one text, so a view has no dialects.
+parameters. There is only one text, so a view has no dialects.
 
-Views of other engines (Hive, Spark, Trino) are in the same list. Their queries are in the SQL of
-these engines, which may mean something else here, so they are listed, but neither read nor changed.
+The metastore also holds views of other engines (Hive, Spark, Trino). Their queries may mean
+something else in lakecore's SQL. So these views are listed, but neither read nor changed.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class HiveViews:
 
     def rename(self, source: Identifier, target: Identifier) -> None:
         self.metastore.check_table_name(target)
-        # The view is written under its new name as it was read: nobody may change it meanwhile.
+        # The lock prevents changes between the read of the view and its write with a new name.
         with self.metastore.lock(source):
             self._rename(source, target)
 
@@ -191,8 +191,9 @@ def is_view(table: Table) -> bool:
 def is_paimon_view(table: Table) -> bool:
     """Whether a view was probably created by Paimon.
 
-    Paimon does not mark its views, so views of other engines are excluded: Hive and Trino use other
-    formats, Flink's Hive catalog expands the text of the query, and Spark adds options of its own.
+    Paimon does not mark its views, so views of other engines are recognised and excluded: Hive and
+    Trino use other formats, Flink's Hive catalog expands the text of the query, and Spark adds its
+    own options.
     """
     return (
         is_view(table)

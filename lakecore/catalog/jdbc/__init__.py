@@ -1,3 +1,3 @@
-"""The JDBC catalog: names and locks in the tables of a SQL database, as Paimon's JdbcCatalog."""
+"""The JDBC catalog: names and locks in tables of an SQL database, as in Paimon's JdbcCatalog."""
 
 from __future__ import annotations

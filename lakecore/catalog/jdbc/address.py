@@ -1,10 +1,10 @@
 """Translates the URI of a JDBC catalog and the properties `jdbc.*` to arguments of a Python driver.
 
-The same URI and properties work in Java, Flink and Spark. Settings that mean the same in a Python
-driver are translated. Settings that only steer a Java driver are accepted where ignoring them
-changes nothing (`permitMysqlScheme`). Any other setting raises InvalidRequest.
+The same URI and properties work in Java, Flink and Spark. Settings that Python drivers have too are
+translated. Settings of Java drivers without an effect here are ignored (`permitMysqlScheme`). Any
+other setting raises InvalidRequest.
 
-Another database needs an entry here, in `database.py` and in `statements.py`.
+Support for another database needs an entry here, in `database.py` and in `statements.py`.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _server(dialect: str, uri: str, place: str, properties: Mapping[str, str]) -
 
 
 def _argument(dialect: str, key: str, value: str) -> dict[str, Argument]:
-    """The driver's arguments for one setting; none for one that only steers a Java driver."""
+    """The driver's arguments for one setting; empty for a setting of Java drivers only."""
     translate = _SETTINGS[dialect].get(key)
     if translate is None:
         raise InvalidRequest(
@@ -190,7 +190,7 @@ def _one_of(choices: Mapping[str, dict[str, Argument]]) -> Translate:
     return translate
 
 
-# PyMySQL encrypts if it is given settings; without any, it does not ask the server to.
+# PyMySQL encrypts the connection only if it gets SSL settings, which may be meaningless.
 _ENCRYPTED: dict[str, Argument] = {"ssl": {"fake": "settings"}}
 
 _SETTINGS: Mapping[str, Mapping[str, Translate]] = {

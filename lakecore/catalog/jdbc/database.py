@@ -1,8 +1,8 @@
 """Runs statements in transactions of a SQL database, with SQLAlchemy.
 
-Only this module uses SQLAlchemy. It is imported when a catalog is opened, and so are the drivers.
-Each of their errors is raised as a `StorageError` without secrets. A transaction that the database
-aborts because of another one (a deadlock, a busy file) is repeated.
+Only this module uses SQLAlchemy. SQLAlchemy and the drivers are imported when a catalog is opened.
+Their errors are raised as `StorageError`, without secrets. If the database aborts a transaction
+because of another one (a deadlock, a busy file), the transaction is repeated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BUSY_SECONDS = 30.0
 _ATTEMPTS = 8
 _WAIT_SECONDS = 0.02
 _LOST_OUT = re.compile(r"^(40P01|40001) |^ \((1213|1205),|database is locked")
-"""The codes and the text of a transaction that lost against another one and left nothing."""
+"""The error codes and the text of a transaction that was aborted because of another one."""
 
 
 class _LostOut(StorageError):
@@ -45,7 +45,7 @@ class _LostOut(StorageError):
 
 
 class Database:
-    """A pool of connections, opened at the first use; another process opens its own."""
+    """A pool of connections, opened at the first use. It is pickled without connections."""
 
     def __init__(self, address: Address, pool_size: int, ambient: Ambient) -> None:
         self.address = address
@@ -60,7 +60,7 @@ class Database:
         return f"Database({self.address.text!r})"
 
     def __getstate__(self) -> dict[str, object]:
-        """The state without connections: another process opens its own."""
+        """The state without connections: the process that unpickles it opens new ones."""
         return {**self.__dict__, "_engine": None, "_lock": None}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -79,15 +79,15 @@ class Database:
                 return [tuple(row) for row in connection.execute(text, dict(values))]
 
     def change(self, *statements: Statement) -> int:
-        """Run statements in one transaction. Returns how many rows the first one changed."""
+        """Run statements in one transaction. Returns the number of rows that the first changed."""
         counts = self._transaction(statements)
         assert counts is not None, "a broken key raises an error here"
         return counts
 
     def insert(self, *statements: Statement) -> int | None:
-        """Run statements in one transaction. Returns how many rows the first one changed.
+        """Run statements in one transaction. Returns the number of rows that the first changed.
 
-        Returns None, with nothing changed, if a key exists already.
+        If a key exists already, nothing is changed, and None is returned.
         """
         return self._transaction(statements, key_may_exist=True)
 
@@ -98,7 +98,7 @@ class Database:
         try:
             self.change((statement, {}))
         except StorageError:
-            # Another process may have been faster.
+            # Another process may have created the table meanwhile.
             if not self.has_table(table):
                 raise
 
@@ -137,7 +137,7 @@ class Database:
         with self._lock:
             if self._engine is None:
                 self._engine = self._connect()
-                # Nobody closes a catalog: its connections end with it, or with the process.
+                # Catalogs have no `close`: close the connections when the catalog is collected.
                 weakref.finalize(self, self._engine.dispose)
             return self._engine
 
@@ -152,7 +152,7 @@ class Database:
             database=address.database,
         )
         if address.dialect == SQLITE:
-            # Each use opens the file: a pool would keep one that was replaced.
+            # Each use opens the file anew: a pool would keep a file open that was replaced.
             settings = {
                 "poolclass": sql.pool.NullPool,
                 "connect_args": {"timeout": _BUSY_SECONDS},
@@ -160,10 +160,10 @@ class Database:
         else:
             settings = {
                 "pool_size": self._pool_size,
-                "pool_pre_ping": True,  # after a restart of the server
+                "pool_pre_ping": True,  # replaces connections that a restart of the server broke
                 "connect_args": dict(address.arguments),
             }
-        # Values of table properties may be secret.
+        # Values of table properties may be secret, and must not appear in errors.
         return cast("Engine", sql.create_engine(url, hide_parameters=True, **settings))
 
     @contextmanager
@@ -171,7 +171,7 @@ class Database:
         sql = _imported("sqlalchemy")
         try:
             yield
-        # PyMySQL raises a RuntimeError if it lacks what the server's login needs.
+        # PyMySQL raises a RuntimeError if a package for the server's login method is missing.
         except (sql.exc.SQLAlchemyError, RuntimeError, OSError) as error:
             if isinstance(error, StorageError):
                 raise

@@ -3,10 +3,11 @@
 1. Delete the row of the lock if it is older than its own `expire_time_seconds`: its holder died.
 2. Insert the row. If it exists, another process holds the lock: wait and begin again.
 3. Give up after `lock-acquire-timeout`.
-4. Release: delete the row. A holder that took longer than its row states may have lost the lock to
-   another, and deletes nothing, unless the column `lock_owner` tells whose the row is.
+4. Release: delete the row. A holder that took longer than `expire_time_seconds` may have lost the
+   lock to another process. Then it deletes the row only if the column `lock_owner` shows that the
+   row is still its own.
 
-Newer versions of Paimon add the column `lock_owner`. It is set where it exists.
+Newer versions of Paimon add the column `lock_owner`. It is used if the table has it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Locks:
 
     @contextmanager
     def hold(self, database: str, table: str) -> Iterator[None]:
-        """Hold the lock of a table. Raises CommitConflict if others hold it until the time-out."""
+        """Hold the lock of a table. Raises CommitConflict if it is not free before the time-out."""
         lock = f"{self.catalog_key}.{database}.{table}"
         if len(lock) > self.characters_max:
             raise InvalidRequest(
@@ -102,5 +103,5 @@ class Locks:
             else:
                 self.database.change((sql.RELEASE_AS, {"lock": lock, "owner": owner}))
         except LakecoreError as error:
-            # The work under the lock is done: this is no error. The row of the lock expires.
+            # Not an error, because the work under the lock is done. The lock will expire.
             _log.warning("lock not released lock=%s error=%s", lock, error)

@@ -1,7 +1,7 @@
 """Names of databases, tables and views in the tables of Paimon's JdbcCatalog.
 
-A row is a name and nothing else: the directory of a table follows from it, and its schema is a
-file. The properties of a table are copies of its options, for people who query the database.
+A row holds only a name: the directory of a table follows from its name, and its schema is a file.
+The rows of a table's properties are copies of its options, for people who query the database.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class JdbcMetastore:
         return self._names(sql.LIST_DATABASES)
 
     def has_database(self, name: str) -> bool:
-        # The SQL database may ignore case in comparisons; names of directories do not.
+        # The SQL database may ignore case in comparisons, but directory names are case-sensitive.
         return (name,) in self.database.rows(sql.FIND_DATABASE, self._values(name))
 
     def check_database_name(self, name: str) -> None:
-        """Accepts any name: what can be a directory can be a database."""
+        """Accepts any name: every directory name is a valid name of a database."""
 
     def check_table_name(self, name: Identifier) -> None:
-        """Accepts any name: what can be a directory can be a table."""
+        """Accepts any name: every directory name is a valid name of a table."""
 
     def check_schema(self, name: Identifier, schema: TableSchema) -> None:
         if self.database.dialect == SQLITE or not self.copies_properties:
@@ -141,7 +141,7 @@ class JdbcMetastore:
     def add(self, name: Identifier, path: str, schema: TableSchema) -> bool:  # noqa: ARG002
         added = self.database.insert(
             (sql.INSERT_TABLE, self.values_of(name)),
-            # A dropped table of this name may have left copies, if its engine makes none.
+            # Remove copies of an earlier table, which an engine without copies may have dropped.
             *self._replaced(name, schema),
         )
         return added is not None
@@ -176,15 +176,15 @@ class JdbcMetastore:
     def after_commit(
         self, name: Identifier, store: Store, layout: Layout, proposal: SnapshotProposal
     ) -> None:
-        """Does nothing: rows only name tables, so a commit changes none."""
+        """Does nothing: rows only hold names of tables, which a commit does not change."""
 
     def after_tags(
         self, name: Identifier, history: History, made: Sequence[str], gone: Sequence[str]
     ) -> None:
-        """Does nothing: rows only name tables, not tags."""
+        """Does nothing: rows hold names of tables, not tags."""
 
     def repair_partitions(self, name: Identifier, store: Store, path: str) -> None:
-        """Does nothing: rows only name tables, not partitions."""
+        """Does nothing: rows hold names of tables, not partitions."""
 
     def lock(self, name: Identifier) -> AbstractContextManager[None]:
         if self.locks is None:

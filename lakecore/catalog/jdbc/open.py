@@ -37,9 +37,9 @@ _KEYS = (
 def open_jdbc(
     given: Mapping[str, str], *, create: bool, ambient: Ambient = SYSTEM
 ) -> MetastoreCatalog:
-    """The catalog of the options; Paimon's tables are created in the database if missing.
+    """Open the catalog. Creates the tables of Paimon's JdbcCatalog in the database if missing.
 
-    Raises NotFound for a missing warehouse or SQLite file, unless `create`.
+    Raises NotFound for a missing warehouse or SQLite file, unless `create` is set.
     """
     stated = parse_catalog_options(given, own=_KEYS, prefixes=(_PROPERTY,))
     if "uri" not in given:
@@ -54,7 +54,7 @@ def open_jdbc(
     }
     address = parse_address(given["uri"], properties)
     warehouse, store = open_warehouse(stated.warehouse, stated.texts, create=create)
-    # As in Java, object stores lock by default: they cannot rename a directory in one step.
+    # As in Java, locks are on by default for object stores, which have no atomic rename.
     locked = read.flag("lock.enabled", default=not store.renames_at_once)
     if locked:
         store = under_lock(warehouse, stated.texts)

@@ -1,9 +1,9 @@
-"""The tables of Paimon's JdbcCatalog and the statements over them, for every dialect.
+"""The tables of Paimon's JdbcCatalog and the SQL statements on them, for every dialect.
 
 https://paimon.apache.org/docs/master/concepts/catalog/#jdbc-catalog
 
-Statements name their columns, so that columns which other versions add (`lock_owner`) do not
-matter.
+Each statement lists its columns, so that it also works if another version of Paimon has added
+columns (`lock_owner`).
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ _AGE_SECONDS: Mapping[str, str] = {
 
 
 _IS_BEFORE: Mapping[str, str] = {
-    # The column may ignore case, and have another character set than the connection.
+    # The column's collation may ignore case, and differ in character set from the connection's.
     "mysql": "CONVERT(view_schema USING utf8mb4) COLLATE utf8mb4_bin = :before",
     "postgresql": "view_schema = :before",
     "sqlite": "view_schema = :before",
@@ -139,5 +139,5 @@ def alter_view(dialect: str) -> str:
 
 
 def delete_expired(dialect: str) -> str:
-    """The statement that deletes a lock which its holder has kept longer than stated."""
+    """The statement that deletes an expired lock: held longer than its `expire_time_seconds`."""
     return f"{RELEASE} AND {_AGE_SECONDS[dialect]} > expire_time_seconds"

@@ -72,7 +72,7 @@ class JdbcViews:
         database = self.metastore.database
         statement = sql.alter_view(database.dialect)
         with self.metastore.lock(name):
-            # Without a lock, another process may change the view between the read and the write.
+            # Locks may be off: another process may change the view between the read and the write.
             for _ in range(_ATTEMPTS):
                 text = self._text(name)
                 if text is None:
@@ -100,9 +100,9 @@ class JdbcViews:
         if self._text(source) is None:
             raise NotFound("no such view", view=source)
         if source == target:
-            # The two locks below would be one.
+            # The two locks below would be the same lock.
             raise AlreadyExists("the view has this name already", view=target)
-        # In the order of their names, so that two renames never wait for each other.
+        # Locks are taken in the order of names, so that two renames never wait for each other.
         first, second = sorted((source, target), key=_pair)
         with self.metastore.lock(first), self.metastore.lock(second):
             if self.metastore.is_taken(target):
@@ -121,7 +121,7 @@ class JdbcViews:
     def _text(self, name: Identifier) -> str | None:
         """The stored text of a view; None if there is no such view."""
         rows = self.metastore.database.rows(sql.READ_VIEW, self.metastore.values_of(name))
-        # The SQL database may ignore case in comparisons; names do not.
+        # The SQL database may ignore case in comparisons, but names are case-sensitive.
         texts = [text for database, view, text in rows if (database, view) == _pair(name)]
         return str(texts[0]) if texts else None
 

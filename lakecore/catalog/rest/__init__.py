@@ -1,3 +1,3 @@
-"""The catalog that a server keeps: Paimon's REST protocol, spoken as a client."""
+"""A catalog on a server: a client of Paimon's REST protocol."""
 
 from __future__ import annotations

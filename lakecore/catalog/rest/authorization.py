@@ -1,9 +1,9 @@
-"""How a request proves who sends it: a bearer token, or a DLF signature.
+"""Authorizes requests: by a bearer token, or by a DLF signature.
 
 https://paimon.apache.org/docs/master/concepts/rest/bear/ and .../rest/dlf/
 
-Credentials of DLF come from the options, from a file that another process keeps fresh, or from the
-metadata service of an ECS machine. They are read again when less than an hour is left.
+Credentials of DLF come from the options, from a file that another process updates, or from the
+metadata service of an ECS machine. They are read again when they expire within an hour.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REGION = re.compile(r"(?:pre-)?([a-z]+-[a-z]+(?:-\d+)?)")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BearerToken:
-    """A token that the server gave out."""
+    """A token that the server has issued."""
 
     token: str
 
@@ -159,7 +159,7 @@ def _loader(options: RestOptions, ambient: Ambient) -> Callable[[], Credentials]
 
 
 def _from_file(path: str, ambient: Ambient) -> Credentials:
-    """The credentials of a file, which another process may be replacing."""
+    """The credentials of a file. Another process may be replacing the file."""
     problem: Exception | None = None
     for attempt in range(_ATTEMPTS):
         if attempt:
@@ -174,7 +174,7 @@ def _from_file(path: str, ambient: Ambient) -> Credentials:
 
 
 def _from_ecs(options: RestOptions) -> Credentials:
-    """The credentials that the metadata service of an ECS machine gives out."""
+    """The credentials from the metadata service of an ECS machine."""
     httpx = http_library()
     base = options.texts.get("dlf.token-ecs-metadata-url", _METADATA_URL)
     try:

@@ -27,7 +27,7 @@ __all__ = ["Credentials", "DefaultSigner", "OpenApiSigner", "Request", "Signer"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """An access key; `security_token` and the end of its validity if it is a temporary one."""
+    """An access key. A temporary one also has a `security_token` and the time when it expires."""
 
     key_id: str
     secret: str
@@ -37,7 +37,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is signed. `path` is encoded, `params` are not."""
+    """The request to sign. `path` is URL-encoded, `params` are not."""
 
     method: str
     path: str
@@ -51,7 +51,7 @@ class Signer(Protocol):
     def sign(
         self, request: Request, credentials: Credentials, ambient: Ambient
     ) -> Mapping[str, str]:
-        """The headers to add, with the signature among them."""
+        """The headers to add; one of them is the signature."""
         ...
 
 

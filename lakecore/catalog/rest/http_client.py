@@ -2,11 +2,12 @@
 
 https://paimon.apache.org/docs/master/concepts/rest/rest-api/
 
-Retries follow Paimon: at most 5, after 429 and 503, and after a broken connection for requests
-without an effect. The wait is `Retry-After`, or 1 s, 2 s, 4 s ... with some jitter.
+Retries follow Paimon: a request is sent again at most 5 times, after the replies 429 and 503. After
+a broken connection, only requests that change nothing are sent again. The wait is that of
+`Retry-After`, or else 1 s, 2 s, 4 s ... with some jitter.
 
 INVARIANT: a request that may have had an effect is never sent twice. If its reply is lost,
-`ReplyLost` is raised, and the caller must look for the effect.
+`ReplyLost` is raised, and the caller must check whether it had its effect.
 """
 
 from __future__ import annotations
@@ -67,12 +68,12 @@ def http_library() -> ModuleType:
 
 
 class Authorization(Protocol):
-    """Gives the headers that authorize a request."""
+    """Makes the headers that authorize a request."""
 
     def headers(
         self, method: str, path: str, params: Mapping[str, str], body: bytes | None
     ) -> Mapping[str, str]:
-        """The headers of one request. `path` is encoded, `params` are not."""
+        """The headers of one request. `path` is URL-encoded, `params` are not."""
         ...
 
 
@@ -81,7 +82,7 @@ class ReplyLost(StorageError):
 
 
 class Refusal(Exception):
-    """The server replied with an error. `code` is Paimon's, `retry_after` in seconds."""
+    """The server replied with an error. `code` is Paimon's; `retry_after` is in seconds."""
 
     def __init__(
         self,
@@ -127,7 +128,7 @@ class RestClient:
         self._client: httpx.Client = library.Client(
             timeout=library.Timeout(_TIMEOUT_SECONDS, pool=None), follow_redirects=False
         )
-        # A catalog is never closed; its connections are, with its last table.
+        # Catalogs have no `close`: close the connections when the catalog and its tables are gone.
         self.close = weakref.finalize(self, self._client.close)
 
     def get(self, path: str, params: Mapping[str, str] = {}) -> dict[str, Any]:
@@ -143,7 +144,7 @@ class RestClient:
         return self.send("DELETE", path)
 
     def pages(self, path: str, key: str, params: Mapping[str, str] = {}) -> Iterator[Any]:
-        """The items of a list that comes in pages."""
+        """The items of a list that the server returns in pages."""
         token: str | None = None
         while True:
             given = dict(params) if token is None else {**params, "pageToken": token}
@@ -216,7 +217,7 @@ class RestClient:
 
 
 def encoded(name: str) -> str:
-    """A name as one part of a path, as Java encodes it."""
+    """A name, URL-encoded as Java does it, as one part of a path."""
     return quote_plus(name, safe="*").replace("~", "%7E")
 
 

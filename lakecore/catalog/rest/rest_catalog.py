@@ -1,11 +1,11 @@
-"""A catalog that a server keeps, spoken to by Paimon's REST protocol.
+"""A catalog on a server, which is called by Paimon's REST protocol.
 
 https://paimon.apache.org/docs/master/concepts/rest/overview/
 
-The server knows names, schemas and the newest snapshots; the client reads and writes the files of
-tables. An *internal* table belongs to the server: it decides which snapshot is next
-(`served_publication.py`). An *external* table belongs to its directory: its snapshots are files, as
-in a filesystem catalog, and dropping it keeps them.
+The server stores names, schemas and the newest snapshots; the client reads and writes the files of
+tables. The server owns an *internal* table: it decides which snapshot is next
+(`served_publication.py`). The snapshots of an *external* table are files, as in a filesystem
+catalog, and dropping the table keeps its files.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = ["RestCatalog", "open_rest"]
 
 
 class RestCatalog:
-    """The databases and tables of a server (`catalog.py`). Caches nothing."""
+    """The databases and tables of a server (`catalog.py`), without a cache."""
 
     def __init__(self, client: RestClient, options: RestOptions, ambient: Ambient = SYSTEM) -> None:
         self.client = client
@@ -66,7 +66,7 @@ class RestCatalog:
         self.root = f"/v1/{encoded(prefix)}" if prefix else "/v1"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled without connections: another process opens the catalog again."""
+        """Pickled without connections: the process that unpickles it opens the catalog again."""
         return _reopened, (dict(self.options.given),)
 
     @property
@@ -123,7 +123,7 @@ class RestCatalog:
                 database=name,
                 **{"tables" if tables else "views": shown(tables or views)},
             )
-        # The protocol does not say what becomes of them, so they are dropped one by one first.
+        # The protocol does not say whether the server drops the tables, so drop each one first.
         for table in tables:
             self._drop(Identifier(database=name, table=table))
         for view in views:
@@ -318,12 +318,12 @@ class RestCatalog:
         main = served.on_branch(MAIN_BRANCH)
         hides = options.query_auth_enabled
         if not hides and name.branch != MAIN_BRANCH:
-            # A branch may be older than the option, and its rows are those of the table.
+            # The option may have been set after the branch was made, but it protects its rows too.
             newest = main.describe()
             if newest is None:
                 raise self._no_table(name)
             hides = newest.schema.parsed_options({}, table=str(name)).query_auth_enabled
-        # The files of an external table need not have the option.
+        # The schema file of an external table, or of a branch, may lack the option.
         asks = {"query-auth.enabled": "true"} if hides else {}
         publication: Publication = ExclusiveCreate(ServedAccess(main))
         if not described.is_external:
@@ -377,7 +377,7 @@ class RestCatalog:
 
 
 def open_rest(given: Mapping[str, str], *, create: bool) -> RestCatalog:
-    """The catalog of a server. `create` has no effect: a client cannot create a warehouse.
+    """Open the catalog. `create` has no effect: a client cannot create a warehouse.
 
     Raises Unsupported without the package for HTTP, StorageError if the server cannot be reached.
     """

@@ -2,7 +2,8 @@
 
 https://paimon.apache.org/docs/master/concepts/rest/overview/
 
-The server sends defaults and overrides: defaults < options of the user < overrides.
+The server sends defaults and overrides. The user's options take precedence over the defaults, and
+the overrides take precedence over the user's options.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _KNOWN = (
     "dlf.token-loader",
     "dlf.token-path",
 )
-# Features that lakecore lacks, with the values that do not ask for them.
+# Options of features that lakecore does not have, with the values that switch the feature off.
 _FIXED = {
     "cache-enabled": ("false",),
     "case-sensitive": ("true",),
@@ -70,7 +71,7 @@ _FIXED = {
 class RestOptions:
     """The options of one catalog. `warehouse` is a name that the server knows, or empty.
 
-    `given` are the options of the user, `texts` the merged options that apply.
+    `given` are the options of the user; `texts` are the options merged with those of the server.
     """
 
     given: Mapping[str, str]
@@ -119,8 +120,8 @@ class RestOptions:
 def parse_rest_options(given: Mapping[str, str]) -> RestOptions:
     """The checked options of the user.
 
-    Raises InvalidRequest for an unknown key or a missing one, Unsupported for behaviour that
-    lakecore does not have.
+    Raises InvalidRequest for an unknown or missing key, Unsupported for a feature that lakecore
+    does not have.
     """
     uri = given.get(URI, "").strip().rstrip("/")
     if not uri:
@@ -139,7 +140,7 @@ def parse_rest_options(given: Mapping[str, str]) -> RestOptions:
 def merged_options(
     mine: RestOptions, defaults: Mapping[str, str], overrides: Mapping[str, str]
 ) -> RestOptions:
-    """The options after the server has stated its own."""
+    """The options of the user, merged with those that the server has sent."""
     return replace(mine, texts={**defaults, **mine.texts, **overrides})
 
 

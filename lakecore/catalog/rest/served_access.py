@@ -1,4 +1,4 @@
-"""Who may see which rows of a table, as a REST server states it for the user of its token."""
+"""The rows and columns of a table that a user may read, as a REST server states them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ __all__ = ["ServedAccess"]
 
 @dataclass(frozen=True, slots=True)
 class ServedAccess:
-    """The server's row filters and column masks of a table; each read asks for them again."""
+    """The row filters and column masks of a table. Each read asks the server for them again."""
 
     table: ServedTable
 
     def rules(self, branch: str, columns: Sequence[str]) -> StatedRules:
         """The rules for a read of these columns.
 
-        Raises StorageError if the user may not read them, Unsupported if the server states none.
+        Raises StorageError if the user may not read the columns, Unsupported if the server states
+        no rules.
         """
         table = self.table.on_branch(branch)
         reply = table.ask("POST", "auth", {"select": list(columns)})
@@ -39,7 +40,7 @@ class ServedAccess:
                 "the server states who may read the table in a form that is not known",
                 table=table.name,
             )
-        # As in Java, null and the empty text are no rule.
+        # As in Java, null and an empty string mean that there is no rule.
         return StatedRules(
             tuple(filter(None, filters)), {name: text for name, text in masks.items() if text}
         )

@@ -1,4 +1,4 @@
-"""The functions of a REST catalog: each call is one request.
+"""The functions of a REST catalog. Each method sends one request.
 
 https://paimon.apache.org/docs/master/concepts/rest/rest-api/
 """
@@ -32,7 +32,7 @@ class ServedFunctions:
             found = list(self.client.pages(self._functions(database), "functions"))
         except Refusal as refusal:
             if refusal.code == 501:
-                return ()  # a server without functions has none
+                return ()  # a server that does not support functions
             raise refusal.as_error(database=database) from None
         return tuple(sorted(map(str, found)))
 

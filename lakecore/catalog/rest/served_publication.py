@@ -3,8 +3,8 @@
 https://paimon.apache.org/docs/master/concepts/rest/overview/
 
 The server decides which snapshot is next; the client writes manifests and data files, and sends the
-snapshot. Reading the newest snapshot and schema is a question to the server, too. Older ones are
-read from the files of the table, or else from the server.
+snapshot. The newest snapshot and schema are read from the server; older ones from the files of the
+table, or else from the server.
 
 INVARIANT: a commit whose reply is lost is looked up by the uuid of its snapshot, never sent again.
 """
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["ServedHistory", "ServedPublication"]
 
 _BUSY = (409, 429, 503)
-"""Replies of a server that did not commit: others commit, or hold a lease, or it has no time."""
+"""The status codes of a server that did not commit: another commit is running, a lease is held, or
+the server is busy."""
 
 
 class ServedHistory(History):
@@ -58,7 +59,7 @@ class ServedHistory(History):
 
     def _describe(self) -> Described | None:
         described = self._table.describe()
-        # A table that was created later under the same name has another id.
+        # Another id means that the table was dropped, and another one created under its name.
         return described if described is not None and described.id == self._table_id else None
 
     def schema_ids(self) -> tuple[int, ...]:
@@ -80,9 +81,9 @@ class ServedHistory(History):
         return self._describe() is not None
 
     def _as_stored(self, stated: TableSchema) -> TableSchema:
-        """The schema that the server stated, completed from its file if the two agree.
+        """The schema that the server stated, completed from its schema file if the two agree.
 
-        The file adds the highest field id and the time.
+        Only the file has the highest field id, the time and the version.
         """
         with suppress(CorruptTable):
             stored = self.schema(stated.id)
@@ -111,7 +112,10 @@ class ServedHistory(History):
         return self.latest_snapshot()
 
     def snapshot_ids(self) -> tuple[int, ...]:
-        """The numbers of all live snapshots, ascending, from their files or from the server."""
+        """The numbers of all live snapshots, ascending.
+
+        They come from the snapshot files; if the newest one has no file, from the server.
+        """
         latest = self.latest_snapshot_id()
         if latest is None:
             return ()
@@ -134,7 +138,7 @@ class ServedHistory(History):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedPublication:
-    """Makes snapshots and schemas visible by asking the server."""
+    """Makes snapshots and schemas visible by requests to the server."""
 
     table: ServedTable
     table_id: str
@@ -179,7 +183,7 @@ class ServedPublication:
     def _looked_up(
         self, table: ServedTable, snapshot: Snapshot, error: LakecoreError
     ) -> Outcome | None:
-        """The outcome of a commit, as the server reports it now.
+        """The outcome of a commit, according to the snapshots that the server has now.
 
         None if it has no snapshot of that number.
         """
@@ -195,9 +199,10 @@ class ServedPublication:
         return Published() if found.uuid == snapshot.uuid else LostRace()
 
     def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
-        """Change the schema by one call. False if another writer took the number of the new schema.
+        """Change the schema by one request.
 
-        Also False if the server has no schema of that number after the call.
+        False if the number of the new schema belongs to another writer's schema, or if the server
+        has no schema of that number after the request.
         """
         table = self.table.on_branch(layout.branch)
         history = self.history(store, layout)

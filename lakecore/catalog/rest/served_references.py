@@ -1,4 +1,4 @@
-"""Tags, branches and rollbacks of a table that a REST server owns: each is one call."""
+"""Tags, branches and rollbacks of a table on a REST server. Each method sends one request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ServedReferences:
     table: ServedTable
 
     def create_tag(self, branch: str, name: str, snapshot_id: int, retained: str | None) -> None:
-        """Give a snapshot a name."""
+        """Create a tag of a snapshot."""
         body = {"tagName": name, "snapshotId": snapshot_id, "timeRetained": retained}
         self.table.on_branch(branch).ask("POST", "tags", body)
 

@@ -1,6 +1,6 @@
-"""One table as a REST server knows it: its address, and the calls that concern it.
+"""One table of a REST server: its address, and the requests about it.
 
-A branch has an address of its own: `t$branch_b1`.
+A branch has its own address: `t$branch_b1`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class ServedTable:
             "snapshot": snapshot_to_json(snapshot),
             "statistics": list(statistics),
         }
-        # INVARIANT: a commit is sent once. If its outcome is in doubt, it is looked up.
+        # INVARIANT: a commit is sent once. If its outcome is unknown, its snapshot is looked up.
         reply = self.client.post(f"{self.address}/commit", body, retries=False)
         return reply.get("success") is True
 

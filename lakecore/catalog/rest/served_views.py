@@ -1,4 +1,4 @@
-"""The views of a REST catalog: each call is one request.
+"""The views of a REST catalog. Each method sends one request, unless it says otherwise.
 
 https://paimon.apache.org/docs/master/concepts/rest/overview/
 """
@@ -49,7 +49,7 @@ class ServedViews:
             found = list(self.client.pages(self._views(database), "views"))
         except Refusal as refusal:
             if refusal.code == 501:
-                return ()  # a server without views has none
+                return ()  # a server that does not support views
             raise refusal.as_error(database=database) from None
         return tuple(sorted(map(str, found)))
 
@@ -92,14 +92,14 @@ class ServedViews:
                 if before is not None:
                     self._restore(name, before, error)
                 raise
-            # Another replacement may have dropped the view that was in the way.
+            # A concurrent `replace` may have dropped the view that made this creation fail.
             seen = seen or before is not None or self.find(name) is not None
         if not seen:
             return False  # a table has the name
         raise CommitConflict("other processes keep creating the view; try again", view=name)
 
     def _restore(self, name: Identifier, before: View, why: LakecoreError) -> None:
-        """Create the old view again, unless it or the new one is there after all."""
+        """Create the old view again, unless a view of that name exists after all."""
         try:
             self.create(name, before)
         except LakecoreError as error:

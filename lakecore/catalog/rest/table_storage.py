@@ -1,7 +1,7 @@
 """The storage of a table of a REST catalog, with the credentials that the server issues.
 
-With `data-token.enabled`, the server gives each table credentials that expire. They are asked for
-again when less than an hour is left, so a long scan goes on.
+With `data-token.enabled`, the server issues credentials for each table. They expire, so new
+credentials are requested when less than an hour is left, also during a long scan.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TokenStore:
 
     @property
     def _now(self) -> Store:
-        """The store with credentials that are valid for a while."""
+        """The store, with credentials that do not expire soon."""
         with self._lock:
             left_ms = self._expires_ms - self._ambient.now_ms()
             if self._store is None or left_ms < _FRESH_MS:

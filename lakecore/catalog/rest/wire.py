@@ -2,7 +2,7 @@
 
 https://paimon.apache.org/docs/master/concepts/rest/rest-api/
 
-Both directions are here, because the client and the server use the same forms.
+This module has both directions, because lakecore is both a client and a server of the protocol.
 """
 
 from __future__ import annotations
