@@ -49,6 +49,11 @@ class Catalog(Protocol):
         """The options of the catalog, as given by the user."""
         ...
 
+    @property
+    def case_sensitive(self) -> bool:
+        """Whether names may have upper-case letters. If not, callers must use lower case."""
+        ...
+
     # --- databases --------------------------------------------------------------------------------
 
     def list_databases(self) -> tuple[str, ...]:

@@ -82,6 +82,8 @@ DATABASE_SUFFIX = ".db"
 class FilesystemCatalog:
     """The databases and tables of one warehouse (`catalog.py`). It has no state of its own."""
 
+    case_sensitive = True
+
     def __init__(
         self, warehouse: str, store: Store, options: CatalogOptions, ambient: Ambient = SYSTEM
     ) -> None:

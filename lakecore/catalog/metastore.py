@@ -58,6 +58,11 @@ class Metastore(Protocol):
     """
 
     @property
+    def case_sensitive(self) -> bool:
+        """Whether names may have upper-case letters. If not, callers must use lower case."""
+        ...
+
+    @property
     def views(self) -> Views | None:
         """The views that queries can read; None if the metastore stores none for Paimon."""
         ...

@@ -64,8 +64,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MetastoreCatalog"]
 
-_LISTED_ATTEMPTS = 20
-_LISTED_WAIT_SECONDS = 0.05
+_LISTED_ATTEMPTS, _LISTED_WAIT_SECONDS = 20, 0.05
 
 
 class MetastoreCatalog:
@@ -85,6 +84,7 @@ class MetastoreCatalog:
         self.store = store
         self.options = options
         self.metastore = metastore
+        self.case_sensitive = metastore.case_sensitive
         self.ambient = ambient
 
     @property

@@ -169,7 +169,7 @@ def _start(name: str, action: Action, flags: Mapping[str, Sequence[str]]) -> Non
         conf=with_secrets(stated(flags[action.conf], f"--{action.conf}")),
         table_conf=stated(flags.get("table_conf"), "--table_conf"),
         flags={flag: tuple(values) for flag, values in flags.items() if flag in action.known},
-        case_sensitive=catalog.option_texts.get("metastore") != "hive",
+        case_sensitive=catalog.case_sensitive,
     )
     launch = launch_of(name, arguments, flags)
     label, metrics = launch.pipeline.label, one.get("metrics")

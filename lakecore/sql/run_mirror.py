@@ -67,7 +67,7 @@ def run_mirror(
         conf=source.conf(mirror.chain[1:], conf, takes_table=takes_table),
         table_conf=statement.options,
         flags={flag: texts for flag, texts in flags.items() if flag not in RUN_FLAGS},
-        case_sensitive=catalog.option_texts.get("metastore") != "hive",
+        case_sensitive=catalog.case_sensitive,
     )
     launch = launch_of(name, arguments, flags)
     label = launch.pipeline.label

@@ -214,6 +214,16 @@ def test_name_that_no_new_table_can_have_is_refused(
         catalog.create_table(identifier, COLUMNS)
 
 
+def test_upper_case_in_a_name_is_kept_or_refused_as_the_catalog_says(catalog: Catalog) -> None:
+    if catalog.case_sensitive:
+        create(catalog, "shop.Orders")
+    else:
+        with pytest.raises(InvalidRequest, match="lower-case"):
+            create(catalog, "shop.Orders")
+
+    assert catalog.list_tables("shop") == (("Orders",) if catalog.case_sensitive else ())
+
+
 def test_schema_that_breaks_a_rule_creates_nothing(catalog: Catalog) -> None:
     with pytest.raises(InvalidRequest, match="primary key is not a column"):
         catalog.create_table("shop.orders", COLUMNS, primary_keys=["key"])

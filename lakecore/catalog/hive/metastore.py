@@ -85,6 +85,11 @@ class HiveMetastore:
     reports: PartitionReports = field(default_factory=PartitionReports)
 
     @property
+    def case_sensitive(self) -> bool:
+        """Always False: Hive stores names in lower case."""
+        return False
+
+    @property
     def views(self) -> HiveViews:
         """The views of the metastore."""
         return HiveViews(metastore=self, owner=self.rows.owner)

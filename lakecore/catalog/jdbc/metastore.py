@@ -56,6 +56,11 @@ class JdbcMetastore:
             self.locks.make_table()
 
     @property
+    def case_sensitive(self) -> bool:
+        """Always True, even if the database ignores case in comparisons (`has_database`)."""
+        return True
+
+    @property
     def views(self) -> Views:
         """The views: rows of the same catalog."""
         return JdbcViews(self)

@@ -62,8 +62,8 @@ class RestCatalog:
         self.client = client
         self.options = options
         self.ambient = ambient
-        prefix = options.prefix
-        self.root = f"/v1/{encoded(prefix)}" if prefix else "/v1"
+        self.case_sensitive = True
+        self.root = f"/v1/{encoded(options.prefix)}" if options.prefix else "/v1"
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled without connections: the process that unpickles it opens the catalog again."""
