@@ -7,6 +7,8 @@ https://paimon.apache.org/docs/master/maintenance/manage-snapshots/
 3. One run expires at most `max_deletes`.
 4. In between, ids expire from the oldest on, up to the first that is too young.
 
+Tags have rules of their own: `table/maintenance/expire_tags.py`.
+
 INVARIANT: what expires is a range from the earliest id on, so ids never get gaps.
 """
 
