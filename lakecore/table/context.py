@@ -30,8 +30,8 @@ class TableContext:
     """The value that every verb needs. `identifier` is for messages: `db.table`, or a path.
 
     SQL in conditions and values uses the time zone `zone` (empty: that of the machine) and the
-    current time `statement_ms` (None: that of the clock). Processes that share a statement use the
-    same values of both.
+    current time `statement_ms` (None: that of the clock). If several processes work on one
+    statement, all of them get the same `zone` and `statement_ms`.
     """
 
     identifier: str
@@ -72,7 +72,7 @@ def load_context(  # noqa: PLR0913  what a table is bound to
     budget: Budget,
     publication: Publication = EXCLUSIVE_CREATE,
 ) -> TableContext:
-    """The table in that directory, with its newest schema. Raises NotFound if none exists."""
+    """The table at this layout, with its newest schema. Raises NotFound if there is no table."""
     history = publication.history(store, layout)
     schema = history.latest_schema()
     if schema is None:
@@ -180,7 +180,7 @@ def on_branch(context: TableContext, name: str, *, own: Collection[str]) -> Tabl
     """
     dynamic = {key: text for key, text in dynamic_options_of(context).items() if key not in own}
     if context.options.query_auth_enabled:
-        # A branch may be older than the option, and its rows are those of the table.
+        # The branch's schema may predate this option, but the branch holds rows of the table.
         dynamic["query-auth.enabled"] = "true"
     return load_context(
         context.store,

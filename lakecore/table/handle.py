@@ -230,10 +230,10 @@ class Table(
 
         A column `_row_kind` holds the kind of each row: +I, -U, +U or -D.
 
-        With `evolve_schema`, columns that the table lacks are added as nullable columns. Types are
-        widened where the wider type holds every value: INT to BIGINT, DECIMAL, more fractional
-        digits of timestamps; key columns never change. None means: as the options
-        `write.merge-schema` and `write.merge-schema.type-widening` say. With the option
+        With `evolve_schema`, columns that the table lacks are added as nullable columns. The type
+        of a column is widened if the wider type holds every value (INT to BIGINT, more digits of a
+        DECIMAL, more fractional digits of a timestamp); key columns never change. With None, the
+        options `write.merge-schema` and `write.merge-schema.type-widening` decide. With the option
         `write.merge-schema.explicit-cast`, types also change where values can be lost. The new
         schema is stored after all rows are known to fit; it stays if the commit fails later. This
         object then uses the new schema.
@@ -459,20 +459,23 @@ class Table(
     ) -> CommitResult:
         """Give partitions another number of buckets, in one commit; the rows do not change.
 
-        `bucket_num` is by default the option `bucket`; a table with postponed buckets needs it.
-        `partition` is one mapping of partition keys to values, or a list of them; a mapping may
-        leave out keys. `where` is a condition on partition keys. Without both, all partitions are
-        rescaled. Partitions that have this number already are left as they are. The option `bucket`
-        does not change: writers need it to be the number of the partitions they write to. Rows of
-        the postponed bucket stay there
+        - `bucket_num` is the new number, by default the option `bucket`. A table with postponed
+          buckets (`bucket` is -2) needs this argument.
+        - `partition` is one mapping of partition keys to values, or a list of them; a mapping may
+          leave out keys. `where` is a condition on partition keys. Without both, all partitions are
+          rescaled. Partitions that already have the number are not changed.
+
+        The option `bucket` does not change; writers refuse a partition with another number of
+        buckets than the option states. Rows of the postponed bucket stay there
         (https://paimon.apache.org/docs/master/maintenance/rescale-bucket/).
 
         The result counts the rows written; `snapshot_ids` is empty if there was nothing to do.
+        These errors are raised, with nothing changed:
 
-        Raises CommitConflict, with nothing changed, if another commit added files to one of these
-        partitions meanwhile. Raises NotFound if `partition` has no data, and InvalidRequest for a
-        table whose buckets are dynamic, or that has no buckets, and if a compaction has yet to
-        write the changelog of these rows.
+        - CommitConflict if another commit added files to one of these partitions meanwhile;
+        - NotFound if `partition` has no data;
+        - InvalidRequest if the option `bucket` is -1, or if the changelog of these rows is not
+          written yet: then call `compact(full=True)` first.
 
             table.rescale(bucket_num=8, partition={"day": datetime.date(2024, 1, 1)})
         """
@@ -574,8 +577,9 @@ class Table(
         """The changes after `start` up to and including `end`, as a lazy Polars frame.
 
         The frame has the columns of the table and `_row_kind` (+I, -U, +U, -D). `start` and `end`
-        are snapshot ids, tags or times; a time means the newest snapshot at that time. None means
-        the beginning, and the latest snapshot. The snapshots are chosen now, not at `collect`.
+        are snapshot ids, tags or times; a time means the newest snapshot at that time. Without
+        `start`, the changes begin with the first snapshot; without `end`, they end with the latest.
+        The snapshots are chosen now, not at `collect`.
 
         The rows are those of the changelog. Without a changelog producer, they are the added rows
         as stored. Between two tags, they are the difference of the two states. The options

@@ -8,12 +8,14 @@ outcomes, and a committer must handle each:
 - `Refused`: the snapshot is not visible and never will be. Clean up, and raise the error;
 - `Unknown`: the reply was lost, and the outcome cannot be determined. Delete nothing.
 
-`ExclusiveCreate` creates the file of the snapshot where none exists. A catalog with locks does the
-same while it holds the lock of the table; a catalog that owns the snapshots sends the proposal to
-its server. Both are other implementations of `Publication`; no caller has to know which one it has.
+Three kinds of `Publication` exist; no caller has to know which one it has:
 
-The same value opens the `History` that shows what was published: readers of files list a directory,
-readers of a server ask it for the newest snapshot and schema.
+- `ExclusiveCreate` creates the file of the snapshot, unless it exists;
+- a catalog with locks does the same while it holds the lock of the table;
+- a catalog whose server owns the snapshots sends the proposal to the server.
+
+A `Publication` also opens the `History`, by which readers see what was published. It lists the
+files in a directory, or asks the server for the newest snapshot and schema.
 """
 
 from __future__ import annotations
@@ -201,7 +203,7 @@ class ExclusiveCreate:
         try:
             made = store.put_if_absent(path, proposal.data)
         except (LakecoreError, OSError) as error:
-            # The reply was lost, or said no. The file decides, if it can be read at all.
+            # The reply was lost, or the store refused. The stored file, if readable, decides.
             try:
                 there = metadata.decode_snapshot(store.read(path), path)
             except (LakecoreError, OSError) as unread:
@@ -241,6 +243,6 @@ def write_schema(store: Store, layout: Layout, schema: TableSchema) -> bool:
     try:
         metadata.decode_schema(data, path)
     except CorruptTable as error:
-        # For example a comment that is a number: the table could never be opened.
+        # For example, a comment is a number. Once stored, the table could never be opened.
         raise InvalidRequest("the schema holds a value of the wrong type", why=error) from error
     return store.put_if_absent(path, data)

@@ -1,6 +1,6 @@
 """Reads the changes between two points of a table's history.
 
-As Paimon's `incremental-between`
+Works like Paimon's `incremental-between`
 (https://paimon.apache.org/docs/master/flink/sql-query/#batch-incremental): the start is exclusive,
 the end inclusive. A point is a snapshot id, a tag or a time; a time means the newest snapshot at
 that time. A string is a tag if one has that name, else a snapshot id if it has only digits, else a
@@ -11,7 +11,8 @@ time: tags are often named after a day or hour.
 - With data evolution, the rows of all these snapshots are read together: a row has the newest
   values that one of the snapshots wrote, and null for columns that none wrote.
 - Between two tags, and with the mode `diff`, the two states are compared. The snapshots between
-  them may have expired. With `incremental-between-tag-to-snapshot`, tags mean their snapshots.
+  them may have expired. With `incremental-between-tag-to-snapshot`, a tag is treated like the id of
+  its snapshot: the snapshots between are read.
 
 Paimon clips a range that begins before the earliest remaining snapshot. lakecore raises NotFound,
 because changes would be missing.

@@ -212,7 +212,7 @@ class State:
         return wanted.in_order(splits, live)
 
     def _postponed(self, wanted: Wanted) -> list[Split]:
-        """The splits of the postponed bucket; none if the changes leave out its rows."""
+        """The splits of the postponed bucket; none if the state does not include its rows."""
         if self.as_batch or not shows_postponed(wanted.context.options):
             return []
         live = wanted.context.history.live_entries(self.snapshot)

@@ -2,8 +2,8 @@
 
 With a primary key: the files of both states are grouped into sections together. A section with the
 same files in both states is not read. For any other section, both sides are merged as in a batch
-read and compared by key, window by window (`merge/difference.py`). This is needed for every merge
-engine: new files alone do not show the rows that they are folded into.
+read and compared by key, window by window (`merge/difference.py`). No merge engine can do without
+this: new files alone do not show which earlier rows they replace or change.
 
 Without a primary key: the rows of files that only the later state has. Rows that a compaction
 rewrote cannot be distinguished from new rows; this raises Unsupported.
@@ -54,7 +54,7 @@ _Version = tuple["EntryIdentity", "tuple[IndexFile, VectorRange] | None"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """One of the two states: its files, and the table with the options of levels of that time."""
+    """One of the two states: its files, and the table with the level options of its snapshot."""
 
     number: int
     context: TableContext

@@ -1,6 +1,6 @@
 """Positions of a stream that a job stores itself, as Spark does in its checkpoint.
 
-`first_start` says where a new stream begins; `follow_from` continues after a snapshot. Both raise
+`begin` says where a new stream begins; `follow_from` continues with a given snapshot. Both raise
 NotFound if changes expired before they were read.
 """
 
@@ -56,7 +56,7 @@ class Beginning:
 def begin(
     context: TableContext, request: StreamRequest, stated: Mapping[str, str] | None = None
 ) -> Beginning:
-    """Where a stream begins by the request, the options, and the table's consumer.
+    """Where a stream begins, according to the request, the options and the consumer.
 
     `stated` are options that name a start, in addition to those of the table.
 
@@ -113,7 +113,7 @@ def without_delay(context: TableContext) -> TableContext:
 def commit_mark(snapshot: Snapshot) -> str:
     """A short text that identifies the commit of a snapshot.
 
-    The snapshot id does not: after a rollback, another commit may get the same id.
+    The snapshot id is not enough: after a rollback, another commit may get the same id.
     """
     name = snapshot.delta_manifest_list.encode()
     return hashlib.sha256(name).hexdigest()[:_COMMIT_LENGTH]

@@ -5,8 +5,8 @@
 - `consumer.mode=at-least-once`: a request for the next snapshot marks the previous one as done.
   This is recorded at most once in each interval, and when the stream ends or is closed.
 
-In both modes, snapshots without changes after a done snapshot are done too. They are recorded at
-the same pace, so that compactions do not hold back expiry.
+In both modes, snapshots without changes that follow a done snapshot are done too. They are recorded
+at most once in each interval. Thus snapshots of compactions can expire.
 
 INVARIANT: a snapshot is recorded only after all snapshots before it were returned and done.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Progress:
     """The progress of one stream.
 
-    Each id is the next snapshot to read: all snapshots before are done.
+    A position is the id of the next snapshot: all snapshots before it were returned, or are done.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Progress:
         """The next snapshot after all returned ones; None before the first."""
 
     def begin(self, next_id: int) -> None:
-        """The stream starts with the changes of this snapshot, and no state before it.
+        """Note that the stream starts with the changes of snapshot `next_id`, without a state.
 
         A new consumer is recorded now, so that nothing that it needs expires.
         """
@@ -57,20 +57,20 @@ class Progress:
         self.given = snapshot_id + 1
 
     def asked(self) -> None:
-        """The reader asks for more; with at-least-once, all returned snapshots are then done."""
+        """Note that the reader asks for more. At-least-once: all returned snapshots are done."""
         if not self._confirms:
             self._done = self.given
         self._record_in_time()
 
     def passed(self, next_id: int) -> None:
-        """All snapshots before this one were returned or skipped."""
+        """Note that all snapshots before `next_id` were returned or skipped."""
         if self.given is not None and self._done == self.given:
             self._done = next_id
         self.given = next_id
         self._record_in_time()
 
     def confirm(self, snapshot_id: int | None) -> None:
-        """The reader is done with this snapshot and all before it; None: with all returned ones."""
+        """Record that this snapshot and all before it are done; None: all that were returned."""
         if self._consumer_id is None:
             raise InvalidRequest(
                 "the stream has no consumer to record progress for; give it a consumer_id",

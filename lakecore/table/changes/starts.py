@@ -205,9 +205,9 @@ def _reached(retained: RetainedChanges, snapshot_id: int, *, exact: bool) -> int
 
 
 def _live(retained: RetainedChanges, snapshot_id: int, *, exact: bool) -> Snapshot:
-    """The named snapshot, whose state can be read.
+    """The named snapshot, or the earliest one left if it has expired.
 
-    If it has expired, even if its changelog exists: the earliest one left, or NotFound if `exact`.
+    A snapshot counts as expired even if its changelog exists. With `exact`, raises NotFound for it.
     """
     earliest = retained.earliest_state
     if snapshot_id > retained.latest or (exact and snapshot_id < earliest):

@@ -81,7 +81,7 @@ class Wanted:
     def planned(self, splits: Sequence[Split], kind: RowKind | None) -> PlannedRows:
         """How to read the splits: merged rows, all of this kind.
 
-        None: stored rows with their stored kinds (+I without a primary key).
+        With `kind` None: stored rows with their stored kinds (+I without a primary key).
         """
         context = self.context
         if kind is not None or not context.schema.primary_keys:

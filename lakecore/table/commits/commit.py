@@ -6,10 +6,10 @@ A commit writes up to two snapshots under one user and identifier: APPEND (or OV
 new files, then COMPACT with what compaction replaced. Each is one loop:
 
 1. read the latest snapshot;
-2. check whether a snapshot since the last check is already this commit: after a lost reply, or
-   after a crash of an earlier sender of the same request;
+2. check whether a snapshot since the last check is already this commit: its reply was lost, or an
+   earlier process sent the same request and crashed;
 3. check conflicts with what others committed since the messages were made (`commit_checks.py`). If
-   there were many commits, repeat from step 1 to see those that arrived in between;
+   there were many commits, repeat from step 1: more may have arrived during the check;
 4. write manifests and manifest lists under fresh names, merging small ones (`next_snapshot.py`);
 5. publish snapshot N+1 (`publication.py`). This call is the commit. If the race is lost, remove
    what step 4 wrote, except the manifests of the change itself, wait, and repeat from step 1

@@ -1,4 +1,4 @@
-"""How often a commit is tried, and how long it waits in between.
+"""How often a commit is tried, and how long it waits between two attempts.
 
 `commit.max-retries`, `commit.timeout`, `commit.min-retry-wait`, `commit.max-retry-wait`
 (https://paimon.apache.org/docs/master/maintenance/configurations/).

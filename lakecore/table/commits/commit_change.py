@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakecore.table.commits.base_snapshot import Base
 
 PartitionFilter = Callable[[Sequence[bytes]], Sequence[bool]]
-"""Serialized partitions -> which of them an overwrite clears."""
+"""Takes serialized partitions; returns for each whether an overwrite clears it."""
 _LONG_MAX = (1 << 63) - 1
 
 
@@ -33,8 +33,8 @@ class CommitRequest:
     - `force`: commits even without changes, so that the identifier is recorded;
     - `replaces_rows`: the rows were computed from rows of the snapshot that the messages name, so
       a concurrent change of those rows is a conflict;
-    - `replaces_partitions`: the messages replace all rows of the partitions whose files they
-      delete, so files that others added there since the snapshot that the messages name are a
+    - `replaces_partitions`: the messages replace all rows of each partition whose files they
+      delete. A file that another commit added there after the snapshot that the messages name is a
       conflict;
     - `from_elsewhere`: the messages come from a caller, so check that their files exist;
     - `statistics`: the new statistics file; the snapshot is then of kind ANALYZE;

@@ -183,7 +183,7 @@ def _check_since(context: TableContext, change: Change, latest: Snapshot) -> Non
     check_bucket_counts(known, change.messages)
     if change.replaces_rows:
         check_rows_untouched(context, change, latest)
-    # Known keys keep their buckets while others only add keys, but not after an overwrite.
+    # If others only added keys, known keys keep their buckets; after an overwrite they may not.
     dealt = {
         message.partition
         for message in change.messages
@@ -202,7 +202,8 @@ def _check_keys_alone(
 ) -> None:
     """Raise CommitConflict if others changed rows, in a table whose keys may change partitions.
 
-    With `deduplicate`, removed rows are no conflict: a row that moves writes one -D too many.
+    With `deduplicate`, removed rows are no conflict: at worst, this change writes a -D for a row
+    that no longer exists.
     """
     own = change.kind is CommitKind.APPEND and any(m.new_files for m in change.messages)
     kind = None if theirs is None else theirs.commit_kind
@@ -247,7 +248,8 @@ def _check_alone(
 def _check_rolled_back(context: TableContext, change: Change) -> None:
     """Raise CommitConflict if a change was computed from files that a rollback may have removed.
 
-    Added rows do not depend on other rows, except for the key index of dynamic buckets.
+    Rows that are only added do not depend on other rows, except through the key index of dynamic
+    buckets.
     """
     dynamic = bool(context.schema.primary_keys) and any(
         message.total_buckets == DYNAMIC for message in change.messages

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Write = Callable[[pl.DataFrame], list[ManifestFile]]
 
 _BYTES_IN_MEMORY = 16
-"""What a byte of a manifest becomes when it is decompressed, decoded, and encoded again."""
+"""Bytes of memory for each byte of a manifest: decompressed, decoded, and encoded again."""
 _READERS = 8
 
 

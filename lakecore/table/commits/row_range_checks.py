@@ -7,15 +7,14 @@ The rules are Paimon's:
 
 1. files with these row ids must still exist, with the same range of row ids: a compaction may have
    joined ranges, an overwrite may have removed the rows;
-2. no commit since may have written one of these columns for one of these rows. Other columns are no
+2. no later commit may have written one of these columns for one of these rows. Other columns are no
    conflict. A compaction changes no value;
-3. after a compaction, the row ids of two files are the same or apart: another commit may have
-   written a column of a range that the compaction joins with others.
-
+3. after a compaction, the row id ranges of two files must be equal or disjoint. They may overlap if
+   another commit wrote a column for a range that the compaction joins with others;
 4. no global index may cover one of these columns: it would still find rows by their old values.
    Paimon can drop such an index (`global-index.column-update-action`); lakecore refuses the commit.
 
-Rows that are deleted meanwhile are no conflict: their deletion vector stays.
+Rows that another commit deletes are no conflict: their deletion vector stays.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def _writes_columns(entry: ManifestEntry) -> bool:
 def check_compacted(
     context: TableContext, live: Sequence[ManifestEntry], delta: Sequence[ManifestEntry]
 ) -> None:
-    """Check rule 3: the row ids of two files are the same or apart, also after this compaction."""
+    """Check rule 3: after this compaction, row id ranges of files are still equal or disjoint."""
     if not context.options.data_evolution_enabled:
         return
     gone = {entry.identity for entry in delta if entry.kind is FileKind.DELETE}

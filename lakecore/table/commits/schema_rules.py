@@ -1,8 +1,8 @@
 """Whether files written or compacted under one schema may be committed under another.
 
-Rows that were merged by one aggregate function, or in the order of one sequence field, are wrong
-after the function or field changes; such a compaction is repeated. New rows may follow most schema
-changes, except changes of options that are fixed from the first snapshot on.
+If the aggregate function or the sequence field has changed, rows that a compaction merged before
+are wrong: the compaction is repeated. New rows are valid after most schema changes, except changes
+of options that are fixed from the first snapshot on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 _FIXED = tuple(name for name, known in DECLARED.items() if known.immutable)
-"""What no table changes once it has snapshots."""
+"""The options that never change once a table has snapshots."""
 _FIRST_KEYS = ("bucket", "changelog-producer")
 
 

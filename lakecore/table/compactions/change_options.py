@@ -1,17 +1,18 @@
 """Whether options that decide how stored files are read may change, given the existing files.
 
-An option that only affects how new files are written may always change. The following options may
-change only while every stored row is still read in the same way:
+An option that only affects how new files are written may always change. Each of the following
+options may change only if every stored row is then still read in the same way:
 
 1. *How rows of a key merge* (sequence fields, aggregate functions, sequence groups, ignored
-   kinds): while no bucket holds a key in several runs. Otherwise compaction would have merged some
-   rows by the old rules, and a read would merge the others by the new ones. Columns that the same
-   call adds are ignored.
+   kinds) may change if no bucket holds a key in several runs. Otherwise some rows would be merged
+   by the old rules (in compactions before the change), and the others by the new rules. Columns
+   that the same call adds are not checked.
 2. `deletion-vectors.enabled`. Switching it on: the files of a bucket are no longer merged with each
    other, so each bucket must be one run above level 0 without tombstones. Switching it off: deleted
    rows would reappear, so no file may have a deletion vector.
-3. *Names of partition directories*: while the directories of existing partitions stay the same.
-4. Whether compaction looks up rows: see `lookup_option_change.py`.
+3. *Names of partition directories* may change if the directories of existing partitions stay the
+   same.
+4. *Whether compaction looks up rows*: see `lookup_option_change.py`.
 """
 
 from __future__ import annotations
@@ -88,7 +89,11 @@ def check_option_changes(
 def check_vectors_change(
     history: History, before: TableOptions, after: TableOptions, *, keyed: bool
 ) -> None:
-    """Raise InvalidRequest if deletion vectors are switched while stored rows depend on them."""
+    """Raise InvalidRequest if `deletion-vectors.enabled` may not change now.
+
+    It must not be switched on while files of a bucket must be merged, nor off while a vector hides
+    rows.
+    """
     if before.deletion_vectors_enabled == after.deletion_vectors_enabled:
         return
     if before.deletion_vectors_enabled:

@@ -4,14 +4,16 @@
 - *Incremental clustering* (`clustering.incremental`): the files of a partition form an LSM tree, in
   which each file of level 0 and each level above is a run. Universal compaction picks runs
   (`lsm/universal.py`), and their rows are sorted into files of the output level. With `full`, all
-  runs go to the last level, unless they are there already, sorted by the same columns.
+  runs are sorted into the last level, unless they are already there, sorted by the same columns.
 
 https://paimon.apache.org/docs/master/append-table/incremental-clustering/
 
 The rows of the table do not change: all rows are copied, except those that a deletion vector marks.
-Rows with ids keep them, where Paimon gives them new ones.
-Paimon commits a sort compaction as an overwrite of the partitions, which removes rows that others
-appended in the meantime; here it is a compaction of the files that were read.
+Two differences from Paimon:
+
+- rows with ids keep their ids; Paimon assigns new ones;
+- a sort compaction replaces only the files that were read. Paimon commits it as an overwrite of the
+  partitions, which removes rows that others appended in the meantime.
 """
 
 from __future__ import annotations
@@ -116,7 +118,7 @@ def plan_incremental(
 
 
 def incremental_policy(options: TableOptions) -> CompactionPolicy:
-    """The policy of universal compaction here: only the size and the number of runs count."""
+    """The policy of universal compaction here: it uses only the sizes and the number of runs."""
     return replace(
         CompactionPolicy.of(options),
         offpeak_hours=frozenset(),

@@ -7,8 +7,8 @@ a compaction fails, its files are removed.
 In a table with look-ups, rows of level 0 are merged with the rows of their keys above the output
 level, so the lowest level above 0 holds the current row of a key. A changelog is written together
 with the files: with `lookup`, for keys with a row in level 0; with `full-compaction`, for rows that
-reach the last level. A file may still change only its level and keep its name; it is then read just
-for the changelog. It is rewritten if the merge could change its rows: see `must_rewrite`.
+reach the last level. A file that only changes its level is then read for the changelog, but not
+rewritten, unless the merge could change its rows: see `must_rewrite`.
 
 With deletion vectors, `marking.py` marks rows above the output that are no longer the newest.
 """
@@ -291,7 +291,7 @@ class _Rewriter:
     def _changed_rows(self) -> tuple[Changes | None, Equal]:
         """The changelog writer (None: no changelog), and the function that compares rows.
 
-        If large rows are merged by place (`places.py`), both read the values row by row.
+        If large rows are merged by their positions (`places.py`), both read values row by row.
         """
         changelog, places = self._changelog, self._places
         if changelog is None or places is None:

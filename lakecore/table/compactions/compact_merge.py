@@ -8,10 +8,10 @@ It wraps the merge function of the table's engine. For each window:
 2. The engine merges. Tombstones stay in the result until the changelog is written.
 3. The rows of the changelog (`merge/changelog.py`) are written, and the merged rows are returned.
 
-A key with a single row keeps that row, unchanged, and has it in the changelog. (In Paimon, a lookup
-changelog contains the merge function's result, which is not what a read returns; see
-docs/decisions.) With deletion vectors, reads do not merge. So the functions are applied to single
-rows, too, if the file is rewritten: a -U of a new key adds a row in an aggregation.
+A key with a single row keeps that row unchanged, and the changelog holds the same row. (In Paimon,
+a lookup changelog contains the merge function's result, which is not what a read returns; see
+docs/decisions.) With deletion vectors, reads do not merge. Therefore, if the file is rewritten, the
+merge functions are also applied to single rows: in an aggregation, a -U of a new key adds a row.
 """
 
 from __future__ import annotations

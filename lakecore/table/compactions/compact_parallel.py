@@ -61,10 +61,10 @@ Returns None if the bucket stays unchanged.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionProgress:
-    """The progress of a compaction: buckets and stored rows, done and planned.
+    """The progress of a compaction: the buckets and stored rows that are done and planned.
 
-    The done counts never decrease. The planned counts grow if a plan is made again, or if compacted
-    buckets need more compaction.
+    `buckets_done` and `rows_done` never decrease. The planned counts (`buckets`, `rows`) grow if a
+    plan is made again, or if compacted buckets need more compaction.
     """
 
     buckets_done: int

@@ -1,6 +1,6 @@
-"""Chooses between merging runs (tables with a key), packing files, and clustering (without one).
+"""Chooses how to compact: merge runs (tables with a key), or pack or cluster files (without one).
 
-Only this module knows all of them; `compaction.py` commits the messages.
+Only this module knows all kinds of compaction; `verbs/compaction.py` commits the messages.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ Work: TypeAlias = BucketCompaction | Packing | RowRange | Clustering
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkKind:
-    """What a compaction does: everything (`full`) or what is due.
+    """What a compaction does: rewrite all files (`full`), or only those that are due.
 
-    With `ordering`, it sorts all rows. Items of work have about `step_bytes` where possible. `idle`
-    counts how often a long-running job found nothing to do in each bucket.
+    With `ordering`, it sorts all rows. `step_bytes` is the size of an item of work, where files can
+    be split that way. `idle` counts how often a long-running job found nothing to do in a bucket.
     """
 
     full: bool
@@ -61,7 +61,8 @@ def plan_work(
 ) -> Sequence[Work]:
     """The work to do on these live files.
 
-    `others` are the files of partitions that were not chosen, if some were: see `plan_incremental`.
+    `others` are the live files of all other partitions, if the caller chose only some partitions:
+    see `plan_incremental`.
     """
     full = kind.full
     if context.schema.primary_keys:

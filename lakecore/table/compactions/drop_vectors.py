@@ -1,7 +1,7 @@
 """Removes the deletion vectors of files that a compaction of a table without a key replaces.
 
-A compaction of a table with data evolution keeps deleted rows in their places, so the new file gets
-the vectors of the files that it replaces.
+A compaction of a table with data evolution keeps deleted rows at their positions, so the new file
+gets the vectors of the files that it replaces.
 
 Several messages of a step may replace files whose vectors are in one index file, so the index files
 are written once for all messages of a bucket, just before the commit. (A compaction of a table with

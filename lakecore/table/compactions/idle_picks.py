@@ -1,9 +1,9 @@
 """How often a long-running job found nothing to compact in a bucket.
 
 With `lookup-compact` = `gentle`, level 0 is compacted only if the number of runs requires it, or
-after `lookup-compact.max-interval` picks that found nothing. A job counts such picks from round to
-round, also if a bucket got no new files, so that its rows become visible eventually. In Java
-Paimon, a round is a checkpoint.
+after `lookup-compact.max-interval` picks that found nothing. A job counts such picks over its
+rounds, even for a bucket without new files, so that the bucket's rows become visible eventually.
+In Java Paimon, a round is a checkpoint.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds the rows of keys in the levels above those that a compaction rewrites.
 
 1. Keys arrive window by window in ascending order, so every file is read forward, at most once.
-2. A level is searched only for keys that no lower level has: a compaction into the lower level
-   absorbed the rows above.
+2. A level is searched only for keys that no lower level has: the row in the lower level already
+   includes the rows of the higher levels.
 3. In a file, only row groups whose key bounds contain a key are read. Their key columns give the
    positions of the keys.
 4. The other columns of row groups with such positions are read, and the rows are taken. Polars
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lakecore.table.stored_rows.split_files import SplitFiles
 
 _UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
-"""Type roots whose bounds ignore NaN and do not distinguish -0.0 from 0.0."""
+"""Types whose bounds ignore NaN and do not distinguish -0.0 from 0.0."""
 _MANY_GROUPS = 8
 """From this number of row groups on, Polars reads the rows. It may read the last group twice."""
 _CHUNK_BATCHES = 2
@@ -138,7 +138,7 @@ class UpperLevels:
             keys=order_columns([rows.column(name) for name in self._plan.files.plan.merge.key]),
             sequence_min=int(numbers.min()),
             sequence_max=int(numbers.max()),
-            # Older than all compacted rows, and than the rows of lower levels.
+            # These rows are older than all compacted rows, and than the rows of lower levels.
             commit_order=-level,
             level=level,
         )
@@ -218,7 +218,7 @@ class _Bounded:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A row group: its rows, and bounds of its keys. With index None, a whole file."""
+    """A row group: its rows, and bounds of its keys. If `index` is None, the whole file."""
 
     index: int | None
     first_row: int
@@ -306,9 +306,9 @@ class _File:
         return row_group_lookup(self._plan.files, self._file, self._plan.fields, chunk_bytes)
 
     def _find(self, group: _Group, keys: OrderColumns, positions: np.ndarray) -> int:
-        """Set the position of each key in the group. Returns the number of keys that were settled.
+        """Set the position of each key in the group. Returns how many keys need no further search.
 
-        The remaining keys are greater than the group's last row, whatever its bounds say.
+        The remaining keys are greater than the group's last key, even if its bounds are wider.
         """
         done = 0
         at = group.first_row

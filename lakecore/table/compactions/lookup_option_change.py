@@ -1,9 +1,9 @@
 """Whether options that decide how the levels of a bucket are read may change.
 
-If compaction looks up rows, the row of the lowest level above 0 has absorbed the rows of its key in
-higher levels, and a read ignores those. Otherwise a read merges all of them. If a table is
-compacted in one way and read in the other, an aggregating engine would lose rows or count them
-twice, and a sequence field would lose against a lower level.
+If compaction looks up rows, the row of a key in the lowest level above 0 already includes the rows
+of the key in higher levels, and a read ignores those. Otherwise a read merges the rows of all
+levels. If a table is compacted in one way and read in the other, an aggregation loses rows or
+counts them twice, and the row with the greatest sequence field can lose against an older row.
 """
 
 from __future__ import annotations

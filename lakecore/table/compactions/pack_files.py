@@ -5,13 +5,13 @@
    are written to new files. A few files are read concurrently, within the memory budget.
 
 A partition of an unaware-bucket table has one `Packing` for each group, so that a conflict affects
-only one group. An ordered bucket has one `Packing` for all of its groups, because packed files must
-still be neighbours at the commit.
+only one group. An ordered bucket has one `Packing` for all of its groups: the files of a group must
+still be neighbours when the compaction is committed.
 
 Rows that a deletion vector marks are not copied. `drop_vectors.py` removes the vectors.
 
-Sequence numbers: new files count from the first number of their group and never exceed its last
-one, so that they keep the group's position in the order.
+Sequence numbers of new files begin with the first number of their group and never exceed its last
+one, so that the files keep the group's position in the order.
 """
 
 from __future__ import annotations

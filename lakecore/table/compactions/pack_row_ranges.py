@@ -2,14 +2,14 @@
 
 https://paimon.apache.org/docs/master/append-table/data-evolution/
 
-1. `plan_row_ranges`: the files of a bucket in groups that hold columns of the same rows, in order
-   of the row ids. Groups with adjacent row ids are joined until they have the target size. A group
-   that is larger by itself stays alone. A packing needs `compaction.min.file-num` files, and two if
-   the compaction is full.
-2. `pack_row_ranges`: all columns of these rows are written to one file with the same row ids.
+1. `plan_row_ranges` groups the files of a bucket that hold columns of the same rows. In order of
+   the row ids, groups with adjacent row ids are joined until they have the target size. A group
+   that is larger than that is not joined. A `RowRange` needs `compaction.min.file-num` files, or
+   two if the compaction is full.
+2. `pack_row_ranges` writes all columns of these rows to one file with the same row ids.
 
-Files of BLOB values stay: a read finds them by their row ids. Deleted rows stay, because each row
-keeps its place; `drop_vectors.py` gives their deletion vectors to the new file.
+Files of BLOB values are not rewritten: a read finds them by their row ids. Deleted rows are copied,
+because each row keeps its position; `drop_vectors.py` adds their deletion vectors to the new file.
 
 The new file has the sequence numbers of the files that it replaces, so that columns which another
 commit writes meanwhile are newer.

@@ -1,4 +1,4 @@
-"""Changelogs and comparison of large rows, which are merged by place (`places.py`)."""
+"""Changelogs and comparison of large rows, which are merged by their positions (`places.py`)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class PlacedChanges:
-    """A changelog writer for rows that are merged by place; it reads the values row by row.
+    """A changelog writer for rows that are merged by position; it reads the values row by row.
 
-    The rows before and the rows after a change are each in order.
+    `before` and `after` read the rows before and after a change, each in ascending order.
     """
 
     writer: RollingWriter
@@ -45,7 +45,7 @@ class PlacedChanges:
 
 @dataclass(slots=True)
 class EqualPlaces:
-    """Compares rows that are merged by place; reads values only if the places differ."""
+    """Compares rows that are merged by position; reads values only if the positions differ."""
 
     before: Values
     after: Values

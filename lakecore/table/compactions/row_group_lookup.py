@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 2
 _PARTS_MIN = 2
-"""The least row groups of a chunk: with fewer, nothing can be read concurrently."""
+"""The least number of row groups in a chunk: with fewer, nothing can be read concurrently."""
 
 
 @dataclass(frozen=True, slots=True)

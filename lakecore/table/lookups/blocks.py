@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _FEW = 24
-"""Up to so many keys are searched one by one."""
+"""Up to this many keys are searched one by one."""
 _KEY_BYTES = 8
 
 
@@ -46,7 +46,7 @@ class Block:
         return rows + _KEY_BYTES * self.keys.length * len(self.keys.columns)
 
     def find(self, keys: OrderColumns) -> tuple[np.ndarray, np.ndarray]:
-        """All pairs of a key and a row that has it.
+        """All pairs of a key and a row with that key.
 
         Returns two arrays of equal length, ascending by key: the indexes of the keys, and of the
         rows.

@@ -44,7 +44,7 @@ _UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A row group with bounds of its keys. With index None, a whole file."""
+    """A row group with bounds of its keys. If `index` is None, the whole file."""
 
     index: int | None
     first_row: int
@@ -56,7 +56,7 @@ class Group:
 class BlockReader:
     """Reads blocks of the columns `fields` and caches them; threads may share it.
 
-    `groups` caches the row groups of files; `disk` holds blocks that memory could not.
+    `groups` caches the row groups of files; `disk` holds blocks that did not fit in memory.
     """
 
     fields: tuple[Field, ...]

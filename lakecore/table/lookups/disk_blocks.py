@@ -1,11 +1,11 @@
-"""Blocks on local disk: rows that the memory could not hold, mapped from a file when needed.
+"""Blocks on local disk: rows that did not fit in memory, mapped from a file when needed.
 
-A block that is read from its data file a second time was dropped from memory in between, so it is
-written to disk, uncompressed. From then on, it is mapped: only the pages that a look-up touches are
-read, and nothing is decoded. If memory holds all blocks, nothing is written.
+If a block is read from its data file a second time, memory had no room to keep it. It is then
+written to disk, uncompressed. From then on it is memory-mapped: only the pages that a look-up
+touches are read, and nothing is decoded. If memory holds all blocks, nothing is written.
 
-INVARIANT: the disk is a cache, too. A block may vanish at any time, and is then read from its data
-file; a disk that is full or fails is not used any more, and no look-up fails because of it.
+INVARIANT: the disk is only a cache. If a block is missing, it is read from its data file. If the
+disk is full or fails, it is not used any more; no look-up fails because of it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class DiskBlocks:
         self._now_ms = now_ms
         directory = SpillDirectory(compression=None)
         self._directory: SpillDirectory | None = directory
-        # A handle that nobody closes leaves no files.
+        # Delete the files even if nobody closes the handle.
         weakref.finalize(self, directory.close)
         self._stored: OrderedDict[Hashable, _Stored] = OrderedDict()
         self._seen: OrderedDict[Hashable, None] = OrderedDict()

@@ -1,8 +1,8 @@
 """Finds the rows of keys in a state of a table by an ordinary read.
 
-The keys become a condition, which leaves out partitions, buckets, files (by statistics and file
-indexes) and row groups. The rows of what is left are joined with the keys. A look-up therefore
-returns what a read returns, whatever the merge engine is.
+The keys become a condition, which prunes partitions, buckets, files (by statistics and indexes) and
+row groups. The remaining rows are joined with the keys. A look-up therefore returns what a read
+returns, with any merge engine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The keys of a look-up: rows that name the columns to look up by.
 
-Values are brought into the types of the table's columns without loss. A key with a null matches no
-row, as in SQL; float keys match as `=` does, so that -0.0 finds 0.0.
+Values are converted to the types of the table's columns without loss. As in SQL, a key with a null
+matches no row, and float keys are compared by `=`, so that -0.0 finds 0.0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LISTS = ("list", "tuple", "ndarray", "Array", "ChunkedArray", "Series", "range"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """The keys as rows: their columns are those to look up by, in the types of the table.
+    """The keys as rows. Their columns are the columns to look up by, with the types of the table.
 
     Rows with nulls are included, although they match nothing.
     """
@@ -121,7 +121,7 @@ def rows_in_order(keys: Keys, rows: pl.DataFrame, columns: Sequence[str]) -> pl.
         return rows if rows.columns == list(columns) else rows.select(columns)
     frame = to_frame(keys.rows)
     asked = [KEY_PREFIX + name for name in keys.names]
-    # The rows show their own values: -0.0 finds 0.0.
+    # The result has the values of the rows, not of the keys: -0.0 finds 0.0.
     found = frame.rename(dict(zip(keys.names, asked, strict=True))).join(
         rows,
         left_on=asked,

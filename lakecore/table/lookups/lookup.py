@@ -5,9 +5,9 @@
 - *full* cache, for other columns: the rows of each split, sorted by these columns, all read when
   the handle opens, and again for splits whose files changed.
 
-The state of the table is replaced as a whole, so a look-up sees one snapshot. Threads may share a
-handle. Blocks count as a cache of the memory budget: they may be dropped, and are then read again.
-A block of a *partial* cache that is read again goes to local disk (`disk_blocks.py`).
+A newer snapshot replaces the whole state, so a look-up sees one snapshot. Threads may share a
+handle. The memory budget counts blocks as a cache: it may drop them, and they are then read again.
+A block of a *partial* cache that is read again is also stored on local disk (`disk_blocks.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _GROUP_BYTES = 300
 _DECODED_RATIO = 4
-"""Rows in memory take about so many times the bytes of their file."""
+"""Rows in memory take about this many times the bytes of their file."""
 _ATTEMPTS_MAX = 5
 
 
@@ -73,7 +73,7 @@ class Lookup:
         by_key = set(columns.on) == set(primary) and bool(primary)
         self._partial = by_key and options.lookup_cache is LookupCache.AUTO
         kinds = [context.schema.arrow.field(name).type for name in columns.on]
-        # -0.0 finds 0.0, but order columns tell them apart.
+        # -0.0 must find 0.0, but `OrderColumns` distinguishes them.
         floats = any(map(pa.types.is_floating, kinds))
         self._cached = not floats and not options.primary_key_nullable
         limit = options.lookup_cache_max_memory_size_bytes
@@ -128,10 +128,11 @@ class Lookup:
     # --- look-ups --------------------------------------------------------------------------------
 
     def rows(self, keys: object) -> pl.DataFrame:
-        """The rows of the keys, as `Table.lookup` returns them, of the newest snapshot seen.
+        """The rows with these keys in the newest known snapshot, as `Table.lookup` returns them.
 
-        A newer snapshot is looked for when `lookup.continuous.discovery-interval` (by default that
-        of `continuous.discovery-interval`) has passed since the last time.
+        If the interval `lookup.continuous.discovery-interval` (default: the value of
+        `continuous.discovery-interval`) has passed since the last check, this first checks for a
+        newer snapshot.
         Raises InvalidRequest if the handle is closed, and the errors of `Table.lookup`.
         """
         self._require_open()
@@ -240,7 +241,7 @@ class Lookup:
         return [block.rows.take(pa.array(rows))] if len(rows) else []
 
     def _full_block(self, state: LookupState, split: SplitState) -> Block | None:
-        """All rows of a split, sorted; None if they are too many to be held."""
+        """All rows of a split, sorted; None if they do not fit in memory."""
         if split.direct or split.split.size_bytes * _DECODED_RATIO > self._limit_bytes:
             return None
         name = split.fingerprint

@@ -48,16 +48,16 @@ class LookupVerbs(ABC):
 
         `keys` are rows of any kind that `write` takes (Polars, Arrow, pandas, DuckDB, dicts), or a
         dict of one key. Their columns are those to look up by: the primary key, a part of it, or
-        any columns that are not nested. File indexes and statistics of these columns leave out
+        any columns that are not nested. File indexes and statistics of these columns prune
         files. The result has the columns `columns`, by default all.
 
-        The rows come in the order of the keys; a key that is given twice returns its rows twice,
-        and a key without a row returns none. A key finds at most one row if its columns are the
-        primary key. A null matches nothing. For many look-ups, `open_lookup` is faster.
+        The rows are in the order of the keys. A key that is given twice returns its rows twice, and
+        a key without rows returns none. If the columns of the keys are the primary key, each key
+        finds at most one row. A null matches nothing. For many look-ups, `open_lookup` is faster
+        (https://paimon.apache.org/docs/master/flink/sql-lookup/).
 
         Raises InvalidRequest for an unknown or nested column, and for a value that does not fit
-        its column; NotFound for a snapshot that does not exist
-        (https://paimon.apache.org/docs/master/flink/sql-lookup/).
+        its column; NotFound for a snapshot that does not exist.
 
             table.lookup({"id": 7})
             table.lookup(pl.DataFrame({"id": [7, 8, 9]}), ["id", "name"])

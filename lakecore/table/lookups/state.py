@@ -1,7 +1,7 @@
 """A state of a table as look-ups see it: its splits by bucket, with the key bounds of each file.
 
-A state is never changed: a newer snapshot makes another one. Splits whose values need a cast that
-may fail are *direct*: they are read as by any other read, without a cache.
+A state never changes: a newer snapshot gets a new state. If a cast of stored values may fail, the
+split is *direct*: an ordinary read reads it, without a cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _WHOLE_FILE_BYTES_MAX = 32 << 20
-"""A larger file without row groups is not held in memory as one block."""
+"""The largest file without row groups that memory holds as one block."""
 
 
 @dataclass(frozen=True, eq=False)

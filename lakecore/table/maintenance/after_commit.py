@@ -10,7 +10,7 @@ Verbs above this package commit only through this module. After the commit, in P
 With `write-only`, all of these steps are skipped. With `snapshot.expire.execution-mode=async`, a
 background thread runs them, one run at a time. The process waits for that thread before it exits.
 
-INVARIANT: a commit that is visible never looks failed. If a step fails, the later steps are
+INVARIANT: a visible commit is never reported as failed. If a step fails, the later steps are
 skipped, because a snapshot that still needs its tag must not expire. A warning is logged, the
 result has `housekeeping_failed` in its `facts`, and the next commit tries again. A failure in the
 background is reported in the result of the next commit.
@@ -95,7 +95,7 @@ def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -
 
 
 def _expire(context: TableContext, latest_id: int | None) -> None:
-    # The first snapshots all stay: this is known without reading the storage.
+    # So few snapshots never expire: this is known without reading the storage.
     if latest_id is None or latest_id > context.options.snapshot_num_retained_min:
         expire_snapshots(context, latest_id=latest_id)
         if keeps_changelogs(context.options):
@@ -103,7 +103,10 @@ def _expire(context: TableContext, latest_id: int | None) -> None:
 
 
 class _Background:
-    """The housekeeping of one table in a thread: one run at a time, then the newest request."""
+    """The housekeeping of one table in a thread: one run at a time.
+
+    Of the requests that arrive during a run, only the newest is carried out.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -112,7 +115,10 @@ class _Background:
         self._failed = False
 
     def start(self, work: Callable[[], bool]) -> int:
-        """Run `work` in the background soon. Returns 1 if earlier work failed since then."""
+        """Run `work` in the background soon. Returns 1 if earlier work failed, else 0.
+
+        Each failure is returned once.
+        """
         with self._lock:
             failed, self._failed = self._failed, False
             self._next = work

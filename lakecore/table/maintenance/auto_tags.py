@@ -8,7 +8,7 @@ The rules for the modes process time and watermark are Paimon's
 2. A snapshot gets a tag if its time, less `tag.creation-delay`, is at or after the end of that
    period. The tag is named after the last period that ended. With `tag.automatic-completion` it is
    named after the next period, so that later snapshots fill periods without a commit.
-3. `tag.num-retained-max` deletes the oldest automatic tags.
+3. If there are more automatic tags than `tag.num-retained-max`, the oldest are deleted.
 
 In the mode batch, the tag of the last batch moves to the newest snapshot, and
 `tag.num-retained-max` counts all tags.
@@ -75,7 +75,7 @@ def _tag_periods(context: TableContext, periods: TagPeriods, latest: Snapshot) -
         return time_ms - options.tag_creation_delay_ms >= next_ms + periods.length_ms
 
     if not is_due(_time_of(context, latest)):
-        return ()  # no snapshot before it was due, either
+        return ()  # then no earlier snapshot is due, either
     made = []
     for number in history.snapshot_ids():
         snapshot = history.snapshot_if_there(number) if number >= first else None

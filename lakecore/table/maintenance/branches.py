@@ -204,7 +204,7 @@ def _files(context: TableContext, tag: Tag | None) -> dict[str, bytes]:
 
 
 def _still_there(context: TableContext, tag: Tag) -> bool:
-    """Whether the tag's snapshot is alive or tagged, so that the files of the branch are kept."""
+    """Whether the tag's snapshot is alive or tagged: only then the branch's files are kept."""
     if tag.snapshot.is_same(context.history.snapshot_if_there(tag.snapshot.id)):
         return True
     return any(tag.snapshot.is_same(other.snapshot) for other in tags_of(context.history))

@@ -4,8 +4,8 @@
 2. the files that manifest lists and index manifests name, and statistics files;
 3. the manifest lists and index manifests.
 
-The caller deletes the snapshot file, which names the lists, after this. A run after a crash can
-therefore still find every remaining file. Files that are already absent are ignored.
+Afterwards, the caller deletes the snapshot file, which names the lists. Therefore a run after a
+crash still finds every remaining file. Files that are already absent are ignored.
 """
 
 from __future__ import annotations

@@ -117,9 +117,10 @@ def expire_partitions(
 def without_expired(
     context: TableContext, entries: Sequence[ManifestEntry]
 ) -> Sequence[ManifestEntry]:
-    """The files that a compaction may take: `compaction.skip-expired-partitions` leaves out others.
+    """The entries of the partitions that a compaction may take.
 
-    As in Paimon, this is about the strategy `values-time`.
+    With `compaction.skip-expired-partitions`, expired partitions are left out. As in Paimon, only
+    the strategy `values-time` decides which have expired.
     """
     if not context.options.compaction_skip_expired_partitions or not context.schema.partition_keys:
         return entries

@@ -30,7 +30,7 @@ __all__ = ["expire_tags", "maintain_tags"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ENDS: WeakKeyDictionary[History, dict[FileStatus, float | None]] = WeakKeyDictionary()
-"""When the tags of a table expire, by the states of their files."""
+"""When each tag of a table expires, by the status of its file (size, modification time)."""
 
 
 def expire_tags(

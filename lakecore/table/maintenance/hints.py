@@ -50,8 +50,8 @@ def repair_hints(context: TableContext) -> tuple[int, int] | None:
 def repair_earliest_snapshot(context: TableContext, snapshot_id: object) -> int:
     """Point the hint EARLIEST at the first snapshot after a gap. Returns the former first one.
 
-    Every snapshot from there to the newest must exist, and the one before it must not, unless it
-    is the first one already.
+    Every snapshot from `snapshot_id` to the newest must exist. The snapshot before it must not
+    exist, unless EARLIEST already points at `snapshot_id`.
     """
     require_table(context)
     if not isinstance(snapshot_id, int) or isinstance(snapshot_id, bool):

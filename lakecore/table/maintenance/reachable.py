@@ -122,11 +122,11 @@ def tags_of(history: History) -> tuple[Tag, ...]:
 
 
 def tags_near(history: History, tags: Sequence[Tag], end: int) -> list[Snapshot]:
-    """The tagged snapshots that may share a file with a state before `end`.
+    """The tagged snapshots that may hold a file of a state before `end`.
 
-    History is not always linear: after a fast-forward, older tags may belong to another history.
-    Therefore an older tag counts even if a newer one lacks the file. If a tag names a snapshot
-    after the latest one, a rollback was interrupted: then all tags are returned.
+    These are all tags before `end`, not only the newest: after a fast-forward, an older tag may
+    belong to another history, and hold files that newer tags lack. If a tag names a snapshot after
+    the latest one, a rollback was interrupted; then the snapshots of all tags are returned.
     """
     latest = history.latest_snapshot_id() or end
     if tags and tags[-1].snapshot.id > latest:
@@ -183,7 +183,7 @@ def changelogs_of(history: History) -> list[Snapshot]:
 
 
 def _as_brought_back(history: History, line: list[Snapshot]) -> list[Snapshot]:
-    """The snapshots. If the changelog of the first one was deleted, it is returned without it.
+    """The snapshots `line`; the first is returned without its changelog if that was deleted.
 
     A branch or a rollback may bring a snapshot back from a tag after its changelog has expired.
     Such a snapshot is the first of its line.

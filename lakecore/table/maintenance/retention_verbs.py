@@ -104,7 +104,7 @@ class RetentionVerbs:
         `expire_snapshots`; the defaults are the options `changelog.*`, such as
         `changelog.num-retained.max`. `retain_max` and `retain_min` count back from the latest
         snapshot, and the newest changelog stays. With `delete_all`, all expire, except those that
-        a consumer has still to read.
+        a consumer has not read yet.
 
             table.expire_changelogs(retain_max=100, retain_min=1)
 

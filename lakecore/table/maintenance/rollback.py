@@ -121,7 +121,7 @@ def finish_rollback(context: TableContext) -> None:
     except NotFound:
         return
     except CorruptTable:
-        # The record is written in one piece before the first change: nothing was done yet.
+        # The crash came while the record was written, which is before the first change.
         context.store.delete(path)
         return
     latest = context.history.latest_snapshot()

@@ -1,11 +1,12 @@
 """The files that only a tag keeps, and that may be deleted with the tag.
 
-If its snapshot is alive, or another tag names the same snapshot, no file is kept by the tag alone.
+If the tag's snapshot has not expired, or another tag names it, the tag alone keeps no file.
 Otherwise the data files, manifests and index files of the tag are compared with those of all other
 states: the snapshots, tags and long-lived changelogs of all branches.
 
 The history of a branch is linear: a file that is older than the first snapshot of the branch, and
-not live in it, never becomes live later. Comparing with the first snapshot is therefore enough.
+not live in it, never becomes live later. Of the snapshots of a branch, it is therefore enough to
+compare with the first.
 
 INVARIANT: if one of these states cannot be read, no file is deleted.
 """

@@ -1,9 +1,9 @@
-"""Count rows from metadata where possible, and read files only where it is not.
+"""Counts rows from metadata if possible; otherwise reads as few columns as possible.
 
 1. For a file that needs no merge, the count is the row count of its manifest entry, minus the rows
-   that its deletion vector marks. Files that hold columns of the same rows count once.
+   that its deletion vector marks. Files that hold columns of the same rows are counted once.
 2. For a section that needs a merge, only the key columns are read and merged.
-3. A condition reads only the columns that it names.
+3. For a condition, only the columns that it names are read.
 """
 
 from __future__ import annotations

@@ -46,9 +46,9 @@ class Explanation:
     """What a read would do, in numbers. `str()` gives it as lines of text.
 
     `snapshot_id` is None for a table without data. `raw_files` counts the files that are scanned
-    without a merge, `merged_sections` the sections whose files are merged. Sizes are in bytes, of
-    the files to read. `parts` says how each part is read. `rows_hidden_at_level_0` counts the rows,
-    as stored, that are not visible before a compaction.
+    without a merge, `merged_sections` the sections whose files are merged. `size_bytes` is the size
+    of the files to read. `parts` says how each part is read. `rows_hidden_at_level_0` counts the
+    stored rows that are not visible before a compaction.
     """
 
     table: str

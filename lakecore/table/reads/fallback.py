@@ -5,8 +5,9 @@ without partitions is one partition. A table has a partition if a read would see
 regardless of conditions on values
 (https://paimon.apache.org/docs/master/maintenance/manage-branches/).
 
-A tag or a time names the same state on both branches. A snapshot id means that snapshot of the
-table. On the fallback branch it means the newest snapshot of that time, else the first.
+A tag or a time selects a state on each of the two branches. A snapshot id names a snapshot of the
+table. From the fallback branch, the newest snapshot that is not younger is then read; if there is
+none, its first snapshot.
 """
 
 from __future__ import annotations
@@ -200,7 +201,7 @@ def _state(
         try:
             return resolve(other, travel)
         except NotFound:
-            return None, other.schema  # the branch is younger than this time
+            return None, other.schema  # the branch has no snapshot of this time or earlier
     if travel.tag is not None:
         return resolve(other, travel)
     return history.latest_snapshot(), other.schema

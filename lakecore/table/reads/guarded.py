@@ -40,8 +40,9 @@ def guarded(
 ) -> Source | GuardedSource:
     """The source as the catalog shows it to this reader.
 
-    `newest` is the newest schema known, by default that of the context: the catalog's rules name
-    its columns. Raises Unsupported if the table needs a catalog that states such rules.
+    `newest` is the newest schema known, by default that of the context: the catalog's rules use the
+    column names of this schema. Raises Unsupported if the table needs a catalog that states such
+    rules.
     """
     if not context.options.query_auth_enabled:
         return source
@@ -59,7 +60,7 @@ def guarded(
 
 @dataclass(frozen=True, kw_only=True)
 class GuardedSource:
-    """The rows of a source, filtered and masked. Any column may be null, as a mask may be null."""
+    """The rows of a source, filtered and masked. All columns are nullable: a mask may give null."""
 
     source: RowSource
     context: TableContext
@@ -118,7 +119,7 @@ class GuardedSource:
     def check_files(self) -> None:
         """Raise Unsupported for a rule that is not known, and CorruptTable for visible damage.
 
-        An engine that reads the rows later would hide these errors in its own.
+        If an engine raised these errors while it reads, it would hide them in errors of its own.
         """
         self._rules([])
         if isinstance(self.source, CheckedSource):
@@ -131,7 +132,7 @@ class GuardedSource:
     def _rules(self, columns: Sequence[str]) -> ReadRules:
         """The rules that the catalog states now for a read of these columns.
 
-        The catalog knows a column of an older state by its present name.
+        If an older state is read, its column names are first translated to today's names.
         """
         read = self.source.table_schema
         ids = {read.field(name).id for name in columns}

@@ -48,12 +48,10 @@ class IndexedFiles:
     def selected(
         self, entries: Sequence[ManifestEntry], looked_at: np.ndarray, predicate: Predicate
     ) -> tuple[np.ndarray, Mapping[str, BitMap]]:
-        """For each file, whether it may hold a matching row.
+        """For each file, whether it may hold a matching row; and which rows, if they are few.
 
-        Also which rows may match, if they are few.
-
-        For files that `looked_at` excludes, the result is false and no index is read. Raises
-        CorruptTable for an index that is missing or damaged.
+        The rows are bitmaps by file name. For a file that `looked_at` excludes, the result is false
+        and no index is read. Raises CorruptTable for an index that is missing or damaged.
         """
         mask = looked_at.copy()
         few: dict[str, BitMap] = {}

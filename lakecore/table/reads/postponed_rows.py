@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def shows_postponed(options: TableOptions) -> bool:
-    """Whether changes show rows when they are postponed, not when a compaction moves them."""
+    """Whether changes include rows as soon as they are in the postponed bucket.
+
+    Otherwise they include rows when a compaction moves them to their buckets.
+    """
     return (
         options.bucket == POSTPONE_BUCKET and options.changelog_producer is ChangelogProducer.NONE
     )
@@ -31,8 +34,8 @@ def shows_postponed(options: TableOptions) -> bool:
 def in_order_of_writing(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
     """The files of the postponed bucket among these entries, oldest first.
 
-    `entries` are in commit order. As in Paimon, the creation times of the files give the order, and
-    commits decide between equal times.
+    `entries` are in commit order. As in Paimon, files are sorted by their creation times; files
+    with equal times stay in commit order.
     """
     own = [entry for entry in entries if entry.bucket == POSTPONE_BUCKET]
     return sorted(own, key=lambda entry: entry.file.creation_time_ms or 0)

@@ -157,7 +157,8 @@ class Readable(ABC):
         - numbers, booleans and timestamps without nulls: NumPy's int8 to int64, float32, float64,
           bool, datetime64; strings: `str`;
         - integers and booleans with nulls: `Int8` to `Int64` and `boolean`;
-        - floats with nulls: NaN stands for null; floats that hold NaN: `pandas.ArrowDtype`;
+        - floats with nulls: NumPy's floats with NaN for null; with nulls and NaN:
+          `pandas.ArrowDtype`;
         - DECIMAL, DATE, TIME, binary and nested columns: `pandas.ArrowDtype`.
 
         Raises Unsupported unless pandas is installed.
@@ -232,8 +233,8 @@ class Readable(ABC):
     ) -> int:
         """The number of matching rows. `len(table)` is `table.count()`.
 
-        Without `where`, files that overlap no other file are counted from metadata; of overlapping
-        files, the keys are read and merged. The arguments are those of `scan`.
+        Without `where`, files that overlap no other file are counted from metadata; only the keys
+        of overlapping files are read and merged. The arguments are those of `scan`.
 
             table.count("price > 10")
         """

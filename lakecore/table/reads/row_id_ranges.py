@@ -1,7 +1,7 @@
 """Selects the files whose row ids may match a condition on `_ROW_ID`.
 
-The manifest states the range of the row ids of a file. It does not state those of a rewritten file,
-which stores them: such a file is read.
+The manifest states the range of the row ids of a file. If a file was rewritten, it stores the row
+ids itself, and the manifest does not state their range: such a file is always read.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def setting_of(context: TableContext) -> Setting:
 
 
 def local_setting() -> Setting:
-    """The setting of a statement that begins now, without a table name."""
+    """The time and the zone of a statement that begins now, without a table name."""
     now = LOCAL.now_ms()
     return Setting(now_ms=lambda: now)
 
@@ -91,7 +91,7 @@ def parse_condition(
 
 
 def sql_condition(where: str, schema: TableSchema, setting: Setting) -> Condition:
-    """The SQL condition as a Polars expression if one is exact; otherwise DuckDB evaluates it."""
+    """The SQL condition; a Polars expression if an exact one exists, else DuckDB evaluates it."""
     sql, predicate = scalar.parse_where(where, schema, setting)
     exact = to_polars(predicate) if is_exact(predicate) else None
     return Condition(

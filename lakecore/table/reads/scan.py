@@ -3,8 +3,8 @@
 1. Fold the manifests of the snapshot to its live files. Prune partitions whose values do not match,
    manifests that hold only such partitions (`live_files.py`), and files by their row ids.
 2. Prune buckets that the predicate rules out.
-3. Prune files by the statistics of their keys. The predicate on keys is the same for all files, so
-   either all files that can hold a key are pruned, or none.
+3. Prune files by the statistics of their keys. A key that matches is in no pruned file, so a merge
+   gets all rows of such a key.
 4. Group the files of each bucket into splits (`plan/splits.py`).
 5. Prune raw files by the statistics of their values, then by file indexes (`indexed_files.py`).
    Prune a merged section only if no file can match and the merge keeps rows unchanged.
@@ -119,8 +119,8 @@ def plan_scan(
 ) -> ScanPlan:
     """The splits of a snapshot that may hold matching rows, in order of partition and bucket.
 
-    `shown` selects the files to read, in place of the rule of `hides_level_0`. Partitions in
-    `without` are left out.
+    `shown` selects the files to read; by default, `hides_level_0` decides. Partitions in `without`
+    are left out.
     """
     if snapshot is None:
         return ScanPlan(snapshot=None)

@@ -55,8 +55,9 @@ def side_by_side(
 class _Ahead(Generic[Batch]):
     """A stream that its own thread reads a few batches ahead.
 
-    NOTE: reading a few batches is a task that ends, not a loop that waits for room. A consumer may
-    drop the stream without closing it, and the interpreter waits for every thread on exit.
+    NOTE: reading a few batches is a task that ends, not a loop that waits for room. On exit, the
+    interpreter waits for every thread. If a consumer dropped the stream without closing it, a
+    thread that waited for room would wait for ever, and the exit would hang.
     """
 
     def __init__(self, stream: Iterator[Batch], ahead_bytes: int) -> None:

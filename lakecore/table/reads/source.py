@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     from lakecore.table.reads.side_by_side import Batch
 
 _UNCHECKED_BYTES_MAX = 64 << 20
-"""Matching row groups are counted only if more bytes than this are unverified."""
+"""With at most this many unverified bytes, verifying the files is always cheap enough."""
 _FEW_SHARE = 4
-"""The row groups that match are few if they are at most all row groups divided by this."""
+"""Few row groups match if their number is at most that of all row groups, divided by this."""
 _AHEAD_SHARE = 8
-"""Nothing more is read ahead while waiting batches take more than the budget divided by this."""
+"""Batches that wait for the consumer take about the budget divided by this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

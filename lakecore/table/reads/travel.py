@@ -73,8 +73,8 @@ def resolve(context: TableContext, travel: Travel) -> tuple[Snapshot | None, Tab
 def as_of(context: TableContext, schema: TableSchema) -> TableContext:
     """The table with an older schema, to read an older snapshot; options use its column names.
 
-    A sequence field or bucket key that was renamed later is still the same column. The options that
-    govern levels are those of the time when the files were compacted.
+    If a sequence field or bucket key was renamed later, the options have its old name. The level
+    options (`_LEVELS`) are those of the older schema, under which the files were compacted.
     """
     if schema.id == context.schema.id:
         return context

@@ -1,8 +1,8 @@
 """Selects the files that may hold a matching row, by the statistics of their value columns.
 
-The statistics of a file are compared as columns of the schema that is read. A column that the file
-lacks is null in all its rows. If the type of a column has changed since, its statistics are
-unknown, and may match.
+The statistics of a file are converted to the schema that is read. A column that the file lacks is
+null in all its rows. If the type of a column has changed, its statistics count as unknown, and the
+file may match.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 https://paimon.apache.org/docs/master/append-table/blob/
 
-A file is closed when it reaches `blob.target-file-size`, and the next one is opened. Values wait
-until they take about 1 MiB, so memory does not grow with their number.
+A file is closed when it reaches `blob.target-file-size`, and the next one is opened. Values are
+collected and written when they take about 1 MiB, so memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _WAITING_BYTES_MAX = 1 << 20
-"""Small values are written together, about so many bytes at once."""
+"""Small values are collected and written together, about this many bytes at once."""
 
 
 class BlobFiles:
@@ -63,9 +63,9 @@ class BlobFiles:
             self._add(scalar.as_py(), is_new=True)
 
     def write_some(self, values: pa.ChunkedArray, chosen: np.ndarray, count: int) -> None:
-        """Append the `count` values at the indexes `chosen`.
+        """Append `count` rows: the `values` at the indexes `chosen`, placeholders at all others.
 
-        An older file holds the other values.
+        A placeholder means that an older file holds the value.
         """
         of = {int(place): number for number, place in enumerate(chosen)}
         for place in range(count):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakecore.options import TableOptions
 
 _LOOK_BYTES_MIN = 1 << 20
-"""If the target size is smaller, the file size is checked after this many bytes of rows."""
+"""The file size is checked only after at least this many bytes of rows."""
 ENCODED_GROUPS = 6
 """Row groups in memory while a file is written: one is filled, two are encoded into bytes."""
 
@@ -47,8 +47,8 @@ _AVRO_TIME_DIGITS, _AVRO_DIGITS = 3, 6
 class FileShape:
     """The format of the files of one kind and level; it is the same for all buckets.
 
-    The container of the `indexes` of a file is stored in the manifest if it has at most
-    `embedded_index_bytes`. The values of the columns `blobs` are in files of their own, of about
+    The `indexes` of a file are stored in the manifest if they have at most `embedded_index_bytes`,
+    else in a file. The values of the columns `blobs` are in files of their own, of about
     `blob_target_bytes`. With `states_columns`, the manifest names the columns of the file.
     """
 

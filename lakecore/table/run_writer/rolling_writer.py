@@ -90,7 +90,7 @@ class RollingWriter:
         if self._open is not None:
             self.files.append(self._open.close())
             self._open = None
-            # A file of BLOB values follows the file that has the other columns of its rows.
+            # Files of BLOB values come after the file with the other columns of the same rows.
             for blobs in self._blobs.values():
                 self.files += blobs.end_files()
 

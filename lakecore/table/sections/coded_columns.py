@@ -1,8 +1,8 @@
 """Which string columns are merged dictionary-encoded, without decoding them.
 
 These are columns with few distinct values, in a merge that returns rows unchanged. The merge moves
-dictionary indices, and the dictionaries of the files are kept. It is faster only if all files have
-small dictionaries, because the output carries the dictionary of every file.
+dictionary indices, not values. This is faster only if all files have small dictionaries, because
+the output carries the dictionary of every file.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _LEAST_ROWS = 65_536
-"""For splits with fewer rows, reading the footers costs more than it saves."""
+"""In splits with fewer rows, all columns are decoded: reading footers would cost more."""
 _FILES_MAX = 64
-"""The most files whose footers are read."""
+"""In splits with more files, all columns are decoded: too many footers would be read."""
 _COLUMNS_MAX = 128
 """The most encoded columns. Each has a fixed cost per batch, and wide batches hold few rows."""
 

@@ -5,8 +5,8 @@
 2. Runs are merged, a limited number at a time, into larger runs until few are left.
 3. The last merge returns the rows. If all rows fit in memory, nothing is written to disk.
 
-Equal rows keep their order. The sort keys of a curve are stored with the rows of a run, so that
-they are computed once.
+Rows with equal sort keys keep their order. The sort key of a space-filling curve (Z-order, Hilbert)
+is stored with each row of a run, so that it is computed only once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lakecore.merge.curves import Ordering
 
 _RUN_SHARE = 2
-"""The rows of a run take the memory divided by this, because sorting takes as much again."""
+"""The rows of a run take the leased memory divided by this: sorting takes as much again."""
 _ROW_BYTES = 64
 """Bytes that sorting takes for each row in addition to its values: keys, codes, positions."""
 _RUNS_AT_ONCE = 64

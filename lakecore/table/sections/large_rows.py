@@ -2,12 +2,13 @@
 
 A merge holds one row of each run. If a single row takes a large part of the budget:
 
-1. the runs are merged with places (`places.py`) instead of values. This covers columns of variable
-   width that do not affect the merge and are returned unchanged;
-2. the values of each merged row are then read by place, in key order.
+1. the runs are merged with *places* instead of values: a place is a number that stands for a file
+   and a position in it (`places.py`). Columns of variable width have places if they do not affect
+   the merge and are returned unchanged;
+2. the values of each merged row are then read from their places, in key order.
 
-Places are per column, because a merged row may take its values from several rows. A column whose
-aggregate function computes a new value is merged by value; one value of each run is in memory.
+Each column has its own places, because a merged row may take its values from several rows. A column
+whose aggregate function computes a new value has none; one value of each run is in memory.
 """
 
 from __future__ import annotations

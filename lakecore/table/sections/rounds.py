@@ -7,8 +7,8 @@ would hold more than their share of the budget:
 2. each group is merged, window by window, into one run on local disk, and closed;
 3. these runs and those of the other levels are merged.
 
-A group is merged by the engine itself if the engine may merge the rows of a key in several steps;
-otherwise all rows are kept (`interim_function`). Tombstones are always kept.
+A group is merged by the table's merge function if that may merge the rows of a key in several
+steps; otherwise all rows are kept (`interim_function`). Tombstones are always kept.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 _OPEN_SHARE = 4
 """Open runs, without their batches, take at most the budget divided by this."""
 _COLUMN_BYTES = 768 << 10
-"""The pages of a column in memory, stored and decoded."""
+"""Bytes of memory for the pages of a column, stored and decoded."""
 _ROW_GROUP_BYTES = 24 << 20
-"""The decoded row groups and the footer of a run with many columns."""
+"""Bytes of memory for the decoded row groups and the footer of a run with many columns."""
 _DECODED_RATIO = 4
 _AT_ONCE_MIN = 4
 _PIECE_SHARE = 256

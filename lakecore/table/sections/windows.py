@@ -8,7 +8,7 @@
 
 With `k` runs, `BATCHES_HELD * k` batches are in memory: the current batch of each run, and the next
 two, which are read while windows merge. The rows of a window depend only on the runs, not on read
-speed: whether a run has more batches is counted, or its next batch is waited for.
+speed: whether a run has more batches follows from its row count, or the merge waits for the batch.
 
 If a batch exceeds its share of the budget because its rows are large, nothing is read ahead: one
 batch of each run is held. If these batches alone exceed the whole budget, an error is raised,
@@ -48,13 +48,13 @@ _AHEAD = 2
 BATCHES_HELD = 1 + _AHEAD
 """The batches of a run that are in memory: the current one, and those read ahead."""
 _LARGE_SHARE = 6
-"""A batch is large if it exceeds a run's share of the budget divided by this. That is twice the
-planned size of a batch. No batch is read ahead while a large batch is held."""
+"""A batch is large if it exceeds a run's share of the budget divided by this: twice the planned
+size of a batch. No batch is read ahead while a large batch is held."""
 _HELD_LEAST_BYTES = 64 << 20
 """Batches of this total size may be held under any budget."""
 _KEY_SHARE = 4
-"""The rows of one key take at most the budget divided by this. Merging them takes more than the
-same amount in addition."""
+"""The rows of one key take at most the budget divided by this. Merging them takes more than as
+much again."""
 _KEY_LEAST_BYTES = 32 << 20
 _KEY_ROW_BYTES = 96
 """Bytes that merging takes for each row of a key with many rows, in addition to its values."""

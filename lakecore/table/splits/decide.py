@@ -53,7 +53,7 @@ _BITS_SHARE = 64
 """The bits of all rows of an engine scan take at most the budget divided by this."""
 _BYTE = 8
 _NUMBERED_MAX = (1 << 31) - 1
-"""Polars and DuckDB number the rows of a scan, or test the bit of a row, in 32 bits."""
+"""The most rows of a scan by Polars or DuckDB: both number rows by 32-bit integers."""
 _SCANNERS = (Reader.ENGINE, Reader.MARKING)
 _CHUNK_PARTS_MIN = 8
 """A chunk has room for at least this many row groups, because Polars reads several at once."""
@@ -130,10 +130,7 @@ def chunk_bytes(budget: Budget) -> int:
 def file_refusal(
     splits: Sequence[Split], fields: Sequence[Field], schemas: Mapping[int, TableSchema]
 ) -> Reason | None:
-    """Why engines cannot read these columns, by metadata alone.
-
-    None if metadata shows no reason.
-    """
+    """Why engines cannot read these columns, judged by metadata; None if it shows no reason."""
     files = [file for split in splits for file in split.files]
     if any(file.format != "parquet" for file in files):
         return Reason.FORMAT
@@ -149,8 +146,8 @@ def file_refusal(
             return Reason.COLUMN_CHANGED
     if files and not all(_is_alike(field) for field in fields):
         return Reason.COLUMN_TYPE
-    # The Java versions that wrote no file source declared map keys nullable in Parquet. Engines
-    # refuse such a file.
+    # A file without a file source is from an old Java version, which declared map keys nullable in
+    # Parquet. Engines refuse such a file.
     old = any(file.file_source is None for file in files)
     if old and not all(isinstance(each.type, Atomic) for s in stored for each in s.fields):
         return Reason.OLD_FILES
@@ -189,7 +186,7 @@ def parts_or_reason(
 
 
 def _refusal(splits: Sequence[Split], plan: ReadPlan, budget: Budget, by: Reader) -> Reason | None:
-    """Why no engine reads the splits, by metadata alone; None if metadata shows no reason."""
+    """Why no engine can read the splits, judged by metadata; None if metadata shows no reason."""
     if by is Reader.OWN:
         return Reason.OWN_READER
     if any(plan.schema.field(name) in TRACKING_FIELDS for name in plan.columns):

@@ -1,6 +1,6 @@
-"""A bit for each row of files with deletion vectors, for engines that scan the files.
+"""Bitmaps of the rows to return, for engines that scan files with deletion vectors.
 
-The bits of rows that survive a merge (`survivors.py`) are used in the same way.
+The bitmaps of the rows that survive a merge (`survivors.py`) are used in the same way.
 """
 
 from __future__ import annotations

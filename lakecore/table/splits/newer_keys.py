@@ -1,9 +1,9 @@
 """Which rows of the oldest run of a section survive, decided while they are decoded.
 
 The newest row of a key wins. If every row of the oldest run is older than all other rows, a row of
-it survives unless a newer run holds its key. An array has one flag for each possible key between
-the first and the last key of the newer runs. The keys of the oldest run, which usually has most of
-the rows, need no separate read before its values.
+the oldest run survives unless a newer run holds its key. An array has one flag for each possible
+key between the first and the last key of the newer runs. The oldest run usually has most of the
+rows; with the flags, its keys need no separate read before its values.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _SPAN_MAX = 8
-"""The most possible keys per stored row: with that many, flags take as many bytes as keys."""
+"""The most flags for each stored row: then the flags take as many bytes as the keys."""
 _LEAST = -(1 << 63)
 
 
@@ -125,7 +125,7 @@ def flagged_keys(split: Split, plan: ReadPlan) -> range | None:
         return None
     if oldest.sequence_max >= min(file.sequence_min for file in files):
         return None
-    # A level that has absorbed others hides them regardless of numbers (`complete_levels`).
+    # With `complete_levels`, the lowest level wins, whatever the sequence numbers are.
     if min(file.level for file in oldest.files) <= max(file.level for file in files):
         return None
     kind = arrow_type(plan.schema.field(spec.key[0]).type)

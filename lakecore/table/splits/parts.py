@@ -23,9 +23,9 @@ CODECS = frozenset({"ZSTD", "UNCOMPRESSED"})
 """The codecs that Polars may decode: with others, it detects less damage than Arrow."""
 _BYTE = 8
 _CODE_BYTES = 8
-"""Size of a value's code in a comparison."""
+"""Bytes of the number that stands for a value in a comparison."""
 _VIEW_BYTES = 16
-"""Size of a decoded string's view; several views may share the bytes of the string."""
+"""Bytes of the view of a decoded string; several views may share the bytes of one string."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,11 @@
 """The surviving rows of a split, decoded from its files by Polars.
 
-Polars decodes faster than a merge in windows, and in a section only the values of surviving rows
+Polars decodes faster than lakecore's own reader, and in a section only the values of surviving rows
 are copied (`marks.py`). This needs one flag for each row, and a read of the keys before the values.
-The oldest run needs neither if the newer keys decide (`newer_keys.py`).
+The oldest run needs neither if the keys of newer runs decide (`newer_keys.py`).
 
-Memory depends on the chunk, not on the split: Polars reads a few row groups in each call. By itself
-it would read ahead in proportion to the number of cores.
+Memory depends on the chunk, not on the split: Polars gets a few row groups in each call. If it got
+the whole split, it would read ahead in proportion to the number of cores.
 
 If Polars cannot read a chunk (or the deciding columns), lakecore's own reader reads it (or the
 whole split) and names the damage.

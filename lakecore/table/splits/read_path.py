@@ -1,9 +1,9 @@
 """The ways of reading rows, and the reasons for them. `decide.py` chooses among these values.
 
 - If no file needs a merge, an engine scans the files: Polars, DuckDB or Arrow.
-- Otherwise each split has its own path. Polars decodes the row groups of large splits. It decodes
-  all rows of a raw split; of a section, only the values of rows that survive a merge of the keys
-  (late materialisation, `marks.py`).
+- Otherwise each split has its own path. Polars decodes the row groups of large splits: all rows of
+  a raw split; from a section, only the values of rows that survive a merge of the keys (late
+  materialisation, `marks.py`).
 - lakecore's own reader does the rest. It scans a raw split, and merges a section in windows.
 """
 

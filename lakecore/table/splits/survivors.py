@@ -133,7 +133,7 @@ def deciding_columns(
     with suppress(*FAILURES):
         rows = parquet_scan(schema, paths, schema.names, casts=False).collect()
         given = [field.name for field in fields if not field.nullable]
-        # Strings may share bytes; their separate size is known only now.
+        # Strings may share bytes in Polars; their size in Arrow is known only now.
         small = bytes_in_arrow(rows) <= keys_bytes_max(budget)
         whole = rows.height == sum(part.group.row_count for part in parts)
         if small and whole and not any(rows[name].null_count() for name in given):

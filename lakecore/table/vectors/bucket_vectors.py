@@ -1,6 +1,6 @@
 """The deletion vectors of a bucket, changed in memory and then written as index files.
 
-1. `BucketVectors.of` takes the index files of a bucket from a snapshot; it reads none of them.
+1. `BucketVectors.of` finds the index files of a bucket in a snapshot; it reads none of them.
 2. `mark` adds positions to the vector of a data file; `drop` removes the vectors of data files.
 3. `write` writes the index files after the changes. In a table with buckets, a bucket has one index
    file with all vectors, which replaces the previous one. In an unaware-bucket table, only index
@@ -10,6 +10,7 @@
 Index files without a change stay, and are not read.
 
 INVARIANT: a data file has at most one vector in a snapshot.
+
 INVARIANT: the vector of a live data file only grows: `mark` adds positions, and only a commit that
 removes the data file drops its vector.
 """
