@@ -63,13 +63,14 @@ def remove_orphan_files(
     force: bool = False,
     spread: bool | None = None,
 ) -> OrphanFiles:
-    """Delete the files in the directories of a table that nothing references.
+    """Delete orphan files: those that no snapshot, tag, branch or changelog of a table references.
 
     Arguments, result and errors are those of `Table.remove_orphan_files`. Tasks of Spark list the
     directories of buckets and delete the files; the driver reads the metadata.
 
-    - `spread`: whether Spark jobs run (True) or the driver works alone (False); by default, a job
-      runs for more than 2,000 directories, and for more than 2,000 files to delete.
+    - `spread`: whether Spark jobs run (True) or the driver works alone (False). Default: a Spark
+      job lists the directories if there are more than 2,000, and a Spark job deletes the files if
+      there are more than 2,000.
 
         spark_bridge.remove_orphan_files(spark, "/data/shop/orders", "3 d", dry_run=True).paths
     """
@@ -118,8 +119,8 @@ def analyze(
 
     Arguments, result and errors are those of `Table.analyze`.
 
-    - `spread`: whether tasks read the table (True) or the driver (False); by default, tasks read
-      more than 256 MiB of files.
+    - `spread`: whether tasks read the table (True) or the driver (False). Default: tasks, if the
+      files to read have more than 256 MiB.
 
         spark_bridge.analyze(spark, "/data/shop/orders", ["id", "price"]).statistics
     """
@@ -146,8 +147,8 @@ def rescale(  # noqa: PLR0913  the public verb
     greatest common divisor of both numbers of buckets, so a multiple of the old number is the best
     choice.
 
-    - `spread`: whether tasks do the work (True) or the driver (False); by default, tasks rewrite
-      more than 256 MiB of files.
+    - `spread`: whether tasks do the work (True) or the driver (False). Default: tasks, if more than
+      256 MiB of files are rewritten in more than one part.
     - `memory_per_task`: the most bytes of rows and files that a task holds.
 
         spark_bridge.rescale(spark, "/data/shop/orders", bucket_num=16)

@@ -148,7 +148,11 @@ def levels(files: pl.DataFrame) -> RenderableType:
 
 
 def _runs(files: pl.DataFrame) -> Iterator[_DrawnRun]:
-    """The runs of one bucket, newest first: a file joins the last run if its keys come after it."""
+    """The sorted runs of one bucket, newest first.
+
+    A file belongs to the run before it if both have the same level and its keys begin after the
+    last key of that run.
+    """
     date_of = pl.col("min_key", "max_key").str.extract(r"(\d{4}-\d\d-\d\d)").str.to_date()
     lines = (
         files.with_columns(date_of)

@@ -104,7 +104,7 @@ class Stage:
 
 
 def _code(step: Callable[..., object] | str) -> RenderableType:
-    """A function's body, or an SQL text, as code in a frame."""
+    """A function's body, or an SQL text, as highlighted code with a border."""
     if isinstance(step, str):
         return pictures.code(step, "sql")
     body = inspect.getsource(step).partition(":\n")[2]

@@ -1,10 +1,11 @@
-"""The rows of files that need no merge as Arrow batches, read by an engine's own reader.
+"""Arrow batches of files that need no merge, read by Arrow or Polars instead of lakecore's reader.
 
-Arrow reads whole files. It has no row numbers, so Polars reads files of which rows are left out.
+Arrow reads the files if all of their rows are returned. Otherwise Polars reads them, because Arrow
+cannot leave out rows by their numbers.
 
-INVARIANT: an engine applies a condition only if the predicate language expresses it exactly and it
-is not on floats. Engines skip row groups by their bounds, and Parquet's bounds contain no NaN and
-do not distinguish -0.0 from 0.0.
+INVARIANT: Arrow or Polars applies a condition only if the predicate language expresses it exactly
+and no column of it is a float. They skip row groups by their bounds, and Parquet's bounds contain
+no NaN and do not distinguish -0.0 from 0.0.
 """
 
 from __future__ import annotations

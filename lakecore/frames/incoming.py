@@ -13,9 +13,10 @@ pandas and DuckDB are recognised by the names of their types, and never imported
 pandas frame becomes a column, an unnamed one is dropped; NaN in pandas means null. Rows may have no
 columns: they are still counted.
 
-INVARIANT: data that can stream is never collected whole. A batch has at most `ROWS_MAX` rows, no
-column name twice, and at most about `bytes_max` bytes after each row has its own values
-(`model/arrow_sizes.py`). A larger batch is cut without a copy; small batches are not combined.
+INVARIANT: data that can stream is never collected whole. A batch has at most `ROWS_MAX` rows and
+about `bytes_max` bytes, and no column name twice. A value that several rows share (dictionaries,
+views) counts once for each row (`model/arrow_sizes.py`). A larger batch is cut without a copy;
+small batches are not combined.
 """
 
 from __future__ import annotations

@@ -233,9 +233,10 @@ class RolledBack(ShownFacts):
 class OrphanFiles(ShownFacts):
     """The result of `Table.remove_orphan_files`.
 
-    - `files` and `bytes`: how many files nothing reached, and their size;
+    - `files` and `bytes`: the number and the size of the orphan files, which no snapshot, tag,
+      branch or long-lived changelog references;
     - `paths`: their paths, sorted;
-    - `dry_run`: whether nothing was deleted.
+    - `dry_run`: True if they were only listed, not deleted.
     """
 
     _title: ClassVar[str] = "Orphan files"
@@ -261,7 +262,7 @@ class Purged(ShownFacts):
     - `snapshot_id`: the snapshot that is left; None if the table never had one;
     - `branches`, `tags`, `consumers`: the names of those that were deleted;
     - `snapshots_expired`: how many snapshots expired;
-    - `orphan_files`: how many files nothing reached.
+    - `orphan_files`: how many orphan files were deleted.
     """
 
     _title: ClassVar[str] = "Purge"
