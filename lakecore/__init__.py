@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lakecore.table.writes.ingest import IngestResult
     from lakecore.table.writes.stream_write import StreamWrite
 
-# A fork that comes before the first use is to be noticed, too.
+# Forks before the first use of a name must be detected, too.
 import_module("lakecore.forks")
 # The package of this name is loaded first: loading it later would replace the function `sql`.
 import_module("lakecore.sql")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CELL_MAX = 60
 ROWS_MAX = 50
-"""What is shown of a long text, and of a long list."""
+"""The most characters shown of a text, and the most rows shown of a list."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024
 

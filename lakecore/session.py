@@ -333,7 +333,7 @@ class Session:
     ) -> None:
         """Apply `SchemaChange`s atomically. Table objects opened before keep their schema.
 
-        A switch of `deletion-vectors.enabled` first compacts the table in full, if stored rows need
+        A change of `deletion-vectors.enabled` first compacts the table in full, if stored rows need
         it. Raises CommitConflict if concurrent schema changes win every retry.
         """
         check_changes(changes)
@@ -390,8 +390,8 @@ class Session:
 
         Returns the result of each table by its name. Tables that are dropped meanwhile, and tables
         of other types, are left out. If tables fail, the others are compacted first; then the first
-        error is raised, with the numbers of both. Raises InvalidRequest for a pattern or a mode
-        that is not valid.
+        error is raised, with the numbers of failed and of compacted tables. Raises InvalidRequest
+        for a pattern or a mode that is not valid.
 
             catalog.compact_database("shop|sales_.*", excluding_tables="tmp_.*", full=True)
         """

@@ -1,4 +1,4 @@
-"""Lets Spark find the format `lakecore` by itself: it looks for modules named `pyspark_*`.
+"""Registers the format `lakecore` with Spark, which looks for modules named `pyspark_*`.
 
 If this package is installed with PySpark, `format("lakecore")` works without a call to
 `spark_bridge.register`.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["SPREAD_BYTES", "check_counts", "check_every", "check_spread", "opened"]
 
 SPREAD_BYTES = 256 << 20
-"""The driver itself does the work of a verb if its files have at most this many bytes."""
+"""The driver does the work of a verb itself if the files have at most this many bytes."""
 
 
 def opened(table: Table | str | os.PathLike[str]) -> Table:

@@ -2,8 +2,8 @@
 
 The hash h of a key belongs to assigner |h| % n, which fills the buckets b where b % n is its number
 (`plan/dynamic_bucket.py`). Each assigner is a separate task, so n tasks load one partition
-concurrently. As in Paimon, n is the parallelism of the job unless `dynamic-bucket.initial-buckets`
-states it.
+concurrently. As in Paimon, n is `dynamic-bucket.initial-buckets`, or else the parallelism of the
+job.
 
 INVARIANT: every key of a table is in a bucket of its assigner. A key never changes its bucket. If a
 table was filled with another number of assigners, a number that fits its hash index is used. If

@@ -189,6 +189,6 @@ def _format_of(spark: SparkSession, quoted: str) -> str | None:
     """
     facts = spark.sql(f"DESCRIBE TABLE EXTENDED {quoted}").collect()
     texts = [(fact.col_name, fact.data_type) for fact in facts]
-    # Columns come before the facts, and a column may have the same name as a fact.
+    # The description lists the columns before the facts, and a column may be named like a fact.
     begin = next(at for at, (name, _) in enumerate(texts) if name.startswith("# Detailed"))
     return dict(texts[begin:]).get("Provider")

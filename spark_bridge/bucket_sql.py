@@ -38,7 +38,7 @@ _DIGITS_MAX = 18
 _WORD_DIGITS = 16
 _ZEROS = f"'{'0' * _WORD_DIGITS}'"
 _STEPS_MAX = 8
-"""More fields are rare, and their null bits need more than half a word."""
+"""The most fields of `bucket_steps`: the null bits of more need more than half a word."""
 _WIDE = {Root.BIGINT, Root.DECIMAL}
 
 _MASKS = {

@@ -6,8 +6,8 @@
 3. Each target is committed with the query as its user and the batch as its identifier. A repeated
    batch leaves out the targets that have it.
 
-INVARIANT: a table has all rows of a batch or none, and each once. Between two tables, a crash may
-leave one of them a batch ahead until the query is started again.
+INVARIANT: a table gets all rows of a batch exactly once, or none. After a crash, some tables may be
+one batch ahead of others until the query is started again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["CdcBatch", "CdcSettings", "CdcSink"]
 
 _ROUNDS_MAX = 5
-"""Two are enough, unless others change the tables at the same time."""
+"""The most jobs of one batch. Two are enough, unless others change the schemas at the same time."""
 log = logging.getLogger("lakecore.cdc")
 
 
@@ -92,7 +92,7 @@ class CdcSink:
         self._letters: StateFiles | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Raises Unsupported: only Spark Connect sends the function elsewhere."""
+        """Raises Unsupported: only Spark Connect pickles the function, to run it on its server."""
         raise NotSent("cdc", "run cdc in a classic session")
 
     def __call__(self, df: DataFrame, batch: int) -> None:
@@ -199,8 +199,8 @@ class CdcSink:
     ) -> int:
         """Store the dead letters before any commit, and return their number.
 
-        A repeated batch replaces its file. The rows that it left out of a target that has the
-        batch by now stay: the target may have been changed since, so that it would take them.
+        A repeated batch replaces the file of its first attempt. Letters of a target that has the
+        batch already are kept: its rows are not written again, even if they would fit by now.
         """
         lines = [line for report in reports for line in report.letters]
         if self._letters is not None:

@@ -78,7 +78,7 @@ def cdc(  # noqa: PLR0913  the public verb
     """A writer for a stream of messages: its batches change the tables of a database, exactly once.
 
     `df` has the columns of Spark's Kafka source: `value`, and if known `key`, `topic`, `partition`,
-    `offset`, `timestamp`, `timestampType`. Other columns are left out. Without `offset`, all
+    `offset`, `timestamp`, `timestampType`. Other columns are ignored. Without `offset`, all
     messages of a batch must be in one partition of Spark.
 
     - `warehouse`: the path, or the catalog options, as for `lakecore.connect`;
@@ -90,16 +90,16 @@ def cdc(  # noqa: PLR0913  the public verb
     - `dead_letters`: keep messages and rows that do not fit in files
       `dead-letters-BATCH.jsonl` below `WAREHOUSE/.cdc/spark-QUERYID` (`state` replaces
       `WAREHOUSE/.cdc`); without it, they end the query;
-    - `commit_user`, `compact_every`, `tasks`, `memory_per_task`: as for `foreach_batch`; a table is
-      compacted after as many of its own commits;
+    - `commit_user`, `compact_every`, `tasks`, `memory_per_task`: as for `foreach_batch`;
+      `compact_every` counts the commits of each table;
     - `reports`: called after each batch;
     - `flags`: the other arguments of `kafka_sync_table` and `kafka_sync_database`: `primary_keys`,
       `partition_keys`, `computed_column`, `metadata_column`, `type_mapping`, `including_tables`,
-      `table_mapping`, ... A flag that may be repeated takes a list; `table_mapping` and its kin
-      take a mapping.
+      `table_mapping`, ... A flag that may be repeated takes a list; a flag with `key=value`, such
+      as `table_mapping`, takes a mapping.
 
-    A batch is several jobs if a schema changes: the tables follow before any row is written. Raises
-    InvalidRequest or Unsupported for arguments that do not fit together.
+    If a schema changes, a batch runs several jobs: the tables are changed before any row is
+    written. Raises InvalidRequest or Unsupported for arguments that do not fit together.
 
         writer = spark_bridge.cdc(df, "/data/warehouse", "shop", format="debezium-json")
         query = writer.option("checkpointLocation", path).start()

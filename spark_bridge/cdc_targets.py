@@ -1,7 +1,7 @@
 """The target tables of a stream of changes, on the driver: opens, creates, changes, commits them.
 
-INVARIANT: a table is created or changed before any task writes a row that needs it, and no row of
-the batch is committed before.
+INVARIANT: a table is created or changed before any task writes a row that needs the change, and
+before any row of the batch is committed.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ log = logging.getLogger("lakecore.cdc")
 class _Open:
     """A target under its newest schema.
 
-    `commits`: the number of commits since its last compaction; `looked`: the last batch for which
-    the table was searched.
+    `commits`: the number of commits since its last compaction; `looked`: the last batch that was
+    committed to the table, or searched for in its snapshots.
     """
 
     context: TableContext

@@ -108,7 +108,7 @@ class ChangeJob:
     memory_bytes: int
     assigners: int = 1
     base: WriteStart | None = None
-    """What the tasks start from; None: it is read for them."""
+    """The state that the tasks start from; None: `task` reads it."""
 
     def task(
         self,
@@ -167,7 +167,8 @@ class ChangeJob:
         for outcome in outcomes:
             for message in outcome.changed.messages if outcome.changed else ():
                 if message.bucket == POSTPONE_BUCKET:
-                    # Rows wait there in files of their own; no two tasks have rows of one key.
+                    # Each task writes its own files in the postponed bucket, and no two tasks have
+                    # rows of one key.
                     continue
                 if owner.setdefault((message.partition, message.bucket), outcome.number) != (
                     outcome.number
@@ -188,7 +189,7 @@ def groups_of(
     if crosses_partitions(context):
         # The task that writes a key must know its place in every partition.
         return [tuple(splits)] if splits else []
-    # The deletion vectors of a bucket are in common index files.
+    # The deletion vectors of a bucket share index files.
     together = (
         bool(context.schema.primary_keys) or options.bucket > 0 or options.deletion_vectors_enabled
     )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["compact"]
 
 GROUP_BYTES_PER_CORE = 4 << 30
-"""By default a full compaction commits each time that many bytes for each core are compacted."""
+"""The default `max_bytes` of a full compaction, for each core: the bytes of one commit."""
 
 
 def compact(  # noqa: PLR0913  the public verb

@@ -1,7 +1,7 @@
 """Transport of lakecore errors from a task to the driver, which raises them again.
 
 - A row that does not fit fails every attempt in the same way. A writing task returns such an error
-  as its outcome (`portable`), because Spark would retry a task that raises three times.
+  as its outcome (`portable`): if it raised the error, Spark would run the task three more times.
 - Any other error is raised. Spark reports a failure of a Python worker only as text, so a task adds
   class, sentence and facts of the error to the text.
 """

@@ -97,7 +97,7 @@ def refuse_shared_buckets(
             owned.add(_owned(context, message, assigners))
         owners.update(owned)
     shared = [key for key, count in owners.items() if count > 1]
-    # Tasks that counted the buckets of a new partition each for itself did not see all its rows.
+    # If tasks decided on different numbers of buckets for a new partition, none had all its rows.
     shared += [(partition, 0) for partition, found in counts.items() if len(found) > 1]
     if shared:
         partition, bucket = shared[0]

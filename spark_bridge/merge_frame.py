@@ -70,7 +70,7 @@ SOURCE_ROWS = 100_000
 _UNKNOWN_BYTES = 1 << 60
 """Spark's estimate of a frame of unknown size is larger."""
 _SENT_SHARE = 16
-"""A source is sent to every task if it takes the memory of a task divided by this."""
+"""A source is sent to every task if it takes at most the memory of a task divided by this."""
 
 
 def merge(  # noqa: PLR0913  the public verb
@@ -95,8 +95,8 @@ def merge(  # noqa: PLR0913  the public verb
       source and table decide.
     - `memory_per_task`: the most bytes of rows and files that a task holds.
 
-    `execute` raises what it raises for `Table.merge`: wrong clauses before any task runs, several
-    source rows for one row of the table, and CommitConflict.
+    `execute` raises the errors of `Table.merge`: for wrong clauses, before any task runs; for
+    several source rows that match one row of the table; CommitConflict.
 
         merge = spark_bridge.merge(spark, "/data/shop/orders", changes, on=["id"])
         merge.when_matched_update_all().when_not_matched_insert_all().execute()

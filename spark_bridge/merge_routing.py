@@ -4,7 +4,7 @@ A merge is *bucket-local* if all rows that match a source row are in one bucket,
 source row alone:
 
 1. `on`, or the equalities of an SQL condition, contain the partition keys and the bucket key. Both
-   sides have one type, so that equal values have equal hashes.
+   sides have the same type, so that equal values have equal hashes.
 2. Every split has the table's number of buckets. If the number of postponed buckets differs or is
    not known yet, a task owns whole partitions, and only the partition keys matter.
 3. Insertions take these columns from the same source columns, so that new rows stay in the bucket.

@@ -256,7 +256,8 @@ def routing_keys(
         schema, fields=tuple(schema.field(name) for name in names), partition_keys=(), options={}
     )
     return RoutingKeys(
-        # Where the table's own options allow a null, they allow it in the task as well.
+        # Routing accepts nulls in key columns: the task that gets the row decides whether they are
+        # allowed.
         schema=replace(own, primary_keys=()),
         partition=tuple(field.name for field in partition),
         bucket=tuple(field.name for field in bucket),

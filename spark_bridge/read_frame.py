@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["in_zone_of_session", "read", "resolved"]
 
 _WORDS_MAX = 1 << 31
-"""16 GiB: too large to broadcast, and a range of so many numbers is cheap."""
-# Values as stored: no calendar rebase, no file skipped, no partition column from a path.
+"""The largest estimate, in words of 8 bytes: Spark never broadcasts 16 GiB, and a range of so many
+numbers is cheap."""
+# Spark's reader returns the values as stored: it rebases no calendar, skips no file, and takes no
+# partition column from a path.
 _PARQUET_OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",

@@ -50,7 +50,7 @@ MEMORY_PER_TASK = 512 << 20
 
 _LEASE_SHARE = 4
 _BATCHES = 3
-"""A batch is in memory as it is read, as it is given out, and as Spark's."""
+"""The copies of a batch in memory: as read, in the types for Spark, and in Spark's own buffer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 __all__ = ["Cutting", "make_tasks"]
 
 TASKS_WANTED = 16
-"""How many tasks a read has if it is large enough for as many, but not for tasks of full size."""
+"""A read too small for this many tasks of the target size gets smaller tasks, up to this many."""
 FOOTERS_MAX = 256
-"""Footers that planning reads; files beyond are cut at their first keys alone."""
+"""The most footers that planning reads; further files are cut only at their first keys."""
 _CUT_TYPES = frozenset({*INTEGERS, *TIMESTAMPS, Root.VARCHAR, Root.DATE, Root.DECIMAL})
-"""Not of CHAR: the first key of a file in ORC has blanks that its rows are read without."""
+"""CHAR is missing: in ORC, the first key of a file ends in blanks that reads remove."""
 _FINE = 4
-"""A file larger than this part of the target is looked into."""
+"""The row groups of a file are examined if it is larger than the target divided by this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["GROUPS", "described", "rebalanced", "require_version", "settings", "transfer"]
 
 VERSION_MIN = (4, 1)
-"""The first with `repartitionById` and `applyInArrow` on iterators."""
+"""The first version with `repartitionById` and `applyInArrow` on iterators."""
 
 _RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -34,18 +34,19 @@ BY_ROWS = {_RECORDS: "1024", _BYTES: str(2**31 - 1)}
 """A batch for Python ends after some rows. With an additional limit in bytes, Spark computes the
 size of the batch again for each row, which costs a quarter of the conversion time."""
 BY_BYTES = {_RECORDS: "100000"}
-"""A batch ends where Spark's own limit of bytes is, whatever the size of a row."""
+"""Spark's own limit of bytes ends a batch, so that rows may have any size."""
 _TEXTS_MAX = 16
 GROUPS = {
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
-"""Adaptive execution would put the groups of all buckets into one task. A group that is given out
-must have the very Arrow types of its schema, and the outcome has no large ones."""
+"""Adaptive execution would put the groups of all buckets into one task. The result of a group must
+have exactly the Arrow types of its schema, and the outcome has no large types."""
 
 _ADVISORY = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _TASKS_PER_CORE = 8
-"""Twice as many tasks as cores, if rows take a quarter of their size in the shuffle."""
+"""Spark estimates uncompressed rows. If the shuffle compresses them to a quarter, two tasks per
+core result."""
 _TASK_BYTES_MIN = 4 << 20
 _TASK_BYTES_UNKNOWN = 16 << 20
 _TASK_BYTES_MAX = 64 << 20

@@ -54,12 +54,13 @@ def foreach_batch(  # noqa: PLR0913  the public verb
     It can also be called within another function, once for each table that a batch goes to.
 
     - `mode`: `overwrite` replaces the table by each batch, as the output mode `complete` needs.
-    - `name`: tells several sinks of one query into the same table apart. Keep it over restarts.
+    - `name`: distinguishes several sinks of one query that write to the same table. Keep it over
+      restarts.
     - `commit_user`: in place of `spark`. The user of the commits is `spark-QUERYID`, followed by
       `-NAME`; the identifier is the number of the batch.
-    - `compact_every`: after how many batches the table is compacted, at most the stop trigger; 0
-      means never. By default `num-sorted-run.compaction-trigger`, and never for a table that is
-      `write-only`. The next batch waits for the compaction.
+    - `compact_every`: the number of batches between two compactions, at most the stop trigger; 0
+      means never. Default: `num-sorted-run.compaction-trigger`; for a `write-only` table, never.
+      The next batch waits for the compaction.
     - `tasks`, `memory_per_task`: as for `write`.
 
     A batch without rows makes no snapshot. The results of the last batches are in `results`.

@@ -5,7 +5,7 @@
 | `snapshot` | everything up to this snapshot was returned; 0: nothing is committed yet |
 | `schema` | the schema that the stream read with |
 | `commit` | identifies the commit of the snapshot, to detect a rollback |
-| `full` | true: of this snapshot the stream reads the state, and no changes before it |
+| `full` | true: the stream begins with the whole state of this snapshot |
 | `split` | how many splits of the state were returned |
 | `splits` | how many splits the state has |
 | `plan` | identifies the splits of the state |

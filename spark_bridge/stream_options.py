@@ -9,7 +9,7 @@
 | `scan.mode` and other options of the table | | for this stream |
 | `consumer-id` | | the consumer that records progress |
 | `maxSnapshotsPerTrigger` | `read.stream.maxSnapshotsPerTrigger` | the most snapshots of a batch |
-| `maxFilesPerTrigger`, `maxBytesPerTrigger`, `maxRowsPerTrigger` | so, too | other limits |
+| `maxFilesPerTrigger`, `maxBytesPerTrigger`, `maxRowsPerTrigger` | likewise | other limits |
 
 A name of the second column means the same as that of the first; both at once are an error. A batch
 has one snapshot at least, and one split of a state at least, whatever the limits are.

@@ -55,8 +55,8 @@ class ChangeJob:
     """How to read all units.
 
     - `schema`: all columns that a condition may name, with `_row_kind` and `_snapshot_id`;
-    - `own`: those of the table; `columns`: those to return;
-    - `kinds`: False: only +I and +U rows;
+    - `own`: the columns of the table; `columns`: the columns to return;
+    - `kinds`: whether rows of all kinds are returned; False: only +I and +U;
     - `where`: the rows to return; None: all;
     - `exchange`: the Arrow types in which Spark takes the rows.
     """

@@ -52,7 +52,7 @@ OUTCOME_SCHEMA = "outcome binary"
 MEMORY_PER_TASK = 256 << 20
 INITIAL_BUCKETS = "dynamic-bucket.initial-buckets"
 WRITE_ONLY = {"write-only": "true"}
-"""Compaction is work of its own, and would make a task as long as its bucket is large."""
+"""Tasks never compact: the time of a task would depend on the size of its buckets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

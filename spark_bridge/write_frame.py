@@ -87,7 +87,8 @@ class WriteResult:
     - `snapshot_ids`: the committed snapshots; empty if there was nothing to commit;
     - `rows`: the rows of the frame; `rows_stored`: the rows in the files;
     - `leftovers`: the number of removed files of lost attempts;
-    - `already_committed`: an earlier run had committed; no task ran, or its files were removed;
+    - `already_committed`: whether an earlier run has committed; then no task ran, or the files of
+      the tasks were removed;
     - `distribution`: how rows were routed to tasks;
     - `skewed`: buckets that got many more rows than the others; one task wrote each of them.
     """

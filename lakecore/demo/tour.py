@@ -1,7 +1,8 @@
 """The demo `lakecore demo`: shows what lakecore does, with a year of real flights.
 
 The code that the demo prints is the code that runs: each small function is printed and called.
-INVARIANT: plain Polars computes each number about flights again; if they differ, the demo fails.
+INVARIANT: plain Polars computes each number about flights again; the demo fails if a result
+differs.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ There is one module for each part, so that a task loads only what it needs:
 - `committing`: what the driver does after a write.
 
 A step that needs several internal names is one function here (`commit_append`, `committed_before`,
-`keys_between`, `without_statistics`). The other names stay, each for a reason:
+`keys_between`, `without_statistics`). The other internal names are public here for these reasons:
 
 - a third of them are the types of columns and the parts of a schema: another engine maps each type
   to its own, so it must see all of them;

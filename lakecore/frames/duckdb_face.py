@@ -4,12 +4,12 @@ DuckDB pushes columns and filters into the dataset, reads it as a stream, and st
 pushes no filter on a TIMESTAMP_MS column, so millisecond timestamps are presented as microseconds,
 DuckDB's own TIMESTAMP, with the same values.
 
-If all files can be read without merging, are few, and have the dataset's types in DuckDB's Parquet
-reader, the relation is DuckDB's own scan of the files. In a file with a deletion vector, a bitmap
-selects the rows to return. The same is done in files that overlap, if it is already known which
-rows survive their merge. The scan is not used where it would return other rows: DuckDB interprets
-some paths as glob patterns and the name `*` as all columns, and matches column names
-case-insensitively.
+The relation is DuckDB's own scan of the files if no file needs a merge, there are at most
+`FOOTERS_MAX`, and DuckDB's Parquet reader returns the dataset's types. In a file with a deletion
+vector, a bitmap selects the rows to return. The same is done in files that overlap, if it is
+already known which rows survive their merge. The scan is not used where it would return other rows:
+DuckDB interprets some paths as glob patterns and the name `*` as all columns, and matches column
+names case-insensitively.
 
 NOTE: DuckDB turns every error during a read into its own InvalidInputException and keeps only the
 text. All files are therefore checked before the relation is created. Damage that is visible then
@@ -95,7 +95,7 @@ def scannable_files(
 ) -> list[EngineFile] | None:
     """The files of a source that DuckDB's own reader reads correctly.
 
-    None if there is a file it cannot.
+    None if it cannot read one of them correctly.
 
     `merges` states whether overlapping files may be read, without the rows that do not survive a
     merge.

@@ -76,7 +76,8 @@ def engine_batches(
     schema = pa.schema([source.schema.field(name) for name in names])
     if not is_filtered or (exact is None and not all(map(pa.types.is_primitive, schema.types))):
         # lakecore's own reader skips row groups by any part that the predicate language expresses.
-        # Without a condition, it makes Arrow texts of Polars' in larger pieces, which is faster.
+        # Without a condition, it converts Polars strings to Arrow in larger pieces, which is
+        # faster.
         return None
     scan = EngineScan(
         schema=source.schema,

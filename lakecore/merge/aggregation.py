@@ -4,9 +4,9 @@ https://paimon.apache.org/docs/master/primary-key-table/merge-engine/aggregation
 
 1. Primary key columns are unchanged. A sequence field has the last value. A column without a
    function has the last non-null value.
-2. A row of kind -U or -D is retracted by the function. The result is still a +I row, unless
-   `aggregation.remove-record-on-delete` is set: then a -D discards the rows before it, later rows
-   are folded onto its values, and a key whose last row is a -D is deleted.
+2. The functions retract the values of a -U or -D row, and the result is still a +I row. With
+   `aggregation.remove-record-on-delete`, a -D discards the rows before it instead, and later rows
+   are folded onto the values of the -D. If the last row of a key is a -D, the key is deleted.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import MergeSpec, Slice
 
 _DENSE_SPAN_MAX = 32
-"""Up to this many possible codes for each row of a window, a table of flags is cheaper."""
+"""Codes whose range is at most this many times the number of rows get a table of flags."""
 _PLACED_SPAN_MAX = 4
-"""Up to this many possible codes for each row, a table of slots is cheaper than a sort."""
+"""Codes whose range is at most this many times the number of rows get slots instead of a sort."""
 
 
 class Deduplicate:

@@ -9,7 +9,7 @@
    One integer column is its own code; several whose ranges multiply to less than 2^63 are packed;
    anything else is ranked by one sort.
 
-Null sorts below everything; keys hold none, but sequence fields do (`with_nulls`).
+Null sorts below every value. Keys hold no nulls, but sequence fields may (`with_nulls`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ https://paimon.apache.org/docs/master/primary-key-table/merge-engine/partial-upd
   Rows after such a -D are folded onto its values; if it is the last row, the key is deleted.
 - A key with only -U and -D rows stays a retraction for a later merge. Its rows are folded as if
   they added, because retracting their sum retracts each of them. The result is a -D only if one of
-  the rows discards the rows before it; otherwise a later merge would discard them wrongly.
+  these rows discards the rows before it. Otherwise it is a -U, because a -D would wrongly discard
+  rows in a later merge.
 """
 
 from __future__ import annotations

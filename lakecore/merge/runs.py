@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import Slice
 
 _SPAN_MAX = 8
-"""Up to this many possible codes for each row of a window, a slot for each code is cheaper."""
+"""Codes whose range is at most this many times the number of rows get one slot each."""
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def cut(batch: pa.RecordBatch, rows_max: int, bytes_max: int) -> Iterator[pa.Rec
 
 
 def rows_within(rows: pa.Table, rows_max: int, bytes_max: int) -> int:
-    """How many rows of the mean size of these are within both limits; at least one."""
+    """How many rows are within both limits, by the mean size of `rows`; at least one."""
     row = max(rows.nbytes // max(rows.num_rows, 1), 1)
     return int(min(max(bytes_max // row, 1), rows_max))
 

@@ -64,9 +64,10 @@ def apply_directive(
 
 
 def refuse_directive(comment: str | None, path: Sequence[str], *, table: str = "") -> None:
-    """Raise InvalidRequest for a directive where the storage of the column does not follow it.
+    """Raise InvalidRequest if the comment is a directive: it would have no effect here.
 
-    It is followed once: in the comment of a new column of a table, not of a nested field.
+    A directive has an effect only in the comment of a new column, not of an existing column or a
+    nested field.
     """
     if _is_directive((comment or "").strip()):
         raise InvalidRequest(
@@ -78,7 +79,7 @@ def refuse_directive(comment: str | None, path: Sequence[str], *, table: str = "
 
 
 def without_column(options: Mapping[str, str], column: str) -> dict[str, str]:
-    """The options once a column is dropped: no directive names it."""
+    """The options without a dropped column in `blob-field` and `vector-field`."""
     kept = dict(options)
     for key in _OPTIONS.values():
         if key in kept:

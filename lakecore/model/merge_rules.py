@@ -47,7 +47,7 @@ def check_fields_families(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_sequence(schema: TableSchema, options: TableOptions) -> None:
-    """Check sequence fields: they order rows, so no aggregate function or first-row takes them."""
+    """Check sequence fields: a first-row table has none, and none has an aggregate function."""
     if not options.sequence_field:
         return
     if options.merge_engine is MergeEngine.FIRST_ROW:

@@ -4,8 +4,8 @@
   field of a ROW.
 - If types may widen, a column gets the type of the incoming values if that type holds every value
   of the old one exactly. If all casts are allowed, it gets every type that an explicit cast leads
-  to; stored values that do not fit are then read as `ALTER TABLE` says. Otherwise the column keeps
-  its type, and the incoming values must fit it.
+  to; stored values that do not fit are then read as after an `ALTER TABLE`. Otherwise the column
+  keeps its type, and the incoming values must fit it.
 - Keys keep their types. So do array elements, map keys and map values. Strings and bytes keep their
   lengths, because Arrow types have none.
 

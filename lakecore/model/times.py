@@ -19,7 +19,7 @@ import numpy as np
 from lakecore.errors import InvalidRequest
 
 Time: TypeAlias = datetime | date | int | str
-"""What users may give; values of pandas are datetimes, those of NumPy are taken too."""
+"""The types that users may pass. pandas times are datetimes; NumPy times are accepted, too."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = re.compile(r"-?[0-9]+")

@@ -22,7 +22,7 @@ _NAME_LISTS = (
 )
 """Options whose value is a list of columns."""
 _NEVER_BACK = ("ignore-delete", "ignore-update-before")
-"""Options that once skipped rows: those would come back in some reads and not in others."""
+"""Options that stay on: the rows that they skipped would return in some reads and not in others."""
 
 
 _AUTHORIZED = "query-auth.enabled"

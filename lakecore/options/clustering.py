@@ -15,7 +15,7 @@ LOCAL_SORT = "local-sort"
 class ClusteringOptions:
     """How the rows of append tables are sorted, so that reads skip files."""
 
-    # Two lines a declaration read better than the eight that the formatter would make.
+    # Two lines for each declaration are easier to read than the formatter's eight lines.
     # fmt: off
     # --- clustering -------------------------------------------------------------------------------
     clustering_columns: tuple[str, ...] = option(

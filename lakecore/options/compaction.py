@@ -25,7 +25,7 @@ from lakecore.options.option import (
 class CompactionOptions:
     """When a bucket is compacted, and how far."""
 
-    # Two lines a declaration read better than the eight that the formatter would make.
+    # Two lines for each declaration are easier to read than the formatter's eight lines.
     # fmt: off
     # --- compaction -------------------------------------------------------------------------------
     num_sorted_run_compaction_trigger: int = option(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class FileOptions:
     """Data files, statistics, manifests, deletion vectors and file indexes."""
 
-    # Two lines a declaration read better than the eight that the formatter would make.
+    # Two lines for each declaration are easier to read than the formatter's eight lines.
     # fmt: off
     # --- data files -------------------------------------------------------------------------------
     file_format: str = option("file.format", FORMAT, "parquet", WRITE, "Format of new data files.")

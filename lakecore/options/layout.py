@@ -37,7 +37,7 @@ from lakecore.options.option import (
 class LayoutOptions:
     """What a table is: its keys, buckets, partitions and schema rules."""
 
-    # Two lines a declaration read better than the eight that the formatter would make.
+    # Two lines for each declaration are easier to read than the formatter's eight lines.
     # fmt: off
     # --- kind of table, keys, buckets -------------------------------------------------------------
     type: TableType = option(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class MergeOptions:
     """How rows of one key merge, and where the changelog comes from."""
 
-    # Two lines a declaration read better than the eight that the formatter would make.
+    # Two lines for each declaration are easier to read than the formatter's eight lines.
     # fmt: off
     # --- merging ----------------------------------------------------------------------------------
     merge_engine: MergeEngine = option(

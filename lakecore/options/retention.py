@@ -35,7 +35,7 @@ from lakecore.options.option import (
 class RetentionOptions:
     """How long partitions, snapshots, changelogs and tags are kept."""
 
-    # Two lines a declaration read better than the eight that the formatter would make.
+    # Two lines for each declaration are easier to read than the formatter's eight lines.
     # fmt: off
     # --- expiry of partitions ---------------------------------------------------------------------
     partition_expiration_time_ms: int | None = option(

@@ -39,7 +39,7 @@ _NO_CONSUMERS = "Streams keep no consumer progress yet: they refuse consumer-id.
 class ScanOptions:
     """Where a scan or a stream starts, and what it reads."""
 
-    # Two lines a declaration read better than the eight that the formatter would make.
+    # Two lines for each declaration are easier to read than the formatter's eight lines.
     # fmt: off
     # --- scans ------------------------------------------------------------------------------------
     scan_mode: ScanMode = option(

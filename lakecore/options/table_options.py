@@ -2,8 +2,9 @@
 
 INVARIANT: no option is accepted and ignored. A known option with another value than its default
 that lakecore cannot honour makes `require_readable` (effect READ) or `require_writable` (READ or
-WRITE) raise `Unsupported`; MAINTAIN options are read by the verb they are about. What is not done
-yet is listed in `LIMITS`, or has `supported=False` in its declaration: to enable it, remove that.
+WRITE) raise `Unsupported`. An option with effect MAINTAIN is read by the verb that it concerns.
+What is not implemented yet is listed in `LIMITS`, or has `supported=False` in its declaration:
+remove that entry once it is implemented.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ class TableOptions(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """Values of an option that lakecore does not support yet, and what it does instead."""
+    """Values of an option that lakecore does not support yet, and an alternative (`way_out`)."""
 
     key: str
     effect: Effect

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from lakecore.errors import InvalidRequest
 
 OptionValue: TypeAlias = "str | bool | int | float | os.PathLike[str]"
-"""What an option may be stated as."""
+"""The types in which a caller may state the value of an option."""
 
 
 def option_texts(options: object, *, table: str = "") -> dict[str, str]:

@@ -27,7 +27,7 @@ from lakecore.options.option import (
 class WriteOptions:
     """Writing and committing."""
 
-    # Two lines a declaration read better than the eight that the formatter would make.
+    # Two lines for each declaration are easier to read than the formatter's eight lines.
     # fmt: off
     # --- lakecore's own ---------------------------------------------------------------------------
     lakecore_memory_budget_bytes: int = option(

@@ -185,7 +185,7 @@ def _passed(files: Sequence[DataFile], message: CommitMessage) -> DataFile | Non
 def may_tie(file: DataFile, other: DataFile) -> bool:
     """Whether rows of two files may have equal sequence numbers, as of two concurrent writers.
 
-    Of such rows of one key, the row of the file that is listed last is the newest.
+    If two such rows have the same key, the row in the file that is listed last is newer.
     """
     return file.sequence_min <= other.sequence_max and other.sequence_min <= file.sequence_max
 

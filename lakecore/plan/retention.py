@@ -5,7 +5,7 @@ https://paimon.apache.org/docs/master/maintenance/manage-snapshots/
 1. Ids below `latest - retain_max + 1` exceed the maximum number and expire regardless of their age.
 2. The newest `retain_min` stay, and so does everything from the next snapshot of a consumer on.
 3. One run expires at most `max_deletes`.
-4. In between, ids expire from the oldest on, up to the first that is too young.
+4. Within these limits, ids expire from the oldest on, up to the first that is too young.
 
 Tags have rules of their own: `table/maintenance/expire_tags.py`.
 

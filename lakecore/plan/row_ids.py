@@ -44,8 +44,8 @@ def with_row_ids(
     """The entries of a commit, with row ids for the rows of new files; and the next free row id.
 
     The sequence number of a new row is the id of its snapshot. A file that the commit both deletes
-    and adds, for example with another index, has no new rows. Files of BLOB values have the row ids
-    of the last file before them that has the other columns of their rows.
+    and adds, for example with another index, has no new rows. A BLOB file gets the row ids of the
+    nearest file before it that holds other columns of its rows.
     """
     deleted = {entry.file.name for entry in entries if entry.kind is FileKind.DELETE}
     numbered: list[ManifestEntry] = []
@@ -198,5 +198,5 @@ def written_together(
 
 
 def anchor_of(group: Sequence[DataFile]) -> DataFile:
-    """The file that the deletion vector of a group refers to: the oldest one but BLOB files."""
+    """The file that the deletion vector of a group refers to: the oldest that is no BLOB file."""
     return min((file for file in group if file.format != BLOB), key=_age)

@@ -310,7 +310,7 @@ def _days(
 def _joined(
     array: pa.Array, values: NDArray[np.int64], numbers: NDArray[np.bool_], step: int = 1
 ) -> pa.Array:
-    """The computed values, but plain numbers where the text is a number.
+    """The values; where the text is a plain number (`numbers`), that number times `step` instead.
 
     Nulls are those of `array`.
     """

@@ -147,7 +147,7 @@ def _values(array: pa.Array, data_type: DataType, column: str) -> pa.Array:
 
 
 def _parts(array: pa.Array) -> list[pa.Array]:
-    """The children of an array, null where a struct is null: values there may be of any form."""
+    """The children of an array, null below null structs, where values are arbitrary."""
     return list(array.flatten()) if pa.types.is_struct(array.type) else inner_of(array)
 
 

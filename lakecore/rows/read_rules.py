@@ -202,7 +202,7 @@ def _concat(texts: Sequence[pa.Array], count: int) -> pa.Array:
 
 
 def _concat_ws(texts: Sequence[pa.Array], count: int) -> pa.Array:
-    """The texts after the first one, joined by it. Nulls are left out; a null separator is null."""
+    """The texts after the first one, joined by it, without nulls; null if the first one is null."""
     del count
     separator, *parts = texts
     joined = pc.binary_join_element_wise(*parts, pc.fill_null(separator, ""), null_handling="skip")

@@ -50,7 +50,7 @@ _Object: TypeAlias = Mapping[str, object]
 
 _STRING = parse_type("STRING")
 _COUNTS = {"BETWEEN": 2, "NOT_BETWEEN": 2, "IS_NULL": 0, "IS_NOT_NULL": 0, "TRUE": 0, "FALSE": 0}
-"""The literals of a test; all others but IN and NOT_IN have one."""
+"""The number of literals of these tests; of the others, only IN and NOT_IN may have several."""
 _ANY_COUNT = ("IN", "NOT_IN")
 _TEXT_TESTS = ("STARTS_WITH", "ENDS_WITH", "CONTAINS", "LIKE")
 _INPUTS_MAX = 1 << 16

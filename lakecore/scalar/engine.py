@@ -43,7 +43,7 @@ _SETTINGS = (
     f"SET GLOBAL memory_limit = '{MEMORY_LIMIT}'",
 )
 _BROKEN = (duckdb.FatalException, duckdb.InternalException)
-"""After these a database answers nothing more."""
+"""After one of these errors, a DuckDB database answers no further query."""
 
 _lock = threading.Lock()
 _databases: dict[tuple[int, str], duckdb.DuckDBPyConnection] = {}

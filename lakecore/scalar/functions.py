@@ -38,7 +38,7 @@ _SURROUNDINGS = frozenset(
     }
 )
 _PURE = frozenset({"error"})
-"""Volatile to DuckDB's optimizer, but a function of its argument."""
+"""Allowed although DuckDB declares it volatile: its result depends only on its argument."""
 
 
 def check_function(name: str, argument_count: int) -> None:

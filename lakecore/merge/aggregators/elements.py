@@ -175,5 +175,5 @@ def _sorted_entries(array: pa.Array) -> pa.Array:
 
 
 def _each(count: int) -> Groups:
-    """Groups in which every row is alone."""
+    """One group for each row."""
     return Groups(np.arange(count), count)

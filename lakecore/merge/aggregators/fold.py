@@ -92,7 +92,7 @@ class Fold:
     - `retracts`: whether values can be retracted; if not, the function never gets a mask.
     - `changes_single`: whether a single added value may become another one.
     - `commutes`: whether the order of the values does not matter.
-    - `associates`: whether any neighbouring values may be folded before the others.
+    - `associates`: whether neighbouring values may be folded in any grouping.
     - `reverses`: whether a value that is older than the state of its sequence group is folded in
       front of it; if not, values are folded in order of arrival.
     """
