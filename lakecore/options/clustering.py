@@ -43,12 +43,12 @@ class ClusteringOptions:
     )
     clustering_history_partition_idle_to_full_sort_ms: int | None = option(
         "clustering.history-partition.idle-to-full-sort", DURATION, None, MAINTAIN,
-        "A compaction of chosen partitions also sorts others that nobody wrote for this time.",
+        "A compaction of chosen partitions also sorts other partitions that are idle this long.",
         scope=APPEND,
     )
     clustering_history_partition_limit: int = option(
         "clustering.history-partition.limit", COUNT, 5, MAINTAIN,
-        "Most such other partitions of a compaction.", scope=APPEND,
+        "Most idle partitions that one compaction sorts.", scope=APPEND,
     )
     zorder_var_length_contribution: int = option(
         "zorder.var-length-contribution", integer(1, 1024), 8, MAINTAIN,

@@ -4,145 +4,145 @@ from __future__ import annotations
 
 TUNING = """
 async-file-write | flag | true | Write files in the background.
-cache-page-size | size | 64 kb | Page of the look-up cache.
-cross-partition-upsert.bootstrap-parallelism | integer | 10 | Readers that fill the key index.
-dynamic-bucket.assigner-parallelism | integer | | Assigners of dynamic buckets.
-file-operation.thread-num | integer | | File operations at once.
-file-reader-async-threshold | size | 10 mb | Size from which files are read in the background.
-local-kv-db.block-size | size | 4 kb | Block of the local key-value store.
-lookup.cache-rows | integer | 10000 | Rows that a look-up join holds.
+cache-page-size | size | 64 kb | Page size of the look-up cache.
+cross-partition-upsert.bootstrap-parallelism | integer | 10 | Threads that fill the index of keys.
+dynamic-bucket.assigner-parallelism | integer | | Number of tasks that assign dynamic buckets.
+file-operation.thread-num | integer | | Number of concurrent file operations.
+file-reader-async-threshold | size | 10 mb | Files from this size on are read in the background.
+local-kv-db.block-size | size | 4 kb | Block size of the local key-value store.
+lookup.cache-rows | integer | 10000 | Most rows in the cache of a look-up join.
 lookup.cache-spill-compression | text | zstd | Compression of look-up files.
-lookup.cache.bloom.filter.enabled | flag | true | Bloom filters in look-up files.
+lookup.cache.bloom.filter.enabled | flag | true | Write Bloom filters into look-up files.
 lookup.cache.bloom.filter.fpp | number | 0.05 | False-positive rate of the Bloom filters.
-lookup.cache.high-priority-pool-ratio | number | 0.25 | Cache for indexes and filters.
-lookup.hash-load-factor | number | 0.75 | Filling of look-up hash tables.
-lookup.merge-buffer-size | size | 8 mb | Buffer of a key being merged.
-lookup.merge-records-threshold | integer | 1024 | Rows of a key before they are buffered as bytes.
-lookup.remote-file.enabled | flag | false | Keep look-up files with the table.
-lookup.remote-file.level-threshold | integer | -2147483648 | First level with look-up files.
+lookup.cache.high-priority-pool-ratio | number | 0.25 | Share of the cache for indexes and filters.
+lookup.hash-load-factor | number | 0.75 | Load factor of the hash tables of look-ups.
+lookup.merge-buffer-size | size | 8 mb | Buffer for merging the rows of one key.
+lookup.merge-records-threshold | integer | 1024 | Rows of one key from which they are buffered as bytes.
+lookup.remote-file.enabled | flag | false | Store look-up files in the storage of the table.
+lookup.remote-file.level-threshold | integer | -2147483648 | Lowest level that gets look-up files.
 manifest.merge-optimize.enabled | flag | true | Merge manifests block by block.
-page-size | size | 64 kb | Memory page.
-row-tracking.partition-group-on-commit | flag | true | Group new files before ids are given.
-scan.max-splits-per-task | integer | 10 | Splits that a task holds.
-scan.plan-auto-tag-for-read.time-retained | duration | | Age of a tag that guards a read.
-sort-engine | text | loser-tree | How sorted runs are merged.
-sort-spill-buffer-size | size | 64 mb | Rows of a sort before it spills.
-sort-spill-threshold | integer | | Readers of a sort before it spills.
+page-size | size | 64 kb | Size of a memory page.
+row-tracking.partition-group-on-commit | flag | true | Group new files by partition before row ids are assigned.
+scan.max-splits-per-task | integer | 10 | Most splits that are planned ahead for a task.
+scan.plan-auto-tag-for-read.time-retained | duration | | Lifetime of a temporary tag that keeps the snapshot of a batch read.
+sort-engine | text | loser-tree | Algorithm that merges sorted runs.
+sort-spill-buffer-size | size | 64 mb | Size of the buffer of a sort, which is spilled when it is full.
+sort-spill-threshold | integer | | Number of readers from which a sort spills.
 spill-compression | text | zstd | Compression of spilled rows.
 spill-compression.zstd-level | integer | 1 | Level of zstd for spilled rows.
-write-buffer-for-append | flag | false | Buffer the rows of append tables.
-write-manifest-cache | size | 0 mb | Memory for manifests of a writer.
-write-max-writers-to-spill | integer | 10 | Writers of an append before they spill.
-write.batch-memory | size | 128 mb | Bytes that a file writer takes at once.
-"""
+write-buffer-for-append | flag | false | Buffer the rows that are written to append tables.
+write-manifest-cache | size | 0 mb | Memory of a writer for manifests.
+write-max-writers-to-spill | integer | 10 | Number of writers from which a batch write to an append table spills.
+write.batch-memory | size | 128 mb | Memory for one batch of a file writer.
+"""  # noqa: E501  one line for each option
 
 ENGINES = """
-changelog.precommit-compact.thread-num | integer | | Flink: threads that join changelog files.
-compaction.bucket-distribution-strategy | text | linear | Flink: how compactions are spread.
-commit.custom-listeners | names | | Flink: listeners of a commit.
-end-input.watermark | integer | | Flink: watermark at the end of input.
-filesystem.job-level-settings.enabled | flag | true | Flink: pass on file system settings.
-format-table.commit-hive-sync-url | text | | Format tables: address for Hive's updates.
-format-table.file.compression | text | | Format tables: compression.
-format-table.implementation | text | paimon | Format tables: who reads them.
-format-table.partition-path-only-value | flag | false | Format tables: folders without names.
-format-table.repair.collect-statistics | flag | false | Spark: statistics of a repair.
-format-table.scan.list-parallelism | integer | 64 | Format tables: folders listed at once.
-format-table.statistics.parallelism | integer | 8 | Spark: requests for statistics at once.
-legacy-timestamp-mapping.enabled | flag | false | Spark: TIMESTAMP as an instant.
-lookup.async | flag | false | Flink: look up in the background.
+changelog.precommit-compact.thread-num | integer | | Flink: threads that combine small changelog files.
+compaction.bucket-distribution-strategy | text | linear | Flink: how buckets to compact are distributed to tasks.
+commit.custom-listeners | names | | Flink: listeners that are called after a commit.
+end-input.watermark | integer | | Flink: watermark that is set at the end of the input.
+filesystem.job-level-settings.enabled | flag | true | Flink: pass the file system settings of the job to tables.
+format-table.commit-hive-sync-url | text | | Format tables: URI of the Hive metastore that a commit updates.
+format-table.file.compression | text | | Format tables: compression of files.
+format-table.implementation | text | paimon | Format tables: whether Paimon or the engine reads them.
+format-table.partition-path-only-value | flag | false | Format tables: directories of partitions hold only the value.
+format-table.repair.collect-statistics | flag | false | Spark: MSCK REPAIR TABLE also collects statistics.
+format-table.scan.list-parallelism | integer | 64 | Format tables: directories that are listed concurrently.
+format-table.statistics.parallelism | integer | 8 | Spark: concurrent requests for statistics.
+legacy-timestamp-mapping.enabled | flag | false | Spark: map TIMESTAMP to Spark's TIMESTAMP instead of TIMESTAMP_NTZ.
+lookup.async | flag | false | Flink: use asynchronous look-up joins.
 lookup.async-thread-number | integer | 16 | Flink: threads of an asynchronous look-up.
-lookup.blob-as-descriptor | flag | false | Flink: look up blobs by reference.
-lookup.bootstrap-parallelism | integer | 4 | Flink: readers that fill a look-up join.
+lookup.blob-as-descriptor | flag | false | Flink: store references to BLOB values in a look-up join.
+lookup.bootstrap-parallelism | integer | 4 | Flink: threads that load the table of a look-up join.
 lookup.dynamic-partition | text | | Flink: partition that a look-up join reads.
-lookup.dynamic-partition.refresh-interval | duration | 1 h | Flink: refresh interval.
-lookup.dynamic-partition.refresh.async | flag | false | Flink: refresh in the background.
-lookup.refresh.async | flag | false | Flink: refresh a look-up in the background.
-lookup.refresh.async.pending-snapshot-count | integer | 5 | Flink: snapshots before it waits.
-lookup.refresh.full-load-threshold | integer | | Flink: snapshots before a full reload.
-lookup.refresh.time-periods-blacklist | text | | Flink: times without a refresh.
+lookup.dynamic-partition.refresh-interval | duration | 1 h | Flink: how often that partition is determined again.
+lookup.dynamic-partition.refresh.async | flag | false | Flink: load a new partition of a look-up join in the background.
+lookup.refresh.async | flag | false | Flink: refresh the table of a look-up join in the background.
+lookup.refresh.async.pending-snapshot-count | integer | 5 | Flink: pending snapshots from which a look-up join waits for the refresh.
+lookup.refresh.full-load-threshold | integer | | Flink: pending snapshots from which a look-up join reloads the whole table.
+lookup.refresh.time-periods-blacklist | text | | Flink: periods in which a look-up join does not refresh.
 materialized-table.definition-query | text | | Flink: the query of a materialized table.
-materialized-table.interval-freshness | text | | Flink: how old it may be.
-materialized-table.interval-freshness.time-unit | text | | Flink: in what unit.
-materialized-table.logical-refresh-mode | text | | Flink: how it is meant to be refreshed.
-materialized-table.refresh-handler-bytes | text | | Flink: what refreshes it.
-materialized-table.refresh-handler-description | text | | Flink: what refreshes it, in words.
-materialized-table.refresh-mode | text | | Flink: how it is refreshed.
-materialized-table.refresh-status | text | | Flink: whether it is refreshed.
-paimon.respect.minmaxsplitsize.enabled | flag | false | Hive: its own split sizes.
-paimon.split.openfilecost | integer | | Hive: its own cost of opening a file.
-partition.end-input-to-done | flag | false | Flink: mark partitions done at the end.
-partition.idle-time-to-done | duration | | Flink: quiet time after which a partition is done.
-partition.mark-done-action.custom.class | text | | Flink: the class that marks it.
-partition.mark-done-action.mode | text | process-time | Flink: when a partition is marked.
-partition.mark-done.recover-from-state | flag | true | Flink: mark after a recovery.
-partition.sink-strategy | text | NONE | Flink: how rows are spread over writers.
-partition.time-interval | duration | | Flink: the time that a partition covers.
-precommit-compact | flag | false | Flink: join small files before a commit.
-read.allow.fullScan | flag | true | Spark: let a scan read all partitions.
-read.shuffle-bucket-with-partition | flag | true | Flink: spread by partition and bucket.
-read.stream.maxBytesPerTrigger | integer | | Spark: bytes of a batch.
-read.stream.maxFilesPerTrigger | integer | | Spark: files of a batch.
-read.stream.maxRowsPerTrigger | integer | | Spark: rows of a batch.
-read.stream.maxTriggerDelayMs | integer | | Spark: wait for a batch.
-read.stream.minRowsPerTrigger | integer | | Spark: least rows of a batch.
-requiredSparkConfsCheck.enabled | flag | true | Spark: check the session.
-scan.bounded | flag | | Flink: whether a consumer ends.
-scan.dedicated-split-generation | flag | false | Flink: plan splits while running.
-scan.infer-parallelism | flag | true | Flink: readers by the number of splits.
-scan.infer-parallelism.max | integer | 1024 | Flink: most such readers.
-scan.max-snapshot.count | integer | -1 | Flink: snapshots between two checkpoints.
-scan.parallelism | integer | | Flink: readers of a source.
+materialized-table.interval-freshness | text | | Flink: largest age of the data of a materialized table.
+materialized-table.interval-freshness.time-unit | text | | Flink: unit of `materialized-table.interval-freshness`.
+materialized-table.logical-refresh-mode | text | | Flink: refresh mode that the user declared.
+materialized-table.refresh-handler-bytes | text | | Flink: serialized refresh job of a materialized table.
+materialized-table.refresh-handler-description | text | | Flink: description of the refresh job of a materialized table.
+materialized-table.refresh-mode | text | | Flink: actual refresh mode of a materialized table.
+materialized-table.refresh-status | text | | Flink: state of the refresh job of a materialized table.
+paimon.respect.minmaxsplitsize.enabled | flag | false | Hive: use Hive's settings for the size of splits.
+paimon.split.openfilecost | integer | | Hive: overrides `source.split.open-file-cost`.
+partition.end-input-to-done | flag | false | Flink: mark partitions as complete at the end of the input.
+partition.idle-time-to-done | duration | | Flink: a partition without new rows for this time is marked as complete.
+partition.mark-done-action.custom.class | text | | Flink: Java class that marks a partition as complete.
+partition.mark-done-action.mode | text | process-time | Flink: whether time or watermark decides that a partition is complete.
+partition.mark-done.recover-from-state | flag | true | Flink: mark partitions as complete after a recovery, too.
+partition.sink-strategy | text | NONE | Flink: how rows are distributed to writers by partition.
+partition.time-interval | duration | | Flink: the period that a partition covers.
+precommit-compact | flag | false | Flink: combine small files before a commit.
+read.allow.fullScan | flag | true | Spark: allow reads of all partitions.
+read.shuffle-bucket-with-partition | flag | true | Flink: distribute splits by partition and bucket.
+read.stream.maxBytesPerTrigger | integer | | Spark: most bytes of a micro-batch.
+read.stream.maxFilesPerTrigger | integer | | Spark: most files of a micro-batch.
+read.stream.maxRowsPerTrigger | integer | | Spark: most rows of a micro-batch.
+read.stream.maxTriggerDelayMs | integer | | Spark: longest wait for the least rows of a micro-batch.
+read.stream.minRowsPerTrigger | integer | | Spark: least rows of a micro-batch.
+requiredSparkConfsCheck.enabled | flag | true | Spark: check that the session has the required settings.
+scan.bounded | flag | | Flink: whether the source is bounded.
+scan.dedicated-split-generation | flag | false | Flink: plan splits in a task instead of the JobManager.
+scan.infer-parallelism | flag | true | Flink: derive the number of readers from splits or buckets.
+scan.infer-parallelism.max | integer | 1024 | Flink: largest derived number of readers.
+scan.max-snapshot.count | integer | -1 | Flink: most snapshots that are read between two checkpoints.
+scan.parallelism | integer | | Flink: number of readers of a source.
 scan.push-down | flag | true | Flink: push filters and columns down.
-scan.remove-normalize | flag | false | Flink: no normalizing after a stream.
-scan.split-enumerator.batch-size | integer | 10 | Flink: splits given out at once.
-scan.split-enumerator.mode | text | fair | Flink: how splits are given out.
-scan.watermark.alignment.group | text | | Flink: sources that align watermarks.
-scan.watermark.alignment.max-drift | duration | | Flink: how far apart they may be.
-scan.watermark.alignment.update-interval | duration | 1 s | Flink: how often they report.
-scan.watermark.emit.strategy | text | on-event | Flink: when watermarks are given.
-scan.watermark.idle-timeout | duration | | Flink: quiet time before a source is idle.
-sink.clustering.sample-factor | integer | 100 | Flink: samples of a clustered sink.
-sink.clustering.sort-in-cluster | flag | true | Flink: sort within a sink's range.
-sink.committer-cpu | number | 1.0 | Flink: cores of the committer.
+scan.remove-normalize | flag | false | Flink: leave out the ChangelogNormalize step of a streaming read.
+scan.split-enumerator.batch-size | integer | 10 | Flink: splits that are assigned to a task at once.
+scan.split-enumerator.mode | text | fair | Flink: how splits are assigned to tasks.
+scan.watermark.alignment.group | text | | Flink: group of sources whose watermarks are aligned.
+scan.watermark.alignment.max-drift | duration | | Flink: largest difference between the watermarks of such a group.
+scan.watermark.alignment.update-interval | duration | 1 s | Flink: how often the sources of such a group report watermarks.
+scan.watermark.emit.strategy | text | on-event | Flink: whether watermarks are emitted for each row or periodically.
+scan.watermark.idle-timeout | duration | | Flink: time without rows after which a source counts as idle.
+sink.clustering.sample-factor | integer | 100 | Flink: number of samples per writer of a clustered sink.
+sink.clustering.sort-in-cluster | flag | true | Flink: also sort the rows within each writer of a clustered sink.
+sink.committer-cpu | number | 1.0 | Flink: CPU cores of the committer.
 sink.committer-memory | size | | Flink: memory of the committer.
-sink.committer-operator-chaining | flag | true | Flink: committer chained to the writer.
-sink.coordinator-commit.enabled | flag | false | Flink: commit in the job manager.
-sink.cross-partition.managed-memory | size | 256 mb | Flink: memory of the key index.
-sink.key-only-deletes.enabled | flag | false | Flink: take deletes of keys alone.
-sink.managed.writer-buffer-memory | size | 256 mb | Flink: managed memory of a writer.
-sink.operator-uid.suffix | text | | Flink: ends the ids of operators.
-sink.parallelism | integer | | Flink: writers of a sink.
-sink.savepoint.auto-tag | flag | false | Flink: a tag for each savepoint.
-sink.use-managed-memory-allocator | flag | false | Flink: managed memory for writers.
-sink.writer-coordinator.cache-expire-after-access | duration | | Flink: age of cached manifests.
-sink.writer-coordinator.cache-memory | size | 2 gb | Flink: memory for manifests.
-sink.writer-coordinator.cache-soft-values | flag | true | Flink: give that memory back.
-sink.writer-coordinator.enabled | flag | false | Flink: plan writes in one place.
-sink.writer-coordinator.page-size | size | 32 kb | Flink: page of its answers.
-sink.writer-coordinator.prefetch-manifests | flag | false | Flink: read manifests first.
-sink.writer-cpu | number | 1.0 | Flink: cores of a writer.
+sink.committer-operator-chaining | flag | true | Flink: chain the committer to the writer.
+sink.coordinator-commit.enabled | flag | false | Flink: run the committer in the JobManager.
+sink.cross-partition.managed-memory | size | 256 mb | Flink: weight of the key index in managed memory.
+sink.key-only-deletes.enabled | flag | false | Flink: accept deletions that hold only the key.
+sink.managed.writer-buffer-memory | size | 256 mb | Flink: weight of the buffer of a writer in managed memory.
+sink.operator-uid.suffix | text | | Flink: suffix of the ids of operators of a sink.
+sink.parallelism | integer | | Flink: number of writers of a sink.
+sink.savepoint.auto-tag | flag | false | Flink: create a tag for each savepoint.
+sink.use-managed-memory-allocator | flag | false | Flink: writers use managed memory.
+sink.writer-coordinator.cache-expire-after-access | duration | | Flink: idle time after which the coordinator drops a cached manifest.
+sink.writer-coordinator.cache-memory | size | 2 gb | Flink: memory of the coordinator for manifests.
+sink.writer-coordinator.cache-soft-values | flag | true | Flink: Java may free the manifests that the coordinator has cached.
+sink.writer-coordinator.enabled | flag | false | Flink: plan the files of writers in the JobManager.
+sink.writer-coordinator.page-size | size | 32 kb | Flink: size of one reply of the coordinator.
+sink.writer-coordinator.prefetch-manifests | flag | false | Flink: the coordinator reads all manifests in advance.
+sink.writer-cpu | number | 1.0 | Flink: CPU cores of a writer.
 sink.writer-memory | size | | Flink: memory of a writer.
-sink.writer-refresh-detectors | names | | Flink: options that a running writer takes up.
-snapshot.watermark-idle-timeout | duration | | Flink: quiet time before a snapshot is made.
-source.checkpoint-align.enabled | flag | false | Flink: checkpoints at snapshots.
-source.checkpoint-align.timeout | duration | 30 s | Flink: wait for such a snapshot.
-source.operator-uid.suffix | text | | Flink: ends the ids of sources.
-source.split.target-size-with-column-pruning | flag | false | Spark: splits by the columns read.
-unaware-bucket.compaction.parallelism | integer | | Flink: compactions at once.
-unaware-bucket.no-shuffle | flag | false | Flink: no shuffle before an append.
-write.hive-style-dynamic-partition.enabled | flag | false | Spark: partitions by position.
-write.use-v2-write | flag | false | Spark: its newer way of writing.
-"""
+sink.writer-refresh-detectors | names | | Flink: groups of options whose changes a running writer applies.
+snapshot.watermark-idle-timeout | duration | | Flink: idle time after which a snapshot is created.
+source.checkpoint-align.enabled | flag | false | Flink: make a checkpoint only after a snapshot was read.
+source.checkpoint-align.timeout | duration | 30 s | Flink: longest wait of a checkpoint for a snapshot.
+source.operator-uid.suffix | text | | Flink: suffix of the ids of operators of a source.
+source.split.target-size-with-column-pruning | flag | false | Spark: compute the size of splits from the columns that are read.
+unaware-bucket.compaction.parallelism | integer | | Flink: number of tasks that compact tables without buckets.
+unaware-bucket.no-shuffle | flag | false | Flink: CDC writes to append tables without a shuffle.
+write.hive-style-dynamic-partition.enabled | flag | false | Spark: INSERT by position uses Hive's order of columns.
+write.use-v2-write | flag | false | Spark: write by Spark's DataSource V2 interface.
+"""  # noqa: E501  one line for each option
 
 ENGINE_FAMILIES = """
 avro.# | text | | Passed to the Avro writer of other engines.
 orc.# | text | | Passed to the ORC writer of other engines.
 parquet.# | text | | Passed to the Parquet writer of other engines.
-schema.# | text | | Flink: computed columns and watermarks.
+schema.# | text | | Flink: definitions of computed columns and watermarks.
 """
 
 LOG_FAMILIES = """
-kafka.# | text | | Log system of older releases.
-log.# | text | | Log system of older releases.
+kafka.# | text | | Settings of the log system of older releases.
+log.# | text | | Settings of the log system of older releases.
 """

@@ -56,11 +56,11 @@ class FileOptions:
     )
     file_compression_zstd_level: int = option(
         "file.compression.zstd-level", integer(-7, 22), 1, WRITE,
-        "Level of zstd: more is smaller.",
+        "Level of zstd; a higher level makes smaller files.",
     )
     file_block_size_bytes: int | None = option(
         "file.block-size", SIZE, None, OTHER,
-        "Size of a row group or stripe; lakecore sizes row groups for its windows.",
+        "Size of a row group or stripe.",
         no_effect="Row groups are sized for merging within the memory budget.",
     )
     target_file_size_bytes: int | None = option(
@@ -73,7 +73,7 @@ class FileOptions:
     )
     data_file_prefix: str = option(
         "data-file.prefix", FILE_PREFIX, "data-", WRITE,
-        "Begins the names of data files.",
+        "Prefix of the names of data files.",
     )
     data_file_thin_mode: bool = option(
         "data-file.thin-mode", FLAG, False, WRITE,
@@ -133,7 +133,7 @@ class FileOptions:
     )
     metadata_stats_dense_store: bool = option(
         "metadata.stats-dense-store", FLAG, True, WRITE,
-        "Store statistics only of columns that have some.",
+        "Store statistics only for columns that have statistics.",
     )
     metadata_stats_keep_first_n_columns: int = option(
         "metadata.stats-keep-first-n-columns", integer(-1), -1, WRITE,
@@ -158,7 +158,7 @@ class FileOptions:
     )
     manifest_merge_min_count: int = option(
         "manifest.merge-min-count", COUNT, 30, WRITE,
-        "Small manifests at which a commit merges them.",
+        "Number of small manifests from which a commit merges them.",
     )
     manifest_delete_file_drop_stats: bool = option(
         "manifest.delete-file-drop-stats", FLAG, False, OTHER,
@@ -172,7 +172,7 @@ class FileOptions:
     )
     deletion_vectors_bitmap64: bool = option(
         "deletion-vectors.bitmap64", FLAG, False, WRITE,
-        "Write 64-bit vectors.",
+        "Write 64-bit deletion vectors.",
     )
     deletion_vectors_merge_on_read: bool = option(
         "deletion-vectors.merge-on-read", FLAG, False, READ,
@@ -184,7 +184,7 @@ class FileOptions:
     )
     deletion_vector_index_file_target_size_bytes: int = option(
         "deletion-vector.index-file.target-size", SIZE, 2 << 20, WRITE,
-        "Size at which a new file of vectors begins.",
+        "Size at which a new file of deletion vectors begins.",
     )
     file_index_in_manifest_threshold_bytes: int = option(
         "file-index.in-manifest-threshold", SIZE, 500, WRITE,

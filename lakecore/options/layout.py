@@ -63,7 +63,7 @@ class LayoutOptions:
     )
     partition_idle_time_to_report_statistic_ms: int = option(
         "partition.idle-time-to-report-statistic", DURATION, 0, WRITE,
-        "A Hive catalog states files, bytes and rows of partitions; streams once one is idle.",
+        "Above 0: commits report statistics of partitions to Hive; streams after this idle time.",
     )
     metastore_tag_to_partition: str | None = option(
         "metastore.tag-to-partition", TEXT, None, WRITE,
@@ -71,7 +71,7 @@ class LayoutOptions:
     )
     metastore_tag_to_partition_preview: TagCreation = option(
         "metastore.tag-to-partition.preview", choice(TagCreation), TagCreation.NONE, WRITE,
-        "Also list the tag of the current period, by time or watermark of commits; batch: none.",
+        "Also list the tag of the current period, by time or watermark; batch lists none.",
     )
     primary_key_nullable: bool = option(
         "primary-key.nullable", FLAG, False, READ,
@@ -110,7 +110,7 @@ class LayoutOptions:
 
     cross_partition_upsert_index_ttl_ms: int | None = option(
         "cross-partition-upsert.index-ttl", DURATION, None, WRITE,
-        "A writer does not look for keys in files older than this; their rows may then be twice.",
+        "A writer does not look for keys in older files; such a key may then be stored twice.",
         scope=KEYED,
     )
     postpone_batch_write_fixed_bucket: bool = option(
@@ -123,7 +123,7 @@ class LayoutOptions:
     )
     postpone_batch_write_fixed_bucket_rescale_load_factor: int = option(
         "postpone.batch-write-fixed-bucket.rescale-load-factor", COUNT, 32, WRITE,
-        "bucket=-2: a batch that needs more than so many times the buckets rescales them.",
+        "bucket=-2: a batch that needs more than this many times its buckets rescales them.",
         scope=KEYED,
     )
     postpone_default_bucket_num: int | None = option(
@@ -147,7 +147,7 @@ class LayoutOptions:
     # --- partition names --------------------------------------------------------------------------
     partition_default_name: str = option(
         "partition.default-name", TEXT, "__DEFAULT_PARTITION__", READ,
-        "Folder name of a null or empty partition value.",
+        "Directory name of a null or empty partition value.",
     )
     partition_legacy_name: bool = option(
         "partition.legacy-name", FLAG, True, READ,

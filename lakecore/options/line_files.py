@@ -17,12 +17,12 @@ class LineFileOptions:
 
     # fmt: off
     csv_field_delimiter: str = option(
-        "csv.field-delimiter", TEXT, ",", READ, "CSV files: what separates fields.",
+        "csv.field-delimiter", TEXT, ",", READ, "CSV files: the separator of fields.",
         scope=APPEND, immutable=True,
         fallbacks=("field-delimiter", "delimiter", "seq"),
     )
     csv_line_delimiter: str = option(
-        "csv.line-delimiter", TEXT, "\n", READ, "CSV files: what ends a line.",
+        "csv.line-delimiter", TEXT, "\n", READ, "CSV files: the end of a line.",
         scope=APPEND, immutable=True,
     )
     csv_quote_character: str = option(
@@ -31,14 +31,14 @@ class LineFileOptions:
     )
     csv_escape_character: str = option(
         "csv.escape-character", TEXT, "\\", READ,
-        "CSV files: what comes before a quote within quotes.", scope=APPEND, immutable=True,
+        "CSV files: the character before a quote inside quotes.", scope=APPEND, immutable=True,
     )
     csv_include_header: bool = option(
         "csv.include-header", FLAG, False, READ,
         "CSV files: whether the first line names the columns.", scope=APPEND, immutable=True,
     )
     csv_null_literal: str = option(
-        "csv.null-literal", TEXT, "", READ, "CSV files: what stands for null.",
+        "csv.null-literal", TEXT, "", READ, "CSV files: the text for null.",
         scope=APPEND, immutable=True,
     )
     csv_mode: str = option(
@@ -47,7 +47,7 @@ class LineFileOptions:
         no_effect="A malformed field always raises CorruptTable.",
     )
     json_line_delimiter: str = option(
-        "json.line-delimiter", TEXT, "\n", READ, "JSON files: what ends a line.",
+        "json.line-delimiter", TEXT, "\n", READ, "JSON files: the end of a line.",
         scope=APPEND, immutable=True,
     )
     json_ignore_parse_errors: bool = option(
@@ -63,7 +63,7 @@ class LineFileOptions:
         "JSON files: what stands for a null key of a map.", scope=APPEND, supported=False,
     )
     text_line_delimiter: str = option(
-        "text.line-delimiter", TEXT, "\n", READ, "Text files: what ends a line.",
+        "text.line-delimiter", TEXT, "\n", READ, "Text files: the end of a line.",
         scope=APPEND, immutable=True,
     )
     # fmt: on

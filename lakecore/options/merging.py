@@ -133,7 +133,7 @@ class MergeOptions:
     )
     fields_sequence_group: Mapping[str, tuple[str, ...]] = family(
         "sequence-group", NAMES, READ,
-        "Columns that the sequence columns, separated by commas, put in order.", scope=KEYED,
+        "Columns that the sequence columns in the key (with commas) order.", scope=KEYED,
     )
 
     # --- changelog --------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class MergeOptions:
     )
     lookup_compact_max_interval: int | None = option(
         "lookup-compact.max-interval", COUNT, None, MAINTAIN,
-        "Most commits that `gentle` look-ups skip.", scope=KEYED,
+        "With `gentle`, level 0 is compacted after at most this many commits.", scope=KEYED,
     )
     force_lookup: bool = option(
         "force-lookup", FLAG, False, MAINTAIN,

@@ -84,7 +84,7 @@ def _page_notes(known: Option) -> str:
     if known.fallbacks:
         notes += " Older keys: " + ", ".join(f"`{old}`" for old in known.fallbacks) + "."
     if known.immutable:
-        notes += " Fixed once there are snapshots."
+        notes += " Cannot change after the first snapshot."
     if known.ignorable:
         notes += " *May be ignored.*"
     if known.no_effect:

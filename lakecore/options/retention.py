@@ -49,7 +49,7 @@ class RetentionOptions:
     partition_expiration_strategy: PartitionExpiry = option(
         "partition.expiration-strategy", choice(PartitionExpiry), PartitionExpiry.VALUES_TIME,
         MAINTAIN,
-        "What a partition's age is measured by.",
+        "Whether the age of a partition comes from its values or from its newest file.",
     )
     partition_expiration_max_num: int = option(
         "partition.expiration-max-num", COUNT, 100, MAINTAIN,
@@ -126,11 +126,11 @@ class RetentionOptions:
     # --- tags -------------------------------------------------------------------------------------
     tag_automatic_creation: TagCreation = option(
         "tag.automatic-creation", choice(TagCreation), TagCreation.NONE, MAINTAIN,
-        "What a commit makes tags by: its time, its watermark, or each batch.",
+        "Commits create tags: by time, by watermark, or one for the newest snapshot (batch).",
     )
     tag_automatic_completion: bool = option(
         "tag.automatic-completion", FLAG, False, MAINTAIN,
-        "Make the tags of periods without a commit, too, one for each commit.",
+        "Also create the tags of periods without a commit, one with each later commit.",
     )
     tag_creation_period: TagPeriod = option(
         "tag.creation-period", choice(TagPeriod), TagPeriod.DAILY, MAINTAIN,
@@ -138,11 +138,11 @@ class RetentionOptions:
     )
     tag_creation_period_duration_ms: int | None = option(
         "tag.creation-period-duration", DURATION, None, MAINTAIN,
-        "That period as a duration; overrides tag.creation-period.",
+        "The period of automatic tags as a duration; overrides tag.creation-period.",
     )
     tag_creation_delay_ms: int = option(
         "tag.creation-delay", DURATION, 0, MAINTAIN,
-        "Wait after a period before its tag is made.",
+        "Time after the end of a period before its tag is created.",
     )
     tag_period_formatter: TagFormatter = option(
         "tag.period-formatter", choice(TagFormatter), TagFormatter.WITH_DASHES, MAINTAIN,
@@ -154,7 +154,7 @@ class RetentionOptions:
     )
     tag_default_time_retained_ms: int | None = option(
         "tag.default-time-retained", DURATION, None, MAINTAIN,
-        "How long tags stay whose maker states no time; unset: until they are deleted.",
+        "How long a tag stays if its creator states no time; forever if unset.",
     )
     tag_time_expire_enabled: bool = option(
         "tag.time-expire-enabled", FLAG, True, MAINTAIN,
@@ -162,7 +162,7 @@ class RetentionOptions:
     )
     tag_batch_customized_name: str | None = option(
         "tag.batch.customized-name", NAME, None, MAINTAIN,
-        "Name of the tag of the last batch; unset: batch-write- and the date.",
+        "Name of the tag of the newest snapshot; `batch-write-` and the date if unset.",
     )
     tag_create_success_file: bool = option(
         "tag.create-success-file", FLAG, False, MAINTAIN,

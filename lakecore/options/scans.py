@@ -57,12 +57,12 @@ class ScanOptions:
     scan_tag_name: str | None = option("scan.tag-name", NAME, None, READ, "The tag to read.")
     scan_timestamp_millis: int | None = option(
         "scan.timestamp-millis", LONG, None, READ,
-        "Read the newest snapshot at this time, in milliseconds since 1970.",
+        "Read the newest snapshot at or before this time, in milliseconds since 1970.",
         fallbacks=("log.scan.timestamp-millis",),
     )
     scan_timestamp: str | None = option(
         "scan.timestamp", NAME, None, READ,
-        "Read the newest snapshot at this local time.",
+        "Read the newest snapshot at or before this local time.",
     )
     scan_version: str | None = option(
         "scan.version", NAME, None, READ,
@@ -82,7 +82,7 @@ class ScanOptions:
     )
     scan_file_creation_time_millis: int | None = option(
         "scan.file-creation-time-millis", LONG, None, READ,
-        "Read files made after this time.",
+        "Read only files that were created at or after this time.",
     )
     blob_as_descriptor: bool = option(
         "blob-as-descriptor", FLAG, False, READ,
@@ -94,7 +94,7 @@ class ScanOptions:
     )
     scan_primary_branch: str | None = option(
         "scan.primary-branch", NAME, None, READ,
-        "Branch whose partitions override those here.", supported=False,
+        "Branch whose partitions override those of this branch.", supported=False,
     )
     scan_ignore_corrupt_files: bool = option(
         "scan.ignore-corrupt-files", FLAG, False, READ,
@@ -102,7 +102,7 @@ class ScanOptions:
     )
     scan_ignore_lost_files: bool = option(
         "scan.ignore-lost-files", FLAG, False, READ,
-        "Skip files that are gone.", supported=False,
+        "Skip files that are missing.", supported=False,
     )
     scan_plan_sort_partition: bool = option(
         "scan.plan-sort-partition", FLAG, False, READ,
@@ -172,11 +172,11 @@ class ScanOptions:
     )
     consumer_changelog_only: bool = option(
         "consumer.changelog-only", FLAG, False, MAINTAIN,
-        "A consumer holds back the expiry of changelogs, not of snapshots.",
+        "A consumer keeps changelogs from expiring, but not snapshots.",
     )
     lookup_continuous_discovery_interval_ms: int | None = option(
         "lookup.continuous.discovery-interval", DURATION, None, MAINTAIN,
-        "How often a look-up handle looks for a newer snapshot; continuous.discovery-interval.",
+        "How often look-up handles look for snapshots; `continuous.discovery-interval` if unset.",
     )
     lookup_cache: LookupCache = option(
         "lookup.cache", choice(LookupCache), LookupCache.AUTO, MAINTAIN,
@@ -184,11 +184,11 @@ class ScanOptions:
     )
     lookup_cache_max_memory_size_bytes: int = option(
         "lookup.cache-max-memory-size", SIZE, 256 << 20, MAINTAIN,
-        "Memory that a look-up handle keeps rows in, within the memory budget.",
+        "Memory of a look-up handle for rows, within the memory budget.",
     )
     lookup_cache_max_disk_size_bytes: int | None = option(
         "lookup.cache-max-disk-size", SIZE, None, MAINTAIN,
-        "Local disk for rows that the memory of a look-up handle could not hold.",
+        "Most local disk for rows that do not fit in the memory of a look-up handle.",
     )
     lookup_cache_file_retention_ms: int = option(
         "lookup.cache-file-retention", DURATION, 3_600_000, MAINTAIN,
@@ -216,6 +216,6 @@ class ScanOptions:
     )
     streaming_read_snapshot_delay_ms: int | None = option(
         "streaming.read.snapshot.delay", DURATION, None, MAINTAIN,
-        "Age of a snapshot before a stream reads it.",
+        "Age that a snapshot must have before a stream reads it.",
     )
     # fmt: on

@@ -32,7 +32,7 @@ class WriteOptions:
     # --- lakecore's own ---------------------------------------------------------------------------
     lakecore_memory_budget_bytes: int = option(
         "lakecore.memory-budget", SIZE, 1 << 30, OTHER,
-        "Memory of all reads and writes of a process; stored, it counts if nothing else sets it.",
+        "Memory of all reads and writes of a process; a stored value is only a default.",
     )
     lakecore_ignore_options: tuple[str, ...] = option(
         IGNORE_KEY, NAMES, (), OTHER,
@@ -58,7 +58,7 @@ class WriteOptions:
     )
     write_merge_schema_type_widening: bool = option(
         "write.merge-schema.type-widening", FLAG, False, WRITE,
-        "With `write.merge-schema`, it also widens the types of columns.",
+        "With `write.merge-schema`, a write also widens the types of columns.",
     )
     write_merge_schema_explicit_cast: bool = option(
         "write.merge-schema.explicit-cast", FLAG, False, WRITE,
@@ -82,7 +82,7 @@ class WriteOptions:
     )
     blob_target_file_size_bytes: int | None = option(
         "blob.target-file-size", SIZE, None, WRITE,
-        "Size of a file of BLOB values; `target-file-size` if not set.",
+        "Size at which a new BLOB file begins; `target-file-size` if unset.",
     )
     row_tracking_enabled: bool = option(
         "row-tracking.enabled", FLAG, False, WRITE,
@@ -111,7 +111,7 @@ class WriteOptions:
     )
     add_column_before_partition: bool = option(
         "add-column-before-partition", FLAG, False, WRITE,
-        "A new column without a place goes before the first partition column.",
+        "A new column without a stated position goes before the first partition column.",
     )
 
     # --- commit -----------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class WriteOptions:
     )
     commit_min_retry_wait_ms: int = option(
         "commit.min-retry-wait", DURATION, 10, WRITE,
-        "Least wait before a retry; it is at least as long as the attempt took.",
+        "Shortest wait before a retry; it is also as long as the failed attempt took.",
     )
     commit_max_retry_wait_ms: int = option(
         "commit.max-retry-wait", DURATION, 10_000, WRITE,
@@ -133,11 +133,11 @@ class WriteOptions:
     )
     commit_user_prefix: str | None = option(
         "commit.user-prefix", NAME, None, WRITE,
-        "Begins the name of the commit user.",
+        "Prefix of the commit user.",
     )
     commit_force_create_snapshot: bool = option(
         "commit.force-create-snapshot", FLAG, False, WRITE,
-        "`ingest` makes a snapshot at each interval, also without rows.",
+        "`ingest` makes a snapshot at each interval, even without rows.",
     )
     commit_force_compact: bool = option(
         "commit.force-compact", FLAG, False, MAINTAIN,
