@@ -102,7 +102,7 @@ class FileOptions:
     )
     changelog_file_prefix: str = option(
         "changelog-file.prefix", FILE_PREFIX, "changelog-", WRITE,
-        "Begins the names of changelog files.", scope=KEYED,
+        "Prefix of the names of changelog files.", scope=KEYED,
     )
     changelog_file_format: str | None = option(
         "changelog-file.format", FORMAT, None, WRITE,
