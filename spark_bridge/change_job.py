@@ -187,7 +187,7 @@ def groups_of(
     """The splits in groups that different tasks may change; the largest group comes first."""
     options = context.options
     if crosses_partitions(context):
-        # The task that writes a key must know its place in every partition.
+        # The task that writes a key must know which partition holds the key.
         return [tuple(splits)] if splits else []
     # The deletion vectors of a bucket share index files.
     together = (

@@ -136,7 +136,7 @@ class _SparkMerge:
         plan = source_plan(context, schema.empty_table(), request)
         pairs = equal_columns(plan, schema, context.schema.arrow)
         if is_all_equal(plan, pairs):
-            # A list of columns prunes the table, a condition does not.
+            # The values of a list of columns can prune files of the table; a condition cannot.
             request = replace(request, on=tuple(pairs))
             plan = source_plan(context, schema.empty_table(), request)
         splits = target.plan().splits

@@ -148,7 +148,7 @@ def owner_of(
         routing = Routing.REBALANCE if columns else Routing.NONE
         return Owner(tasks=tasks or 0, routing=routing, groups=columns, rebalanced=columns)
     if crosses_partitions(context):
-        # The task that writes a key must know its place in every partition.
+        # The task that writes a key must know which partition holds the key.
         return Owner(tasks=1, routing=Routing.SQL, number=f.lit(0), groups=(f.lit(0).alias("__o"),))
     own = options.bucket
     if is_postponed(context):
@@ -188,8 +188,8 @@ def owner_of(
 def parallelism(spark: SparkSession) -> int:
     """The number of tasks that run at once, according to the settings.
 
-    If the settings do not show it, half of `spark.sql.shuffle.partitions`, which users set for
-    large clusters.
+    If the settings do not show it, returns half of `spark.sql.shuffle.partitions`, which users set
+    for large clusters.
     """
     conf = spark.conf
     stated = conf.get("spark.default.parallelism", "")
@@ -205,7 +205,7 @@ def parallelism(spark: SparkSession) -> int:
     if int(instances) and conf.get("spark.dynamicAllocation.enabled", "false") != "true":
         return int(instances) * int(conf.get("spark.executor.cores", "") or "1")
     partitions = conf.get("spark.sql.shuffle.partitions", "") or ""
-    # Some platforms say "auto".
+    # Some platforms set it to "auto".
     return max(2, int(partitions if partitions.isdigit() else "4") // 2)
 
 

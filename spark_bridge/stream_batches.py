@@ -116,7 +116,7 @@ class BatchSink:
         self.results: deque[tuple[int, WriteResult]] = deque(maxlen=_RESULTS_MAX)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Raises Unsupported: only Spark Connect sends the function elsewhere."""
+        """Raises Unsupported: only Spark Connect pickles the function, to run it on its server."""
         raise NotSent("foreach_batch", 'use writeStream.format("lakecore")')
 
     def __call__(self, df: DataFrame, batch_id: int) -> WriteResult:

@@ -256,7 +256,7 @@ def _series(file: EngineFile) -> pl.Series:
 
 
 def _rows_to_read(file: EngineFile, limit: int) -> int:
-    """How many rows of a file must be read to get `limit` rows that are returned, or all."""
+    """The number of rows to read so that `limit` of them are returned; all if there are fewer."""
     assert file.kept is not None
     if limit >= file.kept_count:
         return file.row_count

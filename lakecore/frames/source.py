@@ -113,7 +113,7 @@ class RowSource(BatchSource, Protocol):
 
     @property
     def table_schema(self) -> TableSchema:
-        """The columns, as a schema."""
+        """The columns as a table schema."""
         ...
 
 

@@ -108,7 +108,7 @@ def _live_rows(
     removed = _removed(contested, spec)
     counts = np.ones(groups.length, bool)
     if not spec.groups:
-        # A -U row changes nothing in such a table, unless the key has no other rows.
+        # Without sequence groups, a -U row changes nothing, unless the key has no other rows.
         counts = (kinds != RowKind.UPDATE_BEFORE) | np.repeat(only_retracts, groups.sizes)
     deleted = only_retracts | ((removed != NONE) & (removed == groups.last(counts)))
     chosen = chosen.adding(np.repeat(only_retracts, groups.sizes))

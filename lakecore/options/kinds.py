@@ -63,7 +63,7 @@ _NANOS = {
 _AMOUNT = re.compile(r"(\d+)\s*([^\d\s]*)\Z")
 
 _FILE_NAME = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]+")
-_FILE_PREFIX_BYTES_MAX = 160  # a name has 255 bytes: a UUID, counters and the format follow
+_FILE_PREFIX_BYTES_MAX = 160  # of 255: a UUID, counters and the format follow the prefix
 
 
 def parse_size(text: str) -> int:

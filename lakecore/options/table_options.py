@@ -130,8 +130,8 @@ class TableOptions(
     ) -> None:
         """Raise Unsupported if an option requires a writer to do what lakecore cannot do.
 
-        Without `primary_keys`, the check that they contain the partition keys is skipped. With
-        dynamic buckets they need not contain them.
+        With `primary_keys`, also checks that the primary key contains the partition keys, unless
+        buckets are dynamic.
         """
         self._require({READ, WRITE}, "writing")
         if primary_keys and self.file_format in LINE_FORMATS:

@@ -328,7 +328,7 @@ def check_names(given: list[str], known: list[str], *, inside: str = "", also: s
 
 
 def check_once(names: list[str], *, inside: str = "") -> None:
-    """Raise InvalidRequest for a name that two columns have, because it is ambiguous."""
+    """Raise InvalidRequest if two columns have the same name."""
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidRequest("two columns have the same name", column=inside + twice)

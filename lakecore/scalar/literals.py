@@ -1,10 +1,10 @@
 """SQL literals as Arrow scalars, with the types that DuckDB gives them.
 
-A number is an integer; with a point it is a decimal, and with an exponent a double. Compared with a
-FLOAT column, integers and decimals are rounded to FLOAT. A string takes the type of the column that
-it is compared with; `DATE '...'` and casts state their type. Only literals that certainly mean the
-same in DuckDB are read here. DuckDB itself computes a time that depends on the session's zone or on
-the current time.
+A number is an integer; with a point it is a decimal, and with an exponent a double. In a comparison
+with a FLOAT column, integers and decimals are rounded to FLOAT. A string takes the type of the
+column that it is compared with; `DATE '...'` and casts state their type. Only literals that
+certainly mean the same in DuckDB are read here. DuckDB itself computes a time that depends on the
+session's zone or on the current time.
 
 INVARIANT: `taken` returns parts of a node only if all its other parts are empty. If a later DuckDB
 adds a part that lakecore does not know, the condition becomes Unknown, not wrong.
