@@ -174,7 +174,7 @@ field.#.vector-dim | integer | | Length of the VECTOR.
 
 _OBSOLETE = """
 record-level.time-field-type | text | | Unit of `record-level.time-field` up to Paimon 0.9.
-fields.#.default-value | text | | Value in place of null up to Paimon 1.2; now columns have defaults.
+fields.#.default-value | text | | Value in place of null up to Paimon 1.2; now columns have default values.
 """  # noqa: E501  one line for each option
 
 _DETAIL_FAMILIES = """
