@@ -59,9 +59,10 @@ def _line_rows(
     fields: Sequence[Field],
     size: BatchSize,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of a file of lines. Raises Unsupported in a table with a primary key.
+    """The rows of a file of lines (CSV, JSON, text). Raises Unsupported if the table has a key.
 
-    There, Java itself reads other values than it wrote: it takes columns by position.
+    In a table with a key, Java reads the columns of such files by position, and gets other values
+    than it wrote.
     """
     if plan.schema.primary_keys:
         raise Unsupported(

@@ -21,7 +21,7 @@ class KeptRows:
     selected: BitMap | None
 
     def of(self, batch: pa.RecordBatch, position: int) -> tuple[np.ndarray | range, pa.RecordBatch]:
-        """The kept rows of a batch, with their positions; its first row is at `position`."""
+        """The kept rows of a batch, with their positions. Its first row is at `position`."""
         end = position + batch.num_rows
         mask: np.ndarray | None = None
         if self.selected is not None:

@@ -5,9 +5,9 @@ not fail the read. In a merge that returns rows unchanged, such a column is merg
 second column that holds the values as old files store them. The surviving values are cast after the
 merge. Files that need no such cast have no second column.
 
-A merge that folds rows may take the two columns from different rows. The merge of a nested value
-only checks whether it is null, so both columns are *packed* into one column of ROWs: the cast value
-and the stored value. The ROW is null where the value is null.
+A merge that folds rows may take the two columns from different rows. Both columns are therefore
+*packed* into one column of ROWs, each with the cast value and the stored value; the ROW is null
+where the value is null. The merge treats a ROW as one value, and only checks whether it is null.
 
 A value that affects the merge (a sequence field) or that is folded with others is cast before the
 merge. Java Paimon casts a value when it is first accessed, which has the same effect; it accesses
@@ -53,7 +53,7 @@ class LateCasts:
     """The columns that are cast late, and the condition `wanted` on the keys of the result.
 
     Rows that `wanted` excludes are dropped before the cast: the file that hides such a row may have
-    been pruned. `packed`: stored values are packed into their column, not in a second one.
+    been pruned. With `packed`, the column itself holds the stored values, too (see the module).
     """
 
     casts: tuple[LateCast, ...] = ()

@@ -1,8 +1,8 @@
 """Places: numbers that stand for large values during a merge.
 
 A *place* is an integer that encodes a file and the position of a row in it. A merge that only
-chooses among values can choose among places instead, however large the values are. A place is null
-where its value is null. The chosen values are read after the merge (`large_rows.py`).
+chooses among values can choose among places instead, whatever the size of the values. A place is
+null where its value is null. The chosen values are read after the merge (`large_rows.py`).
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class Places:
     def put_into(
         self, batch: pa.RecordBatch, fields: Sequence[Field], known: Mapping[str, bool]
     ) -> pa.RecordBatch:
-        """The columns `fields`, with places instead of values in the columns merged by place.
+        """The columns `fields`; the columns merged by place have places instead of values.
 
-        `batch` has a column of places, and all columns that `known` does not contain.
+        `batch` has a column of places, and the columns of `fields` that are not in `known`.
         """
         places = batch.column(_PLACE)
         columns: list[pa.Array] = []
@@ -125,9 +125,9 @@ def row_of(place: Number) -> tuple[Number, Number]:
 def _all_null(
     mapping: ColumnMapping, counts: Mapping[str, int | None], row_count: int
 ) -> bool | None:
-    """Whether a column of a file is null in all rows (True) or in none (False); None otherwise.
+    """Whether a column of a file is null in all rows (True) or in none (False); else None.
 
-    None also for nested columns, because engines count their nulls differently.
+    For nested columns always None, because engines count their nulls differently.
     """
     stored = mapping.stored
     if stored is None:

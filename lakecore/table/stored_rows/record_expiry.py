@@ -6,8 +6,8 @@ an INT of seconds, a BIGINT of seconds or (from 10^12 on) milliseconds, or a TIM
 as UTC. A row whose time is null never expires. A row expires when more whole seconds than
 `record-level.expire-time` have passed since its time.
 
-INVARIANT: only a compaction into the last level leaves rows out, before the merge. Elsewhere an
-older row of the same key could be below the output, and a read would return it again.
+INVARIANT: only a compaction into the last level drops rows, and drops them before the merge. In any
+other compaction, an older row of the same key could be below the output, and would reappear.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _same_times(old: DataType, new: DataType) -> bool:
 def _seconds(times: pa.Array) -> pa.Array:
     """Seconds since 1970, or null. Fractions are cut off toward zero, as in Java."""
     if pa.types.is_timestamp(times.type):
-        # The milliseconds below a time, as Java holds it; then the seconds toward zero.
+        # Java stores milliseconds rounded down, and then rounds seconds toward zero.
         per_second = _UNITS[times.type.unit]
         count = times.cast(pa.int64())
         if per_second > 10**3:

@@ -1,7 +1,7 @@
 """Which row groups of a data file may hold matching rows.
 
-INVARIANT: below a merge, only conditions on the key prune row groups. Such a condition is true for
-all rows of a key or for none, so no older row reappears.
+INVARIANT: if rows are merged afterwards, only conditions on the key prune row groups. Such a
+condition is true for all rows of a key or for none, so no older row reappears.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """`sequence.snapshot-ordering`: the sequence number of a row is the id of its snapshot.
 
-The commit puts its snapshot id into the manifest entries of new files; also when a compaction moves
-postponed rows to real buckets. The sequence numbers inside these files were assigned earlier and
-are ignored. Other compactions write the ids into their own files.
-(https://paimon.apache.org/docs/master/primary-key-table/sequence-rowkind/)
+The commit puts its snapshot id into the manifest entries of the files that writers added, and of
+the files with which a compaction moves postponed rows to real buckets. The sequence numbers in
+these files were assigned earlier and are ignored. Any other compaction stores the snapshot ids of
+its rows in its files (https://paimon.apache.org/docs/master/primary-key-table/sequence-rowkind/).
 
-INVARIANT: every merge reads these numbers, never those that a new file stores.
+INVARIANT: a merge never uses the sequence numbers that a writer's file stores.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["numbered_by_snapshot", "with_snapshot_id"]
 
 
 def numbered_by_snapshot(rows: pa.RecordBatch, file: DataFile) -> pa.RecordBatch:
-    """Rows of a file, with the snapshot id as their sequence number, if they have that column.
+    """The rows of a file; those of a writer's file get the snapshot id as sequence number.
 
     Raises Unsupported for a file that does not state whether a write or a compaction made it.
     """

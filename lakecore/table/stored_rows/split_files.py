@@ -1,7 +1,9 @@
 """Reads the data files of a split as rows of the table's columns, whatever schema wrote the files.
 
-Memory depends on the batch size. INVARIANT: where rows are merged, only conditions on the key prune
-row groups; other conditions prune them only in a raw split (`row_groups.py`).
+Memory depends on the batch size.
+
+INVARIANT: in a split whose rows are merged, only conditions on the key prune row groups; in a raw
+split, all conditions do (`row_groups.py`).
 """
 
 from __future__ import annotations
@@ -237,7 +239,7 @@ class SplitFiles:
         added = (SEQUENCE_FIELD, KIND_FIELD) if self.plan.schema.primary_keys else ()
         own = (*columns_of_file(file, file_schema), *added)
         if file.write_columns is not None:
-            # A file with some columns lacks those of the partition.
+            # A file that holds only some columns lacks the partition columns.
             own = tuple(dict.fromkeys((*own, *file_schema.partition_fields)))
         known = self._known_nulls(file, fields)
         mappings = late.map_fields([field for field in fields if field.name not in known], own)
@@ -247,8 +249,8 @@ class SplitFiles:
         path, seen = self.path(file), 0
         with missing_is_corrupt(path):
             if not file.sequence_max and self.store.local_path(path) is not None:
-                # A migrated file may lack columns, so the column names do not identify the file. On
-                # remote storage this check would cost one more request.
+                # A migrated file may lack columns, so its columns do not show that it is the right
+                # file. Remote files are not checked: that would cost one more request.
                 check_size(self.store, path, file)
             if row_groups is None:
                 row_groups = self.wanted_row_groups(file)

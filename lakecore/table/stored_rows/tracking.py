@@ -2,8 +2,9 @@
 
 https://paimon.apache.org/docs/master/append-table/row-tracking/
 
-A rewritten file holds both as columns. For any other file, and where such a column is null, they
-follow from the manifest: the first row id of the file, and its largest sequence number.
+A rewritten file holds both as columns. If a file lacks these columns, or a value is null, the
+manifest determines the value: a row id is the first row id of the file plus the position of the
+row, and the sequence number is the largest of the file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Cells of system tables: values, keys, bounds and times as Java shows them.
 
-Each column of the values of many files is decoded at once.
+The values of all files are decoded together, column by column.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ A batch read returns the state of a snapshot: the merged row of each key with it
 deleted key may have a row of kind -D. With the options `incremental-between...` it returns the
 changes between two points. A stream returns the changes of each snapshot.
 
-With `table-read.sequence-number.enabled`, the column `_SEQUENCE_NUMBER` follows `rowkind`. The
-sequence number of an update is that of the row before.
+With `table-read.sequence-number.enabled`, the column `_SEQUENCE_NUMBER` follows `rowkind`. In a row
+that shows an update, it is the sequence number of the old row.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _TEXTS = pa.array(KIND_TEXTS, pa.string())
 class ChangeLogSource:
     """The rows of changes in the form of `$audit_log`, or with `lists` in that of `$binlog`.
 
-    `pairs`: an update is one row.
+    With `pairs`, an update is one row.
     """
 
     context: TableContext
@@ -284,7 +284,7 @@ class ChangeLog(SystemTable):
         return self._in_form(as_of(context, schema), state)
 
     def _require_readable(self) -> None:
-        # A filter may hide one half of an update, and `$binlog` has both in one row.
+        # A row filter may hide one row of an update, but a row of `$binlog` shows both.
         self._of.options.require_readable(filters_rows=not self._lists)
 
     def _of_changes(self, source: ChangesSource) -> ChangeLogSource:

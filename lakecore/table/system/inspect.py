@@ -1,12 +1,15 @@
 """The metadata of a table as rows: Paimon's system tables (`$` tables).
 
-Each function of `Inspect` is one of them, and each row what Java Paimon shows for the same table,
-with these exceptions: bytes are given in hex (Java prints the address of an object), rows have
-a fixed order, partitions with timestamps do not fail, and `buckets` supports time travel.
+Each method of `Inspect` returns one system table, with the rows that Java Paimon shows, except that
+
+- bytes are shown in hex (Java prints the address of an object);
+- rows have a fixed order;
+- partitions with timestamps do not fail;
+- `buckets` supports time travel.
 
 `files`, `manifests`, `partitions`, `buckets`, `file_key_ranges`, `table_indexes` and `statistics`
-show one snapshot: the newest, or the one that the table's `scan.*` options travel to. They count
-rows as stored, not merged.
+show one snapshot: the newest, or the one that the table's `scan.*` options select. Row counts are
+those of stored rows, before a merge.
 """
 
 from __future__ import annotations
@@ -47,29 +50,29 @@ class Inspect:
     def snapshots(self) -> pl.DataFrame:
         """The live snapshots, oldest first.
 
-        - snapshot_id BIGINT: the snapshot, numbered from 1
-        - schema_id BIGINT: the schema of the table when it was committed
-        - commit_user STRING: the job that committed it
-        - commit_identifier BIGINT: the number that job gave the commit
+        - snapshot_id BIGINT: the id of the snapshot; the first one is 1
+        - schema_id BIGINT: the table's schema at the time of the commit
+        - commit_user STRING: the job that made the commit
+        - commit_identifier BIGINT: the number that the job gave the commit
         - commit_kind STRING: APPEND, COMPACT, OVERWRITE or ANALYZE
-        - commit_time TIMESTAMP(3): when, in local time of this process
-        - base_manifest_list, delta_manifest_list, changelog_manifest_list STRING: the files that
-          list what was there before, what it changed, and its changelog
-        - total_record_count BIGINT: rows stored after it, unmerged
-        - delta_record_count BIGINT: rows it added, less those of files it took away
-        - changelog_record_count BIGINT: rows of its changelog
-        - watermark BIGINT: its watermark, in milliseconds since 1970
-        - next_row_id BIGINT: the first row id that is free after it
+        - commit_time TIMESTAMP(3): the time of the commit, in local time of this process
+        - base_manifest_list, delta_manifest_list, changelog_manifest_list STRING: the manifest
+          lists of the files before the commit, of its changes, and of its changelog
+        - total_record_count BIGINT: stored rows after the commit, before a merge
+        - delta_record_count BIGINT: rows of the added files minus rows of the deleted files
+        - changelog_record_count BIGINT: rows of the changelog
+        - watermark BIGINT: the watermark, in milliseconds since 1970
+        - next_row_id BIGINT: the first unused row id after the commit
         """
         return self._frame("snapshots")
 
     def schemas(self) -> pl.DataFrame:
-        """The schemas the table has had, oldest first.
+        """All schemas of the table, oldest first.
 
-        - schema_id BIGINT: the schema, numbered from 0
-        - fields, partition_keys, primary_keys, options STRING: its parts, as JSON
+        - schema_id BIGINT: the id of the schema; the first one is 0
+        - fields, partition_keys, primary_keys, options STRING: the parts of the schema, as JSON
         - comment STRING: the comment of the table
-        - update_time TIMESTAMP(3): when it was made, in local time of this process
+        - update_time TIMESTAMP(3): when the schema was created, in local time of this process
         """
         return self._frame("schemas")
 
@@ -84,34 +87,34 @@ class Inspect:
         """The live data files, by partition and bucket.
 
         - partition STRING: the partition's values, as {a, b}
-        - bucket INT, level INT: the place of the file; level 0 is the newest
-        - file_path STRING: its whole path
+        - bucket INT, level INT: the bucket and the level of the file; level 0 is the newest
+        - file_path STRING: the full path of the file
         - file_format STRING: parquet, orc, avro, csv, json or text
-        - schema_id BIGINT: the schema it was written with
-        - record_count BIGINT: its rows, unmerged
-        - file_size_in_bytes BIGINT: its size
-        - min_key, max_key STRING: its first and last key, as [a, b]; null for an append table
-        - null_value_counts STRING: nulls by column, as {a=0, b=1}
-        - min_value_stats, max_value_stats STRING: bounds by column, as {a=1, b=null}; a DATE is its
-          day, a TIME its milliseconds, a binary value in hex
-        - min_sequence_number, max_sequence_number BIGINT: its range of sequence numbers
-        - creation_time TIMESTAMP(3): when it was written, in local time of its writer
-        - deleteRowCount BIGINT: its rows of kind -U and -D
-        - file_source STRING: APPEND or COMPACT, whichever wrote it
-        - first_row_id BIGINT: the row id of its first row
-        - write_cols ARRAY<STRING>: the columns it holds, if not all
+        - schema_id BIGINT: the schema with which the file was written
+        - record_count BIGINT: rows of the file, before a merge
+        - file_size_in_bytes BIGINT: size of the file
+        - min_key, max_key STRING: first and last key, as [a, b]; null for an append table
+        - null_value_counts STRING: number of nulls of each column, as {a=0, b=1}
+        - min_value_stats, max_value_stats STRING: bounds of each column, as {a=1, b=null}; a DATE
+          is the number of days since 1970, a TIME that of milliseconds, a binary value hex
+        - min_sequence_number, max_sequence_number BIGINT: the range of sequence numbers
+        - creation_time TIMESTAMP(3): when the file was written, in local time of the writer
+        - deleteRowCount BIGINT: number of rows of kind -U and -D
+        - file_source STRING: APPEND if a write made the file, COMPACT if a compaction did
+        - first_row_id BIGINT: the row id of the first row
+        - write_cols ARRAY<STRING>: the columns of the file; null if it has all
         """
         return self._frame("files")
 
     def manifests(self) -> pl.DataFrame:
-        """The manifests of the snapshot: those before it, its own, those of its changelog.
+        """The manifests of the snapshot: of earlier files, of its changes, of its changelog.
 
-        - file_name STRING: the manifest, in the folder `manifest`
-        - file_size BIGINT: its bytes
-        - num_added_files, num_deleted_files BIGINT: data files it adds and removes
-        - schema_id BIGINT: the schema it was written with
+        - file_name STRING: the name of the manifest, a file in the folder `manifest`
+        - file_size BIGINT: size of the manifest in bytes
+        - num_added_files, num_deleted_files BIGINT: number of data files added and deleted
+        - schema_id BIGINT: the schema with which the manifest was written
         - min_partition_stats, max_partition_stats STRING: bounds of partition values, as {a, b}
-        - min_row_id, max_row_id BIGINT: the row ids in it
+        - min_row_id, max_row_id BIGINT: the range of row ids of its files
         """
         return self._frame("manifests")
 
@@ -119,11 +122,11 @@ class Inspect:
         """The partitions that have data files, sorted by their text.
 
         - partition STRING: the partition, as a=1/b=2; empty for an unpartitioned table
-        - record_count BIGINT: rows stored, unmerged
-        - file_size_in_bytes BIGINT, file_count BIGINT: bytes and number of its data files
-        - last_update_time TIMESTAMP(3): when the newest was written, by its writer's clock
-        - created_at TIMESTAMP(3), created_by, updated_by, options STRING: null, since a filesystem
-          catalog does not know
+        - record_count BIGINT: stored rows, before a merge
+        - file_size_in_bytes BIGINT, file_count BIGINT: bytes and number of data files
+        - last_update_time TIMESTAMP(3): when the newest file was written, by the writer's clock
+        - created_at TIMESTAMP(3), created_by, updated_by, options STRING: null; a filesystem
+          catalog does not store them
         """
         return self._frame("partitions")
 
@@ -132,9 +135,9 @@ class Inspect:
 
         - partition STRING: the partition's values, as {a, b}
         - bucket INT: the bucket
-        - record_count BIGINT: rows stored, unmerged
-        - file_size_in_bytes BIGINT, file_count BIGINT: bytes and number of its data files
-        - last_update_time TIMESTAMP(3): when the newest was written, by its writer's clock
+        - record_count BIGINT: stored rows, before a merge
+        - file_size_in_bytes BIGINT, file_count BIGINT: bytes and number of data files
+        - last_update_time TIMESTAMP(3): when the newest file was written, by the writer's clock
         """
         return self._frame("buckets")
 
@@ -142,19 +145,20 @@ class Inspect:
         """The tags, sorted by name.
 
         - tag_name STRING: the tag
-        - snapshot_id BIGINT, schema_id BIGINT: the snapshot it keeps, and that one's schema
-        - commit_time TIMESTAMP(3): when that was committed, in local time of this process
-        - record_count BIGINT: rows stored then, unmerged
-        - create_time TIMESTAMP(3): when the tag was made, by its maker's clock
-        - time_retained STRING: how long it is kept, as PT24H; null means for ever
+        - snapshot_id BIGINT, schema_id BIGINT: the snapshot of the tag, and its schema
+        - commit_time TIMESTAMP(3): when the snapshot was committed, in local time of this process
+        - record_count BIGINT: stored rows of the snapshot, before a merge
+        - create_time TIMESTAMP(3): when the tag was created, by the clock of its creator
+        - time_retained STRING: the time to live, such as PT24H; null means for ever
         """
         return self._frame("tags")
 
     def audit_log(self) -> pl.LazyFrame:
         """The rows of the table with their kinds, in the column `rowkind`: +I, -U, +U or -D.
 
-        A deleted key may have a row of kind -D. With the options `incremental-between...`, the
-        changes between two points. `system_table("audit_log")` can also be read as a stream.
+        A deleted key may have a row of kind -D. With the options `incremental-between...`, these
+        are the changes between two points. `system_table("audit_log")` can also be read as a
+        stream.
 
             table.inspect.audit_log().collect()
         """
@@ -171,9 +175,9 @@ class Inspect:
         return ChangeLog(self._context, BINLOG).scan()
 
     def ro(self) -> pl.LazyFrame:
-        """The rows that full compaction has written, which are read without a merge.
+        """The rows of the last level, which full compaction has written: they need no merge.
 
-        Newer rows are left out. Without a primary key, all rows of the table.
+        Newer rows are not included. A table without a primary key returns all rows.
 
             table.inspect.ro().collect()
         """
@@ -210,13 +214,13 @@ class Inspect:
         """The live data files with their key ranges, by partition and bucket.
 
         - partition STRING: the partition's values, as {a, b}
-        - bucket INT, level INT: the place of the file; level 0 is the newest
-        - file_path STRING: its whole path
+        - bucket INT, level INT: the bucket and the level of the file; level 0 is the newest
+        - file_path STRING: the full path of the file
         - file_format STRING: parquet, orc, avro, csv, json or text
-        - schema_id BIGINT: the schema it was written with
-        - record_count BIGINT: its rows, unmerged
-        - file_size_in_bytes BIGINT: its size
-        - min_key, max_key STRING: its first and last key, as [a, b]; null for an append table
+        - schema_id BIGINT: the schema with which the file was written
+        - record_count BIGINT: rows of the file, before a merge
+        - file_size_in_bytes BIGINT: size of the file
+        - min_key, max_key STRING: first and last key, as [a, b]; null for an append table
         - first_row_id BIGINT: the row id of its first row
         """
         return self._frame("file_key_ranges")
@@ -228,10 +232,10 @@ class Inspect:
         - bucket INT: the bucket
         - index_type STRING: HASH or DELETION_VECTORS
         - file_name STRING, file_size BIGINT: the index file and its size
-        - row_count BIGINT: its hashes or deletion vectors
+        - row_count BIGINT: number of hashes or deletion vectors in the file
         - dv_ranges ARRAY<ROW<`f0` STRING NOT NULL, `f1` INT NOT NULL, `f2` INT NOT NULL,
-          `_CARDINALITY` BIGINT>>: the position of each deletion vector: data file, offset, length,
-          deleted rows; null for other indexes
+          `_CARDINALITY` BIGINT>>: for each deletion vector the data file, the offset and length in
+          the index file, and the number of deleted rows; null for other indexes
         """
         return self._frame("table_indexes")
 
@@ -239,8 +243,8 @@ class Inspect:
         """The statistics that `analyze` computed; no row if the snapshot has none.
 
         - snapshot_id BIGINT, schema_id BIGINT: the snapshot that was analyzed, and its schema
-        - mergedRecordCount BIGINT: its rows, merged
-        - mergedRecordSize BIGINT: their size in bytes
+        - mergedRecordCount BIGINT: number of rows after a merge
+        - mergedRecordSize BIGINT: size of these rows in bytes
         - colstat STRING: the statistics of columns, as JSON
         """
         return self._frame("statistics")

@@ -31,7 +31,7 @@ SNAPSHOTS_SHOWN = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotFacts:
-    """A snapshot, with the number and bytes of the live files at that snapshot (None: unknown)."""
+    """A snapshot, with the number and the bytes of its live files (None: unknown)."""
 
     id: int
     kind: str
@@ -103,7 +103,7 @@ class Overview:
 
 def overview_of(context: TableContext) -> Overview:
     """The overview of a table. Raises CorruptTable if its latest snapshot cannot be read."""
-    # It shows the names of partitions and the rows of files.
+    # The overview shows the names of partitions and the row counts of files.
     context.options.require_all_rows()
     history = context.history
     ids = history.snapshot_ids()

@@ -2,8 +2,8 @@
 
 https://paimon.apache.org/docs/master/concepts/system-tables/#read-optimized-table
 
-With a primary key, only the files of the last level are read: what full compaction has written.
-Newer rows are not seen. Without a primary key, it is the table itself.
+In a table with a primary key, only the files of the last level are read, which full compaction has
+written; newer rows are not included. For a table without a primary key, all rows are read.
 """
 
 from __future__ import annotations

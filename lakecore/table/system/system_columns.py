@@ -38,29 +38,29 @@ _VECTORS = (
 
 SYSTEM_TABLES: Mapping[str, tuple[SystemColumn, ...]] = {
     "snapshots": _columns("""
-        snapshot_id | BIGINT NOT NULL | the snapshot, numbered from 1
-        schema_id | BIGINT NOT NULL | the schema of the table when it was committed
-        commit_user | STRING NOT NULL | the job that committed it
-        commit_identifier | BIGINT NOT NULL | the number that job gave the commit
+        snapshot_id | BIGINT NOT NULL | the id of the snapshot; the first one is 1
+        schema_id | BIGINT NOT NULL | the table's schema at the time of the commit
+        commit_user | STRING NOT NULL | the job that made the commit
+        commit_identifier | BIGINT NOT NULL | the number that the job gave the commit
         commit_kind | STRING NOT NULL | APPEND, COMPACT, OVERWRITE or ANALYZE
-        commit_time | TIMESTAMP(3) NOT NULL | when, in local time of this process
-        base_manifest_list | STRING NOT NULL | file of what was there before
-        delta_manifest_list | STRING NOT NULL | file of what it changed
-        changelog_manifest_list | STRING | file of its changelog
-        total_record_count | BIGINT | rows stored after it, unmerged
-        delta_record_count | BIGINT | rows it added, less those of files it took away
-        changelog_record_count | BIGINT | rows of its changelog
-        watermark | BIGINT | its watermark, in milliseconds since 1970
-        next_row_id | BIGINT | the first row id that is free after it
+        commit_time | TIMESTAMP(3) NOT NULL | the time of the commit, in local time of this process
+        base_manifest_list | STRING NOT NULL | manifest list of the files before the commit
+        delta_manifest_list | STRING NOT NULL | manifest list of the changes
+        changelog_manifest_list | STRING | manifest list of the changelog
+        total_record_count | BIGINT | stored rows after the commit, before a merge
+        delta_record_count | BIGINT | rows of the added files minus rows of the deleted files
+        changelog_record_count | BIGINT | rows of the changelog
+        watermark | BIGINT | the watermark, in milliseconds since 1970
+        next_row_id | BIGINT | the first unused row id after the commit
     """),
     "schemas": _columns("""
-        schema_id | BIGINT NOT NULL | the schema, numbered from 0
-        fields | STRING NOT NULL | its columns, as JSON
-        partition_keys | STRING NOT NULL | its partition keys, as JSON
-        primary_keys | STRING NOT NULL | its primary keys, as JSON
-        options | STRING NOT NULL | its options, as JSON
+        schema_id | BIGINT NOT NULL | the id of the schema; the first one is 0
+        fields | STRING NOT NULL | the columns, as JSON
+        partition_keys | STRING NOT NULL | the partition keys, as JSON
+        primary_keys | STRING NOT NULL | the primary keys, as JSON
+        options | STRING NOT NULL | the options, as JSON
         comment | STRING | the comment of the table
-        update_time | TIMESTAMP(3) NOT NULL | when it was made, in local time of this process
+        update_time | TIMESTAMP(3) NOT NULL | when the schema was created, in local time
     """),
     "options": _columns("""
         key | STRING NOT NULL | an option that was set
@@ -69,63 +69,63 @@ SYSTEM_TABLES: Mapping[str, tuple[SystemColumn, ...]] = {
     "files": _columns("""
         partition | STRING | the partition's values, as {a, b}
         bucket | INT NOT NULL | the bucket
-        file_path | STRING NOT NULL | the whole path of the data file
+        file_path | STRING NOT NULL | the full path of the data file
         file_format | STRING NOT NULL | parquet, orc, avro, csv, json or text
-        schema_id | BIGINT NOT NULL | the schema it was written with
-        level | INT NOT NULL | its level in the LSM tree of the bucket, 0 the newest
-        record_count | BIGINT NOT NULL | its rows, unmerged
-        file_size_in_bytes | BIGINT NOT NULL | its size
+        schema_id | BIGINT NOT NULL | the schema with which the file was written
+        level | INT NOT NULL | the level of the file; level 0 is the newest
+        record_count | BIGINT NOT NULL | rows of the file, before a merge
+        file_size_in_bytes | BIGINT NOT NULL | size of the file
         min_key | STRING | the first key, as [a, b]; null for an append table
         max_key | STRING | the last key
-        null_value_counts | STRING NOT NULL | nulls by column, as {a=0, b=1}
-        min_value_stats | STRING NOT NULL | least value by column, as {a=1, b=null}
-        max_value_stats | STRING NOT NULL | greatest value by column
-        min_sequence_number | BIGINT | its least sequence number
-        max_sequence_number | BIGINT | its greatest sequence number
-        creation_time | TIMESTAMP(3) | when it was written, in local time of its writer
-        deleteRowCount | BIGINT | its rows of kind -U and -D
-        file_source | STRING | APPEND or COMPACT: what wrote it
-        first_row_id | BIGINT | the row id of its first row
-        write_cols | ARRAY<STRING> | the columns it holds, if not all
+        null_value_counts | STRING NOT NULL | number of nulls of each column, as {a=0, b=1}
+        min_value_stats | STRING NOT NULL | least value of each column, as {a=1, b=null}
+        max_value_stats | STRING NOT NULL | greatest value of each column
+        min_sequence_number | BIGINT | the least sequence number
+        max_sequence_number | BIGINT | the greatest sequence number
+        creation_time | TIMESTAMP(3) | when the file was written, in local time of the writer
+        deleteRowCount | BIGINT | number of rows of kind -U and -D
+        file_source | STRING | APPEND: a write made the file; COMPACT: a compaction did
+        first_row_id | BIGINT | the row id of the first row
+        write_cols | ARRAY<STRING> | the columns of the file; null if it has all
     """),
     "manifests": _columns("""
-        file_name | STRING NOT NULL | the manifest, in the folder `manifest`
-        file_size | BIGINT NOT NULL | its bytes
-        num_added_files | BIGINT NOT NULL | data files it adds
-        num_deleted_files | BIGINT NOT NULL | data files it removes
-        schema_id | BIGINT NOT NULL | the schema it was written with
-        min_partition_stats | STRING | least partition values in it, as {a, b}
-        max_partition_stats | STRING | greatest partition values in it
-        min_row_id | BIGINT | the least row id in it
-        max_row_id | BIGINT | the greatest row id in it
+        file_name | STRING NOT NULL | the name of the manifest, a file in the folder `manifest`
+        file_size | BIGINT NOT NULL | size of the manifest in bytes
+        num_added_files | BIGINT NOT NULL | number of data files added
+        num_deleted_files | BIGINT NOT NULL | number of data files deleted
+        schema_id | BIGINT NOT NULL | the schema with which the manifest was written
+        min_partition_stats | STRING | least partition values, as {a, b}
+        max_partition_stats | STRING | greatest partition values
+        min_row_id | BIGINT | the least row id of its files
+        max_row_id | BIGINT | the greatest row id of its files
     """),
     "partitions": _columns("""
         partition | STRING | the partition, as a=1/b=2; empty for an unpartitioned table
-        record_count | BIGINT NOT NULL | rows stored, unmerged
-        file_size_in_bytes | BIGINT NOT NULL | bytes of its data files
-        file_count | BIGINT NOT NULL | number of its data files
-        last_update_time | TIMESTAMP(3) | when the newest was written, by its writer's clock
-        created_at | TIMESTAMP(3) | null: a filesystem catalog does not know
-        created_by | STRING | null: a filesystem catalog does not know
-        updated_by | STRING | null: a filesystem catalog does not know
-        options | STRING | null: a filesystem catalog has none
+        record_count | BIGINT NOT NULL | stored rows, before a merge
+        file_size_in_bytes | BIGINT NOT NULL | bytes of data files
+        file_count | BIGINT NOT NULL | number of data files
+        last_update_time | TIMESTAMP(3) | when the newest file was written, by the writer's clock
+        created_at | TIMESTAMP(3) | null: a filesystem catalog does not store it
+        created_by | STRING | null: a filesystem catalog does not store it
+        updated_by | STRING | null: a filesystem catalog does not store it
+        options | STRING | null: a filesystem catalog does not store them
     """),
     "buckets": _columns("""
         partition | STRING | the partition's values, as {a, b}
         bucket | INT NOT NULL | the bucket
-        record_count | BIGINT NOT NULL | rows stored, unmerged
-        file_size_in_bytes | BIGINT NOT NULL | bytes of its data files
-        file_count | BIGINT NOT NULL | number of its data files
-        last_update_time | TIMESTAMP(3) | when the newest was written, by its writer's clock
+        record_count | BIGINT NOT NULL | stored rows, before a merge
+        file_size_in_bytes | BIGINT NOT NULL | bytes of data files
+        file_count | BIGINT NOT NULL | number of data files
+        last_update_time | TIMESTAMP(3) | when the newest file was written, by the writer's clock
     """),
     "tags": _columns("""
         tag_name | STRING NOT NULL | the tag
-        snapshot_id | BIGINT NOT NULL | the snapshot it keeps
+        snapshot_id | BIGINT NOT NULL | the snapshot of the tag
         schema_id | BIGINT NOT NULL | the schema of that snapshot
-        commit_time | TIMESTAMP(3) NOT NULL | when that was committed, in local time of this process
-        record_count | BIGINT | rows stored then, unmerged
-        create_time | TIMESTAMP(3) | when the tag was made, by its maker's clock
-        time_retained | STRING | how long it is kept, as PT24H; null: for ever
+        commit_time | TIMESTAMP(3) NOT NULL | when the snapshot was committed, in local time
+        record_count | BIGINT | stored rows of the snapshot, before a merge
+        create_time | TIMESTAMP(3) | when the tag was created, by the clock of its creator
+        time_retained | STRING | the time to live, such as PT24H; null: for ever
     """),
     "branches": _columns("""
         branch_name | STRING NOT NULL | the branch
@@ -145,30 +145,30 @@ SYSTEM_TABLES: Mapping[str, tuple[SystemColumn, ...]] = {
     "file_key_ranges": _columns("""
         partition | STRING | the partition's values, as {a, b}
         bucket | INT NOT NULL | the bucket
-        file_path | STRING NOT NULL | the whole path of the data file
+        file_path | STRING NOT NULL | the full path of the data file
         file_format | STRING NOT NULL | parquet, orc, avro, csv, json or text
-        schema_id | BIGINT NOT NULL | the schema it was written with
-        level | INT NOT NULL | its level in the LSM tree of the bucket, 0 the newest
-        record_count | BIGINT NOT NULL | its rows, unmerged
-        file_size_in_bytes | BIGINT NOT NULL | its size
+        schema_id | BIGINT NOT NULL | the schema with which the file was written
+        level | INT NOT NULL | the level of the file; level 0 is the newest
+        record_count | BIGINT NOT NULL | rows of the file, before a merge
+        file_size_in_bytes | BIGINT NOT NULL | size of the file
         min_key | STRING | the first key, as [a, b]; null for an append table
         max_key | STRING | the last key
-        first_row_id | BIGINT | the row id of its first row
+        first_row_id | BIGINT | the row id of the first row
     """),
     "table_indexes": _columns(f"""
         partition | STRING | the partition's values, as {{a, b}}
         bucket | INT NOT NULL | the bucket
         index_type | STRING NOT NULL | HASH or DELETION_VECTORS
         file_name | STRING NOT NULL | the index file
-        file_size | BIGINT NOT NULL | its size
-        row_count | BIGINT NOT NULL | its hashes or deletion vectors
-        dv_ranges | {_VECTORS} | the position of each deletion vector in the file
+        file_size | BIGINT NOT NULL | size of the index file
+        row_count | BIGINT NOT NULL | number of hashes or deletion vectors in the file
+        dv_ranges | {_VECTORS} | data file, offset, length and row count of each deletion vector
     """),
     "statistics": _columns("""
         snapshot_id | BIGINT NOT NULL | the snapshot that was analyzed
         schema_id | BIGINT NOT NULL | the schema of that snapshot
-        mergedRecordCount | BIGINT | its rows, merged
-        mergedRecordSize | BIGINT | their size in bytes
+        mergedRecordCount | BIGINT | number of rows after a merge
+        mergedRecordSize | BIGINT | size of these rows in bytes
         colstat | STRING | the statistics of columns, as JSON
     """),
 }

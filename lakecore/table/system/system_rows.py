@@ -26,9 +26,9 @@ __all__ = ["check_shown", "system_rows", "table_of"]
 
 
 def check_shown(context: TableContext, name: str) -> None:
-    """Raise Unsupported for a system table that would show hidden rows.
+    """Raise Unsupported for a system table that would show values of rows hidden from the reader.
 
-    Statistics, key ranges and partitions hold values of rows.
+    Statistics, key ranges and partitions contain values of rows.
     """
     if name in ROWS_OF_SNAPSHOT:
         context.options.require_all_rows()

@@ -4,12 +4,12 @@ https://paimon.apache.org/docs/master/append-table/data-evolution/
 
 A *unit* is the files that hold the columns of the same rows.
 
-- An update writes one new file for each unit with changed rows. The file holds the changed columns
-  of all rows of the unit, and has the row ids of the unit, so that a read takes these columns from
-  it. Rows without a change repeat their values. New values of a BLOB column are in files of BLOB
-  values, where a placeholder stands for each value that stays.
-- A deletion marks rows in the deletion vector of the unit's oldest file. Paimon rewrites no files
-  of such tables, so a table without `deletion-vectors.enabled` deletes no rows.
+- An update writes one new file for each unit with changed rows. The file has the row ids of the
+  unit, and holds the changed columns of all its rows; unchanged rows repeat their values. Reads
+  take these columns from the new file. New values of a BLOB column are in files of BLOB values,
+  where a placeholder stands for each unchanged value.
+- A deletion marks rows in the deletion vector of the unit's oldest file. Without
+  `deletion-vectors.enabled`, rows cannot be deleted: as in Paimon, files are not rewritten.
 - New rows are appended, and the commit gives them ids.
 
 The commit raises CommitConflict if another commit wrote one of these columns for these rows
@@ -177,7 +177,7 @@ class ColumnChanges:
         """Begin to change a unit. Does nothing, because the unit's files stay."""
 
     def keep(self, rows: pa.Table, stays: np.ndarray) -> None:
-        """Keep unchanged rows. Does nothing, because they stay where they are."""
+        """Keep unchanged rows. Does nothing, because their files stay."""
 
     def replace(self, unit: Split, positions: np.ndarray, rows: pa.Table) -> None:
         """Set the columns `names` of the rows of a unit at these positions."""
@@ -304,7 +304,7 @@ class ColumnChanges:
         """
         if not self._written:
             return
-        # Deleted rows keep their places in the new file.
+        # Deleted rows keep their positions in the new file.
         whole = replace(unit, vectors={})
         with ColumnFiles(self._context, unit, self._written) as files:
             for at, rows in self.rows(whole, names):

@@ -1,8 +1,8 @@
 """The statistics of one column, computed batch by batch and merged over parts of a table.
 
 The number of distinct values is exact up to `_HASHES_MAX`; larger numbers are estimated from the
-smallest hashes (error about 1/256). Memory is a batch and these hashes, whatever the size of the
-table.
+smallest hashes (error about 1/256). One batch and these hashes are in memory, whatever the size of
+the table.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _LENGTHS = {
     Root.TIMESTAMP: 8,
     Root.TIMESTAMP_LTZ: 8,
 }
-"""Bytes of a value, by type, as Spark states them."""
+"""Bytes of a value of each type, as in Spark's statistics."""
 _SHORT_DECIMAL, _SHORT_LENGTH, _LONG_LENGTH = 18, 8, 16
 _STRING_LENGTH, _BINARY_LENGTH = 20, 100
-"""The lengths that Spark states for a column without values."""
+"""The lengths in Spark's statistics of a column without values."""
 
 
 def length_of(column: Field) -> int | None:
-    """The length of a value as Spark states it; None for a type without statistics."""
+    """The length of a value in Spark's statistics; None for a type without statistics."""
     kind = column.type
     if not isinstance(kind, Atomic):
         return None

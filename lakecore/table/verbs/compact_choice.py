@@ -63,7 +63,7 @@ def chosen_entries(
 def idle_ms(given: timedelta | str | None, order_by: object = None) -> int | None:
     """The idle time of partitions in milliseconds; None if it is not given.
 
-    Raises InvalidRequest if it is no time span, or if rows are also to be sorted, as in Paimon.
+    Raises InvalidRequest if `given` is no time span, and, as in Paimon, if `order_by` is given too.
     """
     if given is None:
         return None

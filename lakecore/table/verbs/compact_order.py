@@ -23,8 +23,8 @@ def sort_ordering(
 ) -> Ordering | None:
     """The order in which a compaction sorts rows; None if it does not sort.
 
-    Raises InvalidRequest for an unknown strategy or column, and for a table that clusters by itself
-    or has buckets; Unsupported for a table with a primary key or data evolution.
+    Raises InvalidRequest for an unknown strategy or column, and for a table with incremental
+    clustering or with buckets; Unsupported for a table with a primary key or data evolution.
     """
     schema, options = context.schema, context.options
     names = _names(columns)
@@ -71,7 +71,7 @@ def _require_sortable(context: TableContext) -> None:
             "sorting the rows of a table with a primary key is not supported", **facts
         )
     if options.data_evolution_enabled:
-        # As in Paimon: files of the same rows have these in the same order.
+        # As in Paimon. Files with columns of the same rows must have the rows in the same order.
         raise Unsupported("the rows of a table with data evolution are not sorted", **facts)
     if options.bucket != -1:
         raise InvalidRequest("only tables with bucket=-1 can be sorted", **facts)

@@ -9,15 +9,15 @@ A step:
    snapshot. Results for buckets that no other commit touched are kept. If the table was rolled
    back, or an option that decides how rows are stored or merged has changed, no result is kept.
 
-Without `max_bytes`, there is one step, and each bucket has one turn. With it, steps run until
-nothing is left to do. No state is kept between steps except the commits: after a crash, the next
+Without `max_bytes`, there is one step, in which each bucket is compacted once. With `max_bytes`,
+steps run until nothing is left to do. Only the commits keep the progress: after a crash, the next
 call continues.
 
-INVARIANT: the steps end whatever other processes write. Each bucket that existed at the start has a
-limited number of turns: one for a full compaction, otherwise two for each of its files. Without
-concurrent writes, picking needs fewer.
+INVARIANT: the call ends, even if other processes keep writing. Each bucket that existed at the
+start is compacted a limited number of times: once in a full compaction, otherwise at most two times
+for each of its files. Without concurrent writes, this limit is never reached.
 
-Writers do not conflict: their new files are at level 0 and stay there. A process that dies leaves
+Concurrent writes are no conflict: their new files stay at level 0. A process that dies leaves
 orphan files and an unchanged table.
 """
 
@@ -314,7 +314,7 @@ class _Call:
             # The files are, or may be, part of the table.
             raise
         except (CommitConflict, CorruptTable):
-            # The files it read may have expired; if not, the next plan raises the error again.
+            # Files that were read may have expired; if not, the next plan raises the error again.
             delete_other_indexes(context, messages, ready)
             return None
         except (LakecoreError, OSError):

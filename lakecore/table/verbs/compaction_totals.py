@@ -36,7 +36,7 @@ def result_of(
 def sum_of(done: CompactionResult, step: CompactionResult, *, buckets: int) -> CompactionResult:
     """The sum of two results. A last step that found nothing to do is not counted as an attempt.
 
-    The result of a dry run has no written files, because it cannot know them.
+    A dry run writes nothing, so its result has no written files.
     """
     idle = bool(done.steps) and not step.snapshot_ids
     return CompactionResult(

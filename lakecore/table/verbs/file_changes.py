@@ -61,7 +61,7 @@ class FileChanges:
         self, context: TableContext, source: TableSource, base: WriteStart | None = None
     ) -> None:
         self._tracked = context.options.row_tracking_enabled
-        # The files it removes must not be compacted in the same commit.
+        # Files that this verb removes must not be compacted in the same commit.
         context = replace(context, options=replace(context.options, write_only=True))
         self._new_rows = self._write = VerbWrite(context, base)
         if self._tracked:
@@ -254,7 +254,7 @@ def files_alone(split: Split) -> Iterator[Split]:
     """The files of a raw split, as one split for each."""
     for file in split.files:
         vectors = {file.name: split.vectors[file.name]} if file.name in split.vectors else {}
-        # Rows that an index rules out do not match, but they must be copied, or be counted.
+        # An index may exclude rows that do not match, but these must be copied or counted, too.
         yield replace(split, runs=((file,),), vectors=vectors, selected={})
 
 

@@ -1,11 +1,11 @@
 """Mark partitions as done, so that other programs know that no more rows are expected.
 
-The options `partition.mark-done-action` name the actions:
+The option `partition.mark-done-action` names the actions:
 
-- `success-file`: a file `_SUCCESS` in the directory of the partition, with the times when it was
-  made and last written;
-- `http-report`: a POST of the partition to `partition.mark-done-action.http.url`, whose answer must
-  say `"result": "SUCCESS"`.
+- `success-file`: writes a file `_SUCCESS` into the directory of the partition, with the times when
+  the file was created and last written;
+- `http-report`: sends the partition by POST to `partition.mark-done-action.http.url`; the response
+  must say `"result": "SUCCESS"`.
 
 https://paimon.apache.org/docs/master/maintenance/manage-partitions/
 """
@@ -37,7 +37,7 @@ def mark_partition_done(
 ) -> tuple[str, ...]:
     """Mark the partitions that match. Returns their directories, such as `dt=2024-01-01/hour=08`.
 
-    Every action is checked to be possible before the first one is carried out.
+    Before the first action is carried out, all actions are checked.
     """
     require_table(context)
     if not specs:

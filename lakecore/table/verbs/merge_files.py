@@ -1,10 +1,10 @@
 """MERGE into a table without a key: rows to which a clause applies are marked or rewritten.
 
-1. From each file that may match, read the columns that decide which clause applies. Insert the
-   source rows that match no row of the table.
-2. Read all columns of the files with a row to which a clause applies. Write the changed rows, and
-   mark the old ones, or rewrite the files (`file_changes.py`). Other rows stay, or are copied
-   unchanged.
+1. From each file that may hold matching rows, read the columns that decide which clause applies.
+   Insert the source rows that match no row of the table.
+2. From each file with a row to which a clause applies, read all columns. With deletion vectors,
+   mark the old rows and write the changed rows; otherwise rewrite the file, and copy the unchanged
+   rows (`file_changes.py`).
 
 A source that does not fit in memory is merged in parts. The table's rows that a step reads are
 then partitioned to local disk like the source (`row_parts.py`), so each step reads a file once.

@@ -40,8 +40,8 @@ class MergeInto:
     - A *not matched* row is a row of the source without a row of the table.
     - A row *not matched by source* is a row of the table without a row of the source.
 
-    For each row, the first clause of its kind whose condition is true applies. If none applies, a
-    row of the table stays unchanged, and a row of the source is not inserted.
+    For each row, the first clause for rows of its kind whose condition is true applies. If none
+    applies, a row of the table stays unchanged, and a row of the source is not inserted.
 
     A condition is a Polars expression or an SQL string. Values are Polars expressions, SQL
     (`lakecore.sql_expr`) or plain values, by column. `source.x` and `target.x` name the columns of
@@ -56,7 +56,7 @@ class MergeInto:
     on: Sequence[str] | pl.Expr | str
     clauses: tuple[Clause, ...] = ()
     run: Runner | None = None
-    """How another engine carries the merge out; None: this process does."""
+    """Carries out the merge on another engine; None: this process does it."""
 
     def when_matched_update(
         self, values: Mapping[str, object], condition: pl.Expr | str | None = None

@@ -7,8 +7,8 @@ For each part of the source (one, if it fits in memory):
 2. for each split, the key, the `on` columns and the columns of conditions are read and joined with
    the source, and the clause of each pair is chosen;
 3. from the splits and row groups with pairs, the remaining columns are read, and the changed rows
-   are written. Step 2 reads all columns instead if none remain, or if there may be more pairs than
-   source rows because `on` does not contain the whole key;
+   are written. If `on` does not contain the whole key, a source row may match many rows of the
+   table: then step 2 already reads all columns;
 4. after all parts, the source rows without a match are inserted.
 
 It is an error if several source rows match one row of the table, because the result would be
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from lakecore.table.verbs.row_writer import RowWriter
 
 _LISTED_MAX = 1000
-"""Up to this many values of a column prune as a list; more values prune as a range."""
+"""Up to this many values of a column prune as a list of values; more, as their range."""
 _CHUNK_ROWS = 131_072
 _CHUNK_BYTES = 32 << 20
 _AT_TARGET, _AT_SOURCE = "_lakecore_target", "_lakecore_source"

@@ -1,7 +1,7 @@
 """The two sides of a MERGE, as conditions and values name them.
 
-`source.x` is a column of the source, `target.x` one of the table. `x` alone is the column of the
-side that has one; if both sides have it, the expression must say which.
+`source.x` is a column of the source, `target.x` one of the table. `x` alone names the column of the
+only side that has a column `x`; if both sides have one, `x` must be qualified.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The source of a MERGE: rows of any origin, held so that they can be read more than once.
 
-They are held in memory under a lease of the budget. If they do not fit, they are written to local
-disk and merged in parts (`row_parts.py`). The hash of the `on` columns determines the part of a
-row, for both sides, so a row and its matches are in the same part.
+The rows are held in memory under a lease of the budget. If they do not fit, they are written to
+local disk and merged in parts (`row_parts.py`). The hash of the `on` columns determines the part of
+a row on both sides, so a row and its matches are in parts of the same number.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class MergeSource:
     def __init__(
         self, data: object, on: Sequence[Field], budget: Budget, *, columns: Sequence[Field] = ()
     ) -> None:
-        """`columns` are those of the table; Python values are read with their types."""
+        """`columns` are those of the table: their types decide how Python values are read."""
         self._on = on
         self._budget = budget
         self._limit = min(budget.size_bytes // SHARE, _HELD_BYTES_MAX)

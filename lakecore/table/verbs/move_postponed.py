@@ -1,14 +1,14 @@
 """Moves the rows of the postponed bucket to real buckets, where reads show them.
 
 1. Read the latest snapshot, and take the files of the postponed bucket of the chosen partitions.
-2. A partition keeps its number of real buckets; `plan/postponed.py` gives a new partition its
-   number.
+2. A partition keeps its number of real buckets. For a partition that has none yet,
+   `plan/postponed.py` chooses the number.
 3. Read the rows in the order in which they were written, and write them to real buckets as a writer
    does: with sequence numbers, merged, one run of level 0 in each bucket.
 4. One COMPACT snapshot deletes the postponed files and adds the new ones, with their changelog.
 
-Rows that are postponed meanwhile stay for the next compaction. If another compaction moved the same
-files, the call starts again from the new snapshot.
+Rows that writers add to the postponed bucket meanwhile stay there until the next compaction. If
+another compaction moved the same files, the call starts again from the new snapshot.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _written(
         or compaction_count(rows[each], size_bytes[each], options)
         for each in rows
     }
-    # What is due in the real buckets is compacted after this commit.
+    # Do not compact the real buckets in this commit; the caller compacts them afterwards.
     alone = with_options(context, replace(options, write_only=True))
     with TableWrite(alone, base=base, real_buckets=RealBuckets(known=counts)) as writer:
         for part in postponed_rows(context, entries):

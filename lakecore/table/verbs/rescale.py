@@ -1,9 +1,9 @@
 """`Table.rescale`: moves the rows of partitions to another number of buckets, in one commit.
 
 1. Read the latest snapshot. Partitions that have the wanted number of buckets are left out.
-2. Read the merged rows of the others, level 0 included, and write them to new buckets. Each bucket
-   gets one sorted run, at the last level. Old buckets that share no new bucket are independent
-   parts, which other processes may write.
+2. Read the merged rows of the other partitions, level 0 included, and write them to new buckets.
+   Each bucket gets one sorted run, at the last level. Old buckets that share no new bucket are
+   independent parts, which other processes may write.
 3. One OVERWRITE snapshot deletes the old files, with their deletion vectors, and adds the new ones.
 
 INVARIANT: no row is lost. If another commit added files to one of these partitions meanwhile, the
@@ -135,7 +135,7 @@ def rescale_grown(context: TableContext, result: CommitResult) -> None:
 
 
 def _grown(context: TableContext, snapshot_id: int) -> dict[bytes, int]:
-    """The partitions that a commit made too large for their buckets, with the buckets they need."""
+    """The partitions that a commit made too large, with the number of buckets that each needs."""
     history = context.history
     snapshot = history.snapshot(snapshot_id)
     before = history.snapshot_if_there(snapshot_id - 1) if snapshot_id > 1 else None
@@ -208,7 +208,7 @@ def _check_reported(context: TableContext, entries: Sequence[ManifestEntry]) -> 
 
 
 def _check_owners(context: TableContext, messages: Sequence[CommitMessage]) -> None:
-    """Raise an error if two parts wrote the same bucket, which would then have a run of each."""
+    """Raise an error if two parts wrote the same bucket: it would have two runs."""
     owners = {(message.partition, message.bucket) for message in messages}
     if len(owners) < len(messages):
         delete_files(context, messages)

@@ -33,7 +33,7 @@ class RescalePart:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of its files."""
+        """The bytes of the files of the old buckets."""
         return sum(split.size_bytes for split in self.splits)
 
 

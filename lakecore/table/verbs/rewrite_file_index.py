@@ -1,14 +1,14 @@
 """Gives existing data files the file indexes that the options ask for, without rewriting rows.
 
-1. Each live file of the chosen partitions is read in its own schema: the columns to index, all rows
-   in file order. The names in an index are those of the file's schema; a column is found by its id,
-   so renames do not matter.
-2. The index goes into the manifest or into a file with a new name. The data file stays.
-3. One COMPACT snapshot replaces the entries. Files without wanted indexes lose the ones they have.
-   Entries whose embedded index stays the same are left out. So is a file that would then be listed
-   after a file whose rows are newer only because they were committed later (`_replaced`).
-   As in Paimon, an index file that was replaced stays until orphan files are removed: expiry goes
-   by the names of data files.
+1. From each live file of the chosen partitions, read the columns to index, with the schema of the
+   file. A column is found by its id, so renames do not matter; the index contains its old name.
+2. Write the index into the manifest, or into a file with a new name. The data file stays.
+3. One COMPACT snapshot replaces the manifest entries. A file for which the options ask no index
+   loses its indexes. Two kinds of entries are not replaced: those whose embedded index stays the
+   same, and those that must stay before another file (`_replaced`).
+
+As in Paimon, an index file that was replaced stays until orphan files are removed: expiry only
+deletes the index file that the deleted data file names.
 
 If another commit has removed one of these files, everything is planned again from the new snapshot.
 """
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 _Pair: TypeAlias = "tuple[DataFile, DataFile]"
-"""A file, as it is listed and with the wanted indexes."""
+"""A file as the manifest lists it now, and the same file with the wanted indexes."""
 
 _PLANS_MAX = 5
 _SIZE = BatchSize(65_536)
@@ -136,10 +136,11 @@ def _rewrite(
 def _replaced(
     context: TableContext, snapshot: Snapshot, entries: Sequence[ManifestEntry], paths: list[str]
 ) -> list[_Pair]:
-    """The files of a bucket that get a new entry, which is listed after all others.
+    """The files of a bucket that get a new manifest entry, which is listed after all other entries.
 
-    A file stays if a later one stays and may have rows with equal sequence numbers. The commit
-    raises CommitConflict if a concurrent one added such a file.
+    For rows with equal sequence numbers, the order of the entries decides which row is newer. Thus
+    a file keeps its entry if a later file keeps its own and may have equal numbers. The commit
+    raises CommitConflict if another commit added such a file meanwhile.
     """
     keyed = bool(context.schema.key_fields)
     replaced: list[_Pair] = []
@@ -148,7 +149,7 @@ def _replaced(
         file = entry.file
         tied = file.level == 0 and any(may_tie(file, other) for other in staying)
         made = file if tied else _indexed(context, snapshot, entry, paths)
-        # The entries of one file must differ: readers take off what is deleted by what it is.
+        # An equal entry would be deleted with the old one: readers identify entries by content.
         if made != file:
             replaced.append((file, made))
         elif keyed and file.level == 0:

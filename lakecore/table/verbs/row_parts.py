@@ -1,10 +1,10 @@
 """Rows that do not fit in memory, hash-partitioned to local disk by some columns.
 
-If two sets of rows are partitioned by columns of the same types, equal values are in parts of the
-same number. A join needs only one part of one set in memory.
+If two sets of rows are partitioned by columns of the same types, rows with equal values are in
+parts of the same number. A join then needs only one part of one set in memory.
 
 Each run on disk holds its rows in `FAN` small parts, one after another. A part consists of adjacent
-small parts and is read without the others.
+small parts, so it is read without the other parts.
 """
 
 from __future__ import annotations
@@ -92,11 +92,9 @@ class RowParts:
 
 
 def small_parts(rows: pa.Table, on: Sequence[str]) -> np.ndarray:
-    """For each row, the number of the small part (see the module) that it belongs to.
+    """For each row, the number of its small part (see the module).
 
-    Rows with equal values have the same number.
-
-    Without columns, the rows are spread evenly.
+    Rows with equal values have the same number. If `on` is empty, the rows are spread evenly.
     """
     if not on:
         return np.arange(rows.num_rows) % FAN

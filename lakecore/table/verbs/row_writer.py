@@ -171,7 +171,7 @@ class RowWriter:
         if not options.sequence_field:
             return before, after
         names = list(options.sequence_field)
-        # A new value need not have the column's type yet.
+        # A new value may still have another type than its column.
         both = pa.concat_tables(
             [before.select(names), after.select(names)], promote_options="permissive"
         ).columns

@@ -30,9 +30,9 @@ class StatisticsVerbs(ABC):
         """Compute statistics of the newest snapshot and store them in an ANALYZE snapshot.
 
         The table is read once. `columns` are the columns to analyze, or one name; None means all
-        columns except arrays, maps, multisets and rows; `[]` means none, only the number of rows.
-        Other engines plan with them. `inspect.statistics()` shows them; they stay until the schema
-        changes.
+        columns except arrays, maps, multisets and rows; with `[]`, only rows are counted. Other
+        engines use the statistics to plan queries. `inspect.statistics()` shows them. They are
+        valid until the schema changes.
 
         For each column: the number of distinct values (exact up to 65,536, else an estimate), the
         number of nulls, the least and the greatest value (not for strings and binaries), and the
@@ -54,8 +54,8 @@ class StatisticsVerbs(ABC):
     ) -> IndexesRewritten:
         """Give the data files the file indexes that the options `file-index.*` ask for now.
 
-        New files get their indexes when they are written; this is for files from before the
-        options changed. The data files are read, not rewritten; one COMPACT snapshot replaces
+        New files get their indexes when they are written. Use this method for older files after the
+        options have changed. The data files are read, not rewritten; one COMPACT snapshot replaces
         their entries. `partitions` and `where` (a condition on partition keys) choose the files
         (https://paimon.apache.org/docs/master/flink/procedures/).
 

@@ -1,11 +1,11 @@
-"""The full compaction that a switch of `deletion-vectors.enabled` needs, before the schema changes.
+"""The full compaction before a schema change that switches `deletion-vectors.enabled` on or off.
 
-- On, in a table with a key: files of a bucket are no longer merged with each other, so each bucket
-  must be one run.
-- Off: no vector may hide a row, or deleted rows would reappear.
+- On, in a table with a key: reads will no longer merge the files of a bucket, so the compaction
+  must leave one run in each bucket.
+- Off: deleted rows would reappear, so the compaction removes the rows that vectors hide.
 
-The schema change then checks these conditions (`compactions/change_options.py`). If another process
-has written in between, the change is refused and nothing is lost.
+Afterwards, the schema change checks these conditions (`compactions/change_options.py`). If another
+process has written since the compaction, the change is refused, and no row is lost.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _ALLOW = "deletion-vectors.modifiable"
 
 
 def compact_for_switch(context: TableContext, changes: Sequence[Change]) -> bool:
-    """Compact the table in full if these changes switch deletion vectors and need it.
+    """Compact the table in full if these changes switch deletion vectors on or off and need it.
 
-    Returns whether it compacted. Does nothing if the switch is not allowed.
+    Returns whether it compacted. Does nothing unless `deletion-vectors.modifiable` is true.
     """
     options, schema = context.options, context.schema
     stated = dict(schema.options)

@@ -1,7 +1,7 @@
 """Removes data files that do not exist from the newest snapshot.
 
-A file may have been deleted by mistake. The table cannot be read until the manifests no longer name
-the file. Its rows are lost; older rows of the same keys, in other files, are visible again.
+If a data file was deleted by mistake, reads of the table fail until no manifest names the file. The
+rows of the file are lost; older rows of the same keys, in other files, become visible again.
 
 https://paimon.apache.org/docs/master/flink/procedures/
 """

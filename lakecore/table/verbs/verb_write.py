@@ -1,7 +1,7 @@
-"""Writes the rows of a verb or of a part of it, until one commit makes them visible.
+"""Writes the rows of a verb, or of a part of a verb; one commit then makes them visible.
 
-Rows use the normal write path (`table/writes/write.py`), but nulls stay nulls: default values apply
-only to new rows.
+Rows use the normal write path (`table/writes/write.py`), but nulls stay nulls: default values are
+only for new rows.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class VerbWrite:
         return fitted(rows, self._context.schema)
 
     def changed(self, base: Snapshot | None, replaced: Sequence[CommitMessage] = ()) -> Changed:
-        """The written files and the messages `replaced`, all based on the snapshot `base`.
+        """The written files and the messages `replaced`; all messages name the snapshot `base`.
 
-        The changed rows come from that snapshot. The writer may have read a later one.
+        The changed rows were read from that snapshot; the writer may have read a later one.
         """
         written = [*replaced, *self._writer.prepare_commit()]
         return Changed(
@@ -108,7 +108,7 @@ def commit_changes(
     """Commit the parts of a verb in one snapshot, which counts their rows.
 
     Commits nothing if there is no change. Raises CommitConflict if another commit has changed one
-    of the rows since the snapshot that they came from.
+    of the rows since the snapshot from which they were read.
     """
     messages = [message for each in changes for message in each.messages]
     if not messages:

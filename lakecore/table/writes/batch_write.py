@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakecore.table.writes.write_start import Unstored
 
 COMPACTIONS_MAX = 3
-"""How often a write retries its compaction before it leaves the work to the next one."""
+"""How often a write retries its compaction before it leaves the work to the next write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,8 +239,8 @@ def compact_again(
             break
         if not messages:
             break
-        # NOTE: keep the identifier of the commit. Seeing the one of batch commits, Java would take
-        # every later checkpoint of this user for committed.
+        # NOTE: keep the identifier of the commit. With the identifier of batch commits, Java would
+        # regard every later checkpoint of this user as committed.
         again = CommitRequest(messages=messages, user=request.user, identifier=request.identifier)
         done = commit_compaction(context, again)
         result = replace(

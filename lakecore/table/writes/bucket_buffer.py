@@ -5,17 +5,17 @@ spilled to local disk as one sorted run. At the end, all runs are merged into on
 data files, in key order, with each key at most once. Rows of an append table are written in order
 of arrival.
 
-INVARIANT: the files do not depend on when rows are spilled. If the engine allows it
-(`MergeFunction.chooses_rows`), a run is merged early, alone and with runs of neighbouring age.
-Otherwise runs keep all rows, in merge order, and the engine merges them once, at the end. Runs also
-keep all rows if there is a changelog, because the changelog contains all rows in that order.
+INVARIANT: the files do not depend on when rows are spilled. If the merge function only chooses rows
+(`MergeFunction.chooses_rows`), the rows of each spilled run are merged at once, and spilled runs
+are merged with each other. Otherwise runs keep all rows, in merge order, and the function merges
+them once, at the end. Runs also keep all rows if there is a changelog, which contains all rows.
 
-Spilled runs take at most `write-buffer-spill.max-disk-size` plus one buffer of disk: beyond that,
-the run is written to data files, and later rows form another run. Large rows are handled in the
+Spilled runs take at most `write-buffer-spill.max-disk-size` plus one buffer of disk. Beyond that,
+the runs are written to data files, and later rows form another run. Large rows are handled in the
 same way, because the final merge would hold one row of each spilled run in memory.
 
-Fewer than `RUNS_MERGED` runs of one size class exist: a merge holds a few batches of a few runs,
-and all rows of a key if those were kept.
+`RUNS_MERGED` runs of the same size class are merged into one. Therefore few runs exist, and a merge
+holds only a few batches of each run; and all rows of a key, if the runs keep all rows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
 RUNS_MERGED = 16
 _SPILL_PIECE_SHARE = 256
-"""A piece of a spilled run is the budget divided by this; a merge holds 3 or 4 of each run."""
+"""A piece of a spilled run takes the budget divided by this. A merge holds 3 or 4 pieces of each
+run."""
 _LARGE_ROW_BYTES = 1 << 20
 _PIECE_ROWS = 131_072
 _SMALL_BUCKET_BYTES = 8 << 20
@@ -67,7 +68,7 @@ _SORT_SHARE = 4
 """The merge of sorted rows takes the budget divided by this."""
 _SORT_LEAST_BYTES = 8 << 20
 _ARRAY_BYTES_MAX = 1 << 31
-"""Strings of more bytes in total do not fit into one array."""
+"""The most bytes of strings in one array."""
 
 BucketKey = tuple[bytes, int]
 """Partition and bucket."""
@@ -132,7 +133,7 @@ class BucketBuffer:
 
     @property
     def is_small(self) -> bool:
-        """Whether writing the files of this bucket takes little memory."""
+        """Whether the files of this bucket can be written with little memory."""
         spilled = self._spilled or (self._sort is not None and self._sort.has_spilled)
         return not spilled and self.size_bytes < _SMALL_BUCKET_BYTES
 

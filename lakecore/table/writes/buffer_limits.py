@@ -5,11 +5,11 @@ from __future__ import annotations
 from lakecore.frames.incoming import BYTES_MAX
 
 BUFFER_SHARE = 0.35
-"""Part of the budget for buffered rows. Sorting and encoding need memory in addition."""
+"""The share of the budget for buffered rows. Sorting and encoding need more memory."""
 _BUFFER_SHARE_LEAST = 0.3
 _BUFFER_SHARE_FREE = 0.4
 _LIBRARIES_BYTES = 128 << 20
-"""Memory of the libraries, subtracted from a budget below the default before shares are taken."""
+"""Memory that the libraries take. It matters only if the budget is small."""
 UNLEASED_BYTES = 1 << 20
 """Bytes that a writer may buffer without a lease."""
 _BATCH_SHARE = 1 / 8
@@ -18,7 +18,7 @@ _BATCH_SHARE = 1 / 8
 def batch_limit(budget_bytes: int) -> int:
     """The largest size of a batch in bytes.
 
-    A value that several rows share counts for each of them.
+    If several rows share the bytes of a value, the bytes count for each row.
     """
     return max(UNLEASED_BYTES, min(BYTES_MAX, int(budget_bytes * _BATCH_SHARE)))
 

@@ -1,17 +1,18 @@
 """The partition and bucket of each row, for a table whose primary key lacks partition keys.
 
-1. When the first row arrives, the index of keys is filled. It reads all keys of the snapshot that
-   the writer starts from, level 0 included, each with its partition and bucket.
-   `cross-partition-upsert.index-ttl` leaves out splits whose files are all older.
+1. When the first row arrives, the index of keys is filled. It maps each key to its *place*: its
+   partition and bucket. All keys of the snapshot from which the writer starts are read, level 0
+   included, except those of splits whose files are all older than
+   `cross-partition-upsert.index-ttl`.
 2. For each batch, `plan/key_moves.py` decides what is written where. A key that is new in a
    partition gets a bucket with room; buckets fill up as other dynamic buckets do.
-3. The index is updated: it maps each key to its *place*, its partition and bucket.
+3. The index is updated with the places of new and moved keys.
 
 Nothing of the index is stored in the table, as in Paimon: see "Cross Partitions Upsert" in
 https://paimon.apache.org/docs/master/primary-key-table/data-distribution/.
 
-INVARIANT: a key is in one partition. A writer does not know the keys that others write meanwhile,
-so its commit raises CommitConflict if others added rows since the snapshot that it started from.
+INVARIANT: a key is in one partition. A writer does not know the keys that others write meanwhile.
+Its commit raises CommitConflict if others added rows since the snapshot from which it started.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class CrossPartition:
         if ttl_ms is None:
             return True
         now_ms = self._context.ambient.local_wall_clock_ms()
-        # Files of the oldest releases do not state their time.
+        # Files of the oldest Paimon releases do not state their creation time.
         return any((file.creation_time_ms or now_ms) + ttl_ms >= now_ms for file in split.files)
 
     def _learn(self, rows: pa.Table, place: int) -> None:

@@ -1,8 +1,8 @@
 """Which buckets are due for a full compaction, by `full-compaction.delta-commits`.
 
-With N, a bucket that is written is compacted in full if none of the last N commits, including the
-current one, did so. A stream also compacts buckets that it wrote before and that get no rows now:
-otherwise `changelog-producer` = `full-compaction` would never report their last rows.
+If the option is N, a written bucket is compacted in full unless one of the last N commits,
+including the current one, did so. A stream also compacts buckets that it wrote before and that get
+no rows now: otherwise `changelog-producer` = `full-compaction` would never report their last rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def last_levels(
 ) -> Mapping[BucketKey, int]:
     """The last level of each bucket.
 
-    This is the level of the bucket's deepest file, if the table once had more levels than now.
+    If the table formerly had more levels, this may be the level of the bucket's deepest file.
     """
     last = context.options.level_count - 1
     return {

@@ -5,9 +5,9 @@ and committed. The clock is read only when an item arrives, so a source that may
 time should yield None from time to time.
 
 If the source ends or raises an error (also KeyboardInterrupt while it waits), the frames so far are
-committed before the error is raised. If a frame cannot be written, or Ctrl-C comes in the middle of
-it, the rows since the last commit are dropped, with their files. Either way, whole frames are
-committed, in order, and `on_commit` is called after each commit.
+committed before the error is raised. If a frame cannot be written, or Ctrl-C comes while a frame is
+written, the rows since the last commit are dropped, with their files. In all cases, only whole
+frames are committed, in order, and `on_commit` is called after each commit.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
 A key is the bytes of its BinaryRow. Its place is a number that stands for its partition and bucket.
 Keys are spread over shards by their hash. A shard holds sorted runs: the hashes in ascending order,
-and for each the key and the place. The bytes distinguish keys with equal hashes. A run is at least
-twice as large as the next one, so that the cost of adding a batch depends on the batch, not on the
-index.
+and for each hash the key and the place. Comparing the keys distinguishes those with equal hashes. A
+run is at least twice as large as the next one, so that the cost of adding a batch depends on the
+batch, not on the index.
 
-Runs in memory hold a lease of the budget. When the lease cannot grow, the runs are moved to files
-that are mapped into memory, whose pages the system reads and drops as needed.
+Runs in memory hold a lease of the budget. When the lease cannot grow, the runs are moved to
+memory-mapped files, whose pages the operating system reads and drops as needed.
 
-INVARIANT: a key is in one run of one shard. If a key moves, its place there is changed.
+INVARIANT: a key is in one run of one shard. If a key moves, its place in that run is changed.
 """
 
 from __future__ import annotations

@@ -88,10 +88,10 @@ def at_last_level(
 def in_one_snapshot(
     context: TableContext, messages: Sequence[CommitMessage]
 ) -> Sequence[CommitMessage]:
-    """The messages, with the results of their compactions as new files, if reads skip level 0.
+    """The messages; if reads skip level 0, the results of their compactions become new files.
 
-    Otherwise a reader would find no rows between the snapshot of the overwrite and that of the
-    compaction. The files that the compactions replaced are in no message then.
+    Otherwise a read between the snapshot of the overwrite and that of the compaction would find no
+    rows. The files that the compactions replaced are then left out of the messages.
     """
     if not hides_level_0(context.schema, context.options):
         return messages

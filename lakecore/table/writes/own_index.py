@@ -1,10 +1,10 @@
 """Dynamic buckets while several commits of one writer are in flight.
 
-The writer assigns keys by the hash index of some snapshot and by the new keys of its commits in
+The writer assigns keys by the hash index of a snapshot and by the new keys of its commits in
 flight. A commit is refused if the index has changed since the snapshot that its messages name
-(`plan/conflicts.py`, rule 7), also if the change is an earlier commit of the same writer. That
-change is no conflict, because the writer knows these keys. Messages are therefore moved: they then
-name the snapshot of the earlier commit.
+(`plan/conflicts.py`, rule 7), even if an earlier commit of the same writer has changed it. But then
+there is no conflict, because the writer knows these keys. Messages are therefore *moved*: they name
+the snapshot of the earlier commit instead.
 
 INVARIANT: messages are moved from one snapshot to a later one only if the index of the later one
 consists of the index of the earlier one and the new index files of the writer's own commit.

@@ -4,7 +4,8 @@ A later compaction moves these rows to real buckets (`verbs/move_postponed.py`).
 batch read shows them. Rows are neither sorted nor merged, and have no sequence numbers: all are -1.
 
 The name of a file begins with `PREFIX-u-USER-s-NUMBER-w-`, as in Paimon: the files of one writer
-have the same beginning, and a compaction takes them in order of their creation times.
+have the same beginning, and a compaction reads them in order of their creation times.
+
 INVARIANT: of two files of one writer, the later one has the later creation time.
 """
 

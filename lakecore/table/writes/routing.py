@@ -1,4 +1,4 @@
-"""The partition and the bucket that each row of a writer goes to.
+"""The partition and the bucket of each row of a writer.
 
 - keys that may move between partitions: `cross_partition.py`;
 - fixed buckets: the hash of the bucket key, by the bucket count of the partition;
@@ -97,7 +97,7 @@ class Routing:
                 yield partition, number, own
 
     def forget(self, *, keeps_index: bool) -> bool:
-        """Forget the indexes, or only which buckets got new keys.
+        """Forget the indexes; with `keeps_index`, only which buckets got new keys.
 
         Returns whether the indexes are kept.
         """

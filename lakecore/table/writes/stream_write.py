@@ -8,8 +8,8 @@ https://paimon.apache.org/docs/master/program-api/java-api/ (stream write)
 3. `commit(checkpoint)` commits every checkpoint in flight up to that one, oldest first, each under
    its own number.
 
-Rows may be written and further checkpoints prepared before an earlier one is committed. Compaction
-takes files in flight too, but skips a bucket whose compaction is in flight. With dynamic buckets,
+Rows may be written and further checkpoints prepared before an earlier one is committed. Compactions
+may include files in flight, but skip a bucket whose compaction is in flight. With dynamic buckets,
 `own_index.py` decides which earlier commits of this writer do not conflict with later ones.
 
 Exactly once: the number of a checkpoint and the commit user identify its commit. A checkpoint that
@@ -107,7 +107,7 @@ class StreamWrite:
 
         `Table.write` describes `data`. Raises InvalidRequest, naming column, value and row, if a
         row does not fit; the rows since the last `prepare_commit` are then dropped, and the writer
-        takes no more. Checkpoints in flight can still be committed.
+        accepts no more rows. Checkpoints in flight can still be committed.
         """
         with self._lock:
             return self._writer.write(data)
@@ -115,11 +115,11 @@ class StreamWrite:
     def prepare_commit(self, checkpoint: int) -> list[CommitMessage]:
         """Write the rows since the last checkpoint to files, and run due compactions.
 
-        `checkpoint` is a number from 0, greater than the one before. Returns one message for each
-        changed bucket. They can be pickled, stored with the state of the job, and committed after a
-        crash by `recover`. The list is empty if there were no rows.
+        `checkpoint` is a number from 0 on, greater than that of the checkpoint before. Returns one
+        message for each changed bucket; none if there were no rows. Messages can be pickled and
+        stored with the state of the job; after a crash, `recover` commits them.
 
-        Raises InvalidRequest for a number that does not rise. After any other error, the rows since
+        Raises InvalidRequest if the number is not greater. After any other error, the rows since
         the last checkpoint are dropped, with their files.
         """
         with self._lock:
@@ -152,9 +152,10 @@ class StreamWrite:
     ) -> CommitResult:
         """Commit a checkpoint, and before it all earlier checkpoints in flight.
 
-        `messages` are those of all writers of the checkpoint; without them, those that this object
+        `messages` are those of all writers of the checkpoint, by default those that this object
         prepared. `watermark` is the event time in milliseconds up to which all rows have arrived;
-        the snapshot keeps the greatest so far. `properties` are stored in the snapshot.
+        the snapshot stores the larger of this and the previous watermark. `properties` are stored
+        in the snapshot.
 
         A checkpoint without rows makes an empty snapshot, unless `snapshot.ignore-empty-commit` is
         set. A checkpoint that was committed before is not committed again; `facts` of the result
@@ -162,8 +163,8 @@ class StreamWrite:
 
         Raises InvalidRequest for a checkpoint that is not prepared, and if `messages` lacks some
         that this object prepared. After CommitConflict, no later checkpoint can be committed: close
-        this object, and write again what follows `committed()`. After CommitUnknown, call `commit`
-        again.
+        this object, and write again the rows of all checkpoints after `committed()`. After
+        CommitUnknown, call `commit` again.
         """
         with self._lock:
             _check_checkpoint(checkpoint)
@@ -196,7 +197,7 @@ class StreamWrite:
         }
 
     def recover(self, prepared: Mapping[int, Sequence[CommitMessage]]) -> tuple[CommitResult, ...]:
-        """Commit the checkpoints that a crashed process prepared, except those it committed.
+        """Commit the checkpoints that a crashed process prepared but did not commit.
 
         `prepared` has the messages that `prepare_commit` returned, by checkpoint. Call this before
         the first `write`. If the process died in the middle of a commit, its compaction is

@@ -1,4 +1,4 @@
-"""The methods of a table that write without an end."""
+"""The methods of a table for streaming (unbounded) writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StreamWrites(ABC):
-    """The methods of a table that write without an end. A subclass provides the table."""
+    """The methods of a table for streaming writes. A subclass provides the table."""
 
     @property
     @abstractmethod
@@ -23,9 +23,10 @@ class StreamWrites(ABC):
         """The table."""
 
     def new_stream_write(self, commit_user: str) -> StreamWrite:
-        """A writer that commits checkpoint by checkpoint, exactly once also over restarts.
+        """A writer that commits checkpoint by checkpoint: each exactly once, also after restarts.
 
-        `commit_user` names the job; keep it over restarts, and let one process use it at a time.
+        `commit_user` identifies the job. Use the same name after a restart, and in only one process
+        at a time.
 
             with table.new_stream_write("loader") as writer:
                 checkpoint = 1 + (writer.committed() or 0)
@@ -47,16 +48,16 @@ class StreamWrites(ABC):
     ) -> IngestResult:
         """Write an iterable of frames, with one commit every few seconds, until it ends.
 
-        Each item is anything that `write` accepts, or None to let time pass: a source that may
-        wait for long yields None now and then, because a commit is made only when an item comes.
-        An interval without frames makes no commit, unless `commit.force-create-snapshot` is set.
+        Each item is anything that `write` accepts, or None. A commit is made only when an item
+        arrives: a source that may wait for a long time should yield None from time to time. An
+        interval without frames makes no commit, unless `commit.force-create-snapshot` is set.
 
-        If the source raises an error, or Ctrl-C comes while it waits, the frames so far are
+        If the source raises an error, or Ctrl-C interrupts it while it waits, the frames so far are
         committed, and the error is raised. If Ctrl-C comes while a frame is written, or a frame
         does not fit, the frames since the last commit are dropped. `on_commit` is called after each
-        commit with what is committed so far, for example to move the offset of a queue.
+        commit with the result so far, for example to move the offset of a queue.
 
-        `commit_user` names the job; without it, a random one is used.
+        `commit_user` identifies the job; by default, a random name is used.
 
             table.ingest(read_queue(), every="10 s", commit_user="loader")
         """

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 _LEASE_STEP_BYTES = 16 << 20
 _LARGE_ROW_SHARE = BUFFER_SHARE / 4
-"""A row that takes this part of the budget is written directly, not buffered."""
+"""A row that takes at least this share of the budget is written directly, not buffered."""
 _FLUSHERS = 4
 _ENDED = (
     "the writer has ended, by close or a failure, and what it took in since the last "
@@ -93,9 +93,9 @@ class TableWrite:
     ) -> None:
         """`base` has the facts of the table that a writer needs, by default of the latest snapshot.
 
-        `streaming`: the writer may prepare again before its earlier messages are committed. `user`
-        is its commit user, if known. `real_buckets`: the buckets that rows of a table with
-        postponed buckets go to.
+        With `streaming`, `prepare_commit` may be called again before earlier messages are
+        committed. `user` is the commit user, if known. `real_buckets` says which rows of a table
+        with postponed buckets are written to real buckets.
         """
         context.options.require_writable(
             primary_keys=context.schema.primary_keys,
@@ -228,15 +228,15 @@ class TableWrite:
         delete_files(self._context, messages)
 
     def follow(self, before: Snapshot | None, after: Snapshot) -> None:
-        """Use `after` as the base: since `before`, only own commits changed the key index."""
+        """Use `after` as the base: since `before`, only this writer has changed the key index."""
         if self._base is not None and self._base.snapshot == before:
             self._base = replace(self._base, snapshot=after)
 
     def read_again(self) -> None:
         """After the commit of all messages, forget the table's state, unless rows are buffered.
 
-        The places of keys are kept until an overwrite or a rollback removes rows: a commit fails if
-        another writer added some.
+        The partitions and buckets of keys are kept until an overwrite or a rollback removes rows:
+        if another writer adds rows, the next commit fails.
         """
         if not self._buckets:
             self._forget(keeps_index=self._routing.keeps_keys)
@@ -325,8 +325,8 @@ class TableWrite:
     def _make_room(self) -> None:
         """Empty the largest buffers until all buffers fit their share of the budget.
 
-        A few rows may stay buffered without a lease. Otherwise each small batch would become a file
-        while others hold the budget.
+        A few rows may stay buffered without a lease. Otherwise, while other writers hold the whole
+        budget, each small batch would become a file.
         """
         budget = self._context.budget
         limit = buffer_limit(budget.size_bytes)

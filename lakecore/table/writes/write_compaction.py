@@ -14,13 +14,13 @@ After the new files are written and the buffers released, unless the table is `w
 4. The messages contain the new files and the compactions. Their commit makes two snapshots: APPEND
    adds the new files, COMPACT replaces files, including new ones.
 
-A concurrent compaction may take the same files. Before they are read, the bucket is planned again
-from the newer snapshot, a limited number of times. The commit leaves out a
-compaction whose files are gone (`commit.py`), and what is then due is compacted again
+A concurrent compaction may replace the same files. If it does so before they are read, the bucket
+is planned again from the newer snapshot, a limited number of times. If it does so later, the commit
+leaves out this compaction (`commit.py`), and the bucket is compacted again if that is still due
 (`batch_write.py`).
 
-If the rows of a key cannot be merged (for example a sum overflows), the write that contains rows of
-that key fails. For other writes, the compaction of the bucket is skipped with a warning.
+If the rows of a key cannot be merged (for example a sum overflows), a write with rows of that key
+fails. In any other write, the compaction of the bucket is skipped, and a warning is logged.
 
 INVARIANT: the rows of a write never depend on its compaction. The exception is a damaged data file:
 it raises CorruptTable before anything is visible.
@@ -71,7 +71,8 @@ class WriteCompaction:
     """Runs the compactions of one writer.
 
     It counts for each bucket how often a pick found nothing. With `lookup-compact` = `gentle`,
-    level 0 is only picked after some of these. The count of a new writer is 0, as in Java Paimon.
+    level 0 is picked after a number of such picks (`idle_picks.py`). A new writer begins with 0, as
+    in Java Paimon.
     """
 
     def __init__(self, context: TableContext, *, overwrite: bool) -> None:
@@ -151,7 +152,7 @@ class WriteCompaction:
         """
         count = worker_count(self._context.budget, len(messages))
         if count == 1:
-            # Sequentially: when one fails, those before it are already in the list.
+            # Not a list: if a bucket fails, the messages of the buckets before it are in `done`.
             done.extend(self._bucket(message, state) for message in messages)
             return
         with ThreadPoolExecutor(count) as pool:
@@ -274,7 +275,7 @@ class WriteCompaction:
                 return None
         live = {(each.partition, each.bucket): each for each in files_by_bucket(entries, None)}
         in_compaction = self._add_in_flight(live, touched)
-        # The bucket count was changed concurrently; the commit will report it.
+        # Another commit changed the bucket count of the partition; the commit will report it.
         left_alone = {
             (entry.partition, entry.bucket)
             for entry in entries
