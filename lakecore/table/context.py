@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 class TableContext:
     """The value that every verb needs. `identifier` is for messages: `db.table`, or a path.
 
-    SQL in conditions and values uses the time zone `zone` (empty: that of the machine) and the
-    current time `statement_ms` (None: that of the clock). If several processes work on one
-    statement, all of them get the same `zone` and `statement_ms`.
+    SQL in conditions and values uses the time zone `zone` (empty: the zone of the machine) and the
+    current time `statement_ms` (None: the clock). If several processes work on one statement, all
+    of them get the same `zone` and `statement_ms`.
     """
 
     identifier: str

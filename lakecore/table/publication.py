@@ -116,7 +116,7 @@ class References(Protocol):
         ...
 
     def create_branch(self, name: str, tag: str | None) -> None:
-        """Create a branch from a tag, or without rows."""
+        """Create a branch from a tag; without a tag, the branch has no rows."""
         ...
 
     def delete_branch(self, name: str) -> None:
@@ -157,7 +157,7 @@ class Publication(Protocol):
         ...
 
     def history(self, store: Store, layout: Layout) -> History:
-        """A history of what was published so far, as readers see it, with empty caches."""
+        """The snapshots and schemas that readers see, with empty caches."""
         ...
 
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:

@@ -125,7 +125,7 @@ def _check_bucket_counts(wanted: Wanted, sides: Sequence[_Side]) -> None:
 def _new_rows(
     wanted: Wanted, sides: Sequence[_Side], bucket: _Bucket
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The rows of the files that only the later state has."""
+    """The rows of the files that are in the later state but not in the earlier one."""
     before, after = (side.versions(bucket) for side in sides)
     new = [entry for version, entry in after.items() if version not in before]
     if not before.keys() <= after.keys() or _changes_rows(wanted, before.values(), new):

@@ -1,7 +1,7 @@
 """Rows of changes as a value: splits, how to read them, and the kind of the rows.
 
-A process that planned the changes of a snapshot sends such values to others, which read them
-without the table.
+A process that planned the changes of a snapshot sends such values to other processes, which read
+the rows without the table's metadata.
 """
 
 from __future__ import annotations

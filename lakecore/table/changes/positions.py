@@ -83,7 +83,7 @@ def begin(
 
 
 def streamed(context: TableContext) -> TableContext:
-    """The table as its stream reads it, without the options that name a start.
+    """The table as its stream reads it: without the options that name a start.
 
     Raises Unsupported or InvalidRequest for a table whose changes cannot be read.
     """

@@ -58,7 +58,7 @@ class Origin:
     """What determines the start of a stream: options, or the progress of a consumer.
 
     `options` holds `scan.mode` and the related options. `exact`: the start must not have expired.
-    `consumer_id` and `progress` are those of a consumer that was recorded before.
+    If the consumer `consumer_id` was recorded before, `progress` is its next snapshot.
     """
 
     options: TableOptions
@@ -68,7 +68,7 @@ class Origin:
 
 
 def mode_of(options: TableOptions) -> ScanMode:
-    """The scan mode; the default depends on the other options."""
+    """The scan mode; if it is not set, the other options decide."""
     mode = options.scan_mode
     if mode is ScanMode.FULL:
         return ScanMode.LATEST_FULL
@@ -246,7 +246,7 @@ def _time_ms(options: TableOptions) -> int:
 
 
 def _first_since(retained: RetainedChanges, time_ms: int) -> int:
-    """The id of the first snapshot committed at this time or later; else the next unused id."""
+    """The id of the first snapshot at this time or later; if there is none, the next unused id."""
     before = retained.newest_at(time_ms - 1)
     return retained.earliest if before is None else before + 1
 

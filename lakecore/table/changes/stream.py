@@ -120,7 +120,7 @@ def open_stream(
 
 
 def start_options(options: TableOptions, request: StreamRequest) -> TableOptions:
-    """The options of the table, with their start replaced by that of the request."""
+    """The options of the table, in which the start is replaced by the start of the request."""
     stated: dict[str, str] = {}
     mode = _checked_mode(request.scan_mode)
     if request.from_snapshot is not None:

@@ -160,9 +160,9 @@ class Wanted:
 
 
 def column_to_count(schema: TableSchema) -> tuple[str, ...]:
-    """A column that is read to count rows: a nullable one, if there is any.
+    """The column that is read to count rows: a nullable one, if there is any.
 
-    A snapshot may not have written the others.
+    In the changes of a snapshot, a NOT NULL column may be missing.
     """
     small = [field for field in schema.fields if not is_blob(field.type)]
     return tuple(f.name for f in sorted(small, key=lambda field: not field.nullable))[:1]

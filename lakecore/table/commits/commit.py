@@ -131,7 +131,7 @@ def _commit(committer: _Committer, context: TableContext, request: CommitRequest
             committer.publish(compact)
         return committer.result()
     committer.publish(first)
-    # If another process committed this request, its files may differ from those of the messages.
+    # If another process committed this request, its files may differ from the messages' files.
     if not compact.is_empty and not committer.facts:
         committer.publish_compaction(compact)
     return committer.result()

@@ -171,7 +171,7 @@ def _first_kind(request: CommitRequest) -> CommitKind:
 
 
 def without_deleted_stats(delta: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-    """The entries, with column statistics removed from deleted files."""
+    """The entries; those that delete a file have no column statistics."""
     return [
         replace(entry, file=replace(entry.file, value_stats=NO_STATS, value_stats_columns=()))
         if entry.kind is FileKind.DELETE

@@ -7,9 +7,9 @@ options may change only if every stored row is then still read in the same way:
    kinds) may change if no bucket holds a key in several runs. Otherwise some rows would be merged
    by the old rules (in compactions before the change), and the others by the new rules. Columns
    that the same call adds are not checked.
-2. `deletion-vectors.enabled`. Switching it on: the files of a bucket are no longer merged with each
-   other, so each bucket must be one run above level 0 without tombstones. Switching it off: deleted
-   rows would reappear, so no file may have a deletion vector.
+2. `deletion-vectors.enabled`. On: reads no longer merge the files of a bucket, so each bucket must
+   be one run above level 0 without tombstones. Off: rows that deletion vectors hide would reappear,
+   so no file may have a deletion vector.
 3. *Names of partition directories* may change if the directories of existing partitions stay the
    same.
 4. *Whether compaction looks up rows*: see `lookup_option_change.py`.

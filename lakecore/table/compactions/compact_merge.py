@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakecore.table.compactions.lookup import UpperLevels
 
 EXTRA_BATCHES = 6
-"""Batches held in addition to those of the runs: looked-up rows, rows before and after, order."""
+"""Batches in memory besides the batches of the runs: looked-up rows, changes, sort order."""
 
 
 class Changes(Protocol):

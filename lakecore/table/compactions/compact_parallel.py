@@ -157,7 +157,7 @@ def compact_buckets(
             try:
                 wait(running)
             finally:
-                # An interrupt of this thread ends the others too; the `with` block waits for them.
+                # If this thread is interrupted, stop all buckets; the `with` block waits for them.
                 stop.set()
     finally:
         messages += [done[at] for at in sorted(done)]

@@ -275,7 +275,7 @@ class _File:
         return positions
 
     def rows(self, positions: np.ndarray) -> pa.Table:
-        """The rows at these positions, which ascend and follow those of earlier calls."""
+        """The rows at these positions, which ascend and are greater than in all earlier calls."""
         insides = np.searchsorted(positions, self._ends)
         touched = np.flatnonzero(np.diff(insides, prepend=0))
         if len(touched) >= _MANY_GROUPS and self._lookup is not None:

@@ -219,7 +219,7 @@ def pack_files(context: TableContext, packing: Packing, rows_done: RowsDone) -> 
 
 
 def rewritten(context: TableContext, work: Rewrite, after: Sequence[DataFile]) -> CommitMessage:
-    """The message of a compaction that writes the files `after` in place of those of `work`."""
+    """The message of a compaction that replaces the files of `work` by the files `after`."""
     return CommitMessage(
         partition=work.partition,
         bucket=work.bucket,

@@ -85,7 +85,7 @@ def _tag_periods(context: TableContext, periods: TagPeriods, latest: Snapshot) -
         completes = options.tag_automatic_completion and next_ms is not None
         start = next_ms if completes and next_ms is not None else periods.ended_ms(time_ms)
         name = periods.name(start)
-        with suppress(AlreadyExists):  # made by hand, or by another process
+        with suppress(AlreadyExists):  # a user or another process created it
             try:
                 make_tag(context, name, snapshot, options.tag_default_time_retained_ms)
             except NotFound:  # another process let the snapshot expire: the next one gets the tag

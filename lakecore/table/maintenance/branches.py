@@ -58,7 +58,7 @@ def list_branches(context: TableContext) -> tuple[Branch, ...]:
 def branch_times(context: TableContext) -> tuple[tuple[str, int], ...]:
     """Name and time of each branch: when its directory changed, in milliseconds since 1970.
 
-    If the storage does not record directory times, the time is that of its newest schema.
+    If the storage does not record directory times, this is the time of the branch's newest schema.
     """
     children = context.store.list(context.layout.branches_dir)
     changed = {child.path.rpartition("/")[2]: child.modified_ms for child in children}

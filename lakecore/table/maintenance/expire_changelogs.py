@@ -3,11 +3,11 @@
 https://paimon.apache.org/docs/master/maintenance/manage-snapshots/
 
 An expired snapshot keeps its changelog if an option `changelog.*` keeps more than the option
-`snapshot.*` of the same name. The files of such a changelog depend on the table:
+`snapshot.*` of the same name. Which files expire together with a long-lived changelog:
 
-- with a changelog producer: its changelog files. They are deleted with it;
-- without one: the files that its snapshot added. The files that its delta deletes are deleted with
-  it, because the changelogs that added them have expired.
+- with a changelog producer: the changelog files of the snapshot;
+- without one: the files that the delta of the snapshot deletes. (The files that a snapshot added
+  are its changelog. Earlier changelogs, which added the deleted files, have expired before.)
 
 1. `plan/retention.py` decides which changelogs expire; the newest always stays.
 2. Files and manifests are found and deleted as in `expire_snapshots.py`. Files that the earliest
@@ -56,7 +56,7 @@ log = logging.getLogger("lakecore.expire")
 
 
 def changelog_retention_of(context: TableContext) -> Retention:
-    """The retention options of changelogs. Those that are not set default to those of snapshots."""
+    """The retention options of changelogs; by default, the options of snapshots apply."""
     options = context.options
     most, least = options.changelog_num_retained_max, options.changelog_num_retained_min
     time_ms = options.changelog_time_retained_ms

@@ -109,7 +109,7 @@ def other_branches(context: TableContext) -> tuple[History, ...]:
 
 
 def tags_of(history: History) -> tuple[Tag, ...]:
-    """The tags of a branch, by snapshot and name, without tags deleted during the call."""
+    """The tags of a branch, sorted by snapshot and name. Tags deleted meanwhile are left out."""
 
     def read(name: str) -> Tag | None:
         try:
@@ -313,7 +313,7 @@ class Reach:
     """Finds which of some candidate files are reached; reads each manifest once."""
 
     def __init__(self, history: History, candidates: pl.DataFrame) -> None:
-        """`candidates` has the columns `KEY`; `history` may be that of any branch of the table."""
+        """`candidates` has the columns `KEY`; `history` is the history of any branch."""
         self._history = history
         self._among = candidates.select(KEY).unique()
         self._frames: dict[str, pl.DataFrame] = {}
@@ -386,7 +386,7 @@ class Reach:
 
 
 def data_paths(context: TableContext, files: pl.DataFrame) -> Iterator[str]:
-    """The paths of data files, each followed by those of its extra files."""
+    """The paths of data files; each is followed by the paths of its extra files."""
     layout, partitions = context.layout, context.partitions
     columns = (*KEY, "_EXTRA_FILES", "_EXTERNAL_PATH")
     for partition, bucket, name, extra, external in files.select(columns).iter_rows():

@@ -45,7 +45,7 @@ def falls_back(context: TableContext) -> bool:
 
 
 def with_fallback(source: TableSource, context: TableContext, travel: Travel) -> FallbackSource:
-    """The rows of the source, and those of partitions that only the fallback branch has.
+    """The rows of the source, and the rows of partitions that only the fallback branch has.
 
     Raises NotFound if the branch or tag does not exist, InvalidRequest if the branch's columns
     differ from the table's.
@@ -72,7 +72,7 @@ def fallback_source(context: TableContext, travel: Travel) -> TableSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FallbackSource:
-    """The rows of a table and, for partitions that it lacks, those of its fallback branch."""
+    """The rows of a table, and of its fallback branch for partitions that the table lacks."""
 
     main: TableSource
     rest: TableSource
@@ -92,7 +92,7 @@ class FallbackSource:
         return self.table_schema.arrow
 
     def sources(self, predicate: Predicate | None = None) -> tuple[TableSource, TableSource]:
-        """The source of the table, and that of the branch without the partitions of the table."""
+        """Two sources: the table, and the branch without the partitions that the table has."""
         for known, rest in self._known:
             if known is predicate:
                 return self.main, rest
@@ -101,7 +101,7 @@ class FallbackSource:
         return self.main, rest
 
     def plan(self, predicate: Predicate | None = None) -> ScanPlan:
-        """The splits of the table and of the branch; the snapshot is that of the table."""
+        """The splits of the table and of the branch, with the snapshot of the table."""
         plans = [source.plan(predicate) for source in self.sources(predicate)]
         skipped = [plan.skipped for plan in plans]
         return ScanPlan(
@@ -123,7 +123,7 @@ class FallbackSource:
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """As `TableSource.batches`: the rows of the table, then those of the branch."""
+        """Like `TableSource.batches`: the rows of the table, then the rows of the branch."""
         names = self._names(columns)
         schema = pa.schema([self.schema.field(name) for name in names])
         left = limit
@@ -140,7 +140,7 @@ class FallbackSource:
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """As `TableSource.frames`: the rows of the table, then those of the branch."""
+        """Like `TableSource.frames`: the rows of the table, then the rows of the branch."""
         left = limit
         for source in self.sources(predicate):
             for frame in source.frames(self._names(columns), predicate, left):
@@ -152,7 +152,7 @@ class FallbackSource:
     def engine_files(
         self, columns: Sequence[str], predicate: Predicate | None = None
     ) -> list[EngineFile] | None:
-        """As `TableSource.engine_files`, for both sources; None if it is None for one of them."""
+        """Like `TableSource.engine_files`, for both sources; None if one source returns None."""
         found: list[EngineFile] = []
         for source in self.sources(predicate):
             files = source.engine_files(columns, predicate)

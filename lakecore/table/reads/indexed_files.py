@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakecore.plan.predicate import Predicate
 
 _FEW_SHARE = 16
-"""Rows of a file are selected one by one if they are at most the file's rows divided by this."""
+"""Matching rows of a file are few if they are at most all its rows divided by this."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,9 +242,9 @@ def _keep_buckets(
 
 
 def _hash_is_settled(context: ScanContext) -> bool:
-    """Whether equal bucket keys always hash to the same bucket.
+    """Whether equal bucket keys have equal hashes in all schemas of the table.
 
-    A primary key keeps its type, so its hashes never change.
+    The type of a primary key never changes, so its hashes do not change either.
     """
     history, own = context.history, context.schema
     ids = () if own.primary_keys or not own.id else history.schema_ids()

@@ -34,7 +34,7 @@ def side_by_side(
 ) -> Generator[Batch, None, None]:
     """The batches of the streams, in order; a few streams are read concurrently.
 
-    A few batches of each stream are read ahead, until they take `ahead_bytes`.
+    From each of these streams, a few batches are read ahead, up to `ahead_bytes`.
     """
     waiting = iter(streams)
     running: deque[_Ahead[Batch]] = deque()

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _UNCHECKED_BYTES_MAX = 64 << 20
 """With at most this many unverified bytes, verifying the files is always cheap enough."""
 _FEW_SHARE = 4
-"""Few row groups match if their number is at most that of all row groups, divided by this."""
+"""Matching row groups are few if they are at most all row groups divided by this."""
 _AHEAD_SHARE = 8
 """Batches that wait for the consumer take about the budget divided by this."""
 

@@ -88,5 +88,5 @@ def _stats(
 
 
 def _same_values(old: object, new: object) -> bool:
-    """Whether statistics of the old type are valid for the new one: only nullability differs."""
+    """Whether statistics of the old type are valid for the new: only nullability may differ."""
     return str(old).removesuffix(" NOT NULL") == str(new).removesuffix(" NOT NULL")

@@ -89,7 +89,7 @@ class Values:
         self._open: dict[tuple[int, tuple[str, ...]], _Opened] = {}
 
     def rows(self, merged: pa.Table) -> Iterator[pa.Table]:
-        """The merged rows with values instead of places; one table per row if values must be read.
+        """The merged rows with values instead of places. If values are read, one row at a time.
 
         Rows whose keys the predicate excludes are dropped: the file that hides such a row may have
         been pruned.

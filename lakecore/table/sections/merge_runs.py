@@ -51,7 +51,7 @@ LEASE_LEAST_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merging:
-    """The merge function of a compaction, and its memory. The defaults are those of a read.
+    """The merge function of a compaction, and its memory. By default, rows merge as in a read.
 
     - `function`: the merge function (None: the plan's engine);
     - `share`: the merge leases one part in `share` of the budget;
@@ -79,7 +79,7 @@ def merge_runs(
     """The merged rows of a section, window by window, in key order.
 
     `windows` says how the runs are merged; by default as in a read. The tables hold the plan's
-    columns and those that the merge needs. Raises Uncomputable for a key whose rows cannot be
+    columns and all columns that the merge needs. Raises Uncomputable for a key whose rows cannot be
     merged, unless the predicate excludes the key.
     """
     windows = section_windows(split, plan, budget) if windows is None else windows

@@ -75,7 +75,7 @@ def merge_slices(
 
     `readers` streams are read concurrently, each by one thread at a time. The rows of a key must
     not span two slices of a stream; see `with_whole_keys`. Raises InvalidRequest if one batch of
-    each run exceeds the budget (None: that of the process).
+    each run exceeds `budget` (None: the budget of the process).
     """
     budget_bytes = (process_budget() if budget is None else budget).size_bytes
     held_max_bytes = max(budget_bytes, _HELD_LEAST_BYTES)
@@ -227,7 +227,7 @@ class _Cursor:
         return self.pending.keys.at(self.pending.keys.length - 1)
 
     def take_up_to(self, bound: tuple[object, ...] | None) -> Slice | None:
-        """The held rows with keys at or below the bound (None: all); the others stay."""
+        """Take the held rows with keys at or below the bound (None: all); other rows stay."""
         held = self.pending
         assert held is not None
         length = held.keys.length

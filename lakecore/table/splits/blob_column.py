@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class BlobColumn:
-    """A reader of the values of a BLOB column, which takes a given number at a time.
+    """A reader of a BLOB column, which returns a requested number of values at a time.
 
     If the plan asks for descriptors, they are returned, and no value is read.
     """

@@ -111,7 +111,7 @@ class PolarsColumns:
 
 
 def polars_columns(split: Split, plan: ReadPlan) -> PolarsColumns:
-    """The columns that Polars reads from a split. For a raw split, only those of the plan."""
+    """The columns that Polars reads from a split; from a raw split, only the plan's columns."""
     schema = plan.schema
     if split.raw:
         return PolarsColumns(tuple(map(schema.field, plan.columns)), (), None)
@@ -233,9 +233,9 @@ def _merge_refusal(plan: ReadPlan, by: Reader) -> Reason | None:
 
 
 def _bits_fit(splits: Sequence[Split], budget: Budget) -> bool:
-    """Whether the bitmaps of a scan fit the budget: one bit for each row of these files.
+    """Whether the bitmaps of a scan fit the budget.
 
-    Files with deletion vectors and merged files need a bitmap.
+    Files with deletion vectors and files to merge need a bitmap, with one bit for each row.
     """
     files = [
         file

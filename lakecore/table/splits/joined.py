@@ -130,7 +130,7 @@ def _without_columns(count: int, size: BatchSize) -> Iterator[tuple[int, pa.Reco
 
 
 class _Reader:
-    """A reader of the rows of a file, which takes a given number at a time."""
+    """A reader of a file, which returns a requested number of rows at a time."""
 
     def __init__(self, batches: Iterator[tuple[int, pa.RecordBatch]]) -> None:
         self._batches = batches

@@ -52,9 +52,10 @@ def engine_files(
 
 
 def _kept_bits(splits: Sequence[Split], plan: ReadPlan, store: Store) -> dict[str, bytes]:
-    """For each file with a vector, by name: a bit for each row, the lowest bit of a byte first.
+    """A bitmap for each file with a vector, by file name: a bit is 1 if the row is kept.
 
-    An index file is read at most once. Raises CorruptTable if it is missing or damaged.
+    The lowest bit of a byte comes first. An index file is read at most once. Raises CorruptTable if
+    it is missing or damaged.
     """
     held: dict[str, list[tuple[DataFile, VectorRange]]] = defaultdict(list)
     for split in splits:

@@ -156,7 +156,7 @@ def are_within(span: range, keys: pl.Series) -> bool:
 
 
 def columns_and_key(plan: ReadPlan) -> list[str]:
-    """The columns to read from the oldest run: those of the plan, and the key."""
+    """The columns to read from the oldest run: the plan's columns, and the key."""
     return list(dict.fromkeys((*plan.columns, *plan.merge.key)))
 
 

@@ -30,11 +30,11 @@ _VIEW_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """What storage says of a data file.
+    """What storage says about a data file.
 
-    - `path`: its local path (None: it is not on a local disk);
-    - `columns`: the names of its columns (None: those of its schema);
-    - `groups`: its row groups; empty if they were not examined.
+    - `path`: the local path (None: the file is not on a local disk);
+    - `columns`: the names of the columns (None: all columns of the file's schema);
+    - `groups`: the row groups; empty if they were not examined.
     """
 
     path: str | None

@@ -110,7 +110,7 @@ class LateMaterialisation:
 
     @property
     def all_parts(self) -> tuple[Part, ...]:
-        """The row groups, those of the oldest run first."""
+        """All row groups; the row groups of the oldest run come first."""
         return self.parts if self.flagged is None else (*self.flagged.parts, *self.parts)
 
 

@@ -83,7 +83,7 @@ def survivors(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> Kep
     assert plan.predicate is None, "the bits of a section are those of all its rows"
     if not decided_by_keys(plan):
         return None
-    # Before the first read: a file that changes meanwhile has another identity.
+    # Compute the identity before the first read: if a file changes later, the identity differs.
     identity = _identity(split, plan, store)
     if identity is None:
         return None

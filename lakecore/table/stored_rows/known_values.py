@@ -33,7 +33,7 @@ def known_values(
 def partition_values(
     split: Split, schema: TableSchema, fields: Sequence[Field]
 ) -> dict[str, pa.Scalar]:
-    """The values of the partition, for those of the columns that are partition keys."""
+    """For each column of `fields` that is a partition key, its value in the partition."""
     names = [field.name for field in fields if field.name in schema.partition_keys]
     if not names:
         return {}

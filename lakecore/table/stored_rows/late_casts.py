@@ -159,7 +159,7 @@ NO_LATE_CASTS = LateCasts()
 def late_casts(
     files: Iterable[DataFile], fields: Iterable[Field], schemas: Mapping[int, TableSchema]
 ) -> LateCasts:
-    """The casts from the files' schemas to these columns that may fail on a value."""
+    """The casts that may fail on a value, from the types in these files to those of `fields`."""
     read = tuple(fields)
     found = {
         (mapping.read, _nullable(mapping.stored)): None

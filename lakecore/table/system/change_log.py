@@ -71,7 +71,7 @@ _TEXTS = pa.array(KIND_TEXTS, pa.string())
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeLogSource:
-    """The rows of changes in the form of `$audit_log`, or with `lists` in that of `$binlog`.
+    """The rows of changes in the form of `$audit_log`, or of `$binlog` if `lists` is true.
 
     With `pairs`, an update is one row.
     """

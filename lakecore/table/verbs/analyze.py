@@ -120,7 +120,7 @@ def _statistics(
     stored = snapshot.total_record_count or rows
     return TableStatistics(
         snapshot_id=snapshot.id,
-        # NOTE: the columns are those of this schema; Java looks their types up in it.
+        # NOTE: the statistics name columns of this schema; Java looks up their types in it.
         schema_id=context.schema.id,
         merged_record_count=rows,
         merged_record_size_bytes=int(size_bytes * rows / stored) if stored else 0,

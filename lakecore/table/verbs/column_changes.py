@@ -170,7 +170,7 @@ class ColumnChanges:
                     self._update(unit, positions, values)
 
     def rows(self, unit: Split, names: Sequence[str]) -> Iterator[tuple[np.ndarray, pa.Table]]:
-        """The rows of a unit that are not deleted, in batches: positions and these columns."""
+        """The undeleted rows of a unit, in batches of these columns, each with positions."""
         return rows_at(self._context, self._source, unit, names)
 
     def take(self, unit: Split) -> None:

@@ -64,7 +64,7 @@ class ColumnFiles:
                     writer.abort()
 
     def write(self, rows: pa.Table, chosen: np.ndarray, new: pa.Table) -> None:
-        """Write `rows`, with the rows `new` at the positions `chosen`.
+        """Write `rows`; at the positions `chosen`, write the rows `new` instead.
 
         `rows` needs no BLOB columns.
         """
@@ -100,7 +100,7 @@ class ColumnFiles:
 
 
 def overlaid(rows: pa.Table, chosen: np.ndarray, new: pa.Table) -> pa.Table:
-    """The rows, with the rows `new` at the positions `chosen`."""
+    """The rows `rows`, replaced at the positions `chosen` by the rows `new`."""
     if not len(chosen):
         return rows
     places = np.arange(rows.num_rows)

@@ -150,7 +150,7 @@ class FileChanges:
             self._remove(alone)
 
     def replace(self, alone: Split, positions: np.ndarray, rows: pa.Table) -> None:
-        """Write new rows in place of those of a file at these positions."""
+        """Write new rows that replace the rows of a file at these positions."""
         self._mark(alone, positions)
         self._update(rows)
 
@@ -206,7 +206,7 @@ class FileChanges:
                 self._update(with_values(changed, values_of(changed, values, schema.arrow)))
 
     def rows(self, split: Split, names: Sequence[str]) -> Iterator[tuple[np.ndarray, pa.Table]]:
-        """The rows of a file that are not deleted, in batches: positions and these columns.
+        """The rows of a file that are not deleted: batches of these columns, each with positions.
 
         Every call returns the rows in the same order.
         """
@@ -261,7 +261,7 @@ def files_alone(split: Split) -> Iterator[Split]:
 def rows_at(
     context: TableContext, source: TableSource, split: Split, names: Sequence[str]
 ) -> Iterator[tuple[np.ndarray, pa.Table]]:
-    """The rows of a split that are not deleted, in batches: positions and these columns."""
+    """The rows of a split that are not deleted: batches of these columns, each with positions."""
     plan = replace(source.read_plan([split], names), checks=Checks.ALWAYS)
     with closing(scan_at(split, plan, context.store, context.budget)) as batches:
         for positions, batch in batches:

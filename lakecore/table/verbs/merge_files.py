@@ -186,7 +186,7 @@ class FileMerge:
 def _by_unit(
     changed: Picked, units: Mapping[int, Split]
 ) -> Iterator[tuple[Split, np.ndarray, np.ndarray]]:
-    """For each unit: the unit, the positions of its changed rows, and their places in `changed`."""
+    """For each unit: the unit, positions of its changed rows, and their indexes in `changed`."""
     numbers = changed.column(_FILE).to_numpy()
     positions = changed.column(_POSITION).to_numpy()
     by_number = np.argsort(numbers, kind="stable")

@@ -121,7 +121,7 @@ def inserted(
     request: MergeRequest,
     found: np.ndarray,
 ) -> Changed:
-    """Insert the source rows that no part of a merge into a table without a key has matched."""
+    """Insert the source rows that matched no row in any part. For tables without a key."""
     with _source(context, data, request) as source:
         plan = plan_merge(context, source.schema, request.on, request.clauses)
         part = SourcePart(rows=source.part(0), number=0, count=1, found=found)

@@ -1,7 +1,10 @@
 """The clauses of a MERGE, checked against the table and its source, and the columns they read.
 
-Values and conditions may name columns of both sides in a *matched* clause, of the source in a *not
-matched* clause, and of the table in a *not matched by source* clause (`merge_sides.py`).
+Which columns the values and conditions of a clause may name (`merge_sides.py`):
+
+- *matched*: columns of both sides;
+- *not matched*: columns of the source;
+- *not matched by source*: columns of the table.
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ class JoinKeys:
 
 
 def join_keys(rows: pa.Table, plan: MergePlan, side: str) -> JoinKeys:
-    """The join columns of a side: the columns `on`, or those of the condition."""
+    """The join columns of a side: the columns `on`, or the columns that the condition reads."""
     if plan.condition is None:
         names = [f"on{index}" for index in range(len(plan.on))]
         return JoinKeys(rows.select(list(plan.on)).rename_columns(names), rows.num_rows)

@@ -1,4 +1,7 @@
-"""One part of a rescale: moves rows of old buckets to new buckets that no other part writes."""
+"""One part of a rescale: moves the rows of some old buckets to new buckets.
+
+No other part writes these new buckets.
+"""
 
 from __future__ import annotations
 

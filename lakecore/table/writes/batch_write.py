@@ -155,7 +155,7 @@ def commit_overwrite(
     *,
     dynamic: bool,
 ) -> CommitResult:
-    """Replace the rows of some partitions by those of messages, in one commit."""
+    """Replace the rows of some partitions by the rows of the messages, in one commit."""
     chosen = overwrite.matching(context, [partition]) if partition else overwrite.everything
     if partition:
         outside = _outside(chosen, messages)

@@ -53,9 +53,9 @@ class Evolved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """A new schema that the columns of a write require, and the table with its old one.
+    """A new schema that the columns of a write require. Picklable.
 
-    Picklable.
+    `base` has the facts about the table under the old schema.
     """
 
     proposal: SchemaProposal

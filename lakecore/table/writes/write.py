@@ -71,7 +71,7 @@ _ENDED = (
 
 
 class TableWrite:
-    """A writer of one table: `write`, then `prepare_commit`, and `Table.commit` the messages.
+    """A writer of one table: `write`, then `prepare_commit`; pass its messages to `Table.commit`.
 
     A context manager; leaving it drops rows that were not prepared. A writer that was closed or has
     failed accepts no more calls.

@@ -295,7 +295,7 @@ class WriteCompaction:
     def _add_in_flight(
         self, live: dict[BucketKey, BucketFiles], touched: Container[BucketKey]
     ) -> set[BucketKey]:
-        """Add the new files in flight to those of their buckets.
+        """Add the new files in flight to the live files of their buckets.
 
         Returns the buckets with a compaction in flight. They cannot be planned before the outcome
         is known: if the commit is lost, the files that the compaction replaces stay.
