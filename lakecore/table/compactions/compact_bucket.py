@@ -323,7 +323,7 @@ class _Rewriter:
                     writer.write(rows)
                 held_bytes += size_of(rows)
                 if held_bytes >= context.budget.size_bytes // _RELEASE_SHARE:
-                    # Allocators keep the memory of a window in the threads that allocated it.
+                    # Allocators keep freed memory for the thread that used it: give it back.
                     release_freed(context.budget.size_bytes)
                     held_bytes = 0
                 left -= rows.num_rows

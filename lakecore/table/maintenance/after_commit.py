@@ -95,7 +95,7 @@ def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -
 
 
 def _expire(context: TableContext, latest_id: int | None) -> None:
-    # So few snapshots never expire: this is known without reading the storage.
+    # Up to `snapshot.num-retained.min` snapshots never expire: then nothing needs to be read.
     if latest_id is None or latest_id > context.options.snapshot_num_retained_min:
         expire_snapshots(context, latest_id=latest_id)
         if keeps_changelogs(context.options):

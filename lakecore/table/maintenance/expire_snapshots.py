@@ -188,7 +188,7 @@ class _Expiry:
     def _plan(self, tags: Sequence[Tag]) -> Deletion:
         context, history = self.context, self.context.history
         expiring, end = self.snapshots[:-1], self.snapshots[-1]
-        # Without a changelog producer, the added files are the changelog: it needs them.
+        # Without a changelog producer, the files that a snapshot added are its changelog.
         added_is_changelog = (
             self.keeps and context.options.changelog_producer is ChangelogProducer.NONE
         )
@@ -196,7 +196,7 @@ class _Expiry:
         changelog = self._changelog_files() if not self.keeps else data.clear()
         near = tags_near(history, tags, end.id)
         others = other_branches(context)
-        # Long-lived changelogs that exist since before the option changed stay readable.
+        # Long-lived changelogs from before a change of the option stay readable.
         kept = [] if self.keeps else changelogs_of(history)
         candidates = pl.concat([data, changelog])
         if len(candidates):

@@ -57,7 +57,7 @@ def _stated(split: Split, *, keyed: bool) -> int | None:
     if not split.raw:
         if keyed:
             return None
-        # Its files hold columns of the same rows.
+        # All files of the split hold columns of the same rows.
         anchor = anchor_of(split.files).name
         vectors = {anchor: vectors[anchor]} if anchor in vectors else {}
         row_count = split.files[0].row_count

@@ -225,7 +225,7 @@ def _keep_buckets(
     if predicate is None or not fields:
         return entries, 0
     function = context.options.bucket_function_type
-    # A partition may still have its own bucket count from before a rescale.
+    # If the option `bucket` was changed, a partition may still have its former bucket count.
     wanted = {
         count: prune_buckets(predicate, fields, count, function)
         for count in {entry.total_buckets for entry in entries}

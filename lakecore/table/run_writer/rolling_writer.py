@@ -170,7 +170,7 @@ class _OpenFile:
             return
         seen, self._unseen = self._unseen, []
         self._unseen_rows = self._unseen_bytes = 0
-        # Some tables hold dictionary-encoded strings, others plain ones.
+        # The strings of some of these Arrow tables are dictionary-encoded.
         for _, alike in groupby(seen, key=lambda rows: rows.schema):
             together = pa.concat_tables(alike)
             self._stats.update(together)
@@ -185,7 +185,7 @@ class _OpenFile:
 
     def close(self) -> DataFile:
         self._see()
-        # The indexes come first: an abort can still remove the open data file.
+        # Write the indexes before the data file is closed: then an abort can still remove the file.
         embedded, extra_files = self._stored_indexes()
         size_bytes, row_count = self.writer.close()
         for name, (low, high) in self.writer.text_bounds.items():

@@ -115,7 +115,7 @@ def _merged_runs(
                     files = replace(files, coded=merging.coded)
                 slices = [files.slices(run, fields, size) for run in runs]
             else:
-                # After runs have been merged into one, sequence numbers order the rows of a key.
+                # In a run that was merged from several runs, sequence numbers order a key's rows.
                 fields = tuple(dict.fromkeys((*fields, SEQUENCE_FIELD)))
                 rounds = Rounds(
                     merge=engine,

@@ -5,12 +5,13 @@ not fail the read. In a merge that returns rows unchanged, such a column is merg
 second column that holds the values as old files store them. The surviving values are cast after the
 merge. Files that need no such cast have no second column.
 
-A merge that folds rows may take the two columns from different rows. Both columns are therefore
-*packed* into one column of ROWs, each with the cast value and the stored value; the ROW is null
-where the value is null. The merge treats a ROW as one value, and only checks whether it is null.
+A merge that folds rows may take the two columns from different rows. Then only nested values are
+cast late, because the merge only checks whether such a value is null. Both columns are *packed*
+into one column of ROWs, each with the cast value and the stored value; the ROW is null where the
+value is null.
 
-A value that affects the merge (a sequence field) or that is folded with others is cast before the
-merge. Java Paimon casts a value when it is first accessed, which has the same effect; it accesses
+Any other value that affects the merge (a sequence field) or is folded is cast before the merge.
+Java Paimon casts a value when it is first accessed, which has the same effect; it accesses
 the fields of a nested value last.
 """
 
@@ -190,7 +191,7 @@ def casts_after_merge(
         field
         for field in fields
         if chooses_value(plan.merge, field.name) and not (packed and isinstance(field.type, Atomic))
-        # Rows expire before they are merged.
+        # This column decides before the merge which rows have expired.
         if field.name != time
     ]
     late = late_casts(files, chosen, plan.schemas)

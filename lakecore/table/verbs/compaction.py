@@ -241,7 +241,7 @@ class _Call:
         require_table(rules)
         context = reload_context(rules)
         _require_compactable(context)
-        # While the table is the same, keep the caches of immutable files.
+        # If the schema has not changed, keep the caches of immutable files.
         self._context = rules if context.schema == rules.schema else context
         request = self._request
         ordering = sort_ordering(self._context, request.order_strategy, request.order_by)

@@ -123,7 +123,7 @@ def _written(
         or compaction_count(rows[each], size_bytes[each], options)
         for each in rows
     }
-    # Do not compact the real buckets in this commit; the caller compacts them afterwards.
+    # Compactions that are due in the real buckets run after this commit.
     alone = with_options(context, replace(options, write_only=True))
     with TableWrite(alone, base=base, real_buckets=RealBuckets(known=counts)) as writer:
         for part in postponed_rows(context, entries):

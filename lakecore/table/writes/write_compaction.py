@@ -152,7 +152,7 @@ class WriteCompaction:
         """
         count = worker_count(self._context.budget, len(messages))
         if count == 1:
-            # Not a list: if a bucket fails, the messages of the buckets before it are in `done`.
+            # A generator: if a bucket fails, `done` already has the messages of earlier buckets.
             done.extend(self._bucket(message, state) for message in messages)
             return
         with ThreadPoolExecutor(count) as pool:
