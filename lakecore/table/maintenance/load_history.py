@@ -1,6 +1,6 @@
 """Which files a table has loaded by COPY INTO: one small record for each, in the table's directory.
 
-A file counts as loaded if a record has its path, size and time of last change.
+A file counts as loaded if its path, size and time of the last change equal those in a record.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["is_loaded", "load_records", "record_loads"]
 
 
 def load_records(context: TableContext, paths: Iterable[str]) -> frozenset[tuple[str, int, int]]:
-    """Path, size and time of last change of each load of these files.
+    """For each recorded load of these files: path, size and time of the last change.
 
-    Raises CorruptTable if a record cannot be read: taking the file for new would load it twice.
+    Raises CorruptTable if a record cannot be read: otherwise the file would be loaded twice.
     """
     prefixes = {record_prefix(path) for path in paths}
     directory = context.layout.load_history_dir

@@ -2,8 +2,8 @@
 
 https://paimon.apache.org/docs/master/append-table/data-evolution/
 
-A column that no file holds is null. In the state of a table, that is a column added later; the
-changes of a snapshot are only the columns that it wrote.
+A column that no file holds is null. In a read of a state, such a column was added after the rows
+were written. In a read of changes, the snapshots did not write the column.
 
 INVARIANT: no row is dropped before the files are joined, because a row has the same position in
 each of them.

@@ -152,7 +152,7 @@ class ColumnChanges:
         yield from files_alone(split)
 
     def change(self, condition: Condition | None, values: Mapping[str, object] | None) -> None:
-        """Set `values` in the matching rows (no condition: all rows); None deletes the rows."""
+        """Set `values` in the matching rows (no condition: all rows). None: delete the rows."""
         if values is None:
             require_deletion(self._context)
         elif self._placing:

@@ -2,7 +2,8 @@
 
 A step:
 
-1. Read the latest snapshot, then the newest schema: it knows the columns of every live file.
+1. Read the latest snapshot, and afterwards the newest schema, which then knows the columns of
+   every live file.
 2. Plan (`compact_work.py`), and take whole buckets up to `max_bytes`, at least one.
 3. Compact them concurrently (`compact_runner.py`) and commit.
 4. If another commit has compacted or overwritten one of the files, start again from the new

@@ -93,7 +93,7 @@ class FileChanges:
         return self._context.schema.names
 
     def change(self, condition: Condition | None, values: Mapping[str, object] | None) -> None:
-        """Set `values` in the matching rows (no condition: all rows); None deletes the rows."""
+        """Set `values` in the matching rows (no condition: all rows). None: delete the rows."""
         predicate = None if condition is None else condition.predicate
         for split in self._source.plan(predicate).splits:
             for alone in self.units(split):

@@ -335,7 +335,7 @@ class BucketBuffer:
         release_freed(self._context.budget.size_bytes)
 
     def _folded(self, pieces: Iterator[pa.Table], sequence_min: int) -> Iterator[pa.Table]:
-        """The merged rows for the data files. Also writes all rows to the changelog, if any."""
+        """The merged rows for the data files. Writes all rows to the changelog, if there is one."""
         changelog = self._changelog
         if changelog is None:
             yield from pieces

@@ -3,8 +3,9 @@
 An index file lists the hashes of the keys of one bucket. A writer loads the index files of a
 partition with its first rows. For each bucket that got new keys, it writes a complete new file.
 
-INVARIANT: the index is that of the snapshot on which the messages are based. If a concurrent commit
-changes it, a key could get two buckets, so the commit is refused (`plan/conflicts.py`, rule 7).
+INVARIANT: the index comes from the snapshot that the messages name. If a concurrent commit changed
+the index, a key could get two buckets. Then the commit of the messages is refused
+(`plan/conflicts.py`, rule 7).
 """
 
 from __future__ import annotations
