@@ -143,7 +143,7 @@ class ChangeJob:
     def run(
         self, task: ChangeTask, rows: Callable[[], DataFrame], count: int
     ) -> tuple[ChangeOutcome, ...]:
-        """The outcomes of the tasks, in order; raises the first failure and removes all files."""
+        """The outcomes of the tasks, in order. After a failure, removes all files and raises it."""
         name = f"lakecore: {self.verb} {self.context.identifier}, {count} parts"
         try:
             with raised_as_own(), described(self.spark, name):

@@ -76,9 +76,9 @@ def array_of(values: Sequence[object], column: Column) -> pa.Array:
 
 
 def bytes_of(values: Sequence[object], enough: int) -> int:
-    """The approximate bytes that the values take in Arrow, at most twice the true number.
+    """An upper estimate of the bytes that the values take in Arrow.
 
-    A value that is certainly smaller than `enough` may be counted up to four times too large.
+    The estimate is at most twice the true number, or four times if it is not above `enough`.
     """
     total = 16 * len(values)
     first = _first_kind(values)
