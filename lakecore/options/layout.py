@@ -101,7 +101,7 @@ class LayoutOptions:
     )
     dynamic_bucket_initial_buckets: int | None = option(
         "dynamic-bucket.initial-buckets", COUNT, None, WRITE,
-        "Dynamic buckets that an assigner opens at first.", scope=KEYED, immutable=True,
+        "Dynamic buckets that are filled at the same time.", scope=KEYED, immutable=True,
     )
     dynamic_bucket_max_buckets: int = option(
         "dynamic-bucket.max-buckets", integer(1, INT_MAX, -1), -1, WRITE,
@@ -132,11 +132,11 @@ class LayoutOptions:
     )
     postpone_target_row_num_per_bucket: int | None = option(
         "postpone.target-row-num-per-bucket", integer(1, LONG_MAX), None, WRITE,
-        "bucket=-2: rows of a bucket, from which the number of buckets follows.", scope=KEYED,
+        "bucket=-2: target number of rows of a bucket in a new partition.", scope=KEYED,
     )
     postpone_target_size_per_bucket_bytes: int = option(
         "postpone.target-size-per-bucket", SIZE, 1 << 30, WRITE,
-        "bucket=-2: bytes of a bucket, if its number of rows is not stated.", scope=KEYED,
+        "bucket=-2: target bytes of a bucket, if no target number of rows is set.", scope=KEYED,
     )
     postpone_merge_on_read: bool = option(
         "postpone.merge-on-read", FLAG, False, READ,

@@ -44,7 +44,7 @@ class RetentionOptions:
     )
     partition_expiration_check_interval_ms: int = option(
         "partition.expiration-check-interval", DURATION, 3_600_000, MAINTAIN,
-        "Interval at which expired partitions are searched.",
+        "How often commits look for expired partitions.",
     )
     partition_expiration_strategy: PartitionExpiry = option(
         "partition.expiration-strategy", choice(PartitionExpiry), PartitionExpiry.VALUES_TIME,
@@ -73,7 +73,7 @@ class RetentionOptions:
     )
     partition_mark_done_action: tuple[str, ...] = option(
         "partition.mark-done-action", NAMES, ("success-file",), MAINTAIN,
-        "How mark_partition_done says that a partition is done: success-file, http-report.",
+        "How mark_partition_done marks a partition as complete: success-file, http-report.",
     )
     partition_mark_done_action_http_url: str | None = option(
         "partition.mark-done-action.http.url", NAME, None, MAINTAIN,

@@ -121,7 +121,7 @@ class WriteOptions:
     )
     commit_min_retry_wait_ms: int = option(
         "commit.min-retry-wait", DURATION, 10, WRITE,
-        "Shortest wait before a retry; it is also as long as the failed attempt took.",
+        "Shortest wait before a retry; a retry also waits as long as the attempt took.",
     )
     commit_max_retry_wait_ms: int = option(
         "commit.max-retry-wait", DURATION, 10_000, WRITE,
