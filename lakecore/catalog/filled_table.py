@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["create_filled", "first_schema"]
 
 
-def create_filled(  # noqa: PLR0913  what a table is made of
+def create_filled(  # noqa: PLR0913  the parts of a table definition
     store: Store,
     path: str,
     schema: SchemaLike | None,
@@ -85,7 +85,7 @@ def create_filled(  # noqa: PLR0913  what a table is made of
     return True
 
 
-def first_schema(  # noqa: PLR0913  what a table is made of
+def first_schema(  # noqa: PLR0913  the parts of a table definition
     schema: SchemaLike | None,
     data: object,
     *,

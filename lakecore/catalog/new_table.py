@@ -42,7 +42,7 @@ SchemaLike: TypeAlias = "pa.Schema | Mapping[str, ColumnType]"
 """What `create_table` accepts as a schema. A Polars schema is such a mapping."""
 
 
-def new_schema(  # noqa: PLR0913  what a table is made of
+def new_schema(  # noqa: PLR0913  the parts of a table definition
     schema: SchemaLike,
     *,
     primary_keys: Sequence[str],

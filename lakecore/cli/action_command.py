@@ -1,6 +1,6 @@
 """Declares `lakecore action`; `actions.py` carries it out.
 
-An action has flags of its own, so this command passes all arguments on.
+Each action has its own flags, so this command passes all arguments to it unchanged.
 """
 
 from __future__ import annotations

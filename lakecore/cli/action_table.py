@@ -1,8 +1,8 @@
 """The actions of Paimon's Flink action jar: their flags, and the procedure that does the work.
 
 Sources: https://paimon.apache.org/docs/master/flink/action-jars/ and the pages of maintenance. A
-flag maps to an argument of the procedure. An empty argument means that Paimon has the flag only to
-say how Flink runs the job; such a flag is refused.
+flag maps to an argument of the procedure. A flag that maps to an empty string only concerns how
+Flink runs the job, and is refused.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ ELSEWHERE = {
     for source in ("kafka", "mongodb", "pulsar")
     for what in ("database", "table")
 }
-"""Actions of the jar that are no procedures and that lakecore does not have, with the reason."""
+"""Actions of the jar that lakecore does not support, with the reason."""
 
 HELP = """\
 Usage: lakecore action NAME [--FLAG VALUE]...

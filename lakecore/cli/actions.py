@@ -42,7 +42,8 @@ _CLAUSES = {
     "not_matched_by_source_delete": (None, "not_matched_by_source_delete_condition"),
     "not_matched_insert": ("not_matched_insert_values", "not_matched_insert_condition"),
 }
-"""The actions of merge_into: the flag of the values, if any, and the flag of the condition."""
+"""By action of merge_into: the flag with its values (None if it has none), and that with its
+condition."""
 _FOR_FLINK_ONLY = "force_start_flink_job"
 
 

@@ -27,7 +27,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(analyze)
 
 
-def analyze(  # noqa: PLR0913  one option per part of the question
+def analyze(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -40,7 +40,7 @@ def analyze(  # noqa: PLR0913  one option per part of the question
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Compute statistics of a table and store them for other engines to plan with."""
+    """Compute and store statistics of a table, for the query planners of other engines."""
     form = chosen(output, json=json, csv=csv)
     if only_rows and columns:
         raise typer.BadParameter("name columns, or give --only-rows")

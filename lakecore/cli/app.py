@@ -121,7 +121,7 @@ def _common(
 
 def _polars_errors() -> tuple[type[Exception], ...]:
     """The error types of Polars, if it has been imported."""
-    # NOTE: Polars wraps an error that is raised while it pulls rows in an error of its own.
+    # NOTE: if pulling rows raises an error, Polars raises its own error in place of it.
     loaded = sys.modules.get("polars.exceptions")
     return () if loaded is None else (loaded.PolarsError,)
 

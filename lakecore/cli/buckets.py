@@ -39,7 +39,7 @@ class What(TypedDict):
     table_options: list[str] | None
 
 
-def rescale(  # noqa: PLR0913, PLR0917  what the command takes
+def rescale(  # noqa: PLR0913, PLR0917  the parameters of the command
     name: str,
     warehouse: str | None,
     option: list[str] | None,

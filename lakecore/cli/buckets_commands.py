@@ -33,7 +33,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("compact-database")(compact_database)
 
 
-def rescale(  # noqa: PLR0913  one option per part of the question
+def rescale(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -53,7 +53,7 @@ def rescale(  # noqa: PLR0913  one option per part of the question
     run(_MODULE, "rescale", table, warehouse, option, bucket_num, partition, where, form)
 
 
-def compact_database(  # noqa: PLR0913  one option per part of the question
+def compact_database(  # noqa: PLR0913  one parameter per option
     warehouse: Warehouse = None,
     option: Options = None,
     *,

@@ -1,7 +1,8 @@
 """`lakecore cdc`: runs a pipeline from flags or a TOML file; shows the status of pipelines.
 
 1. Read the flags.
-2. Passwords: an option of the source that ends in `-file` or `-env` names where its value is.
+2. Passwords: an option of the source that ends in `-file` or `-env` names a file or an environment
+   variable that holds its value.
 3. Run until SIGINT or SIGTERM; the current rows are committed first. With `--until caught-up`, end
    when everything that the source held at the start is committed.
 """

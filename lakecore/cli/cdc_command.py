@@ -1,6 +1,6 @@
 """Declares `lakecore cdc`; `cdc.py` carries it out.
 
-An action has flags of its own, so this command passes all arguments on.
+Each action has its own flags, so this command passes all arguments to it unchanged.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Usage: lakecore cdc ACTION [--FLAG VALUE]...
        lakecore cdc run FILE.toml [--FLAG VALUE]...
        lakecore cdc status [--warehouse PATH] [--state PATH] [--json]
 
-  Keep tables in step with a database or a topic, schema changes included.
+  Replicate a database or a topic to tables, including schema changes.
 
   lakecore cdc ACTION --help lists the flags of an action: mysql_sync_table, mysql_sync_database,
-  postgres_sync_table,
-  kafka_sync_table, kafka_sync_database, files_sync_table, files_sync_database.
+  postgres_sync_table, kafka_sync_table, kafka_sync_database, files_sync_table,
+  files_sync_database.
 """
 
 
@@ -45,7 +45,7 @@ def cdc(
         ),
     ] = None,
 ) -> None:
-    """Keep tables in step with a database or a topic, schema changes included."""
+    """Replicate a database or a topic to tables, including schema changes."""
     if not arguments or arguments[0] in {"-h", "--help"}:
         write(HELP)
         flush()

@@ -20,7 +20,7 @@ __all__ = ["orphans", "partition_done", "repair"]
 _ALL = ".*"
 
 
-def orphans(  # noqa: PLR0913  what the command takes
+def orphans(  # noqa: PLR0913  the parameters of the command
     name: str,
     warehouse: str | None,
     option: list[str] | None,

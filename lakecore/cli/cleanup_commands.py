@@ -30,7 +30,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("partition-done")(partition_done)
 
 
-def orphans(  # noqa: PLR0913  one option per part of the question
+def orphans(  # noqa: PLR0913  one parameter per option
     table: Annotated[
         str,
         typer.Argument(
@@ -96,7 +96,7 @@ def repair(
     run(_MODULE, "repair", name, warehouse, option, form)
 
 
-def partition_done(  # noqa: PLR0913  one option per part of the question
+def partition_done(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -109,9 +109,9 @@ def partition_done(  # noqa: PLR0913  one option per part of the question
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Mark partitions as done, so that others know that they are complete.
+    """Mark partitions as done, so that other jobs know that they are complete.
 
-    The option partition.mark-done-action says how.
+    The option partition.mark-done-action chooses how they are marked.
     """
     form = chosen(output, json=json, csv=csv)
     run(_MODULE, "partition_done", table, warehouse, option, partition, form)

@@ -30,7 +30,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(compact)
 
 
-def compact(  # noqa: PLR0913  one option per part of the question
+def compact(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,

@@ -16,7 +16,7 @@ def tables(warehouse: str | None, start: str) -> list[str]:
     """The names `database.table` of a local warehouse that begin with this text."""
     try:
         place = warehouse or settings().warehouse
-    except LakecoreError:  # a completion says nothing about wrong settings
+    except LakecoreError:  # a completion must not print errors, such as those of wrong settings
         return []
     root = (place or "").removeprefix("file://").removeprefix("file:")
     if not root or "://" in root:

@@ -25,8 +25,8 @@ class Verb(Protocol[R_co]):
 def confirmed(verb: Verb[R], question: Callable[[R], str | None], *, dry_run: bool, yes: bool) -> R:
     """Run a verb after the user agreed, and return its result; with `dry_run`, that of a dry run.
 
-    A dry run determines what would be removed, and `question` makes a question of it. If `question`
-    returns None, there is nothing to remove: then nothing is asked and nothing is done.
+    A dry run determines what would be removed, and `question` turns its result into a question. If
+    `question` returns None, there is nothing to remove: then nothing is asked or done.
     """
     planned = verb(dry_run=True)
     asked = None if dry_run else question(planned)

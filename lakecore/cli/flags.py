@@ -21,8 +21,8 @@ _FLAG = re.compile(r"--?(?P<name>[A-Za-z][\w-]*)(?P<rest>=(?P<value>.*))?", re.D
 class Flags:
     """The flags that an action has.
 
-    `switches` may stand without a value, which then is `true`. `unsupported` gives, for flags that
-    are refused, the reason.
+    `switches` may be given without a value, which then is `true`. `unsupported` maps each refused
+    flag to the reason.
     """
 
     action: str

@@ -25,7 +25,7 @@ _ISO = "%Y-%m-%dT%H:%M:%S%.f"
 _UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH = date(1970, 1, 1).toordinal()
 _DAY_MAX = 95_000_000
-"""Days from 1970 that Polars can write as a date; a day and its zone are still in reach."""
+"""Up to this distance from 1970, in days, Polars can write dates and timestamps of any zone."""
 
 
 def printable(frame: pl.DataFrame) -> pl.DataFrame:
@@ -94,9 +94,9 @@ def _plain_values(values: pl.Expr, kind: PolarsType) -> pl.Expr:
 
 
 def _date_text(values: pl.Expr, form: str, end: int, unit: str) -> pl.Expr:
-    """Dates or times as text.
+    """Dates or timestamps as text.
 
-    Values more than `end` units from 1970 become a number of units and the name of the unit.
+    A value more than `end` units from 1970 becomes its number of units, with the name of the unit.
     """
     numbers = values.to_physical().cast(pl.Int64)
     text = pl.when(numbers.is_between(-end, end)).then(values).dt.to_string(form)
@@ -118,10 +118,10 @@ def _has_dates(kind: PolarsType) -> bool:
 
 
 def _in_python(values: pl.Series) -> bool:
-    """For each date or timestamp, whether Python can represent it."""
+    """Whether Python can represent all of these dates or timestamps."""
     kind = values.dtype
     if isinstance(kind, pl.Datetime) and kind.time_unit == "ns":
-        return True  # 64 bits reach from 1677 to 2262
+        return True  # 64-bit nanoseconds only reach from 1677 to 2262
     numbers = values.to_physical().cast(pl.Int64)
     each_day = 86_400 * _UNITS[kind.time_unit] if isinstance(kind, pl.Datetime) else 1
     first, last = (day.toordinal() - _EPOCH for day in (date.min, date.max))

@@ -43,7 +43,7 @@ Reading = tuple[str | None, str | None, bool, str | None, str, str | None, str |
 Made = tuple[bool, "list[str] | None", "list[str] | None", int | None, str | None]
 
 
-def import_files(  # noqa: PLR0913, PLR0917  what the command takes
+def import_files(  # noqa: PLR0913, PLR0917  the parameters of the command
     name: str,
     files: list[str],
     warehouse: str | None,
@@ -56,7 +56,7 @@ def import_files(  # noqa: PLR0913, PLR0917  what the command takes
     evolve_schema: bool,
     dry_run: bool,
 ) -> None:
-    """Load files into a table, and create it if told."""
+    """Load files into a table, and create the table if requested."""
     create, keys, partitions, bucket, comment = made
     types = {key: parse_type(text, context=key) for key, text in stated(column, "a column").items()}
     table = _existing(name, warehouse, option, create=create)
@@ -113,7 +113,7 @@ def _existing(
     return None
 
 
-def _load_new(  # noqa: PLR0913, PLR0917  what a table is made of
+def _load_new(  # noqa: PLR0913, PLR0917  the parts of a table definition
     name: str,
     files: list[str],
     warehouse: str | None,
@@ -170,7 +170,7 @@ def _load_new(  # noqa: PLR0913, PLR0917  what a table is made of
     write_record(record, form, f"created {table.identifier} with {rows_text(count)}: {state}")
 
 
-def write(  # noqa: PLR0913, PLR0917  what the command takes
+def write(  # noqa: PLR0913, PLR0917  the parameters of the command
     name: str,
     files: list[str],
     warehouse: str | None,
@@ -204,7 +204,7 @@ def opened(
     schema: TableSchema | None,
     types: Mapping[str, DataType] | None = None,
 ) -> Iterator[FileRows]:
-    """The rows of files, in stated types or else in those of a table's schema."""
+    """The rows of files. Their types are stated, or else those of a table's schema."""
     kind, delimiter, no_header, header_names, null, date_format, timestamp_format = reading
     arrow = {} if schema is None else {field.name: field.type for field in schema.arrow}
     arrow |= {key: _arrow(key, each) for key, each in (types or {}).items()}

@@ -26,7 +26,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(inspect)
 
 
-def inspect(  # noqa: PLR0913  one option per part of the question
+def inspect(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,

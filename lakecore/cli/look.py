@@ -146,7 +146,7 @@ def _key(schema: TableSchema, column: str) -> str | None:
 
 
 def _health(table: Table) -> str:
-    """The health of a table: how many manifests a reader opens, and whether some will be merged."""
+    """The health of a table: how many manifests a read opens, and how many of them are small."""
     options, frame = table.options, table.inspect.manifests()
     target = options.manifest_target_file_size_bytes
     small = frame.filter(pl.col("file_size") < target).height

@@ -48,7 +48,7 @@ def tables(
     run("lakecore.cli.look", "tables", path, warehouse, option, chosen(output, json=json, csv=csv))
 
 
-def show(  # noqa: PLR0913  one option per part of the question
+def show(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -88,7 +88,7 @@ def show(  # noqa: PLR0913  one option per part of the question
     run("lakecore.cli.look", "show", table, warehouse, option, asked, form)
 
 
-def explain(  # noqa: PLR0913  one option per part of the question
+def explain(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,

@@ -105,7 +105,7 @@ def write_record(record: Mapping[str, object], form: Format, text: str) -> None:
 
 
 def _write_parquet(first: DataFrame, rest: Iterable[DataFrame]) -> None:
-    """Write one Parquet file. It is complete if a stream is ended by Ctrl-C."""
+    """Write one Parquet file. The file is valid also if Ctrl-C ends a stream."""
     if sys.stdout.isatty():
         raise InvalidRequest("Parquet is no text for a terminal: add > FILE, or a pipe")
     head = first.to_arrow()

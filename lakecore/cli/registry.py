@@ -27,7 +27,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "show": ("look", "Show the schema, options and snapshots of a table."),
         "read": ("row", "Print the rows of a table, merged by their keys."),
         "count": ("row", "Count the rows of a table, merged by their keys."),
-        "changes": ("row", "Print what changed between two points, with row kinds."),
+        "changes": ("row", "Print the changes between two snapshots or times, with row kinds."),
         "stream": (
             "stream",
             "Print changes snapshot by snapshot, and wait for new ones until Ctrl-C.",
@@ -41,7 +41,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Write": {
         "import": (
             "write",
-            "Load files into a table. Rows with a primary key replace the rows of their keys.",
+            "Load files into a table. With a primary key, rows replace those of the same key.",
         ),
         "write": ("write", "Write the rows of files to a table that exists, in one commit."),
         "delete": ("write", "Delete the rows that match a condition, in one commit."),
@@ -64,7 +64,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Mirror": {
         "cdc": (
             "cdc",
-            "Keep tables in step with a database or a topic, schema changes included.",
+            "Replicate a database or a topic to tables, including schema changes.",
         ),
     },
     "Maintain": {
@@ -79,7 +79,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "analyze": (
             "analyze",
-            "Compute statistics of a table and store them for other engines to plan with.",
+            "Compute and store statistics of a table, for the query planners of other engines.",
         ),
         "tag": ("tag", "List, create, replace, rename, delete and expire the tags of a table."),
         "branch": (
@@ -90,7 +90,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "expire": ("retention", "Expire old snapshots, changelogs or partitions of a table."),
         "rollback": (
             "retention",
-            "Make an earlier snapshot the latest one; all that came after it is removed.",
+            "Make an earlier snapshot the latest one, and remove all later snapshots and tags.",
         ),
         "consumer": ("stream", "List, set and delete the consumers of a table."),
         "orphans": (
@@ -103,7 +103,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "partition-done": (
             "cleanup",
-            "Mark partitions as done, so that others know that they are complete.",
+            "Mark partitions as done, so that other jobs know that they are complete.",
         ),
     },
     "Serve": {

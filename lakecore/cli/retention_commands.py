@@ -71,7 +71,7 @@ def list_snapshots(
 
 @_expire.command("snapshots")
 @_snapshots.command("expire")
-def expire_snapshots(  # noqa: PLR0913  one option per part of the question
+def expire_snapshots(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -88,7 +88,7 @@ def expire_snapshots(  # noqa: PLR0913  one option per part of the question
 ) -> None:
     """Expire the oldest snapshots, with the files that only they need.
 
-    What is not given is taken from the options of the table.
+    Limits that are not given come from the options of the table.
     """
     form = chosen(output, json=json, csv=csv)
     what = (retain_max, retain_min, older_than, max_deletes)
@@ -96,7 +96,7 @@ def expire_snapshots(  # noqa: PLR0913  one option per part of the question
 
 
 @_expire.command("changelogs")
-def expire_changelogs(  # noqa: PLR0913  one option per part of the question
+def expire_changelogs(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -114,7 +114,7 @@ def expire_changelogs(  # noqa: PLR0913  one option per part of the question
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Expire the oldest long-lived changelogs: changes of snapshots that expired before."""
+    """Expire the oldest long-lived changelogs: the changes of snapshots that have expired."""
     form = chosen(output, json=json, csv=csv)
     what = (retain_max, retain_min, older_than, max_deletes)
     asked = (everything, dry_run, yes)
@@ -122,7 +122,7 @@ def expire_changelogs(  # noqa: PLR0913  one option per part of the question
 
 
 @_expire.command("partitions")
-def expire_partitions(  # noqa: PLR0913  one option per part of the question
+def expire_partitions(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -166,7 +166,7 @@ def expire_partitions(  # noqa: PLR0913  one option per part of the question
     run(_MODULE, "expire_partitions", table, warehouse, option, what, (dry_run, yes), form)
 
 
-def rollback(  # noqa: PLR0913  one option per part of the question
+def rollback(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -188,7 +188,7 @@ def rollback(  # noqa: PLR0913  one option per part of the question
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Make an earlier snapshot the latest one; all that came after it is removed.
+    """Make an earlier snapshot the latest one, and remove all later snapshots and tags.
 
     Stop the writers first.
     """

@@ -1,4 +1,4 @@
-"""`lakecore delete`, `update` and `merge`: rows that change where they are."""
+"""`lakecore delete`, `update` and `merge`: they change rows of a table."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def delete(
     _report("deleted", name, result, result.rows_deleted, form)
 
 
-def update(  # noqa: PLR0913, PLR0917  what the command takes
+def update(  # noqa: PLR0913, PLR0917  the parameters of the command
     name: str,
     warehouse: str | None,
     option: list[str] | None,
@@ -84,7 +84,7 @@ def update(  # noqa: PLR0913, PLR0917  what the command takes
     _report("updated", name, result, result.rows_updated, form)
 
 
-def merge(  # noqa: PLR0913, PLR0917  what the command takes
+def merge(  # noqa: PLR0913, PLR0917  the parameters of the command
     name: str,
     source: str,
     warehouse: str | None,
@@ -109,7 +109,7 @@ def merge(  # noqa: PLR0913, PLR0917  what the command takes
             try:
                 found = engine.run(text, scope=lambda _name: held)
             except LakecoreError as error:
-                if failed:  # Arrow and DuckDB wrap the error of the file in errors of their own
+                if failed:  # Arrow and DuckDB raise their own error in place of the file's error
                     raise failed[0] from error
                 raise
     else:

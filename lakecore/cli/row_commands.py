@@ -31,7 +31,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(changes)
 
 
-def read(  # noqa: PLR0913  one option per part of the question
+def read(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -58,7 +58,7 @@ def read(  # noqa: PLR0913  one option per part of the question
     run("lakecore.cli.rows", "read", table, warehouse, option, (columns, where, limit), at, form)
 
 
-def count(  # noqa: PLR0913  one option per part of the question
+def count(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -83,7 +83,7 @@ def count(  # noqa: PLR0913  one option per part of the question
     run("lakecore.cli.rows", "count", table, warehouse, option, where, at, form)
 
 
-def changes(  # noqa: PLR0913  one option per part of the question
+def changes(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -105,7 +105,7 @@ def changes(  # noqa: PLR0913  one option per part of the question
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Print what changed between two points, with row kinds.
+    """Print the changes between two snapshots or times, with row kinds.
 
     The column _row_kind is +I (new), -U and +U (before and after an update) or -D (deleted).
     """

@@ -65,7 +65,7 @@ def changes(
     between: tuple[str | None, str | None],
     form: Format,
 ) -> None:
-    """Print what changed between two points."""
+    """Print the changes between two snapshots, tags or times."""
     columns, where, limit = chosen
     frame = table_of(name, warehouse, option).changes(*between, names(columns), where)
     if form is Format.TABLE:

@@ -17,7 +17,7 @@ def run(module: str, command: str, *arguments: object, **flags: bool) -> None:
     try:
         getattr(import_module(module), command)(*arguments, **flags)
         flush()
-    except BrokenPipeError:  # the reader has had enough, as in `lakecore read ... | head`
+    except BrokenPipeError:  # the reader has closed the pipe, as in `lakecore read ... | head`
         to_nowhere()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")

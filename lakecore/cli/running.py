@@ -22,12 +22,12 @@ __all__ = ["watched"]
 _BYTES = 64
 _SECONDS = 0.5
 _SILENT_ROUNDS = 4
-"""Progress is shown after this many times `_SECONDS`; most statements are done before."""
+"""Progress is first shown after this many times `_SECONDS`: most statements are faster."""
 _ERASE = "\r\x1b[K"
 
 
 class Running(Protocol):
-    """A protocol: the engine that runs statements."""
+    """The engine that runs statements."""
 
     def interrupt(self) -> None:
         """Stop the running statement."""

@@ -1,8 +1,8 @@
 """Determines the warehouse, the options and the memory of a command.
 
-The first that is set wins: a flag of the command; the profile that `--profile` names; a
-`LAKECORE_*` variable; the profile that `LAKECORE_PROFILE` names, or else the profile `default`, if
-there is one.
+A setting is taken from the first of these that has it: a flag of the command; the profile that
+`--profile` names; a `LAKECORE_*` variable; the profile that `LAKECORE_PROFILE` names, or else the
+profile `default`, if it exists.
 
 Profiles are tables of `config.toml` in `$XDG_CONFIG_HOME/lakecore` (`~/.config/lakecore`), or of
 the file that `LAKECORE_CONFIG` names:
@@ -12,7 +12,7 @@ the file that `LAKECORE_CONFIG` names:
     memory = "4 gb"
     "s3.endpoint" = "https://minio:9000"
 
-All keys but `warehouse` and `memory` are options of the catalog and its storage. Messages never
+All keys except `warehouse` and `memory` are options of the catalog and its storage. Messages never
 show values of the file.
 """
 
@@ -111,7 +111,7 @@ def _flat(
 ) -> Iterator[tuple[str, str]]:
     """The keys and values of a profile.
 
-    In TOML, `s3.endpoint = ...` makes a table: it is one key here.
+    In TOML, an unquoted `s3.endpoint = ...` makes a table `s3`. Here, it is the key `s3.endpoint`.
     """
     for key, value in given.items():
         match value:

@@ -29,7 +29,7 @@ else:
 __all__ = ["procedures", "sql"]
 
 
-def sql(  # noqa: PLR0913, PLR0917  what the command takes
+def sql(  # noqa: PLR0913, PLR0917  the parameters of the command
     warehouse: str | None,
     option: list[str] | None,
     texts: list[str] | None,

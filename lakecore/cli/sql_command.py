@@ -27,7 +27,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(procedures)
 
 
-def sql(  # noqa: PLR0913  one option per part of the question
+def sql(  # noqa: PLR0913  one parameter per option
     file: Annotated[
         str | None,
         typer.Argument(metavar="[FILE|-]", help="File with statements; - is standard input."),

@@ -55,7 +55,7 @@ def _printed(engine: SqlEngine, text: str, form: Format, limit: int | None) -> i
     shown = limit if form is not Format.TABLE or limit is not None else ROWS_SHOWN + 1
     schema, batches = batches_of(relation if shown is None else relation.limit(shown))
     if form is not Format.TABLE:
-        # NOTE: `schema.empty_table()` makes arrays of Python lists, for which Arrow imports pandas.
+        # NOTE: `schema.empty_table()` converts Python lists, for which Arrow imports pandas.
         empty = to_frame(pa.Table.from_batches([], schema))
         return _stream(empty, map(to_frame, batches), form)
     rows = pa.Table.from_batches(batches, schema)
@@ -77,7 +77,7 @@ def _write_table(rows: pa.Table) -> None:
 
 
 def _follow(changes: Iterator[pa.Table], form: Format) -> int:
-    """Print the changes of a streaming query as they come, until LIMIT or Ctrl-C."""
+    """Print the changes of a streaming query as they arrive, until its LIMIT or Ctrl-C."""
     frames = map(to_frame, changes)
     if form is not Format.TABLE:
         first = next(frames, None)
@@ -112,7 +112,7 @@ def _stream(empty: pl.DataFrame, frames: Iterator[pl.DataFrame], form: Format) -
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Whether Arrow and Polars make the same Python values of this type."""
+    """Whether Arrow and Polars convert values of this type to equal Python values."""
     kinds = pa.types
     texts = kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_boolean(kind)
     return texts or _is_number(kind)

@@ -39,7 +39,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(_consumers, name="consumer")
 
 
-def stream(  # noqa: PLR0913  one option per part of the question
+def stream(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -112,7 +112,7 @@ def list_consumers(
 
 
 @_consumers.command("reset")
-def reset_consumer(  # noqa: PLR0913  one option per part of the question
+def reset_consumer(  # noqa: PLR0913  one parameter per option
     table: TableName,
     consumer: ConsumerId,
     option: Options = None,
@@ -141,7 +141,7 @@ def reset_consumer(  # noqa: PLR0913  one option per part of the question
 
 
 @_consumers.command("clear")
-def clear_consumers(  # noqa: PLR0913  one option per part of the question
+def clear_consumers(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,

@@ -90,7 +90,7 @@ def describe_database(
 
 
 @_databases.command("drop")
-def drop_database(  # noqa: PLR0913  one option per part of the question
+def drop_database(  # noqa: PLR0913  one parameter per option
     database: DatabaseName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -128,7 +128,7 @@ def list_tables(
 
 
 @_tables.command("create")
-def create_table(  # noqa: PLR0913  one option per part of the question
+def create_table(  # noqa: PLR0913  one parameter per option
     table: TableName,
     column: Annotated[
         list[str],
@@ -174,7 +174,7 @@ def describe_table(
 
 @_tables.command("ddl")
 def show_ddl(table: TableName, option: Options = None, warehouse: Warehouse = None) -> None:
-    """Print the CREATE TABLE statement that makes such a table."""
+    """Print a CREATE TABLE statement that creates an equal table."""
     run(_MODULE, "show_ddl", table, warehouse, option)
 
 
@@ -209,7 +209,7 @@ def drop_table(
 
 
 @_tables.command("truncate")
-def truncate_table(  # noqa: PLR0913  one option per part of the question
+def truncate_table(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -226,7 +226,7 @@ def truncate_table(  # noqa: PLR0913  one option per part of the question
 
 
 @_tables.command("drop-partition")
-def drop_partition(  # noqa: PLR0913  one option per part of the question
+def drop_partition(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -246,7 +246,7 @@ def drop_partition(  # noqa: PLR0913  one option per part of the question
 
 
 @_tables.command("purge")
-def purge_table(  # noqa: PLR0913  one option per part of the question
+def purge_table(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -266,14 +266,14 @@ def purge_table(  # noqa: PLR0913  one option per part of the question
 
 @_tables.command("repair-hints")
 def repair_hints(table: TableName, option: Options = None, warehouse: Warehouse = None) -> None:
-    """Write the files EARLIEST and LATEST again, which name the snapshots of a table."""
+    """Rewrite the hint files EARLIEST and LATEST, which state the first and last snapshot ids."""
     run(_MODULE, "repair_hints", table, warehouse, option)
 
 
 # --- schemas --------------------------------------------------------------------------------------
 
 
-def alter(  # noqa: PLR0913  one option per kind of change
+def alter(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -326,7 +326,7 @@ def alter(  # noqa: PLR0913  one option per kind of change
 ) -> None:
     """Change columns, options and comments of a table, all at once.
 
-    The changes are made in the order of the options above. No data file is written again.
+    The changes are made in the order of the options above. No data file is rewritten.
     """
     changes = {
         "rename": rename,

@@ -74,7 +74,7 @@ def list_tags(
 
 
 @_tags.command("create")
-def create_tag(  # noqa: PLR0913  one option per part of the question
+def create_tag(  # noqa: PLR0913  one parameter per option
     table: TableName,
     tag: TagName,
     option: Options = None,
@@ -90,14 +90,14 @@ def create_tag(  # noqa: PLR0913  one option per part of the question
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Give a snapshot a name, so that its rows stay when it expires."""
+    """Create a tag of a snapshot: its rows stay readable after the snapshot expires."""
     form = chosen(output, json=json, csv=csv)
     what = (snapshot, timestamp, retained, replace)
     run(_MODULE, "create_tag", table, warehouse, option, tag, what, form)
 
 
 @_tags.command("rename")
-def rename_tag(  # noqa: PLR0913  one option per part of the question
+def rename_tag(  # noqa: PLR0913  one parameter per option
     table: TableName,
     tag: TagName,
     new: NewName,
@@ -114,7 +114,7 @@ def rename_tag(  # noqa: PLR0913  one option per part of the question
 
 
 @_tags.command("delete")
-def delete_tag(  # noqa: PLR0913  one option per part of the question
+def delete_tag(  # noqa: PLR0913  one parameter per option
     table: TableName,
     tag: TagName,
     option: Options = None,
@@ -132,7 +132,7 @@ def delete_tag(  # noqa: PLR0913  one option per part of the question
 
 
 @_tags.command("expire")
-def expire_tags(  # noqa: PLR0913  one option per part of the question
+def expire_tags(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -147,7 +147,7 @@ def expire_tags(  # noqa: PLR0913  one option per part of the question
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Delete the tags whose time is over."""
+    """Delete the tags whose time to live has ended."""
     form = chosen(output, json=json, csv=csv)
     run(_MODULE, "expire_tags", table, warehouse, option, older_than, (dry_run, yes), form)
 
@@ -170,7 +170,7 @@ def list_branches(
 
 
 @_branches.command("create")
-def create_branch(  # noqa: PLR0913  one option per part of the question
+def create_branch(  # noqa: PLR0913  one parameter per option
     table: TableName,
     branch: BranchName,
     option: Options = None,
@@ -183,13 +183,13 @@ def create_branch(  # noqa: PLR0913  one option per part of the question
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Make a branch from a tag, or one without rows."""
+    """Create a branch from a tag, or an empty branch."""
     form = chosen(output, json=json, csv=csv)
     run(_MODULE, "create_branch", table, warehouse, option, (branch, tag), form)
 
 
 @_branches.command("rename")
-def rename_branch(  # noqa: PLR0913  one option per part of the question
+def rename_branch(  # noqa: PLR0913  one parameter per option
     table: TableName,
     branch: BranchName,
     new: NewName,
@@ -206,7 +206,7 @@ def rename_branch(  # noqa: PLR0913  one option per part of the question
 
 
 @_branches.command("delete")
-def delete_branch(  # noqa: PLR0913  one option per part of the question
+def delete_branch(  # noqa: PLR0913  one parameter per option
     table: TableName,
     branch: BranchName,
     option: Options = None,
@@ -224,7 +224,7 @@ def delete_branch(  # noqa: PLR0913  one option per part of the question
 
 
 @_branches.command("fast-forward")
-def fast_forward(  # noqa: PLR0913  one option per part of the question
+def fast_forward(  # noqa: PLR0913  one parameter per option
     table: TableName,
     branch: BranchName,
     option: Options = None,
@@ -236,6 +236,9 @@ def fast_forward(  # noqa: PLR0913  one option per part of the question
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Give the table the state of a branch. What the table wrote since is lost."""
+    """Replace the state of the table by that of a branch.
+
+    Commits to the table since the branch was created are lost.
+    """
     form = chosen(output, json=json, csv=csv)
     run(_MODULE, "fast_forward", table, warehouse, option, branch, (dry_run, yes), form)

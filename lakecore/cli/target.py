@@ -57,7 +57,7 @@ def table_of(name: str, warehouse: str | None, option: Iterable[str] | None) -> 
     """The table in a directory, or the table of that name if a warehouse is given.
 
     With a warehouse, `database.table` is a name. An argument with a slash is always a path. Options
-    of catalogs and storage apply to the warehouse, all others to the table.
+    of catalogs and storage apply to the warehouse; all other options apply to the table.
     """
     known = settings()
     options = stated(option)
@@ -94,9 +94,9 @@ def session_of(
 def engine_of(
     warehouse: str | None, option: Iterable[str] | None, *, create: bool = False
 ) -> SqlEngine:
-    """The SQL engine on the warehouse; without a catalog if none is named.
+    """The SQL engine on the warehouse; without a catalog if no warehouse is named.
 
-    Raises InvalidRequest for options of a catalog if no warehouse is named.
+    Raises InvalidRequest for options of a catalog without a warehouse.
     """
     named = warehouse or settings().warehouse
     if not named and not create and not option:

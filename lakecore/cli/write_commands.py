@@ -90,7 +90,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(merge)
 
 
-def import_files(  # noqa: PLR0913  one option per part of the question
+def import_files(  # noqa: PLR0913  one parameter per option
     table: TableName,
     file: Files,
     option: Options = None,
@@ -129,7 +129,7 @@ def import_files(  # noqa: PLR0913  one option per part of the question
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Load files into a table. Rows with a primary key replace the rows of their keys.
+    """Load files into a table. With a primary key, rows replace those of the same key.
 
     With --create, a missing table is created: its columns are those of the files, and -o KEY=VALUE
     sets its options. All rows are committed at once, or none.
@@ -144,7 +144,7 @@ def import_files(  # noqa: PLR0913  one option per part of the question
     )
 
 
-def write(  # noqa: PLR0913  one option per part of the question
+def write(  # noqa: PLR0913  one parameter per option
     table: TableName,
     file: Files,
     option: Options = None,
@@ -180,7 +180,7 @@ def write(  # noqa: PLR0913  one option per part of the question
 ) -> None:
     """Write the rows of files to a table that exists, in one commit.
 
-    A column _row_kind holds the kind of each row: +I, -U, +U or -D.
+    A column _row_kind of the files states the kind of each row: +I, -U, +U or -D.
     """
     if not overwrite and (partition is not None or dynamic is not None):
         raise typer.BadParameter("--partition, --dynamic and --static need --overwrite")
@@ -194,7 +194,7 @@ def write(  # noqa: PLR0913  one option per part of the question
     )
 
 
-def delete(  # noqa: PLR0913  one option per part of the question
+def delete(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -211,7 +211,7 @@ def delete(  # noqa: PLR0913  one option per part of the question
     run(_CHANGES, "delete", table, warehouse, option, where, (dry_run, yes), form)
 
 
-def update(  # noqa: PLR0913  one option per part of the question
+def update(  # noqa: PLR0913  one parameter per option
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
@@ -237,7 +237,7 @@ def update(  # noqa: PLR0913  one option per part of the question
     run(_CHANGES, "update", table, warehouse, option, values, where, (dry_run, yes), form)
 
 
-def merge(  # noqa: PLR0913  one option per part of the question
+def merge(  # noqa: PLR0913  one parameter per option
     table: TableName,
     source: Annotated[
         str,
@@ -284,8 +284,9 @@ def merge(  # noqa: PLR0913  one option per part of the question
 ) -> None:
     """Merge a file or a table into a table, in one commit.
 
-    A CLAUSE is what MERGE INTO has after WHEN MATCHED: "UPDATE SET *", "INSERT *", "DELETE", or a
-    condition before THEN: "source.gone THEN DELETE". The two sides are called source and target.
+    A CLAUSE is the text after WHEN MATCHED in MERGE INTO: "UPDATE SET *", "INSERT *" or "DELETE".
+    A condition may precede it: "source.gone THEN DELETE". The two sides are called source and
+    target.
     """
     reading = (kind, delimiter, no_header, header_names, null, date_format, timestamp_format)
     clauses = {
