@@ -1,4 +1,4 @@
-"""Clock, new file names, sleep and chance, as one injected value.
+"""Clock, new file names, sleep and random numbers, as one injected value.
 
 No other module in lakecore reads the clock, draws random numbers or sleeps. With `seeded`, the same
 calls write the same bytes under the same names.
@@ -24,7 +24,7 @@ __all__ = ["JOB_ID_LENGTH", "SYSTEM", "Ambient", "forked", "of_job", "seeded", "
 
 START_MS_DEFAULT = 1_700_000_000_000
 JOB_ID_LENGTH = 19
-"""Length of the job prefix of a UUID: 60 random bits; about as many are left for its writers."""
+"""Length of the prefix of a UUID that identifies a job (60 bits); the rest identifies a file."""
 
 
 @dataclass(frozen=True, slots=True)

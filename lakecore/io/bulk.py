@@ -1,8 +1,8 @@
 """Operations on very many files of a table: listing directories and deleting files.
 
-A verb uses the `BulkFiles` of its context. This is `IN_THREADS`, unless an engine with many
-machines has set its own. An implementation may work in any order within one call; the verb decides
-what is listed and deleted, and when.
+A verb uses the `BulkFiles` of its context: `IN_THREADS`, or the implementation of an engine with
+many machines. Within one call, an implementation may work in any order. The verb decides what is
+listed and deleted, and when.
 """
 
 from __future__ import annotations

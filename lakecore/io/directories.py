@@ -4,12 +4,12 @@ A directory has many files, and a process may die between any two deletions. A t
 its newest snapshots would open at an old one and accept writes. A table is therefore hidden first,
 and its files are deleted afterwards.
 
-If the storage renames a directory in one step (`Store.renames_at_once`):
+If the storage renames a directory atomically (`Store.renames_at_once`):
 
 1. the directory is renamed to the sibling `.dropped-UUID/NAME`, where no engine looks for a table;
 2. `.dropped-UUID` is deleted. If the process dies before that, the next drop deletes it.
 
-If it does not:
+If the storage does not:
 
 1. the mark `schema/.dropped` is written: from then on lakecore sees no table
    (`io/history/history.py`);
@@ -18,12 +18,12 @@ If it does not:
 3. everything else is deleted, the mark last. If the process dies, the next process that drops or
    creates a table of that name continues the deletion.
 
-A new branch is several files. If the storage renames in one step, they are written to
-`.creating-UUID`, which is then renamed to the branch. If it does not, the mark is written first and
-deleted after all files are written; another process that finds the mark does not touch the files.
+A new branch consists of several files. If the storage renames atomically, they are written to
+`.creating-UUID`, which is then renamed to the branch. Otherwise, the mark is written first, and
+deleted after all files are written. Another process that finds the mark does not touch the files.
 
 A table that is copied to a new name has the mark at the new name until its last file is copied.
-Both tables are then complete for a moment, and the old one is dropped.
+Then both tables are complete for a moment, until the old one is dropped.
 
 INVARIANT: no file of a table is deleted before the step that hides the table.
 """
@@ -103,7 +103,7 @@ def drop_database(store: Store, path: str, ambient: Ambient) -> None:
 
 
 def move_table(store: Store, source: str, target: str, ambient: Ambient) -> None:
-    """Move a table or a branch, which nobody writes, to a path where nothing exists."""
+    """Move a table or a branch to a path where nothing exists. It must have no writers."""
     if store.renames_at_once:
         store.rename_directory(source, target)
         return
@@ -128,7 +128,7 @@ def finish_drop(store: Store, path: str) -> bool:
     for each in (layout, *(Layout(root=branch) for branch in branches)):
         for file in _schema_files(store, each):
             store.delete(file)
-    # An open table then reports that it was dropped, not that manifests are missing.
+    # Snapshots first: an open table then reports that it was dropped, not that manifests are gone.
     store.delete_directory(layout.snapshot_dir)
     for child in store.list(path):
         if not child.is_directory:
@@ -147,7 +147,7 @@ def finish_drop(store: Store, path: str) -> bool:
 def sweep(store: Store, directory: str) -> None:
     """Delete the `.dropped-UUID` directories that interrupted drops left in a directory.
 
-    Does nothing if the storage does not rename in one step.
+    Does nothing if the storage does not rename atomically.
     """
     for child in store.list(directory) if store.renames_at_once else ():
         if child.path.rpartition("/")[2].startswith(DROPPED_PREFIX):

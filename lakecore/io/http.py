@@ -1,4 +1,4 @@
-"""One HTTP request with JSON: sends a report of a table, or reads from another system."""
+"""HTTP requests with JSON, which send a report of a table, or read from another system."""
 
 from __future__ import annotations
 

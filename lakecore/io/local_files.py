@@ -1,7 +1,7 @@
 """Files of any storage as files on the local disk, for engines that open files by their path.
 
-A file on another storage is copied to the directory of temporary files, and deleted afterwards
-(`spill.py` also deletes what a killed process left).
+A remote file is copied to the directory of temporary files, and the copy is deleted afterwards.
+`spill.py` deletes copies that a killed process left behind.
 """
 
 from __future__ import annotations

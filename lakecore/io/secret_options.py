@@ -16,7 +16,7 @@ __all__ = ["with_secrets"]
 
 
 def with_secrets(conf: Mapping[str, str]) -> dict[str, str]:
-    """The options, in which `...-file` and `...-env` of a secret are replaced by the secret itself.
+    """The options; `...-file` and `...-env` of a secret are replaced by the secret itself.
 
     Raises InvalidRequest if the file or variable does not exist, or if a secret is given twice.
     """

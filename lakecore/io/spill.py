@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from lakecore.errors import StorageError
 
-if sys.platform != "win32":  # Windows has no fcntl: nothing is swept there
+if sys.platform != "win32":  # Windows has no fcntl: there, no directories of others are removed
     import fcntl
 
 if TYPE_CHECKING:

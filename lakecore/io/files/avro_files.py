@@ -1,9 +1,12 @@
 """Data files in Avro, a row format.
 
 fastavro decodes and encodes record by record; this module works on columns. The schema is Paimon's:
-nullable parts are unions with null first; TIMESTAMP is `timestamp-*` and the type with local time
-zone `local-timestamp-*` (the reverse of Avro's specification); a map with non-string keys is an
-array of key-value records; a nested record is named after its path.
+
+- nullable types are unions with null first;
+- TIMESTAMP is `timestamp-*`, and TIMESTAMP_LTZ is `local-timestamp-*` (the reverse of Avro's
+  specification);
+- a map with non-string keys is an array of key-value records;
+- a nested record is named after its path.
 
 INVARIANT: logical types are only labels. Values are read and written as the underlying numbers.
 """

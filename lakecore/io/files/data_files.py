@@ -5,13 +5,13 @@ have the names of the schema that wrote the file. `rows/evolution.py` converts t
 of the schema to read with.
 
 A file that was migrated from Hive lacks its partition columns, and columns that were added later;
-the caller passes their values. If the file has a partition column, the file's value is used,
-because manifests of other engines may be less precise. The exceptions are ORC times in the last
-second before 1970 and blanks at the end of a CHAR, which ORC does not store. The fields of a ROW
-are matched by name: other programs write them in another order, or write more.
+the caller passes their values. If the file has a partition column, the file's values are used,
+because manifests of other engines may be less precise. There are two exceptions, because ORC does
+not store them exactly: times in the last second before 1970, and strings with blanks at the end.
+The fields of a ROW are matched by name: other programs write them in another order, or write more.
 
-INVARIANT: batches come in the order of the file, every row once, so that the position of a row
-(which deletion vectors name) is the count of rows before it. `read_positions` returns it.
+INVARIANT: batches have the order of the file, and every row once. So the position of a row, which
+deletion vectors refer to, is the number of rows before it. `read_positions` returns it.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def _typed(
 ) -> pa.RecordBatch:
     """The batch with the columns and types of the schema.
 
-    A column that has its type is not copied.
+    A column that already has its type is not copied.
     """
     columns: list[pa.Array] = []
     for node in schema:
@@ -280,7 +280,7 @@ def _typed(
             if node.type == CODED:
                 columns.append(as_codes(stored))
                 continue
-            # As in Java, a field that an ORC file lacks is null.
+            # As in Java, a nested field that is missing in an ORC file is null.
             stored = with_parts_of(stored, node.type, may_lack=path.endswith(".orc"))
             column = retype(stored, node.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -296,7 +296,7 @@ def _typed(
 
 
 def _as_known(column: pa.Array, value: pa.Scalar) -> pa.Array:
-    """A column that repeats one value, as ORC would return it.
+    """A column that repeats the known `value`, corrected where a file stores it inexactly.
 
     ORC loses the blanks at the end of a string, and stores some times a second too late (ORC-763).
     """

@@ -55,10 +55,10 @@ def check_files(store: Store, paths: Sequence[str], columns: Sequence[str], chec
 def check_file(
     store: Store, path: str, row_count: int, columns: Sequence[str], checks: Checks
 ) -> None:
-    """Raise CorruptTable for damage of a local data file that can be seen without decoding rows.
+    """Raise CorruptTable if a local data file is damaged. The check decodes no rows.
 
-    This verifies the checksums of Parquet, the checksums or the structure of ORC, and the blocks of
-    Avro. `columns` are those that the file must have. Raises NotFound if it does not exist.
+    It verifies the checksums of Parquet, the checksums or the structure of ORC, and the blocks of
+    Avro. The file must have the `columns`. Raises NotFound if the file does not exist.
     """
     local = store.local_path(path)
     assert local is not None, "a local file"
@@ -95,7 +95,7 @@ def _pieces(metadata: pq.FileMetaData) -> list[range]:
 
 
 def are_unchanged(paths: Sequence[str], columns: Sequence[str]) -> bool:
-    """Whether local Parquet files still exist, and are those whose columns were verified."""
+    """Whether local Parquet files still exist, unchanged since these columns were verified."""
     try:
         return all(are_checked(path, columns) for path in paths)
     except LakecoreError:

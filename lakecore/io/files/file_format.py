@@ -124,11 +124,14 @@ class RunWriter(Protocol):
 class RowGroup:
     """One row group of a file: the positions of its rows, its size, and bounds of some columns.
 
-    `size_bytes` is the stored size. `decoded_bytes` is the size of the encoded values without
-    compression, and `column_bytes` that of each requested column, 0 if unknown. `bounds` holds
-    (minimum, maximum) of each requested column, as Python values; None if unknown or if there is no
-    value. No value is outside the bounds, but a bound may be a value that does not occur.
-    `null_counts` is None where unknown. `codecs` are the compressions, as Parquet names them.
+    - `size_bytes`: the stored size;
+    - `decoded_bytes`: the size of the encoded values without compression;
+    - `column_bytes`: the same for each requested column; 0 if unknown;
+    - `bounds`: (minimum, maximum) of each requested column, as Python values; None if unknown or if
+      there is no value. No value is outside the bounds, but a bound may be a value that does not
+      occur;
+    - `null_counts`: None where unknown;
+    - `codecs`: the compressions, as Parquet names them.
     """
 
     index: int

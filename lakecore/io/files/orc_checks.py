@@ -41,9 +41,9 @@ _POSTSCRIPT_BYTES_MAX = 256
 _HEADER_BYTES = 3
 _NONE = 0
 _SIZES_UNKNOWN = (3, 4)
-"""LZO and LZ4: their chunks do not state the decompressed size."""
+"""The codecs LZO and LZ4: their chunks do not state the decompressed size."""
 _FOOTER_BYTES_MAX = 1 << 28
-"""The most bytes that a footer may decompress to; no real table has a larger one."""
+"""The largest size of a decompressed footer; footers of real tables are smaller."""
 _KNOWN_MAX = 10_000
 
 

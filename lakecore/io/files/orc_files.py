@@ -5,8 +5,8 @@ table's schema). Every column and nested field has the attribute `paimon.id`. A 
 time zone is written as its instant, like an engine in UTC does.
 
 NOTE: an engine whose JVM is in another zone shifts such instants by its offset, unless
-`orc.timestamp-ltz.legacy.type` is false, and the file does not record which was done. lakecore
-reads every file like an engine in UTC.
+`orc.timestamp-ltz.legacy.type` is false. The file does not record whether they are shifted.
+lakecore reads every file like an engine in UTC.
 
 NOTE: Arrow reads ORC timestamps as nanoseconds, which covers the years 1677 to 2262; reading and
 writing others raises an error. Writing also refuses two values that Arrow writes wrongly:

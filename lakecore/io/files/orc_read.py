@@ -43,7 +43,7 @@ _EXTRA_BATCHES = 3
 _PIECES = 16
 """The number of pieces that make up a streamed batch."""
 _STRIPE_COPIES = 3
-"""Decoding a whole stripe takes this many times the memory of its rows, with Arrow's buffers."""
+"""The memory for decoding a whole stripe, as a multiple of the memory of its rows."""
 
 
 def orc_columns(store: Store, path: str) -> tuple[str, ...]:
@@ -126,8 +126,8 @@ def _streamed(
 ) -> Generator[pa.RecordBatch, None, None]:
     """The rows of a file in batches of that many rows, independent of its stripes.
 
-    NOTE: Arrow reads ahead of the consumer: without a bound on its own threads, otherwise about
-    sixteen batches. Small batches are therefore requested, and combined.
+    NOTE: Arrow reads ahead about sixteen batches (with threads, any number). This requests small
+    batches without threads, and combines them.
     """
     piece_rows = max(1, rows_max // _PIECES)
     with store.open_input(path) as source:
@@ -141,7 +141,7 @@ def _streamed(
                 yield rows
                 del rows
         finally:
-            # Releasing a scan waits for its end. A closed source makes it end at its next read.
+            # Releasing a scan waits until it ends. Closing the source makes its next read fail.
             source.close()
             with suppress(pa.ArrowException, LakecoreError, OSError, ValueError):
                 deque(coming, maxlen=0)

@@ -16,7 +16,7 @@ __all__ = ["OutputFile", "RowFile"]
 
 
 class OutputFile:
-    """An open file. `head` are its first bytes; if they cannot be written, there is no file."""
+    """An open file. `head` are its first bytes; if their write fails, the file is removed."""
 
     def __init__(self, store: Store, path: str, *, head: bytes = b"") -> None:
         self._store = store

@@ -1,12 +1,12 @@
 """Verifies the checksums of Parquet files before an engine decodes them.
 
-Engines that read files directly verify no checksums. The column chunks of a read are therefore
-verified first: each chunk once in a process, unless the file has changed (inode, size or time).
-lakecore's checksums (`format/parquet_checksums.py`) cover a whole chunk. Without them, pages with a
-CRC are verified one by one, as in Java's files.
+Engines that read files directly verify no checksums. So the column chunks of a read are verified
+first: each chunk once in a process, and again if the file has changed (inode, size or time).
+lakecore's checksums (`format/parquet_checksums.py`) cover a whole chunk. Files without them, such
+as Java's, may have a CRC in each page, which is verified instead.
 
-A file that is not on a local disk is decoded only by Arrow, which verifies the CRC of each page,
-because verifying its bytes first would fetch them twice.
+Files that are not on a local disk are not verified first, because their bytes would be fetched
+twice. Only Arrow decodes them, and verifies the CRC of each page.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEADER_BYTES = 8 << 10
 """Bytes of a page header that are read first; statistics make some headers longer."""
 _HEADER_BYTES_MAX = 16 << 20
 _KNOWN_CHUNKS_MAX = 4 << 20
-"""The most column chunks that are remembered as checked; each takes one byte."""
+"""The largest number of column chunks that are remembered as checked; each takes one byte."""
 
 
 class _Chunk(NamedTuple):
@@ -118,7 +118,7 @@ def check_chunks(
 ) -> None:
     """Verify the checksums of these column chunks of a local file, as often as `checks` says.
 
-    With `pages`, checksums of pages are verified if the file has none of chunks. Raises
+    With `pages`, the checksums of pages are verified if the file has no checksums of chunks. Raises
     CorruptTable, naming path, row group and column.
     """
     if checks is Checks.NEVER or not groups or not leaves:

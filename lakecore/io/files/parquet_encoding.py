@@ -51,7 +51,7 @@ def encoding_of(table: pa.Table, fields: Sequence[Field], write_format: WriteFor
     sample = table.slice(start, _SAMPLE_ROWS)
     dictionaries = _dictionary_columns(sample, fields)
     large = {field.name for field in fields if _is_large(sample.column(field.name))}
-    # Bounds of large values are not kept, and computing them takes six copies of each value.
+    # No bounds of large values: they are never stored, and computing them takes six copies of each.
     bounded = [path for path, _ in leaf_paths(fields) if path not in large]
     codec = write_format.codec
     if codec == "none":

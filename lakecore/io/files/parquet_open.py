@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 _BUFFER_BYTES = range(4 << 10, 64 << 10)
 _REMOTE_BUFFER_BYTES = range(64 << 10, 1 << 20)
-"""Bytes of a column to fetch at once when row groups are streamed: minimum and maximum."""
+"""The minimum and maximum bytes of a remote column to fetch at once in a streamed row group."""
 _SMALL_DICTIONARY_BYTES = 16 << 10
 _SMALL_DECODED_BYTES = 64 << 10
 """The most bytes of a small dictionary, compressed and decoded: some thousands of short strings."""
 _TINY_DECODED_BYTES = 1 << 10
 _SHARE_BYTES = 4
-"""A small dictionary has at most this many decoded bytes per row, or those above in total."""
+"""A small dictionary has at most this many decoded bytes per row, or is tiny."""
 _CODE_BYTES = 2
 """The most bytes of a dictionary code in a page, if the dictionary is small."""
 _UNIQUE_WRITERS = ("parquet-cpp-arrow", "parquet-mr")

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 _PROBE_ROWS = 1_024
 _PROBED_ROWS_MIN = 4 * _PROBE_ROWS
-"""A row group with at most this many rows is small, whatever size its footer hides."""
+"""A row group with at most this many rows is small, even if its strings are larger than stored."""
 _LARGE_BYTES = 32 << 20
 """After a larger batch, the memory of decoding is released before the next batch."""
 _MANY_COLUMNS = 256
 _WHOLE_COLUMN_BYTES = 32 << 10
-"""A column up to this size in a row group is decoded completely: streaming takes as much."""
+"""A column chunk up to this size is decoded completely: streaming it would take as much memory."""
 
 _VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 """Sizes of values of Parquet's fixed-width types."""
@@ -105,7 +105,7 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
                     )
                     sizes.see_hidden(next(probe))
                 row_bytes = max(map(sizes.of, groups))
-                # In even parts: a short one at the end costs as many steps as the others.
+                # Parts of equal size: a short last part would cost as many steps as the others.
                 parts = -(-rows // max(1, min(batch.rows, int(batch.size_bytes / row_bytes))))
                 even_rows = max(1, -(-rows // max(1, parts)))
                 if rows * row_bytes <= whole_bytes:
@@ -149,7 +149,7 @@ def _check(
     checks: Checks,
     groups: Sequence[int],
 ) -> None:
-    """Verify the checksums of row groups. Skipped if their bytes would be fetched only for that."""
+    """Verify the checksums of row groups, unless their bytes would be fetched only for that."""
     local = store.local_path(path)
     if local is not None:
         check_chunks(local, metadata, groups, leaves, checks)

@@ -1,8 +1,8 @@
 """Timestamps finer than microseconds in Parquet: INT96, which Arrow reads as 64-bit nanoseconds.
 
-These cover the years 1677 to 2262. Arrow silently turns a time outside this range into another one,
-so the days of such columns are checked first, in their binary form. Files written by lakecore need
-no check, because their values were nanoseconds in memory.
+These cover the years 1677 to 2262. Arrow silently changes a time outside this range into another
+one. So the days of such columns are checked first, in their binary form. Files written by lakecore
+need no check, because their values were 64-bit nanoseconds in memory.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _times_in(array: pa.Array) -> Iterator[pa.Array]:
     if pa.types.is_fixed_size_binary(kind) and kind.byte_width == INT96_BYTES:
         yield array
     elif pa.types.is_struct(kind):
-        # Unlike `field`, it gives the children of null values as null: these hold arbitrary bytes.
+        # `flatten` makes the children of null values null; `field` would return arbitrary bytes.
         for child in array.flatten():
             yield from _times_in(child)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):

@@ -4,9 +4,9 @@ Arrow's encoder makes the message type from an Arrow schema, except INT96, which
 a single column. Timestamps past microseconds are therefore encoded as twelve fixed bytes, and
 declared as INT96 in the footer afterwards.
 
-Field ids: a column and a field of a ROW have their own. The element of an array, and the value of a
-map, have 536870911 + 1024 * id + depth, where id is that of the enclosing column (or field) and
-depth counts arrays and maps from 1. The key of a map has 536870911 - 1024 * id - depth.
+Field ids: columns and fields of a ROW have the ids of the schema. The element of an array, and the
+value of a map, have 536870911 + 1024 * id + depth; the key of a map has 536870911 - 1024 * id -
+depth. Here, id is that of the enclosing column or field, and depth counts arrays and maps from 1.
 """
 
 from __future__ import annotations

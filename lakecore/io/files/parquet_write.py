@@ -1,14 +1,14 @@
 """Writes Parquet data files like Paimon: version 1 pages with checksums, no Arrow schema.
 
 1. Rows are collected until they fill a row group.
-2. Each row group is encoded as a Parquet file of its own in memory, by a thread pool shared by all
+2. Each row group is encoded as a separate Parquet file in memory, by a thread pool shared by all
    writers of the process. Arrow's encoder releases the GIL.
 3. Row groups are appended in order, and their footers are joined (`format/parquet_footer.py`). A
    column that copies another column is not encoded again. Bounds of strings come from the footer,
    or from the dictionary of a dictionary-encoded column, which is not decoded.
 
-All writers together have at most as many row groups in progress as there are threads. Every writer
-may have one in progress, because it can wait for its own.
+A writer waits for its own row groups in progress while all writers together have as many in
+progress as there are threads. A writer with none in progress never waits.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ROOM_A_COLUMN_BYTES = 1 << 10
 _BOUND_BYTES_MAX = 4096
 """Arrow writes no bounds longer than this."""
 _UNDER_WAY_BYTES = ROW_GROUP_BYTES * 3 // 2
-"""The most bytes of row groups in progress, for each encoding thread."""
+"""The largest size of row groups in progress, per encoding thread."""
 
 
 class ParquetWriter:
@@ -215,7 +215,7 @@ class ParquetWriter:
     def _encode_apart(self, table: pa.Table) -> _Part:
         part = self._encode(table)
         del table
-        # Otherwise this thread would keep the memory that encoding used.
+        # Without this, the allocator would keep the memory of encoding for this thread.
         release_freed(process_budget().size_bytes)
         return part
 
@@ -231,7 +231,7 @@ class ParquetWriter:
         encoding = self._encoding or encoding_of(table, self._fields, self._format)
         try:
             physical = to_physical(table, self._schema)
-            # A buffer allocated once is not moved as it grows, and only its used pages cost memory.
+            # A large enough buffer is never moved to grow, and its unused pages cost no memory.
             least = _ROOM_LEAST_BYTES + _ROOM_A_COLUMN_BYTES * physical.num_columns
             room = pa.allocate_buffer(least + _decoded_size(table), memory_pool=encoding_pool())
             fixed = pa.FixedSizeBufferWriter(room)
@@ -303,7 +303,7 @@ def _first_leaves(fields: Sequence[Field]) -> dict[str, int]:
 
 
 def _decoded_size(rows: pa.Table) -> int:
-    """The bytes of the rows if dictionaries were decoded, because a reader may decode them."""
+    """The bytes of the rows with decoded dictionaries: a reader may decode them."""
     return size_of(rows) + text_bytes(rows)
 
 

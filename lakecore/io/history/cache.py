@@ -75,7 +75,7 @@ class Cache(Generic[Key, Value]):
                 self._drop_oldest()
 
     def give_back(self, size_bytes: int) -> int:
-        """Drop the oldest values, up to this size or all. Returns how many bytes were dropped."""
+        """Drop the oldest values until this many bytes are freed, or all. Returns their size."""
         with self._lock:
             before = self._size_bytes
             while self._values and before - self._size_bytes < size_bytes:

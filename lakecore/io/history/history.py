@@ -119,7 +119,7 @@ class History:
     def latest_schema(self) -> TableSchema | None:
         """The schema with the largest id; None if the table does not exist."""
         ids = self.schema_ids()
-        of_branch = self.layout.branch != MAIN_BRANCH  # the mark of its table drops it
+        of_branch = self.layout.branch != MAIN_BRANCH  # the table's mark also hides its branches
         if not ids or (of_branch and self.store.exists(self.layout.dropped_mark)):
             return None
         return self.schema(ids[-1])
@@ -130,7 +130,7 @@ class History:
         """The ids of all live snapshots, ascending."""
         ids = self._numbers(self.layout.snapshot_dir, "snapshot-")
         earliest = self._hint(self.layout.earliest_hint)
-        # After a fast-forward, files of expired snapshots may lie below EARLIEST.
+        # After a fast-forward, there may be files of expired snapshots with ids below EARLIEST.
         if earliest is None or earliest not in ids:
             return ids
         return tuple(number for number in ids if number >= earliest)
@@ -147,14 +147,14 @@ class History:
         path = self.layout.earliest_hint
         if not self._earliest_hinted and not self.store.exists(path):
             first = min(self.snapshot_ids(), default=latest)
-            # A listing may lag, and a hint above the first snapshot would hide that.
+            # A listing may be incomplete. A hint above the first snapshot would hide that snapshot.
             while first > 1 and self.store.exists(self.layout.snapshot(first - 1)):
                 first -= 1
             self.store.put(path, str(first).encode())
         self._earliest_hinted = True
 
     def write_earliest_hint(self, earliest: int) -> None:
-        """Set the EARLIEST hint to a snapshot; earlier ones are deleted."""
+        """Set the EARLIEST hint to a snapshot. Earlier snapshots are deleted, or will be."""
         self.store.put(self.layout.earliest_hint, str(earliest).encode())
         self._earliest_hinted = True
 
@@ -227,7 +227,7 @@ class History:
 
     def tag_names(self) -> tuple[str, ...]:
         """The names of all tags, sorted."""
-        # The name of the directory of success files begins like a tag, too.
+        # Leave out the directory of success files, whose name also begins with `tag-`.
         files = (
             each.path for each in self.store.list(self.layout.tag_dir) if not each.is_directory
         )
@@ -247,7 +247,7 @@ class History:
     def manifest_list(
         self, name: str | None, size_bytes: int | None = None
     ) -> Sequence[ManifestFile]:
-        """The manifests in a manifest list, in order; the size of the list is checked if known."""
+        """The manifests in a manifest list, in order. If its size is given, it is checked."""
         if name is None:
             return ()
         cached = self._lists.get(name)
@@ -313,7 +313,7 @@ class History:
     ) -> None:
         """Cache the live files of a new snapshot: those of `base`, changed by the entries `delta`.
 
-        Does nothing if those of `base` are not cached: a plain append needs no live files.
+        Does nothing if the live files of `base` are not cached: a plain append does not need them.
         """
         known = None if base is None else self._live.get(_lists_of(base))
         if known is not None:

@@ -1,10 +1,10 @@
 """How often the clients of Azure and Google Cloud Storage repeat requests that could not connect.
 
-By default, one request takes a minute or two to report that its server is down: Azure's client
-waits 18 s, 24 s and 42 s between its attempts, Google's half a minute in all. Here, a request that
-could not connect is repeated once (Azure) or twice (Google), after a few seconds at most. Other
-failures, such as those of a busy server, are repeated as often as before; Azure's client then waits
-1 s, 4 s and 10 s. All waits have random jitter.
+By default, one request takes a minute or two to report that its server is down: between attempts,
+Azure's client waits 18 s, 24 s and 42 s, and Google's 30 s in total. Here, a request that could not
+connect is repeated once (Azure) or twice (Google), after a few seconds at most. A request that
+failed otherwise, for example because the server is busy, is repeated as often as by default;
+Azure's client then waits 1 s, 4 s and 10 s. All waits have random jitter.
 
 The settings are attributes of the clients' own retry policies, because the constructors in fsspec's
 packages have no arguments for them.
@@ -57,7 +57,7 @@ def _limit_gcs(client: object) -> None:
                 return await send(self, *arguments, **named)
             except cannot_connect as error:
                 if attempt + 1 == _ATTEMPTS_GCS:
-                    # The client repeats no request for an error of this class.
+                    # For an error of this class, the client does not repeat the request.
                     raise ConnectionError(str(error)) from error
                 wait = _WAIT_GCS_SECONDS * 2**attempt * (0.5 + SYSTEM.random())
                 await SYSTEM.sleep_async(wait)

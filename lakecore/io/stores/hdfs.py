@@ -243,10 +243,10 @@ class HdfsStore:
     def _hidden_file(self, path: str, data: bytes) -> Iterator[str]:
         """A closed hidden file with the data, in the same directory as the path.
 
-        Removed after the block.
+        The file is removed after the block.
         """
         directory, _, name = _key(path).rpartition("/")
-        # No reader sees this temporary name, so it need not depend on a seed.
+        # Nothing reads this temporary name, so the name need not be reproducible from a seed.
         hidden = f"{directory}/.{name}.{SYSTEM.new_uuid()}.tmp"
         try:
             with self._create(hidden, overwrite=False) as file:
@@ -259,7 +259,7 @@ class HdfsStore:
     def _after_doubt(self, path: str, hidden: str, data: bytes, doubt: Exception) -> bool:
         """Whether a rename without a clear reply has happened.
 
-        After this call it can no longer happen.
+        This ensures that the rename cannot happen later.
         """
         try:
             was_there = self._client.delete(hidden)
@@ -274,10 +274,7 @@ class HdfsStore:
         return self._is_ours(path, data, doubt)
 
     def _is_ours(self, path: str, data: bytes, doubt: Exception) -> bool:
-        """Whether the file at the path has our bytes.
-
-        A repeated rename finds that the file exists.
-        """
+        """Whether the file at the path has our bytes, from a rename whose reply was lost."""
         try:
             return self.read(path) == data
         except LakecoreError as error:

@@ -35,7 +35,7 @@ HADOOP_CONF_DIR = "hadoop-conf-dir"
 PREFIX = "hadoop."
 DEFAULT_FS = "fs.defaultFS"
 
-# What the client reads; a key that ends with a dot is followed by the name of a name service.
+# The keys that the client reads. The name of a name service follows a key that ends with a dot.
 KEYS = (
     DEFAULT_FS,
     "dfs.client.block.write.replace-datanode-on-failure.best-effort",
@@ -56,7 +56,7 @@ KEYS = (
     "hadoop.security.authentication",
     "hadoop.security.key.provider.path",
 )
-# Lists the name services, whose names follow the keys above that end with a dot.
+# The key that lists the name services.
 NAMESERVICES = "dfs.nameservices"
 
 
@@ -78,7 +78,7 @@ class HdfsSettings:
 
 
 def is_hdfs_option(option: str) -> bool:
-    """Whether an option of a catalog belongs to Hadoop or HDFS."""
+    """Whether a catalog option is an option of Hadoop or HDFS."""
     return option in {HADOOP_CONF_DIR, DEFAULT_FS} or option.startswith((PREFIX, "dfs."))
 
 

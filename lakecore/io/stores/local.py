@@ -50,10 +50,10 @@ _SYNC_FILE_RANGE_WRITE = 2
 # Errors of `link` on file systems without hard links (FAT, some FUSE and network mounts).
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
 
-# Errors that leave open whether the link was made: a disk or a file server failed on the way.
+# Errors of a failing disk or file server, after which the link may or may not exist.
 _OUTCOME_UNKNOWN = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR}
 
-# Errors of a write, in contrast to other errors that are raised while an output is open.
+# Errors of a write. Other errors while an output is open come from the code of the caller.
 _WRITE_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -145,7 +145,7 @@ class LocalStore:
                     shutil.rmtree(local)
 
     def remove_empty_directory(self, path: str) -> None:
-        # An error is harmless: the directory stays, for example because a writer has used it.
+        # An error is harmless: then the directory is kept, for example because a writer uses it.
         with suppress(OSError):
             os.rmdir(self._at(path))
 
@@ -328,7 +328,7 @@ def _hidden_file(local: str, data: bytes) -> Iterator[str]:
     """The path of a durable file with the data, next to `local`; removed after the block."""
     directory, name = os.path.split(local)
     _make_directory(directory)
-    # Nobody reads this temporary name, so it need not depend on a seed.
+    # Nothing reads this temporary name, so the name need not be reproducible from a seed.
     hidden = os.path.join(directory, f".{name}.{SYSTEM.new_uuid()}.tmp")
     try:
         descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -347,7 +347,7 @@ def _link(hidden: str, local: str, path: str) -> bool:
     try:
         os.link(hidden, local)
     except FileExistsError:
-        # NOTE: NFS may carry out a link, lose the reply, and refuse the repetition.
+        # NOTE: NFS may make the link, lose the reply, and then refuse the repeated request.
         return os.stat(hidden).st_nlink == 2
     except OSError as error:
         if error.errno in _NO_HARD_LINKS:

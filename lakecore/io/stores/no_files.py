@@ -1,7 +1,7 @@
 """A file that cannot be opened, for libraries that require one.
 
-Opening it fails within Arrow's C++ code. A file system written in Python would be called by threads
-of Arrow, also while the interpreter ends, which aborts the process.
+Opening it fails within Arrow's C++ code. Arrow's threads would call a file system in Python even
+while the interpreter shuts down, which would abort the process.
 """
 
 from __future__ import annotations

@@ -59,9 +59,10 @@ def _absolute(path: str) -> str:
 
 
 def open_store(uri: str, options: Mapping[str, str]) -> Store:
-    """The store for paths below `uri`; all callers share the store of a `memory://NAME`.
+    """The store for paths below `uri`. All callers share the store of a `memory://NAME`.
 
-    No scheme, or `file:`, is the local file system. Nothing is read or sent yet.
+    A URI without a scheme, or with `file:`, is in the local file system. This reads and sends
+    nothing yet.
     """
     if not uri:
         raise InvalidRequest("the path of a warehouse or table is empty")

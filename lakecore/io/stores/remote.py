@@ -2,21 +2,21 @@
 
 S3, GCS and Azure can refuse a put if the path exists, and of concurrent puts they accept only one.
 In fsspec this is `pipe_file(mode="create")`. If the client or the service does not support it,
-commits raise `Unsupported`, unless the option `commit.single-writer=true` states that there is one
-writer only. Then a check before the put is enough.
+commits raise `Unsupported`. The option `commit.single-writer=true` states that there is only one
+writer: then a check before the put is enough.
 
 `put_if_absent` takes these steps, so that a lost reply causes neither a lost nor a double commit:
 
-1. Once for each store, on a test file: check that a second put is refused. Some S3-compatible
-   services ignore the condition, and some client versions do not send it.
-2. Send the conditional put. Accepted: the file is ours. Refused for any reason but an existing path
-   (permission, no bucket): nothing was written.
-3. The path exists: read the file and compare it with our bytes. It may be ours, because every
-   client repeats a request after a lost reply; in aiohttp this cannot be switched off.
-4. No reply, or a server error: the put may have been executed, or may be executed later. Send it
-   again; only one of the repetitions can succeed.
-5. Still no reply: if the file exists, compare it, because no put can succeed any more. If it does
-   not exist or cannot be read: `CommitUnknown`.
+1. Once for each store, check with a test file that the service refuses a second put. Some
+   S3-compatible services ignore the condition, and some client versions do not send it.
+2. Send the conditional put. If it is accepted, the file is ours. If it is refused because of
+   anything but an existing path (permission, no bucket), nothing was written.
+3. If it is refused because the path exists, read the file and compare it with our bytes. It may be
+   ours, because every client repeats a request after a lost reply; aiohttp always does.
+4. If there is no reply, or a server error, the put may have been executed, or may be executed
+   later. Send it again; only one of the repetitions can succeed.
+5. If there is still no reply, but the file exists, compare it: no put can succeed any more. If the
+   file does not exist or cannot be read, raise `CommitUnknown`.
 
 INVARIANT: the bytes given to `put_if_absent` are unique to the caller (each snapshot contains a
 uuid), or their origin does not matter. Otherwise step 3 could mistake another commit for ours.
@@ -62,7 +62,7 @@ RETRY_WAIT_SECONDS = 0.2
 READ_AHEAD_BYTES = 1 << 20
 UPLOAD_PART_BYTES = 8 << 20
 
-# An object store has no empty directories: this file keeps one. Paimon's readers ignore it.
+# An object store has no empty directories: this file stands for one. Paimon's readers ignore it.
 DIRECTORY_MARKER = ".directory"
 
 SINGLE_WRITER_OPTION = "commit.single-writer"
@@ -297,7 +297,7 @@ class RemoteStore:
         directory = _key(path).rpartition("/")[0]
         probe = f"{directory}/.probe.{SYSTEM.new_uuid()}.tmp"
         connection = self._connected()
-        files = connection.files  # this client repeats requests: no commit is in doubt yet
+        files = connection.files  # the client that repeats requests: this is not a commit
         with self._plain_errors(path):
             try:
                 files.pipe_file(probe, b"first", mode="create")
@@ -344,7 +344,7 @@ class RemoteStore:
         return tuple(name for name in names if name.lstrip("/").startswith(key + "/"))
 
     def _delete_all(self, names: Sequence[str]) -> None:
-        # `rm` takes many names at once, but expands wildcards and strips the slash of a marker.
+        # `rm` deletes many names at once, but it expands wildcards, and strips a marker's slash.
         one_by_one = not self._service.deletes_many
         exact = [name for name in names if one_by_one or has_magic(name) or name.endswith("/")]
         many = [name for name in names if name not in set(exact)]

@@ -1,11 +1,11 @@
 """Maps Paimon's options of a storage to the arguments of its fsspec client.
 
 An option is recognised by the prefix of its service (`s3.`, `fs.s3a.`, ...) and the rest of its
-name, without regard to dots, dashes and case: Hadoop uses `access.key`, Paimon `access-key`,
+name. Dots, dashes and case of the rest are ignored: Hadoop uses `access.key`, Paimon `access-key`,
 Alibaba `accessKeyId`. A name with such a prefix that is not in the table of its service raises an
-error, because an option that is accepted and ignored misleads.
+error: an ignored option would mislead.
 
-Credentials in options take precedence: the environment is asked only if the options have none.
+Credentials in options take precedence over those in the environment.
 """
 
 from __future__ import annotations
@@ -290,7 +290,8 @@ def _complete_azure(settings: Settings, account: str) -> None:
             "the credentials are of an account that nothing names",
             example="fs.azure.account.key.ACCOUNT.dfs.core.windows.net",
         )
-    # As a connection string: the client prefers one from the environment to a key.
+    # Pass the key as a connection string: otherwise the client would prefer a connection string
+    # from the environment.
     if key:
         settings["connection_string"] = (
             f"DefaultEndpointsProtocol={endpoint.partition('://')[0]};AccountName={name};"

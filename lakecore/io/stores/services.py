@@ -119,8 +119,8 @@ S3 = Service(
 GCS = Service(
     protocol="gcs",
     package="gcsfs",
-    # The class that fsspec registers asks Google by gRPC for the kind of each bucket, even for
-    # another endpoint, and creates files exclusively in its own way.
+    # fsspec registers another class. That class asks Google by gRPC for the kind of each bucket,
+    # even for another endpoint, and has its own way of exclusive creation.
     file_system="gcsfs.core.GCSFileSystem",
     extra="gcs",
     conditional_put=True,  # ifGenerationMatch=0
@@ -159,7 +159,7 @@ AZURE = Service(
     },
 )
 
-# Alibaba OSS, by the API of S3 that it also serves. It ignores unknown conditions of a put.
+# Alibaba OSS, through its S3-compatible API, which ignores the condition of a put.
 OSS = Service(
     protocol="s3",
     package="s3fs",
@@ -201,7 +201,7 @@ SERVICES: Mapping[str, Service] = {
 def connect(
     service: Service, settings: Mapping[str, Setting], *, for_commits: bool = False
 ) -> FileSystem:
-    """A client of the service. A client for commits repeats requests as little as possible."""
+    """A client of the service. With `for_commits`, it repeats requests as rarely as possible."""
     try:
         importlib.import_module(service.package)
     except ImportError as error:
@@ -232,7 +232,7 @@ def _address(service: Service, settings: Mapping[str, Setting]) -> str | None:
     if isinstance(endpoint, str):
         return endpoint
     if service is GCS:
-        # gcsfs follows these variables, so the server is not certain.
+        # These variables redirect gcsfs to another server, which is not known here.
         redirected = ("STORAGE_EMULATOR_HOST", "GOOGLE_CLOUD_UNIVERSE_DOMAIN")
         return None if any(map(os.environ.get, redirected)) else "https://storage.googleapis.com"
     found = re.search(r"BlobEndpoint=([^;]+)", str(settings.get("connection_string", "")))

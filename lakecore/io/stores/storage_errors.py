@@ -1,8 +1,9 @@
 """Classifies the exceptions of remote clients, independent of the client.
 
-fsspec's clients report "no such file" and "exists" with Python's own exceptions, and other errors
-with their own classes; the HTTP status is then somewhere in the chain of causes. An unrecognised
-error counts as no answer, because treating an unknown outcome as a refusal could lose a commit.
+fsspec's clients report "no such file" and "exists" with Python's own exceptions. They report other
+errors with their own classes; the HTTP status is then somewhere in the chain of causes. An
+unrecognised error counts as no answer: if an unknown outcome were treated as a refusal, a commit
+could be lost.
 """
 
 from __future__ import annotations
