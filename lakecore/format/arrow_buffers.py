@@ -1,4 +1,4 @@
-"""Views of the buffers of Arrow arrays as NumPy arrays, without copies; slices are respected."""
+"""Views of the buffers of Arrow arrays, also of slices, as NumPy arrays without copies."""
 
 from __future__ import annotations
 

@@ -2,12 +2,12 @@
 
 fastavro reads and writes the records; `avro_container.py` handles the frame around them:
 
-1. reading: check the frame and decompress each block. fastavro gets the same bytes uncompressed,
-   with a simpler schema without logical types and inner records, so that it builds one dictionary
-   of plain values for each record;
-2. writing: let fastavro write an uncompressed container, compress each block, state the codec.
+- reading: check the frame and decompress each block. fastavro gets the uncompressed bytes, with a
+  simpler schema without logical types and inner records. So it builds one dictionary of plain
+  values for each record;
+- writing: let fastavro write an uncompressed container, compress each block, and state the codec.
 
-INVARIANT: the sync marker follows from the schema, so equal records give equal bytes.
+INVARIANT: the sync marker is computed from the schema, so equal records give equal bytes.
 """
 
 from __future__ import annotations

@@ -33,11 +33,12 @@ _SYNC_SIZE = 16
 _LONG_BITS = 70
 _ZSTD_LEVEL = 1
 _PLAIN_BYTES_LEAST, _RATIO_MAX = 64 << 20, 1_000
-"""Limits for metadata: a decompressed size that is always allowed, and the ratio beyond it."""
+"""Limits for metadata: a decompressed size that is always allowed; for larger ones, the ratio of
+decompressed to compressed size."""
 VALUE_BYTES_MAX = (1 << 31) - 1
 """Maximum decompressed size of a block of rows: an Arrow column holds no larger value."""
 _STEP_BYTES = 2 << 10
-"""Input per step for a zstd frame without a stated size; it expands to about 64 MiB at most."""
+"""Input per step for a zstd frame without a stated size; a step yields about 64 MiB at most."""
 
 # Exceptions that fastavro, json and the decompressors raise for damaged bytes.
 BROKEN = (
@@ -113,7 +114,7 @@ def named_faults(data: bytes, path: str) -> Iterator[None]:
 
 
 class Readable(Protocol):
-    """A protocol: bytes that are read one after another."""
+    """A source of bytes that are read one after another."""
 
     def read(self, size: int, /) -> bytes:
         """The next bytes, fewer at the end."""
@@ -232,7 +233,7 @@ def _zstd_decompress(block: bytes, bytes_max: int) -> bytes:
     said = zstandard.get_frame_parameters(block).content_size
     if said != zstandard.CONTENTSIZE_UNKNOWN and said > bytes_max:
         raise too_large(bytes_max)
-    # A frame of Java's stream compressor does not state its size, which `decompress` asks for.
+    # `decompress` needs the frame's size, which frames of Java's stream compressor do not state.
     stream = zstandard.ZstdDecompressor().decompressobj()
     parts: list[bytes] = []
     size_bytes = 0

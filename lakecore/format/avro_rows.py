@@ -58,9 +58,7 @@ def read_batches(
 ) -> Generator[list[dict[str, Any]], None, None]:
     """The container's records in batches, limited by rows and bytes.
 
-    Logical types are plain numbers.
-
-    A batch has at least one block.
+    A batch has at least one whole block. Values of logical types are plain numbers.
     """
     with _damaged(path):
         frame = Frame(source, path)

@@ -104,7 +104,7 @@ def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> NDArray
 def _hash_apart(
     columns: Sequence[pa.Array], types: Sequence[DataType], long: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """The hash of each row. The rows `long` are hashed one by one, all others together."""
+    """The hash of each row. The rows at the positions `long` are hashed one by one."""
     hashes = np.zeros(len(columns[0]), np.int32)
     others = np.delete(np.arange(len(hashes)), long)
     if len(others):
@@ -122,10 +122,10 @@ def _hash_one(columns: Sequence[pa.Array], types: Sequence[DataType]) -> NDArray
 
 
 def _long_rows(columns: Sequence[pa.Array]) -> NDArray[np.int64]:
-    """The positions of the few rows that are so long that hashing them one by one is faster.
+    """The positions, ascending, of the few rows that are so long that hashing them alone is faster.
 
-    Ascending. Hashing all rows together takes as many steps as the longest row has words. One such
-    step costs about as much as hashing twenty words of a single row.
+    Hashing all rows together takes as many steps as the longest row has words. One such step costs
+    about as much as hashing twenty words of a single row.
     """
     lengths = [
         pc.binary_length(column) for column in columns if any(test(column.type) for test in _TEXTS)

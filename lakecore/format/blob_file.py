@@ -29,7 +29,7 @@ TAIL_BYTES = 5
 _VERSION = 1
 _MAGIC = struct.pack("<i", 1_481_511_375)
 _AROUND = 16
-"""The bytes of an entry besides its value: magic number, length and checksum."""
+"""The bytes of an entry in addition to its value: magic number, length and checksum."""
 NULL, PLACEHOLDER = -1, -2
 """The index's lengths for a null, and for a value that an older file holds."""
 _DESCRIPTOR = struct.Struct("<bq")
@@ -60,9 +60,9 @@ def index_bytes(tail: bytes, size_bytes: int, path: str) -> int:
 
 
 def decode_index(data: bytes, values_bytes: int, row_count: int, path: str) -> BlobIndex:
-    """The entries of a file whose values take `values_bytes`.
+    """The entries of a file. `values_bytes` is the size of the file without its index.
 
-    Raises CorruptTable if there are not `row_count` of them, or if they do not fill these bytes.
+    Raises CorruptTable if there are not `row_count` entries, or if they do not fill these bytes.
     """
     try:
         known = decode_lengths(data)
@@ -92,9 +92,9 @@ def value_of(entry: bytes, path: str) -> bytes:
 
 
 def encode_entry(pieces: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The parts of the entry of a value that is in pieces, in order.
+    """The entry of a value that is given in pieces: its bytes, also in pieces.
 
-    The checksum covers what Java's does.
+    Its checksum covers the same bytes as Java's.
     """
     length = struct.pack("<q", sum(map(len, pieces)) + _AROUND)
     checksum = zlib.crc32(_MAGIC)

@@ -48,7 +48,7 @@ def key_bytes(key: object, data_type: DataType) -> bytes:
             unscaled = int(key.scaleb(kind.scale or 0, _EXACT))
             if (kind.precision or 0) <= _COMPACT_DIGITS:
                 return struct.pack("<q", unscaled)
-            # The least bytes of a two's complement number, as of Java's BigInteger.
+            # The fewest bytes that hold the two's complement number, as in Java's BigInteger.
             magnitude = unscaled if unscaled >= 0 else ~unscaled
             return unscaled.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
         case date():

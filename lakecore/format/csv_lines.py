@@ -1,9 +1,9 @@
 r"""Converts columns of strings to lines of Paimon's CSV files, and back.
 
 A null is written as the null text (by default empty). A field with a separator, a quote or an
-escape character is quoted, and within quotes the escape character comes before each quote and each
-escape character. Java before 2.1 writes escape characters without an escape, and loses them; it can
-read this form.
+escape character is quoted; within the quotes, an escape character precedes each quote and each
+escape character. Java before 2.1 does not escape escape characters when it writes, and so loses
+them, but it can read this form.
 
 Java reads line by line, even inside quotes, and reads a line of only blanks as a row of nulls.
 INVARIANT: a value that would be read back differently is refused.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakecore.model.line_format import LineFormat
 
 _BYTE_ORDER_MARK = "\ufeff"
-# The blanks of Java, which are not those of Unicode.
+# What Java regards as blank, which differs from Unicode.
 _BLANK = "[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]"
 
 
@@ -57,7 +57,7 @@ def csv_text(rows: pa.Table, lines: LineFormat) -> str:
 
 
 def csv_columns(texts: Sequence[str], lines: LineFormat, wanted: Sequence[str]) -> list[pa.Array]:
-    """The wanted columns of some lines, as strings. Fields that a line lacks are null."""
+    """The wanted columns of some lines, as strings. Fields that are missing in a line are null."""
     if not wanted:
         return []
     series = pl.Series(texts, dtype=pl.String)

@@ -11,8 +11,8 @@ distinguishes. The bytes of each form:
 n is the length of magic and bitmaps, and the checksum covers the same bytes. Numbers are
 big-endian, except those inside the 64-bit form. Roaring bitmaps are in the portable format.
 
-NOTE: the range in an index manifest starts at n for both, but its length is n for the 32-bit form
-and n + 8 (with n itself and the checksum) for the 64-bit one.
+NOTE: the range of a vector in an index manifest starts at the field n in both forms. Its length is
+n in the 32-bit form, and n + 8 (with the field n and the checksum) in the 64-bit form.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def check_version(data: bytes, path: str) -> None:
 
 
 def distinct(positions: Positions) -> Positions:
-    """The positions, ascending, each once."""
+    """The positions in ascending order, without duplicates."""
     # NOTE: `np.unique` hashes integers, which takes 50 times as long for positions of a file.
     ordered = np.sort(positions, kind="stable")
     first = np.ones(len(ordered), bool)

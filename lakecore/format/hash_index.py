@@ -1,9 +1,9 @@
 """Converts the hash index of a dynamic bucket to bytes and back.
 
 The index has the hash of every key that was ever put in the bucket. The file consists of big-endian
-32-bit integers; their order has no meaning. The format has no room for a checksum, and other
-programs would read a trailer as hashes. lakecore puts the CRC-32 of the file into its name: a
-changed hash would put a stored key into a second bucket, without an error.
+32-bit integers; their order has no meaning. A damaged hash would silently put a stored key into a
+second bucket. The format has no checksum, and other programs would read a trailer as hashes. So
+lakecore puts the CRC-32 of the file into its name.
 """
 
 from __future__ import annotations

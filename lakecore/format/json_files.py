@@ -125,7 +125,7 @@ def decode_tag(data: bytes, name: str, path: str) -> Tag:
         parts = record.values("tagCreateTime")
         if not 3 <= len(parts) <= 7 or not all(isinstance(part, int) for part in parts):
             raise CorruptTable("the tag has a bad creation time", path=path, value=parts)
-        # Java leaves out seconds and nanoseconds that are zero.
+        # Java omits seconds and nanoseconds that are zero.
         time = (*parts, *[0] * (7 - len(parts)))
     retained = record.source.get("tagTimeRetained")
     if retained is not None and not isinstance(retained, int | float):
@@ -216,12 +216,12 @@ def decode_consumer(data: bytes, path: str) -> int:
 
 
 def encode_hint(snapshot_id: int) -> bytes:
-    """The bytes of a hint at a snapshot."""
+    """The bytes of a hint file that states a snapshot id."""
     return str(snapshot_id).encode()
 
 
 def decode_hint(data: bytes) -> int | None:
-    """The snapshot a hint points at; None if it is unreadable, as a half-written hint may be."""
+    """The snapshot id in a hint file; None if it is unreadable, for example half written."""
     text = data.decode("ascii", errors="replace").strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
 

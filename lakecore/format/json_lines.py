@@ -1,8 +1,8 @@
 """Converts columns of strings to lines of Paimon's JSON files, and back: one object for each row.
 
-Every value is a JSON string, also numbers and booleans, and those in lists and objects (a MAP is an
-object). A null is `null`. A reader also accepts JSON numbers and booleans, as the text that they
-have in the file.
+Every value is written as a JSON string: also numbers, booleans, and values in lists and objects (a
+MAP is an object). A null is `null`. A reader also accepts JSON numbers and booleans, and returns
+their text in the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def json_text(rows: pa.Table, line_end: str) -> str:
 
 
 def json_columns(texts: Sequence[str], wanted: Sequence[pa.Field], path: str) -> list[pa.Array]:
-    """The wanted columns of some lines, as texts. A column that a line lacks is null."""
+    """The wanted columns of some lines, as strings. A column that is missing in a line is null."""
     try:
         # One call for all lines. Numbers keep their text.
         records = json.loads(f"[{','.join(texts)}]", parse_int=str, parse_float=str)

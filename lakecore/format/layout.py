@@ -264,7 +264,7 @@ class Layout:
         return f"{parent}/{one_name(name)}"
 
     def external(self, path: str) -> str:
-        """The canonical form of a full path in the metadata, which leads outside the table.
+        """The canonical form of a full path in the metadata that is outside the table.
 
         Raises CorruptTable if it is not a path, InvalidRequest if it is in none of the
         `external_roots`, and Unsupported if it is in another storage than the table.
@@ -301,12 +301,11 @@ class Layout:
 
 
 def one_name(name: str, given: str = "") -> str:
-    """Check that a name is a single file or directory name on every storage, not a path.
+    """Check that a name is a single file or directory name on every storage, and return it.
 
-    Returns it.
-
-    `given` says what a caller named: a tag, a branch or a consumer. It is empty for a name from the
-    metadata. If the check fails, raises InvalidRequest for a caller's name, else CorruptTable.
+    `given` says what kind of name a caller gave: a tag, a branch or a consumer. It is empty for a
+    name from metadata. Raises InvalidRequest for a bad name of a caller, CorruptTable for a bad
+    name from metadata.
     """
     if _PLAIN_NAME.fullmatch(name):
         return name
@@ -320,7 +319,7 @@ def one_name(name: str, given: str = "") -> str:
 
 
 def parse_numbered(name: str, prefix: str) -> int | None:
-    """The number in a name such as `snapshot-12`; None for temporary files and unrelated files."""
+    """The number in a name such as `snapshot-12`; None for any other name."""
     digits = name.removeprefix(prefix)
     if len(digits) == len(name) or not (digits.isascii() and digits.isdecimal()):
         return None

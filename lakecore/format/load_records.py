@@ -1,8 +1,8 @@
 """The records of files that COPY INTO has loaded: their file names and bytes.
 
-A record is the file `copy-into/history/load-HASH-TIME` in the table's directory. HASH are 16
-hexadecimal digits of the SHA-256 of the loaded file's path, TIME is when it was loaded. Paimon on
-Spark writes and reads the same records.
+A record is the file `copy-into/history/load-HASH-TIME` in the table's directory. HASH consists of
+16 hexadecimal digits of the SHA-256 of the loaded file's path. TIME is the time of the load. Paimon
+on Spark writes and reads the same records.
 
 https://paimon.apache.org/docs/master/spark/sql-write/#repeated-imports
 """

@@ -1,8 +1,8 @@
 """Converts manifests to columns of entries and back, without a Python object for each entry.
 
 A frame of entries has a row for each entry and a column for each field, in the order of
-`MANIFEST_SCHEMA`; the fields of the record `_FILE` replace it. Fields that an older writer did not
-know are null. Merging manifests, whose cost grows with the table, works on such frames:
+`MANIFEST_SCHEMA`; the record `_FILE` is replaced by its fields. Fields that an older writer did not
+know are null. Manifests are merged in this form, because the cost of a merge grows with the table:
 
 1. decoding: the blocks are decompressed, and Polars reads a container of the decompressed blocks. A
    container that Polars cannot read (a writer declared a record as a union with null) is read
@@ -124,9 +124,9 @@ def encode_entries(
     target_size_bytes: int,
     file_format: str = DEFAULT_FORMAT,
 ) -> Iterator[EncodedManifest]:
-    """The manifests of a frame, in order; if there are several, each has at least the target size.
+    """The manifests of a frame, in order. If there are several, each has at least the target size.
 
-    A manifest below the target size would count as small, and each commit would rewrite it.
+    A smaller manifest would be due for a merge, and each commit would rewrite it.
     """
     encode = _containers if file_format == DEFAULT_FORMAT else partial(_tables, file_format)
     yield from encode(frame, compression, target_size_bytes)
@@ -159,7 +159,7 @@ def _tables(
 ) -> Iterator[EncodedManifest]:
     """The manifest of a frame, as one Parquet or ORC file.
 
-    If the file would be too large, several files with equal numbers of entries.
+    If the file would be too large, returns several files with equal numbers of entries.
     """
     file_columns = [part["name"] for part in MANIFEST_SCHEMA["fields"][-1]["type"]["fields"]]
     nested = frame.with_columns(pl.col("_CREATION_TIME").cast(pl.Datetime("ms"))).select(
@@ -216,7 +216,7 @@ def _from_table(data: bytes, path: str) -> pl.DataFrame:
 def _from_container(data: bytes, path: str) -> pl.DataFrame:
     plain, rows = plain_container(data, path)
     frame = _read(plain, rows) if rows else ENTRY_SCHEMA.to_frame()
-    # If the file is damaged, reading it record by record raises the error that says how.
+    # If the file is damaged, reading it record by record raises an error that says what is wrong.
     return _read_records(data, path) if frame is None else frame
 
 

@@ -16,7 +16,7 @@ DEFAULT_FORMAT = "avro"
 
 
 def decoded(data: bytes, path: str, schema: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """The records of a file, each as its values in the order of the schema."""
+    """The records of a file. Each is a tuple of its values, in the order of the schema."""
     read = read_records if is_table(data) else read_container
     return read(data, path, schema)
 

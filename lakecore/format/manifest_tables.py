@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _ROWS_A_BYTE, _ROWS_LEAST = 1_000, 1 << 20
 _PLAIN_BYTES_MAX = (1 << 31) - 1
-"""What a manifest may hold, by its own bytes and at most."""
+"""Limits of a decoded manifest: rows per stored byte, rows always allowed, and decoded bytes."""
 _TYPES: Mapping[str, pa.DataType] = {
     "int": pa.int32(),
     "long": pa.int64(),

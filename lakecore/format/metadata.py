@@ -1,11 +1,11 @@
 """Converts all metadata files of a table to values and back, in one place.
 
-Pure in both directions: `encode_*` takes a value of the model; `decode_*` takes bytes and the path
-that they came from, which every error names. JSON files are in `json_files.py` and
-`statistics_file.py`, the others in `manifest_files.py` and `index_manifest.py`.
+Both directions are pure: `encode_*` takes a value of the model; `decode_*` takes bytes, and the
+path of the file, which every error names. The code for JSON files is in `json_files.py` and
+`statistics_file.py`, for other files in `manifest_files.py` and `index_manifest.py`.
 
-INVARIANT: decode(encode(x)) == x. A file of a newer format is Unsupported, a damaged one is
-CorruptTable; neither is ever read in part.
+INVARIANT: decode(encode(x)) == x. A file of a newer format raises Unsupported, a damaged file
+CorruptTable; no part of such a file is returned.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Stripe:
 
 
 def read_postscript(end: bytes) -> PostScript:
-    """The postscript in the last 256 bytes of a file, or in all if it has fewer.
+    """The postscript in the last 256 bytes of a file, or in the whole file if it is shorter.
 
     Raises ValueError if there is none.
     """

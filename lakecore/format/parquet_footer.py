@@ -1,10 +1,10 @@
 """Joins Parquet files by rewriting their footers: many small files become one without re-encoding.
 
-A row group is encoded on its own, as a Parquet file of one row group, so that several threads can
-encode at once. Joining them is a matter of footers alone:
+Each row group is encoded as a separate Parquet file (a *part*), so that several threads can encode
+at once. Joining the parts changes only footers:
 
-1. of each part, the bytes between the leading magic and the footer are concatenated;
-2. every offset in a part's footer is moved by the distance that the bytes of the part moved;
+1. the bytes of each part between the leading magic and the footer are concatenated;
+2. every offset in a part's footer is increased by the distance that the part's bytes have moved;
 3. the row groups of all parts are put into one footer, with the schema of the first part.
 
 A column can be *relabelled*: Arrow's writer cannot write INT96 for a single column, but it encodes
@@ -70,7 +70,7 @@ _META_OFFSETS = (9, 10, 11, 14)
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of the column `source`, with a field id of its own."""
+    """A copy of the column `source`, with its own field id."""
 
     source: str
     id: int
@@ -99,7 +99,7 @@ class FooterJoin:
     row_count: int = 0
     _footer: Struct | None = None
     _groups: list[Wire] = field(default_factory=list)
-    """Each as it will be written: taken apart it is twenty times as large."""
+    """The row groups, serialized: a parsed row group would take twenty times the memory."""
     _checksums: list[int] = field(default_factory=list)
 
     def add(
@@ -107,8 +107,8 @@ class FooterJoin:
     ) -> list[memoryview]:
         """Add the row groups of a part to the footer. Returns the bytes to append to the file.
 
-        `texts` are statistics of leaf columns for which the part has none, by leaf. A part with
-        such statistics has one row group.
+        `texts` has statistics, by leaf, for leaf columns of which the part has none. It is empty
+        unless the part has a single row group.
         """
         part = part.cast("B")
         start, footer = split(part)
@@ -145,7 +145,7 @@ class FooterJoin:
         _set(self._footer, _FILE_SCHEMA, ListValue(STRUCT, self._elements(_structs(schema))))
         orders = _get(self._footer, _FILE_ORDERS)
         if isinstance(orders, ListValue):
-            # All columns have the order of their type.
+            # All columns have the same column order: that of their type.
             orders.items.extend(orders.items[:1] * len(self.copies))
         _set(self._footer, _FILE_ROWS, self.row_count)
         _set(self._footer, _FILE_GROUPS, ListValue(STRUCT, self._groups))
@@ -307,7 +307,7 @@ def _copied_element(elements: list[Struct], name: str, copy: Copy) -> Struct:
 
 
 def _columns(elements: list[Struct]) -> Iterator[Struct]:
-    """The elements of top-level columns, without those inside them, which may have any name."""
+    """The elements of top-level columns, without their children, which may have any name."""
     at = 1
     while at < len(elements):
         yield elements[at]
@@ -375,5 +375,5 @@ def _drop(struct: Struct, id_: int) -> None:
 
 def _move(struct: Struct, id_: int, distance: int) -> None:
     value = _get(struct, id_)
-    if value:  # 0 and absence both mean that there is nothing to point at
+    if value:  # 0 and a missing offset both mean that there is no such part of the file
         _set(struct, id_, _int(value) + distance)

@@ -3,11 +3,11 @@
 A value has the string form that Java prints, because other engines use the same directories:
 
 - with `partition.legacy-name` (the default), the internal value: a DATE is its day number, a TIME
-  its milliseconds, a timestamp ISO text that leaves out what is zero (`2024-01-02T03:04`);
+  its milliseconds, a timestamp its ISO text without trailing zero parts (`2024-01-02T03:04`);
 - without it, the value cast to a string: `2024-01-01`, `03:04:05`, `2024-01-02 03:04:05.678`.
 
-Null, empty and blank strings become the default name, so distinct partitions may share a directory:
-take partition values from manifests, never from a path. Local-zoned timestamps are printed in UTC.
+Nulls, and empty or blank strings, become the default name. So different partitions may share a
+directory: take partition values from manifests, never from a path. TIMESTAMP_LTZ is written in UTC.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in _ESCAPED})
 _BLANKS = "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \u1680\u2028\u2029\u205f\u3000" + "".join(
     chr(code)
     for code in range(0x2000, 0x200B)
-    if code != 0x2007  # a no-break space, which is not blank in Java
+    if code != 0x2007  # a no-break space, which Java does not regard as blank
 )
 _NANOS_BY_UNIT = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _DAY_MS = 86_400_000
@@ -107,8 +107,8 @@ def value_text(scalar: pa.Scalar, field: Field, *, legacy: bool) -> str:
 
 
 def _binary_text(value: bytes, field: Field, *, legacy: bool) -> str:
-    # NOTE: the legacy text of a binary value is the address of a Java object, different on each
-    # write: not even Java finds such a file again.
+    # NOTE: Java's legacy text of a binary value is the address of an object. It differs on each
+    # write, so not even Java finds such a file again.
     if legacy:
         raise Unsupported(
             "a binary partition key needs partition.legacy-name=false",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackRecord:
-    """A rollback: `target` becomes the latest snapshot, and the snapshots `removed` after it go.
+    """A rollback: `target` becomes the latest snapshot; the snapshots `removed` are deleted.
 
     `kept_by` are the snapshots of the removed tags and long-lived changelogs.
     """

@@ -63,7 +63,7 @@ def decode_rows(
         raise InvalidRequest("unknown column of a row", column=unknown, columns=tuple(index))
     joined = _join(rows, len(fields))
     if not names:
-        # A batch without arrays would lose its number of rows.
+        # A batch without arrays does not know its number of rows.
         empty = pa.Array.from_buffers(pa.struct([]), len(rows), [None])
         return pa.RecordBatch.from_struct_array(empty)
     arrays = [joined.column(index[name], fields[index[name]].type) for name in names]

@@ -106,8 +106,8 @@ Tail: TypeAlias = FixedTail | BytesTail
 class ColumnWords:
     """One column: its null mask (None: no nulls), its slots, and the tail that the slots point to.
 
-    The slots do not contain the offset of the tail yet, because it depends on the columns before.
-    The offset is added later: to the slots marked in `pointing`, or to all.
+    The slots do not contain the offset of the tail yet, because it depends on earlier columns. The
+    offset is added later: to the slots marked in `pointing`, or to all slots.
     """
 
     nulls: Bools | None
@@ -141,7 +141,7 @@ class RowWords:
     def parts(self, *, long: bool = True) -> Iterator[tuple[int | Ints, Ints | None, Words | None]]:
         """Each word of the rows: its position in the row, the rows (None: all), values (None: 0).
 
-        Without `long`, long values are skipped, because `bytes` copies them row by row.
+        Without `long`, long values are left out: `bytes` copies them row by row instead.
         """
         for place in range(self.header_words):
             yield place, None, self.header(place)
@@ -198,7 +198,10 @@ class RowWords:
 
 
 def _is_long(tail: Tail, rows: int) -> bool:
-    """Whether a value has more words than there are rows: copying row by row is then faster."""
+    """Whether a value of the tail has more words than there are rows.
+
+    Then copying row by row is faster.
+    """
     return isinstance(tail, BytesTail) and rows < int(tail.counts.max(initial=0))
 
 
@@ -243,7 +246,7 @@ def gather_word(source: Words, starts: Ints, lengths: Ints, place: int) -> Words
     at = starts + 8 * place if place else starts
     index = at >> 3
     shift = ((at & 7) << 3).astype(np.uint64)
-    # In NumPy a shift by 64 gives 0; an aligned start needs it.
+    # If the start is aligned, the shift is by 64, which gives 0 in NumPy, as is needed here.
     word: Words = source[index] >> shift
     word |= source[index + 1] << (np.uint64(64) - shift)
     word &= _KEEP[np.clip(lengths - 8 * place, 0, 8)]

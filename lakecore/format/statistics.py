@@ -3,12 +3,12 @@
 Bounds are used to prune files, so they may be too wide but never too narrow; an unknown bound is
 null. Rules of the modes (https://paimon.apache.org/docs/master/maintenance/configurations/):
 
-- `none`: nothing; `counts`: the null count; `full`: also bounds; `truncate(n)`: also bounds, with
-  strings cut to n characters. A cut upper bound is raised so that it stays an upper bound; if it
-  cannot be raised, there are no bounds.
+- `none`: no statistics; `counts`: the null count; `full`: null count and bounds; `truncate(n)`:
+  null count and bounds, with strings cut to n characters. A cut upper bound is raised so that it
+  stays an upper bound; if it cannot be raised, there are no bounds.
 - Binary and nested columns have only a null count. The same holds for TIMESTAMP(7..9) in Parquet:
   it is stored as INT96, and readers disagree on the order of INT96.
-- A float column with a NaN has no bounds; a zero is -0.0 as lower and +0.0 as upper bound.
+- A float column with a NaN has no bounds. A lower bound of zero is -0.0, an upper bound +0.0.
 - Java's ORC files have bounds of CHAR values padded with blanks. When such a lower bound is read,
   it is changed to hold for the values without padding.
 """
@@ -204,7 +204,7 @@ def are_bounded_texts(data_type: DataType, mode: StatsMode) -> bool:
 
 
 def cut_texts(values: pa.ChunkedArray, length: int | None) -> pa.ChunkedArray:
-    """The strings, cut to the length that bounds of `length` characters need (None: not cut)."""
+    """The strings, cut to what is needed for bounds of `length` characters (None: not cut)."""
     if length is None or not _are_long_texts(values):
         return values
     return pc.utf8_slice_codeunits(values, 0, length + 1)
@@ -254,8 +254,8 @@ class StatsFrame(NamedTuple):
 
     An unknown value is null.
 
-    NOTE: other writers ignore NaN in the bounds of float columns, so a file may hold a NaN above
-    its maximum.
+    NOTE: the bounds of other writers ignore NaN. So a file may hold a NaN, which sorts above its
+    maximum.
     """
 
     min_values: pa.RecordBatch
@@ -275,7 +275,7 @@ def stats_columns(file: DataFile, schema: TableSchema) -> tuple[Field, ...]:
         names = file.write_columns
     if names is None:
         return schema.fields
-    # Files whose rows keep their ids have columns with these ids, too.
+    # With row tracking, a file may also have columns with the ids of its rows.
     known = {**schema.by_name, **{field.name: field for field in TRACKING_FIELDS}}
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -357,8 +357,9 @@ def _group_frame(
 def _unpadded(low: pa.Array, data_type: DataType) -> pa.Array:
     """Convert lower bounds of padded CHAR values to lower bounds of the values without padding.
 
-    Trailing blanks are removed. A character that sorts below a blank is removed, with all that
-    follows: `a` with a tab sorts below the padded `a` with a blank, but above `a` itself.
+    Trailing blanks are removed. A character that sorts below a blank is removed, with all following
+    characters: padded, `a` followed by a tab sorts below `a` followed by a blank, but without
+    padding, it sorts above `a`.
     """
     if not isinstance(data_type, Atomic) or data_type.root is not Root.CHAR:
         return low

@@ -1,7 +1,7 @@
 """Reads and writes Thrift's compact protocol, as far as Parquet footers and pages need it.
 
 A struct is a list of (field id, wire type, value), so unknown fields are written back unchanged.
-Invalid Thrift raises CorruptTable: truncated, nested too deeply, or with impossible lengths.
+Invalid Thrift (truncated, nested too deeply, or with impossible lengths) raises CorruptTable.
 """
 
 from __future__ import annotations

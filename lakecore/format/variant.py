@@ -19,7 +19,7 @@ from typing import TypeAlias
 VERSION = 1
 _OFFSET_SIZES = (1, 2, 3, 4)
 _MANY = 255
-"""Objects and lists with more elements than this store their size in four bytes."""
+"""Objects and lists with more elements than this store their number of elements in four bytes."""
 _SHORT_TEXT_MAX = 63
 _DIGITS = ((4, 9), (8, 18), (16, 38))
 """The sizes of a decimal in bytes, each with the number of digits that fit."""

@@ -35,9 +35,9 @@ TYPED = "typed_value"
 
 
 def variants_of_json(texts: pa.Array) -> pa.Array:
-    """The JSON texts as VARIANT values. Raises ValueError for the first that is not JSON.
+    """The JSON texts as VARIANT values.
 
-    The error has the position of the text as its second argument.
+    Raises ValueError for the first text that is not JSON, with its position as second argument.
     """
     values: list[bytes | None] = []
     names: list[bytes | None] = []

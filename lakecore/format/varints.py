@@ -1,9 +1,9 @@
 """Converts integers to varints and back.
 
-A byte has seven bits of the number, the lowest first, and a bit that is set if more bytes follow.
+Each byte holds seven bits of the number, the lowest bits first, and a bit that is set if more bytes
+follow. Avro, Thrift, Protobuf (ORC) and the indexes of BLOB values use varints.
 
-Avro, Thrift, Protobuf (ORC) and the indexes of BLOB values use them. A signed number is a *zigzag*
-number: 0, -1, 1, -2, ... are 0, 1, 2, 3, ...
+A signed number is stored as its *zigzag* number: 0, -1, 1, -2, ... become 0, 1, 2, 3, ...
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BYTES_MAX = 10
-"""The bytes of a number of 64 bits."""
+"""The largest number of bytes of a 64-bit number."""
 _GREATEST = 2**64 - 1
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _BITS_MAX = (1 << 31) - 8
 _ADDED_ROWS = 65_536
 _FUNCTIONS_MAX = 1_000
-"""A share of false positives of one in a billion takes 30."""
+"""A false-positive rate of 1e-9 takes 30 functions."""
 
 
 def filter_size(items: int, fpp: float) -> tuple[int, int] | None:

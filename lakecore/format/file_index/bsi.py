@@ -1,4 +1,4 @@
-"""The index type `bsi`: numbers as bit slices. Negative numbers have slices of their own.
+"""The index type `bsi`: numbers as bit slices. Negative numbers have separate slices.
 
     1 | int rows | bool has positive, [slices] | bool has negative, [slices]
     slices: 1 | long min | long max | rows | int slices | bitmap per bit, the lowest first

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakecore.format.file_index.values import Key, ValueForm
 
 NULL = -1
-"""The number of a null."""
+"""The code of a null."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 _NO_VALUES_SLICES = 64
-"""The slices of an index without values: Java takes the bits of -1."""
+"""The number of slices of an index without values: Java writes 64, the number of bits of -1."""
 
 
 class RangeBitmapWriter:
@@ -92,9 +92,9 @@ class RangeBitmapWriter:
     def _number_chunks(
         self, column: CodedColumn
     ) -> Iterable[tuple[bytes, int, bytes, tuple[int, int, int]]]:
-        """For each chunk of numbers: its first value, the position of that value, and the others.
+        """For each chunk of numbers: its first value, the position of that value, the other values.
 
-        The last part has the number of the other values, their bytes, and the bytes of one value.
+        The last element states their count, their size in bytes, and the size of one value.
         """
         width = self._form.width
         packed = self._form.pack(column.keys.to_numpy(zero_copy_only=False))

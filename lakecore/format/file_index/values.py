@@ -4,7 +4,7 @@ Numbers, booleans, dates, times and timestamps become int64 numbers that sort as
 
 - a timestamp is its milliseconds up to precision 3, else its microseconds;
 - a decimal is its unscaled number;
-- a float is its bits, so ordered that -0.0 is below 0.0 and NaN above all, as Java sorts them.
+- a float is its bits, converted so that they sort as in Java: -0.0 below 0.0, and NaN above all.
 
 Strings and binaries stay bytes. `pack` and `unpack` convert between this form and stored bytes.
 """
@@ -88,7 +88,7 @@ class ValueForm:
         return self.pack(np.array([key], np.int64))
 
     def key_at(self, data: bytes, offset: int) -> tuple[Key, int]:
-        """The value at an offset, and the offset behind it."""
+        """The value at an offset, and the offset after it."""
         if not self.is_text:
             (key,) = self.unpack(data, 1, offset).tolist()
             return key, offset + self.width
