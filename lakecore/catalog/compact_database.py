@@ -128,7 +128,7 @@ def compact_database(
                 if table is not None:
                     results[name] = compact_table(table.context, request.of_table)
             except NotFound:
-                # The table was dropped.
+                # The table was dropped meanwhile.
                 continue
             except LakecoreError as error:
                 errors.append(error)

@@ -104,7 +104,7 @@ class Metastore(Protocol):
         ...
 
     def others(self, database: str) -> tuple[str, ...]:
-        """The names of views and of tables that are not Paimon's, sorted."""
+        """The sorted names of all entries that are not Paimon tables: views and other tables."""
         ...
 
     def foreign(self, database: str) -> tuple[str, ...]:

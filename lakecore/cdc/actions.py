@@ -1,4 +1,4 @@
-"""The common part of Paimon's CDC actions, which keep tables in step with a source.
+"""The common part of Paimon's CDC actions, which replicate the tables of a source.
 
 An action takes the same arguments as Paimon's action. It opens a source, and the rules that turn
 source tables into target tables. The module of each source declares its actions; `action_table.py`

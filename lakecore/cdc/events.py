@@ -1,11 +1,11 @@
 """The values that a source of changes passes to the sink. They are frozen.
 
-A `Source` yields `Step`s. A step holds the changes since the step before as `ChangeBatch`es, and
-the `Position` at which the source can be started again directly after these changes.
+A `Source` yields `Step`s. A step holds the changes since the previous step as `ChangeBatch`es, and
+the `Position` from which the source can continue directly after these changes.
 
 INVARIANT: the order of changes is that of the source. Batches are applied in the order of the step,
-and the rows of a batch in the order of its table. Batches of several tables with one target are
-merged by their `order`, if they state one.
+and the rows of a batch in the order of its table. If batches of several source tables have the same
+target and state an `order`, their rows are merged by it.
 
 INVARIANT: a batch has one schema: the schema under which the source wrote its rows. A schema change
 ends a batch and begins another, also within a step.

@@ -84,7 +84,7 @@ def run_pipeline(
     stops: Callable[[], bool] = bool,
     reports: Callable[[Progress], None] | None = None,
 ) -> Progress:
-    """Keep the targets in step with the source; see `Sink.run`. Creates the target database."""
+    """Replicate the source to the targets; see `Sink.run`. Creates the target database."""
     action = SYNC_ACTIONS.get(pipeline.action)
     if action is None:
         raise InvalidRequest("unknown action", action=pipeline.action, known=list(SYNC_ACTIONS))

@@ -164,9 +164,9 @@ class Sink:
             )
 
     def _check_targets(self, state: PipelineState) -> None:
-        """Raise InvalidRequest if a table that the pipeline wrote is gone: rows would be lost.
+        """Raise InvalidRequest if a table that the pipeline wrote no longer exists: it lost rows.
 
-        A table without a snapshot counts as gone: it was dropped and created again.
+        A table without a snapshot was dropped and created again, and is refused too.
         """
         for name in state.targets:
             try:

@@ -102,7 +102,8 @@ def _mysql_database(names: tuple[str, ...], options: Mapping[str, str]) -> Mappi
 
 def _postgres_table(names: tuple[str, ...], options: Mapping[str, str]) -> Mapping[str, str]:
     match names:
-        # In an expression such as `order_.*`, a dot is no separator: three names state a schema.
+        # In a regular expression such as `order_.*`, the dot does not separate names. Only a chain
+        # of three names states a schema.
         case (database, table) if re.fullmatch(r"\w+\.\w.*", table):
             schema, _, table = table.partition(".")
             return {"database-name": database, "schema-name": schema, "table-name": table}

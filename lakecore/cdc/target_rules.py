@@ -60,8 +60,8 @@ class TargetRules:
     - `route`: returns the target of a source table, or None if the table is left out;
     - `primary_keys`: replace the primary key of the source; with `falls_back`, only for tables that
       have all of these columns;
-    - `partition_keys_of`: the partition keys of single source tables, by name, instead of
-      `partition_keys`;
+    - `partition_keys_of`: partition keys by source table, which replace `partition_keys` for this
+      table;
     - `takes_source_keys`: whether the source's primary key is taken if none is given;
     - `lenient`: whether a computed column is null if the column that it refers to is missing;
     - `widens_existing`: whether missing columns are added to a table that exists before the

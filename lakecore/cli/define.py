@@ -181,7 +181,7 @@ def _fact(key: str, value: object) -> str:
 
 
 def show_ddl(name: str, warehouse: str | None, option: list[str] | None) -> None:
-    """Print CREATE TABLE."""
+    """Print a CREATE TABLE statement that creates an equal table."""
     session, identifier, _ = place_of(name, warehouse, option)
     named = parse_identifier(identifier)
     text = f"SHOW CREATE TABLE {quoted(named.database)}.{quoted(named.table)}"

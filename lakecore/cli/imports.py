@@ -339,7 +339,7 @@ def _show_plan(rows: FileRows, fields: Sequence[Field], form: Format) -> None:
 
 
 def counted(rows: FileRows) -> Iterator[pa.RecordBatch]:
-    """The batches; a terminal shows how many rows are read."""
+    """The batches of `rows`. Shows the number of rows read so far in a terminal."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),

@@ -201,10 +201,7 @@ def _fits(written: Any, wanted: Any) -> bool:
 
 
 def _number(name: Any) -> Any:
-    """The name of a primitive type.
-
-    `long` also for `int`, because Avro stores both in the same way.
-    """
+    """The name of a primitive type, with `long` for `int`: Avro stores both in the same way."""
     of = name["type"] if isinstance(name, dict) and len(name) == 1 else name
     return "long" if of == "int" else of
 

@@ -36,7 +36,7 @@ _NULL = -1
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Where one BLOB is within the bytes of an entry (`end` None: it is null), and its key."""
+    """A BLOB within the bytes of an entry: its start, end (None for a null), and key in a map."""
 
     begin: int
     end: int | None

@@ -8,7 +8,7 @@ before the footer, which other readers ignore as a gap. Its numbers are little-e
     CRC-32 of the bytes of each column chunk, page headers included: row group by row group
     count of column chunks   4 bytes
     CRC-32 of the footer     4 bytes
-    CRC-32 of all before     4 bytes
+    CRC-32 of the above      4 bytes
     ">LakeCRC"               8 bytes
 
 INVARIANT: if one of the two markers is present, the file has a trailer, and the trailer must be

@@ -234,7 +234,7 @@ def _min_max(values: pa.Array, data_type: DataType) -> tuple[pa.Array, pa.Array]
 
 
 def _truncated(low: str, high: str, length: int) -> tuple[str | None, str | None]:
-    """Bounds of at most that many code points; None for both if there is no such upper bound."""
+    """Bounds of at most `length` code points; (None, None) if there is no such upper bound."""
     if len(high) <= length:
         return low[:length], high
     for place in range(length - 1, -1, -1):

@@ -89,7 +89,7 @@ def identifiers_page(
     query: Mapping[str, str],
     pattern_key: str,
 ) -> tuple[list[dict[str, str]], str | None]:
-    """One page of the names of all databases, as identifiers, and the token of the next page."""
+    """One page of the names in all databases, as identifiers, and the token of the next page."""
     found = [
         f"{database}/{name}"  # no name contains a slash
         for database in _like(databases, query.get("databaseNamePattern", ""))

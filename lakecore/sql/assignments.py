@@ -1,8 +1,8 @@
 """Converts `SET column = expression` to the new value of each column, as an SQL expression.
 
-`SET row.field = expression` sets one field of a ROW: the value is the whole ROW, built from the
-expression and the other fields. As in Spark, a ROW that is null becomes one whose other fields are
-null.
+`SET row.field = expression` sets one field of a ROW. The new value is the whole ROW, built from the
+expression and the old values of the other fields. As in Spark, a null ROW becomes a ROW whose other
+fields are null.
 """
 
 from __future__ import annotations

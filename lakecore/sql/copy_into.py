@@ -202,7 +202,10 @@ def _check(load: _Load, paths: Sequence[str]) -> None:
 
 
 def _count(load: _Load, paths: Sequence[str], rejects: str) -> None:
-    """Count the rows and errors of files that can be read. Creates tables of rejected lines."""
+    """Count the rows and errors of readable files.
+
+    For CSV, DuckDB records lines that do not parse in the tables `rejects` and `rejects`_scan.
+    """
     source, columns = _source(load, paths, skip_bad=True, rejects=rejects)
     query = (
         f"FROM (FROM {source} SELECT {FILE}, {_error(load, columns)} AS {_ERROR}) "

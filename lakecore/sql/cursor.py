@@ -111,26 +111,26 @@ class Cursor:
     # --- larger parts -----------------------------------------------------------------------------
 
     def name(self, what: str = "a name") -> str:
-        """An identifier, quoted or not."""
+        """Read an identifier, quoted or not."""
         if self.token.kind not in {Kind.WORD, Kind.QUOTED}:
             raise self.expected(what)
         return self.take().value
 
     def chain(self, what: str = "a name") -> tuple[str, ...]:
-        """Names separated by dots, such as `catalog.database.table`."""
+        """Read names separated by dots, such as `catalog.database.table`."""
         names = [self.name(what)]
         while self.skip_symbol("."):
             names.append(self.name(what))
         return tuple(names)
 
     def string(self, what: str = "a string in quotes") -> str:
-        """The value of a string literal."""
+        """Read a string literal, and return its value."""
         if self.token.kind is not Kind.STRING:
             raise self.expected(what)
         return self.take().value
 
     def whole(self, what: str = "a whole number") -> int:
-        """The value of a whole number."""
+        """Read a whole number, and return its value."""
         if self.token.kind is not Kind.NUMBER or not self.token.value.isdecimal():
             raise self.expected(what)
         return int(self.take().value)
@@ -145,7 +145,7 @@ class Cursor:
         return found
 
     def group(self) -> str:
-        """The text within the parentheses that come next."""
+        """Read an expression in parentheses, and return the text within them."""
         self.expect_symbol("(")
         start = self.token.start
         depth = 1
@@ -158,9 +158,10 @@ class Cursor:
         return self.text[start : token.start].strip()
 
     def until(self, *ends: Iterable[str] | str, symbols: str = "") -> str:
-        """The text before one of these keywords, outside parentheses and CASE, or before the end.
+        """Read and return the text up to one of these keywords, or to the end.
 
-        A tuple stands for keywords in sequence. Raises if there is no text.
+        Keywords within parentheses or CASE do not count. A tuple stands for a sequence of keywords.
+        Raises if there is no text.
         """
         start, depth, cases = self.token.start, 0, 0
         last = start

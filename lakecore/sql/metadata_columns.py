@@ -1,7 +1,8 @@
 """The metadata columns in a query: which tables provide them, and which `*` must omit them.
 
-A metadata column is hidden: a query sees it only by its name, as in Spark. The view of a table has
-the metadata columns that the query names, so each `*` over such a view leaves them out.
+A metadata column is hidden: as in Spark, a query gets it only if the query names it. The view of a
+table includes the metadata columns that the query names, so each `*` over such a view must omit
+them.
 """
 
 from __future__ import annotations

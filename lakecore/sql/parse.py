@@ -75,7 +75,7 @@ _OF_TABLE = frozenset({"partitions", "properties", "columns", "tags", "branches"
 
 
 def parse(text: str) -> Statement:
-    """The statement of a text. Raises InvalidRequest, with line, column and a caret."""
+    """Parse a text as one statement. Raises InvalidRequest, with line, column and a caret."""
     cursor = Cursor(text)
     word = cursor.token.word
     start = _insert_after_with(text) if word == "WITH" else None
@@ -102,7 +102,7 @@ def parse(text: str) -> Statement:
 
 
 def _insert_after_with(text: str) -> int | None:
-    """Where the INSERT of Spark's `WITH name AS (...) INSERT ...` begins; None for a query."""
+    """The position of INSERT in Spark's `WITH name AS (...) INSERT ...`; None for a query."""
     depth = 0
     for token, following in pairwise(tokenize(text)):
         if token.kind is Kind.OTHER:
@@ -113,7 +113,7 @@ def _insert_after_with(text: str) -> int | None:
 
 
 def _with_insert(text: str, start: int) -> Statement:
-    """The INSERT, with the part before it as the beginning of its query."""
+    """Parse the INSERT at `start`; the text before it becomes the beginning of its query."""
     blank = re.sub(r"[^\n]", " ", text[:start])  # keeps the positions in error messages right
     statement = parse(blank + text[start:])
     assert isinstance(statement, Insert), "the text begins with INSERT"

@@ -35,7 +35,7 @@ _TAG_VERBS = ("CREATE", "REPLACE", "DELETE")
 
 
 def parse_alter(cursor: Cursor) -> Statement:
-    """ALTER TABLE, ALTER VIEW after the word ALTER."""
+    """Parse ALTER TABLE and ALTER VIEW; the word ALTER has been read."""
     if cursor.at("DATABASE") or cursor.at("SCHEMA"):
         raise Unsupported("a database has no properties to change", statement=cursor.text)
     if cursor.skip("VIEW"):
@@ -65,7 +65,7 @@ def parse_alter(cursor: Cursor) -> Statement:
 
 
 def parse_comment_on(cursor: Cursor) -> CommentOn:
-    """COMMENT ON TABLE | COLUMN name IS 'text' | NULL, after the word COMMENT."""
+    """Parse COMMENT ON TABLE | COLUMN name IS 'text' | NULL; the word COMMENT has been read."""
     cursor.expect("ON")
     is_column = cursor.skip("COLUMN")
     if not is_column:

@@ -74,7 +74,7 @@ def _create_database(cursor: Cursor) -> CreateDatabase:
 
 
 def parse_replace(cursor: Cursor) -> Statement:
-    """REPLACE TABLE, as in Spark, after the word REPLACE."""
+    """Parse REPLACE TABLE, as in Spark; the word REPLACE has been read."""
     cursor.expect("TABLE")
     found = _create_table(cursor, temporary=False, replaces=True)
     if found.query is not None:

@@ -2,7 +2,7 @@
 
 A look-up join reads the rows of a table as they are when a row of the other side is processed. In
 lakecore, a query processes all rows when it runs, so the table is read at its latest snapshot. A
-time that is a column (`o.proc_time`) is refused elsewhere, because it may differ from row to row.
+time that is a column (`o.proc_time`) is refused by other code, because it may differ between rows.
 """
 
 from __future__ import annotations

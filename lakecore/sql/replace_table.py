@@ -82,7 +82,7 @@ def replace_table(
 
 
 def _next(old: TableSchema, wanted: TableSchema) -> TableSchema:
-    """The wanted schema after the old one, with ids that no other column had."""
+    """The wanted schema as the next one after `old`; new columns get ids that were never used."""
     known = {(field.name, str(field.type)): field for field in old.fields}
     new = [field for field in wanted.fields if (field.name, str(field.type)) not in known]
     numbered, next_id = number_fields(new, old.highest_field_id + 1)

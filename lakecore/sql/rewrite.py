@@ -71,7 +71,7 @@ class Views(Protocol):
 
 
 def rewritten(text: str, connection: duckdb.DuckDBPyConnection, views: Views) -> str:
-    """The text for DuckDB."""
+    """The text of a query, rewritten for DuckDB: views replace the tables of catalogs."""
     text, references = placeholders(text)
     used: list[Reference] = []
 

@@ -82,7 +82,7 @@ def _partitions(workspace: Workspace, chain: Chain) -> list[str]:
 
 
 def _is_within(workspace: Workspace, statement: Show, name: str) -> bool:
-    """Whether a partition, named as `dt=a/hh=1`, has the values that a statement gives."""
+    """Whether a partition, named as `dt=a/hh=1`, has the values of the statement's PARTITION."""
     keys = workspace.table(statement.chain).schema.partition_keys
     wanted = statement.partition or {}
     for key in wanted:

@@ -377,7 +377,7 @@ def _split_system(name: str) -> tuple[str, str | None]:
     if rest and rest[0].startswith(BRANCH_MARK):
         table = f"{table}${rest.pop(0)}"
     if len(rest) != 1 or not rest[0].strip():
-        return name, None  # none, or too many: the catalog says so
+        return name, None  # no suffix, or several: then the catalog raises the error
     return table, rest[0].lower()
 
 

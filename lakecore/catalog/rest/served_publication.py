@@ -98,7 +98,7 @@ class ServedHistory(History):
         return stated
 
     def latest_snapshot(self) -> Snapshot | None:
-        """The newest snapshot, as the server states it."""
+        """The newest snapshot, read from the server."""
         return self._table.latest_snapshot()
 
     def latest_snapshot_id(self) -> int | None:
@@ -152,7 +152,7 @@ class ServedPublication:
         return ServedAccess(self.table)
 
     def history(self, store: Store, layout: Layout) -> History:
-        """The history that asks the server."""
+        """A history that reads the newest snapshot and schema from the server."""
         return ServedHistory(store, layout, self.table.on_branch(layout.branch), self.table_id)
 
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:

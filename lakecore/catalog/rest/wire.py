@@ -53,7 +53,7 @@ Json: TypeAlias = "dict[str, Any]"
 
 
 def schema_to_json(schema: TableSchema) -> Json:
-    """The schema without its id and time, which the server sets."""
+    """A schema as JSON, without its id and time, which the server sets."""
     return {
         "fields": [field_to_json(field) for field in schema.fields],
         "partitionKeys": list(schema.partition_keys),
@@ -64,7 +64,7 @@ def schema_to_json(schema: TableSchema) -> Json:
 
 
 def schema_from_json(body: Mapping[str, Any], schema_id: int, time_ms: int) -> TableSchema:
-    """The schema with that id. Raises InvalidRequest if `body` is no schema."""
+    """Parse a schema, which gets this id and time. Raises InvalidRequest for a malformed `body`."""
     try:
         fields = tuple(parse_field(field) for field in body["fields"])
         return TableSchema(
@@ -96,7 +96,7 @@ def _highest(own: int, data_type: object) -> int:
 
 
 def change_to_json(change: Change) -> Json:
-    """One change of a schema."""
+    """A schema change as JSON."""
     match change:
         case AddColumn(path=path, type=kind, comment=comment, move=move):
             return {
@@ -146,7 +146,7 @@ def change_to_json(change: Change) -> Json:
 
 
 def change_from_json(body: Mapping[str, Any]) -> Change:
-    """One change of a schema. Raises InvalidRequest for an unknown or malformed one."""
+    """Parse a schema change. Raises InvalidRequest for an unknown or malformed change."""
     try:
         return _change(body)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -207,11 +207,11 @@ def _move_from_json(body: Mapping[str, Any]) -> Move:
 
 
 def snapshot_to_json(snapshot: Snapshot) -> Json:
-    """The fields of a snapshot file."""
+    """A snapshot as JSON, with the fields of a snapshot file."""
     fields: Json = json.loads(metadata.encode_snapshot(snapshot))
     return fields
 
 
 def snapshot_from_json(body: object, where: str) -> Snapshot:
-    """The snapshot. Raises CorruptTable, naming `where`, if it is malformed."""
+    """Parse a snapshot. Raises CorruptTable, naming `where`, if it is malformed."""
     return metadata.decode_snapshot(json.dumps(body).encode(), where)

@@ -42,10 +42,10 @@ class ComputedColumn:
 
 
 def parse_computed_columns(texts: Sequence[str]) -> tuple[ComputedColumn, ...]:
-    """The definitions in an order in which each follows the ones that it refers to.
+    """The definitions, ordered so that each comes after the definitions that it refers to.
 
     Raises InvalidRequest for text that is not a definition, an unknown function, two definitions of
-    one name, and definitions that refer to each other in a circle.
+    one name, and cyclic references.
     """
     columns = [_parsed(text) for text in texts]
     by_name = {column.name: column for column in columns}

@@ -1,8 +1,8 @@
 """The Kafka consumer: partitions with offsets, their ends, and batches of messages.
 
-Errors of the client become lakecore's: a wrong option is InvalidRequest, a broker that cannot be
-reached is StorageError, which the caller may try again. Offsets that the topic no longer has raise
-InvalidRequest: the user must decide whether to go on without the missing messages.
+Errors of the client are raised as lakecore's: InvalidRequest for a wrong option, StorageError for a
+broker that cannot be reached (the caller may try again). Offsets that the topic no longer has raise
+InvalidRequest: the user must decide whether to continue without the missing messages.
 
 The client silently retries a lost connection. Its event "all brokers are down" is no reliable sign:
 it does not come in every outage, and may come after one. Therefore, if no message arrives, this

@@ -211,7 +211,7 @@ def _sets(values: Sequence[object], column: LoggedColumn) -> pa.Array:
 
 
 def _json(value: object) -> str | None:
-    """A stored JSON value as the text that MySQL prints."""
+    """A stored JSON value as text, as in MySQL's text protocol."""
     if value is None:
         return None
     if not value:

@@ -204,7 +204,7 @@ def source_schema(
 
 
 def _is_same(logged: str, defined: str) -> bool:
-    """Whether values of both definitions are stored in the same way."""
+    """Whether two column definitions have the same storage format."""
     first, second = parse_mysql_type(logged), parse_mysql_type(defined)
     names = [_SAME.get(each.name, each.name) for each in (first, second)]
     if names[0] == "GEOMETRY":

@@ -4,7 +4,7 @@
 - A TIMESTAMP is a point in time; the target stores its local time in the server's time zone.
 - A negative TIME, or one of 24 hours or more, has no value in Paimon and is refused. Digits after
   the milliseconds are cut, as in Paimon.
-- With the type mapping `to-string`, a value becomes the text that MySQL prints.
+- With the type mapping `to-string`, a value becomes its text in MySQL's text protocol.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _times(values: pa.Array, field: Field, target: pa.DataType) -> pa.Array:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """The values as strings, as MySQL prints them.
+    """The values as strings, as in MySQL's text protocol.
 
     Only the number of fraction digits may differ.
     """

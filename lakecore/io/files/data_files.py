@@ -132,7 +132,7 @@ def read_file(
     batch_rows: int = BATCH_ROWS,
     row_groups: Iterable[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of these columns of the file, in its order, each column of `arrow_type(field)`.
+    """Batches of these columns in the order of the file; each column has the `arrow_type(field)`.
 
     `row_groups` are ascending indexes of Parquet row groups; None reads all. If it is an iterator,
     the next index is requested after the rows of the previous group have been returned.

@@ -8,8 +8,8 @@ NOTE: an engine whose JVM is in another zone shifts such instants by its offset,
 `orc.timestamp-ltz.legacy.type` is false. The file does not record whether they are shifted.
 lakecore reads every file like an engine in UTC.
 
-NOTE: Arrow reads ORC timestamps as nanoseconds, which covers the years 1677 to 2262; reading and
-writing others raises an error. Writing also refuses two values that Arrow writes wrongly:
+NOTE: Arrow reads ORC timestamps as 64-bit nanoseconds, which cover the years 1677 to 2262. Other
+timestamps raise an error. Writing also refuses two values that Arrow writes wrongly:
 
 - a timestamp before 1970 with a fraction of a second, which it stores as negative nanoseconds that
   other engines refuse or misread;
@@ -42,10 +42,7 @@ if TYPE_CHECKING:
 ID_ATTRIBUTE = "paimon.id"
 _CODECS = {"none": "uncompressed", "zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "lz4": "lz4"}
 _STRIPE_SHARE = 2
-"""The size of a stripe is that of a row group, divided by this.
-
-A row group's size counts decoded bytes, a stripe's size stored ones.
-"""
+"""The size of a stripe in stored bytes is that of a row group in decoded bytes, divided by this."""
 _DICTIONARY_SHARE_MAX = 0.8
 _NANOS_MAX = (1 << 63) - 1
 TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

@@ -1,4 +1,4 @@
-"""A file that is written by appending bytes: closed as a whole, or abandoned and removed."""
+"""A file that is written by appending bytes: it is either closed, or abandoned and removed."""
 
 from __future__ import annotations
 

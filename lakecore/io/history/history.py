@@ -171,7 +171,7 @@ class History:
         return ids[-1] if ids else None
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
-        """The snapshot of that id. Raises NotFound, naming the live range."""
+        """The snapshot of that id. Raises NotFound, naming the range of live ids."""
         try:
             return self._read_snapshot(snapshot_id)
         except NotFound as error:

@@ -256,7 +256,7 @@ def _complete_gcs(settings: Settings, _: str) -> None:
 def _account(uri: str, options: Mapping[str, str]) -> str:
     """The host of the account, from `abfss://container@HOST/` or from the options.
 
-    Empty if neither.
+    Empty if neither states it.
     """
     authority = uri.partition("://")[2].partition("/")[0]
     hosts = {authority.partition("@")[2]} - {""}

@@ -78,8 +78,9 @@ class Store(Protocol):
         """Create a file if it does not exist. Of concurrent callers, exactly one gets True.
 
         The bytes must be unique to the caller (a snapshot contains a uuid), because a store may
-        return True if the file already exists with the same bytes. `CommitUnknown`: the file may
-        exist, now or later. Any other error of lakecore: the file was not created and will not be.
+        return True if the file already exists with the same bytes. Raises `CommitUnknown` if the
+        file may exist, now or later. After any other error of lakecore, the file does not exist and
+        will not be created.
         """
         ...
 
