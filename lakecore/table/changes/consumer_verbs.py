@@ -92,7 +92,7 @@ class ConsumerVerbs(ABC):
     def consumers(self) -> tuple[Consumer, ...]:
         """The consumers of the table, sorted by id: each with the snapshot that it reads next.
 
-        Snapshots from the smallest `next_snapshot` on are kept by expiry. A branch has its own
+        Expiry keeps all snapshots from the smallest `next_snapshot` on. A branch has its own
         consumers (https://paimon.apache.org/docs/master/flink/consumer-id/).
 
         Raises CorruptTable, naming the file, if a consumer cannot be read.

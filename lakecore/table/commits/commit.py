@@ -96,8 +96,8 @@ def commit(
     `compaction_unknown`.
 
     Raises CommitConflict or InvalidRequest, with nothing changed; CommitUnknown; AlreadyExists if
-    the messages were committed before, because their files are in use. `on_failure` is called
-    before an error is raised that proves that nothing of this commit is visible.
+    the messages were committed before, because their files are in use. If an error proves that
+    nothing of this commit is visible, `on_failure` is called before the error is raised.
     """
     committer = _Committer(context, request)
     try:

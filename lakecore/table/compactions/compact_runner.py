@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 Failures: TypeAlias = "dict[tuple[bytes, int], Uncomputable]"
-"""The error of each bucket, by partition and bucket number, that cannot be compacted."""
+"""The error of each bucket that cannot be compacted, by partition and bucket number."""
 Runner: TypeAlias = "Callable[[TableContext, Sequence[Work], Tally, list[CommitMessage]], Failures]"
 
 

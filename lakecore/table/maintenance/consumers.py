@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 _READS_MAX, _WAIT_SECONDS = 10, 0.2
-"""As in Java: another writer may be overwriting the file, so a damaged one is read again."""
+"""How often, and after which wait, a damaged file is read again, as in Java.
+
+Another writer may be overwriting the file.
+"""
 
 
 def list_consumers(context: TableContext) -> tuple[Consumer, ...]:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 __all__ = ["AGE_MS_MIN", "remove_orphan_files"]
 
 AGE_MS_MIN = 3_600_000
-"""No running commit is assumed to be older than this."""
+"""Running commits are assumed to be younger than this."""
 
 _HINTS = {EARLIEST, LATEST}
 _HIDDEN = re.compile(r"\..+\.tmp")
@@ -257,7 +257,7 @@ def _key(state: State) -> tuple[str, str, str, str]:
 def _reached(
     context: TableContext, history: History, found: Sequence[State], among: pl.DataFrame
 ) -> pl.DataFrame:
-    """The names of all metadata files that `found` references, and of its data files in `among`."""
+    """The names of all metadata files, and of the data files in `among`, that `found` references."""
     names = _Names(history, among)
     paths: set[str] = set()
     whole = [state.snapshot for state in found if state.kind is not StateKind.CHANGELOG]

@@ -46,7 +46,7 @@ _PLACE = f"{KEY_PREFIX}SORT_PLACE"
 _CURVE = f"{KEY_PREFIX}SORT_CURVE_"
 """No column of a table has names with these prefixes."""
 _BY_SLICE = MergeSpec(key=())
-"""The keys of the slices; no two rows have the same key."""
+"""Merges by the keys that the slices bring with them. No two rows have the same key."""
 
 
 class ExternalSort:

@@ -55,7 +55,7 @@ class Merging:
 
     - `function`: the merge function (None: the plan's engine);
     - `share`: the merge leases one part in `share` of the budget;
-    - `extra_batches`: how many batches the function holds in addition to those of the runs;
+    - `extra_batches`: how many batches the function holds besides the batches of the runs;
     - `coded`: columns that are returned dictionary-encoded where possible.
     """
 

@@ -53,8 +53,8 @@ size of a batch. No batch is read ahead while a large batch is held."""
 _HELD_LEAST_BYTES = 64 << 20
 """Batches of this total size may be held under any budget."""
 _KEY_SHARE = 4
-"""The rows of one key take at most the budget divided by this. Merging them takes more than as
-much again."""
+"""The rows of one key take at most the budget divided by this. Merging them takes more than the
+same amount in addition."""
 _KEY_LEAST_BYTES = 32 << 20
 _KEY_ROW_BYTES = 96
 """Bytes that merging takes for each row of a key with many rows, in addition to its values."""

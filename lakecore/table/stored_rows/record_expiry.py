@@ -56,7 +56,7 @@ class RecordExpiry:
         """The names of the files that hold an expired row according to their statistics.
 
         The result omits files without a minimum of the column, and files that were written when the
-        column was not yet a time. `schema` is the table's; `schemas` those of the files, by id.
+        column was not yet a time. `schema` is the table's schema; `schemas` are the files' schemas.
         """
         field = schema.field(self.column)
         groups: dict[int, list[DataFile]] = defaultdict(list)

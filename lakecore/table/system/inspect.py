@@ -204,8 +204,8 @@ class Inspect:
         """The columns, with their options `fields.NAME.…`, in the order of the schema.
 
         - field_name STRING, field_type STRING: a column and its type
-        - function STRING: the values of its options, as [sum]
-        - function_options STRING: the keys of its options, as [fields.a.aggregate-function]
+        - function STRING: the values of the column's options, such as [sum]
+        - function_options STRING: the keys of these options: [fields.a.aggregate-function]
         - comment STRING: the comment of the column
         """
         return self._frame("aggregation_fields")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakecore.table.writes.batch_write import Author
 
 Runner: TypeAlias = "Callable[[TableContext, object, MergeRequest, Author], CommitResult]"
-"""Carries out a merge with a source, by an author."""
+"""Carries out a merge. The arguments are the table, the source, the request and the author."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
