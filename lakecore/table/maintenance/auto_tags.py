@@ -96,7 +96,7 @@ def _tag_periods(context: TableContext, periods: TagPeriods, latest: Snapshot) -
 
 
 def _time_of(context: TableContext, snapshot: Snapshot) -> int | None:
-    """The wall clock time that decides the tag of a snapshot; None if it has none."""
+    """The wall clock time that decides the tag of a snapshot; None if there is no such time."""
     options = context.options
     if options.tag_automatic_creation is TagCreation.PROCESS_TIME:
         return wall_ms(snapshot.time_ms, options.sink_process_time_zone)

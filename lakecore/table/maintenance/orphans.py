@@ -257,7 +257,7 @@ def _key(state: State) -> tuple[str, str, str, str]:
 def _reached(
     context: TableContext, history: History, found: Sequence[State], among: pl.DataFrame
 ) -> pl.DataFrame:
-    """The names of all metadata files, and of the data files in `among`, that `found` references."""
+    """The names of the metadata files, and of data files in `among`, that `found` references."""
     names = _Names(history, among)
     paths: set[str] = set()
     whole = [state.snapshot for state in found if state.kind is not StateKind.CHANGELOG]

@@ -5,7 +5,7 @@ would hold more than their share of the budget:
 
 1. the runs of level 0 are split into groups of neighbours, in commit order;
 2. each group is merged, window by window, into one run on local disk, and closed;
-3. these runs and those of the other levels are merged.
+3. these runs and the runs of the other levels are merged.
 
 A group is merged by the table's merge function if that may merge the rows of a key in several
 steps; otherwise all rows are kept (`interim_function`). Tombstones are always kept.

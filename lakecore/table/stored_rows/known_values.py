@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def known_values(
     split: Split, file: DataFile, schema: TableSchema, fields: Sequence[Field]
 ) -> dict[str, pa.Scalar]:
-    """The values that all rows of a file share: partition keys, and nulls of a migrated file.
+    """The values that all rows of a file share: partition keys, and nulls for missing columns.
+
+    A migrated file may lack columns.
 
     `schema` is the schema of the file, and `fields` are columns of it.
     """

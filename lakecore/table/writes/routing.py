@@ -117,7 +117,7 @@ class Routing:
         return self._keys is not None
 
     def _bucket_ids(self, partition: bytes, rows: pa.Table) -> tuple[np.ndarray | None, int]:
-        """The bucket of each row (None: all are in bucket 0), and a number greater than all."""
+        """The bucket of each row (None: always bucket 0), and a number above all bucket numbers."""
         schema, options, count = self._context.schema, self._context.options, self.count(partition)
         self._check_bucket_count(partition, count)
         if count > 0:
