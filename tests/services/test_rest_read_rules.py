@@ -14,6 +14,8 @@ from tests.services.rest import ruled_rest_server
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import polars as pl
+
     from lakecore.session import Session
     from tests.services.rest import RuledServer
 
@@ -206,3 +208,39 @@ def test_forbidden_columns_and_unknown_rules_of_javas_server(version: str, tmp_p
         server.rule("filter", "shop.t")
         table.compact(full=True)
         assert len(ours(session, list(TYPES))) == len(ROWS) + 1
+
+
+@pytest.mark.parametrize("version", ["1.4.2", "2.0.0"])
+def test_handles_of_look_ups_and_the_binlog_show_what_reads_show(
+    version: str, tmp_path: Path
+) -> None:
+    """Java's client cannot read `$binlog` if there is a rule."""
+    with ruled_rest_server(version, tmp_path) as server:
+        session = made(server, keyed=True)
+        table, binlog = session.get_table("shop.t"), session.get_table("shop.t$binlog")
+        lookup = table.open_lookup(["id", "owner", "card"])
+        keys = [{"id": number} for number in range(7)]
+        columns = "id,owner,card"
+        assert lines_of(lookup.rows(keys)) == server.tell("rows", "shop.t", columns)
+
+        server.rule("filter", "shop.t", FILTERS[0])
+        server.rule("mask", "shop.t", "card", json.dumps(MASKS[1][1]))
+        lookup.refresh()
+        said = server.tell("rows", "shop.t", columns)
+        assert lines_of(lookup.rows(keys)) == said
+        assert lines_of(lookup.rows(keys)) == lines_of(table.lookup(keys, ["id", "owner", "card"]))
+        (failed,) = server.tell("rows", "shop.t$binlog", columns)
+        assert "ClassCastException" in failed
+        packed = binlog.to_polars(["id", "owner", "card"]).explode("id", "owner", "card")
+        assert lines_of(packed) == said
+        server.rule("allow", "shop.t", "id,owner")
+        with pytest.raises(StorageError):
+            lookup.refresh()
+        with pytest.raises(StorageError):
+            binlog.to_arrow()
+
+
+def lines_of(frame: pl.DataFrame) -> list[str]:
+    """The rows as Java prints them, sorted."""
+    text = "\n".join(sorted("|".join(map(shown, row)) for row in frame.rows()))
+    return text.split("\n")

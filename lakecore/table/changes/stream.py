@@ -65,10 +65,12 @@ def open_stream(
     context: TableContext,
     request: StreamRequest,
     show: Callable[[ChangesSource], RowSource] | None = None,
+    pack: Callable[[RowSource], RowSource] | None = None,
 ) -> ChangeStream[pl.LazyFrame]:
     """Open the stream that the request describes.
 
-    `show` converts the changes of a snapshot before they become a frame (None: no conversion).
+    `show` converts the changes of a snapshot before they become a frame (None: no conversion);
+    `pack` converts what the catalog shows of them.
 
     Raises NotFound if the start of the stream has expired.
     """
@@ -84,7 +86,8 @@ def open_stream(
         rows = source if show is None else show(source)
         # A newer schema may say that the catalog filters the rows.
         own = source.context
-        return guarded(rows, own if own.options.query_auth_enabled else reading, own.schema)
+        seen = guarded(rows, own if own.options.query_auth_enabled else reading)
+        return seen if pack is None else pack(seen)
 
     def frame(source: ChangesSource) -> pl.LazyFrame:
         return lazy(shown(source), request.columns, request.where)

@@ -56,9 +56,11 @@ class Group:
 class BlockReader:
     """Reads blocks of the columns `fields` and caches them; threads may share it.
 
+    `columns` are those of the look-up, which decide on `fields`: they are part of a block's name.
     `groups` caches the row groups of files; `disk` holds blocks that did not fit in memory.
     """
 
+    columns: tuple[str, ...]
     fields: tuple[Field, ...]
     blocks: Cache[object, Block]
     groups: Cache[str, tuple[Group, ...]]
@@ -111,7 +113,7 @@ class BlockReader:
             yield pa.concat_tables(parts) if len(parts) > 1 else parts[0]
 
     def _block(self, state: SplitState, file: DataFile, group: Group) -> Block:
-        name = (file.name, group.index)
+        name = (file.name, group.index, self.columns)
         block = self.blocks.get(name)
         if block is None and (mapped := self.disk.get(name)) is not None:
             block = _block_of(mapped, state, group, mapped=True)

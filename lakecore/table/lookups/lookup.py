@@ -5,6 +5,10 @@
 - *full* cache, for other columns: the rows of each split, sorted by these columns, all read when
   the handle opens, and again for splits whose files changed.
 
+Where a catalog filters and masks rows, blocks hold the rows as stored, with the columns that its
+rules read; the rules are applied to the rows found. They are asked for whenever a newer snapshot is
+looked for. If a column to look up by is masked, each look-up is a read, which finds masked values.
+
 A newer snapshot replaces the whole state, so a look-up sees one snapshot. Threads may share a
 handle. The memory budget counts blocks as a cache: it may drop them, and they are then read again.
 A block of a *partial* cache that is read again is also stored on local disk (`disk_blocks.py`).
@@ -31,13 +35,16 @@ from lakecore.table.lookups.disk_blocks import DiskBlocks
 from lakecore.table.lookups.find import find_rows
 from lakecore.table.lookups.keys import Keys, keys_of, rows_in_order
 from lakecore.table.lookups.state import lookup_state
+from lakecore.table.reads.guarded import GuardedSource
 from lakecore.table.reads.source import TableSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
+    from lakecore.frames.source import RowSource
     from lakecore.merge.keys import OrderColumns
+    from lakecore.rows.read_rules import ReadRules
     from lakecore.table.context import TableContext
     from lakecore.table.lookups.blocks import Block
     from lakecore.table.lookups.bucket_rows import Group
@@ -57,6 +64,29 @@ class LookupColumns:
     on: tuple[str, ...]
     result: tuple[str, ...]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys((*self.result, *self.on)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What look-ups see: the rows at `read_ms`, and the rules that the catalog stated then.
+
+    `state` is None if look-ups are reads of the source.
+    """
+
+    source: TableSource | FallbackSource | GuardedSource
+    state: LookupState | None
+    rules: ReadRules | None
+    read_ms: int
+
+    @property
+    def plain(self) -> RowSource:
+        """The rows as stored."""
+        return self.source.source if isinstance(self.source, GuardedSource) else self.source
+
 
 class Lookup:
     """Looks up rows by keys, again and again; see `Table.open_lookup`. Threads may share it."""
@@ -65,7 +95,7 @@ class Lookup:
         self,
         context: TableContext,
         columns: LookupColumns,
-        newest: Callable[[], TableSource | FallbackSource],
+        newest: Callable[[], TableSource | FallbackSource | GuardedSource],
     ) -> None:
         options = context.options
         self._context, self._columns, self._newest = context, columns, newest
@@ -87,15 +117,16 @@ class Lookup:
         )
         self._lock = threading.Lock()
         self._closed = False
-        self._state = self._read_state()
+        self._seen: _Seen | None = None
+        self._seen = self._look()
 
     # --- what it is ------------------------------------------------------------------------------
 
     @property
     def snapshot_id(self) -> int | None:
         """The snapshot that look-ups see now; None if the table was empty."""
-        state = self._state[0]
-        snapshot = state.snapshot if isinstance(state, TableSource) else None
+        plain = self._now.plain
+        snapshot = plain.snapshot if isinstance(plain, TableSource) else None
         return None if snapshot is None else snapshot.id
 
     @property
@@ -144,7 +175,7 @@ class Lookup:
         """Look for a newer snapshot now. Returns the snapshot that look-ups see from now on."""
         self._require_open()
         with self._lock:
-            self._state = self._read_state()
+            self._seen = self._look()
         return self.snapshot_id
 
     # --- the state -------------------------------------------------------------------------------
@@ -153,37 +184,52 @@ class Lookup:
         if self._closed:
             raise InvalidRequest("the look-up is closed", table=self._context.identifier)
 
-    def _refresh_if_due(self) -> None:
+    @property
+    def _now(self) -> _Seen:
+        assert self._seen is not None, "the handle was opened"
+        return self._seen
+
+    def _is_due(self) -> bool:
         options = self._context.options
         interval_ms = options.lookup_continuous_discovery_interval_ms
         if interval_ms is None:
             interval_ms = options.continuous_discovery_interval_ms
-        due_ms = self._state[2] + interval_ms
-        if self._context.ambient.now_ms() < due_ms or not self._lock.acquire(blocking=False):
+        return self._context.ambient.now_ms() >= self._now.read_ms + interval_ms
+
+    def _refresh_if_due(self) -> None:
+        if not self._is_due():
+            return
+        # No thread goes on with rules that are older than the interval, even if the server fails.
+        waits = isinstance(self._now.source, GuardedSource)
+        if not self._lock.acquire(blocking=waits):
             return
         try:
-            self._state = self._read_state()
+            if self._is_due():
+                self._seen = self._look()
         finally:
             self._lock.release()
 
-    def _read_state(self) -> tuple[TableSource | FallbackSource, LookupState | None, int]:
-        """The newest source, its state (None: look-ups read without a cache), and the time now.
-
-        Fills a *full* cache.
-        """
+    def _look(self) -> _Seen:
+        """The newest rows and rules. Fills a *full* cache."""
         now_ms = self._context.ambient.now_ms()
-        source = self._newest()
-        if not isinstance(source, TableSource) or not self._cached:
-            return source, None, now_ms
-        known = getattr(self, "_state", None)
-        if known is not None and known[1] is not None and known[0].snapshot == source.snapshot:
-            return known[0], known[1], now_ms
-        names = tuple(dict.fromkeys((*self._columns.result, *self._columns.on)))
-        state = lookup_state(source, names)
+        source, names = self._newest(), self._columns.names
+        rules = source.rules(names) if isinstance(source, GuardedSource) else None
+        seen = _Seen(source=source, state=None, rules=rules, read_ms=now_ms)
+        plain = seen.plain
+        if not isinstance(plain, TableSource) or not self._cached:
+            return seen
+        if rules is not None:
+            if any(name in rules.masks for name in self._columns.on):
+                return seen
+            names = tuple(dict.fromkeys((*names, *rules.inputs(names))))
+        known = None if self._seen is None else self._seen.state
+        if known is not None and known.columns == names and known.source.snapshot == plain.snapshot:
+            return replace(seen, state=known)
+        state = lookup_state(plain, names)
         if not self._partial:
             for split in state.splits:
                 self._full_block(state, split)
-        return source, state, now_ms
+        return replace(seen, state=state)
 
     def _retried(self, look_up: Callable[[], pl.DataFrame]) -> pl.DataFrame:
         """Call `look_up`.
@@ -203,12 +249,11 @@ class Lookup:
     # --- rows ------------------------------------------------------------------------------------
 
     def _rows(self, keys: Keys) -> pl.DataFrame:
-        source, state, _ = self._state
-        result = list(self._columns.result)
+        seen = self._now
+        state, result = seen.state, list(self._columns.result)
         if state is None:
-            return find_rows(source, keys, result)
+            return find_rows(seen.source, keys, result)
         wanted = Keys(rows=_without_nulls(keys.rows))
-        names = list(dict.fromkeys((*result, *keys.names)))
         parts: list[pa.Table] = []
         if self._partial:
             for split, numbers in state.places(wanted.rows):
@@ -219,9 +264,17 @@ class Lookup:
         else:
             for split in state.splits:
                 parts += self._rows_of_split(state, split, wanted.rows)
-        kinds = pa.schema([source.schema.field(name) for name in names])
-        tables = [part.select(names) for part in parts if part.num_rows] or [kinds.empty_table()]
-        frames = [to_frame(part if part.schema == kinds else part.cast(kinds)) for part in tables]
+        kinds = pa.schema([state.source.schema.field(name) for name in state.columns])
+        tables = [
+            part if part.schema == kinds else part.cast(kinds)
+            for each in parts
+            if (part := each.select(state.columns)).num_rows
+        ] or [kinds.empty_table()]
+        if seen.rules is not None:
+            names = self._columns.names
+            shown = pa.schema([seen.source.schema.field(name) for name in names])
+            tables = [_ruled(part, seen.rules, shown) for part in tables]
+        frames = [to_frame(part) for part in tables]
         rows = frames[0] if len(frames) == 1 else pl.concat(frames, how="vertical")
         return rows_in_order(keys, rows, result)
 
@@ -232,7 +285,9 @@ class Lookup:
             return self._read_direct(state, split, keys)
         if self._partial:
             key = split.plan.merge.key
-            reader = BlockReader(state.fields, self._blocks, self._groups, self._disk)
+            reader = BlockReader(
+                state.columns, state.fields, self._blocks, self._groups, self._disk
+            )
             return reader.rows(split, _ascending(keys, key))
         block = self._full_block(state, split)
         if block is None:
@@ -244,7 +299,7 @@ class Lookup:
         """All rows of a split, sorted; None if they do not fit in memory."""
         if split.direct or split.split.size_bytes * _DECODED_RATIO > self._limit_bytes:
             return None
-        name = split.fingerprint
+        name = (split.fingerprint, state.columns)
         block = self._blocks.get(name)
         if block is None:
             batches = list(state.source.read([split.split], split.plan))
@@ -266,6 +321,11 @@ class Lookup:
             rows = frame.join(wanted, on=asked.names, how="semi")["_row"].to_arrow()
             found.append(pa.Table.from_batches([batch]).take(rows))
         return found
+
+
+def _ruled(rows: pa.Table, rules: ReadRules, shown: pa.Schema) -> pa.Table:
+    """The rows that the rules show, with their masked values."""
+    return pa.Table.from_batches([rules.apply(each, shown) for each in rows.to_batches()], shown)
 
 
 def _without_nulls(rows: pa.Table) -> pa.Table:

@@ -12,7 +12,7 @@ from lakecore.table.changes.changes import ChangesSource
 from lakecore.table.lookups.find import find_rows
 from lakecore.table.lookups.keys import keys_of
 from lakecore.table.lookups.lookup import Lookup, LookupColumns
-from lakecore.table.reads.guarded import GuardedSource
+from lakecore.table.reads.guarded import GuardedSource, guarded_now
 from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
@@ -84,6 +84,10 @@ class LookupVerbs(ABC):
         columns, or `lookup.cache=FULL`, all rows are read when the handle opens.
         `lookup.cache-max-memory-size` limits the memory, within the memory budget.
 
+        Where a REST catalog filters and masks rows, its rules are asked for when the handle opens,
+        and whenever it looks for a newer snapshot. If a column of `on` is masked, each look-up
+        reads the table.
+
         Raises InvalidRequest for an unknown or nested column, and if `on` is missing for a table
         without a primary key.
 
@@ -91,7 +95,7 @@ class LookupVerbs(ABC):
                 names.rows([{"id": 7}])
         """
         context = self._context
-        context.options.require_readable()
+        context.options.require_readable(filters_rows=True)
         schema = context.schema
         by = schema.primary_keys if on is None else tuple(checked_columns(on, schema))
         if not by:
@@ -109,12 +113,11 @@ class LookupVerbs(ABC):
                 )
         names = schema.names if columns is None else checked_columns(columns, schema)
         wanted = LookupColumns(on=tuple(dict.fromkeys(by)), result=tuple(dict.fromkeys(names)))
-        return Lookup(context, wanted, self._plain_rows)
+        return Lookup(context, wanted, self._newest_rows)
 
-    def _plain_rows(self) -> TableSource | FallbackSource:
+    def _newest_rows(self) -> TableSource | FallbackSource | GuardedSource:
         source = self._looked_up(Travel())
-        assert not isinstance(source, GuardedSource), "the options were checked"
-        return source
+        return source if isinstance(source, GuardedSource) else guarded_now(source, self._context)
 
     def _looked_up(self, travel: Travel) -> TableSource | FallbackSource | GuardedSource:
         source = self._rows(travel)

@@ -71,9 +71,13 @@ class SplitState:
 
 @dataclass(frozen=True, eq=False)
 class LookupState:
-    """The splits of a snapshot, by partition and bucket."""
+    """The splits of a snapshot, by partition and bucket, to be read with these columns.
+
+    `fields` are those that a merge of these columns needs.
+    """
 
     source: TableSource
+    columns: tuple[str, ...]
     fields: tuple[Field, ...]
     splits: tuple[SplitState, ...]
     by_bucket: Mapping[bytes, Mapping[int, list[SplitState]]] = field(default_factory=dict)
@@ -127,7 +131,7 @@ def lookup_state(source: TableSource, columns: Sequence[str]) -> LookupState:
     by_bucket: dict[bytes, dict[int, list[SplitState]]] = defaultdict(lambda: defaultdict(list))
     for state in states:
         by_bucket[state.split.partition][state.split.bucket].append(state)
-    return LookupState(source, fields, tuple(states), by_bucket)
+    return LookupState(source, tuple(columns), fields, tuple(states), by_bucket)
 
 
 def _split_state(

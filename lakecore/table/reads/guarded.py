@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from lakecore.errors import Unsupported
+from lakecore.errors import NotFound, Unsupported
 from lakecore.frames.source import CheckedSource, reading
 from lakecore.model.types import with_nullable
 from lakecore.plan.predicate import columns_of, condition_on
@@ -32,17 +32,13 @@ if TYPE_CHECKING:
 
     Source = TypeVar("Source", bound=RowSource)
 
-__all__ = ["GuardedSource", "guarded"]
+__all__ = ["GuardedSource", "guarded", "guarded_now"]
 
 
-def guarded(
-    source: Source, context: TableContext, newest: TableSchema | None = None
-) -> Source | GuardedSource:
+def guarded(source: Source, context: TableContext) -> Source | GuardedSource:
     """The source as the catalog shows it to this reader.
 
-    `newest` is the newest schema known, by default that of the context: the catalog's rules use the
-    column names of this schema. Raises Unsupported if the table needs a catalog that states such
-    rules.
+    Raises Unsupported if the table needs a catalog that states such rules.
     """
     if not context.options.query_auth_enabled:
         return source
@@ -53,9 +49,18 @@ def guarded(
             option="query-auth.enabled",
             table=context.identifier,
         )
-    return GuardedSource(
-        source=source, context=context, access=access, newest=newest or context.schema
-    )
+    return GuardedSource(source=source, context=context, access=access)
+
+
+def guarded_now(source: Source, context: TableContext) -> Source | GuardedSource:
+    """As `guarded`, for a reader that stays open: the option may have been set since."""
+    access = context.publication.access
+    if access is None or context.options.query_auth_enabled:
+        return guarded(source, context)
+    newest = _newest(context)
+    if not newest.parsed_options(table=context.identifier).query_auth_enabled:
+        return source
+    return GuardedSource(source=source, context=context, access=access)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +70,6 @@ class GuardedSource:
     source: RowSource
     context: TableContext
     access: ReadAccess
-    newest: TableSchema
 
     @cached_property
     def table_schema(self) -> TableSchema:
@@ -94,7 +98,7 @@ class GuardedSource:
         """
         names = self.schema.names if columns is None else list(columns)
         read = names if predicate is None else [*names, *columns_of(predicate)]
-        rules = self._rules(read)
+        rules = self.rules(read)
         wanted = list(dict.fromkeys((*names, *rules.inputs(names)))) or self.schema.names[:1]
         shown = self.schema.empty_table().select(names).schema
         plain = [name for name in self.schema.names if name not in rules.masks]
@@ -121,7 +125,7 @@ class GuardedSource:
 
         If an engine raised these errors while it reads, it would hide them in errors of its own.
         """
-        self._rules([])
+        self.rules([])
         if isinstance(self.source, CheckedSource):
             self.source.check_files()
 
@@ -129,31 +133,30 @@ class GuardedSource:
         """Always None: an engine's own reader would not apply the rules."""
         del columns, predicate
 
-    def _rules(self, columns: Sequence[str]) -> ReadRules:
+    def rules(self, columns: Sequence[str]) -> ReadRules:
         """The rules that the catalog states now for a read of these columns.
 
-        If an older state is read, its column names are first translated to today's names.
+        The catalog knows the columns by the names that they have now. Raises the catalog's error
+        if the reader may not read one of them, Unsupported for a rule that cannot be applied.
         """
-        read = self.source.table_schema
+        read, newest = self.source.table_schema, _newest(self.context)
         ids = {read.field(name).id for name in columns}
-        asked = [
-            field.name for field in self.newest.fields if field.id in ids or field.name in columns
-        ]
+        asked = [field.name for field in newest.fields if field.id in ids or field.name in columns]
         stated = self.access.rules(self.context.layout.branch, asked)
         rules = parse_rules(stated, read, self.context.identifier)
         for name in {*rules.masks, *rules.inputs(list(rules.masks))}:
-            self._check_name(name, read)
+            self._check_name(name, newest)
         return rules
 
-    def _check_name(self, name: str, read: TableSchema) -> None:
+    def _check_name(self, name: str, newest: TableSchema) -> None:
         """Raise Unsupported if the name means another column in the state that is read.
 
         A mask of a renamed column would leave its older values visible.
         """
-        newest = self.newest.by_name.get(name)
-        same = {field.name for field in read.fields if newest and field.id == newest.id}
+        read, column = self.source.table_schema, newest.by_name.get(name)
+        same = {field.name for field in read.fields if column and field.id == column.id}
         here = {name} & set(read.by_name)
-        if newest is None or same != here:
+        if column is None or same != here:
             raise Unsupported(
                 "a rule of the catalog for readers names a column that was renamed or replaced "
                 "since; open the table again, or read its newest state",
@@ -161,3 +164,13 @@ class GuardedSource:
                 columns=read.names,
                 table=self.context.identifier,
             )
+
+
+def _newest(context: TableContext) -> TableSchema:
+    """The newest schema. Another user may have renamed columns since the table was opened."""
+    newest = context.history.latest_schema()
+    if newest is None:
+        raise NotFound(
+            "the table is not there any more: it was dropped or renamed", table=context.identifier
+        )
+    return newest

@@ -3,15 +3,13 @@
 https://paimon.apache.org/docs/master/concepts/system-tables/#audit-log-table
 
 - `$audit_log` has the column `rowkind` (+I, -U, +U, -D) before the columns of the table.
-- `$binlog` has each column as a list of one value. Where it shows changes, an update is one row of
-  kind +U with lists of two values: before and after.
+- `$binlog` packs these rows into lists (`binlog.py`).
 
 A batch read returns the state of a snapshot: the merged row of each key with its stored kind, so a
 deleted key may have a row of kind -D. With the options `incremental-between...` it returns the
 changes between two points. A stream returns the changes of each snapshot.
 
-With `table-read.sequence-number.enabled`, the column `_SEQUENCE_NUMBER` follows `rowkind`. In a row
-that shows an update, it is the sequence number of the old row.
+With `table-read.sequence-number.enabled`, the column `_SEQUENCE_NUMBER` follows `rowkind`.
 """
 
 from __future__ import annotations
@@ -29,12 +27,11 @@ from lakecore.errors import Unsupported
 from lakecore.model.rows import (
     KIND_TEXTS,
     SEQUENCE_FIELD,
-    SEQUENCE_NUMBER,
     VALUE_KIND,
     VALUE_KIND_ID,
     RowKind,
 )
-from lakecore.model.types import Array, Field, parse_type, with_nullable
+from lakecore.model.types import Field, parse_type
 from lakecore.plan.predicate import condition_on
 from lakecore.table.changes.between import changes_of_options
 from lakecore.table.changes.changes import State
@@ -45,6 +42,7 @@ from lakecore.table.reads.fallback import falls_back
 from lakecore.table.reads.guarded import guarded
 from lakecore.table.reads.side_by_side import side_by_side
 from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
+from lakecore.table.system.binlog import KIND, UPDATE, UPDATE_ID, BinlogSource
 from lakecore.table.system.system_table import SystemTable
 
 if TYPE_CHECKING:
@@ -53,32 +51,34 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from lakecore.frames.source import RowSource
     from lakecore.model.schema import TableSchema
     from lakecore.model.times import Time
     from lakecore.plan.predicate import Predicate
     from lakecore.table.changes.change_stream import ChangeStream
     from lakecore.table.changes.changes import Change, ChangesSource
     from lakecore.table.context import TableContext
-    from lakecore.table.reads.guarded import GuardedSource
 
 __all__ = ["AUDIT_LOG", "BINLOG", "ChangeLog", "ChangeLogSource"]
 
 AUDIT_LOG, BINLOG = "audit_log", "binlog"
-KIND = "rowkind"
 _KIND_COLUMN = Field(id=VALUE_KIND_ID, name=KIND, type=parse_type("STRING"))
+_UPDATE_COLUMN = Field(id=UPDATE_ID, name=UPDATE, type=parse_type("INT"))
 _TEXTS = pa.array(KIND_TEXTS, pa.string())
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeLogSource:
-    """The rows of changes in the form of `$audit_log`, or of `$binlog` if `lists` is true.
+    """The rows of changes in the form of `$audit_log`.
 
-    With `pairs`, an update is one row.
+    With `numbered`, the column `UPDATE` says which rows are one update, for `$binlog`: the -U and
+    the +U of an update have the same number, in the same batch; other rows have -1. Without
+    `pairs`, all rows do.
     """
 
     context: TableContext
     changes: tuple[Change, ...]
-    lists: bool = False
+    numbered: bool = False
     pairs: bool = False
 
     def __post_init__(self) -> None:
@@ -105,14 +105,9 @@ class ChangeLogSource:
     def table_schema(self) -> TableSchema:
         """The columns, as a schema."""
         schema = self.context.schema
-        own = schema.fields
-        if self.lists:
-            own = tuple(
-                replace(field, type=Array(element=with_nullable(field.type, nullable=True)))
-                for field in own
-            )
+        numbers = (_UPDATE_COLUMN,) if self.numbered else ()
         special = (_KIND_COLUMN, SEQUENCE_FIELD) if self._sequence else (_KIND_COLUMN,)
-        return replace(schema, fields=(*special, *own), primary_keys=())
+        return replace(schema, fields=(*numbers, *special, *schema.fields), primary_keys=())
 
     @property
     def schema(self) -> pa.Schema:
@@ -132,11 +127,11 @@ class ChangeLogSource:
         names = self.schema.names if columns is None else list(columns)
         own = self.context.schema
         keys = own.primary_keys if self.pairs else ()
-        asked = [name for name in names if name not in (KIND, SEQUENCE_NUMBER)]
+        asked = [name for name in names if name in own.by_name]
         wanted = Wanted(
             context=self.context,
             columns=tuple(dict.fromkeys([*asked, *keys])) or column_to_count(own),
-            predicate=None if self.lists else condition_on(predicate, own.names),
+            predicate=condition_on(predicate, own.names),
             keeps_deletions=True,
             sequence=self._sequence,
         )
@@ -160,35 +155,25 @@ class ChangeLogSource:
         del columns, predicate
 
     def _shown(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-        kinds = batch.column(VALUE_KIND).to_numpy(zero_copy_only=False)
-        starts = np.arange(batch.num_rows)
-        if self.pairs and batch.num_rows:
-            second = np.concatenate([[False], _starts_update(kinds)[:-1]])
-            starts = starts[~second]
-        ends = np.append(starts[1:], batch.num_rows) - 1
+        kinds = batch.column(VALUE_KIND)
         schema = pa.schema([self.schema.field(name) for name in names])
         columns = []
-        for field in schema:
-            if field.name == KIND:
-                columns.append(_TEXTS.take(pa.array(kinds[ends] if len(starts) else kinds)))
-            elif field.name == SEQUENCE_NUMBER or not self.lists:
-                column = batch.column(field.name)
-                columns.append(column.take(pa.array(starts)) if self.pairs else column)
+        for name in names:
+            if name == KIND:
+                columns.append(_TEXTS.take(kinds))
+            elif name == UPDATE:
+                columns.append(pa.array(self._updates(kinds.to_numpy(zero_copy_only=False))))
             else:
-                offsets = pa.array(np.append(starts, batch.num_rows), pa.int32())
-                columns.append(_lists(offsets, batch.column(field.name), field.type))
+                columns.append(batch.column(name))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-
-def _lists(offsets: pa.Array, values: pa.Array, kind: pa.DataType) -> pa.Array:
-    return pa.ListArray.from_arrays(offsets, values, type=kind)
-
-
-def _starts_update(kinds: np.ndarray) -> np.ndarray:
-    """Whether each row is the -U of an update whose +U follows."""
-    follows = np.append(kinds[1:] == RowKind.UPDATE_AFTER, [False])
-    starts: np.ndarray = (kinds == RowKind.UPDATE_BEFORE) & follows
-    return starts
+    def _updates(self, kinds: np.ndarray) -> np.ndarray:
+        numbers = np.full(len(kinds), -1, np.int32)
+        if self.pairs:
+            follows = np.append(kinds[1:] == RowKind.UPDATE_AFTER, [False])[: len(kinds)]
+            starts = np.flatnonzero((kinds == RowKind.UPDATE_BEFORE) & follows)
+            numbers[starts] = numbers[starts + 1] = starts
+        return numbers
 
 
 def _whole_updates(
@@ -236,7 +221,7 @@ class ChangeLog(SystemTable):
     def schema(self) -> TableSchema:
         """The columns, as a schema."""
         context = as_of(self._of, schema_read(self._of))
-        return self._in_form(context, ()).table_schema
+        return self._packed(self._in_form(context, ())).table_schema
 
     def stream(  # noqa: PLR0913 - the public verb
         self,
@@ -262,10 +247,10 @@ class ChangeLog(SystemTable):
             columns=columns,
             where=where,
         )
-        return open_stream(self._of, request, self._of_changes)
+        return open_stream(self._of, request, self._of_changes, self._packed)
 
-    def _rows(self, at: Travel) -> ChangeLogSource | GuardedSource:
-        return guarded(self._log(at), self._of)
+    def _rows(self, at: Travel) -> RowSource:
+        return self._packed(guarded(self._log(at), self._of))
 
     def _log(self, at: Travel) -> ChangeLogSource:
         context = self._of
@@ -284,8 +269,7 @@ class ChangeLog(SystemTable):
         return self._in_form(as_of(context, schema), state)
 
     def _require_readable(self) -> None:
-        # A row filter may hide one row of an update, but a row of `$binlog` shows both.
-        self._of.options.require_readable(filters_rows=not self._lists)
+        self._of.options.require_readable(filters_rows=True)
 
     def _of_changes(self, source: ChangesSource) -> ChangeLogSource:
         return self._in_form(source.context, source.changes, pairs=self._lists)
@@ -293,4 +277,8 @@ class ChangeLog(SystemTable):
     def _in_form(
         self, context: TableContext, changes: tuple[Change, ...], *, pairs: bool = False
     ) -> ChangeLogSource:
-        return ChangeLogSource(context=context, changes=changes, lists=self._lists, pairs=pairs)
+        numbered = self._lists
+        return ChangeLogSource(context=context, changes=changes, numbered=numbered, pairs=pairs)
+
+    def _packed(self, rows: RowSource) -> RowSource:
+        return BinlogSource(images=rows, table=self.identifier) if self._lists else rows

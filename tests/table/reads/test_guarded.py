@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -17,77 +16,23 @@ from lakecore.table.handle import Table
 from lakecore.table.publication import ExclusiveCreate
 from lakecore.table.reads import readable
 from lakecore.table.reads.travel import Travel
+from tests.guarded_tables import (
+    COLUMNS,
+    NULL,
+    ROWS,
+    SHOWN,
+    Access,
+    equal,
+    guarded_table,
+    rows_of,
+    with_rules,
+)
 from tests.tables import new_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lakecore.table.reads.readable import Readable
-
-COLUMNS = {"id": "INT NOT NULL", "owner": "STRING NOT NULL", "card": "STRING", "n": "BIGINT"}
-ROWS = [
-    {"id": 1, "owner": "ann", "card": "1111", "n": 10},
-    {"id": 2, "owner": "bob", "card": "2222", "n": 20},
-    {"id": 3, "owner": "ann", "card": "3333", "n": 30},
-    {"id": 4, "owner": "ann", "card": None, "n": None},
-]
-SHOWN = [
-    {"id": 1, "owner": "ann", "card": "*ann", "n": 10},
-    {"id": 3, "owner": "ann", "card": "*ann", "n": 30},
-    {"id": 4, "owner": "ann", "card": "*ann", "n": None},
-]
-
-
-def ref(name: str) -> dict[str, object]:
-    return {"index": 0, "name": name, "type": COLUMNS[name]}
-
-
-def equal(name: str, value: object) -> str:
-    return json.dumps(
-        {
-            "kind": "LEAF",
-            "transform": {"name": "FIELD_REF", "fieldRef": ref(name)},
-            "function": "EQUAL",
-            "literals": [value],
-        }
-    )
-
-
-STARS = json.dumps({"name": "CONCAT", "inputs": ["*", ref("owner")]})
-NULL = json.dumps({"name": "NULL"})
-
-
-@dataclass
-class Access:
-    """The rules of a catalog, as a test states them."""
-
-    stated: StatedRules = field(
-        default_factory=lambda: StatedRules((equal("owner", "ann"),), {"card": STARS})
-    )
-    asked: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
-    forbidden: tuple[str, ...] = ()
-
-    def rules(self, branch: str, columns: Sequence[str]) -> StatedRules:
-        self.asked.append((branch, tuple(columns)))
-        if any(name in self.forbidden for name in columns):
-            raise StorageError("the server forbids this", columns=columns)
-        return self.stated
-
-
-def guarded_table(
-    access: Access, *, keys: Sequence[str] = ("id",), producer: str = "none"
-) -> Table:
-    """A table with rows in two files, so that a read merges, whose catalog states rules."""
-    table = new_table(COLUMNS, keys=keys, query_auth__enabled="true", changelog_producer=producer)
-    table.write([{**row, "card": "old", "n": 0} for row in ROWS[:2]] if keys else ROWS[:2])
-    table.write(ROWS if keys else ROWS[2:])
-    return Table(replace(table.context, publication=ExclusiveCreate(access)))
-
-
-def rows_of(found: Any) -> list[dict[str, object]]:
-    frame = pl.DataFrame(found) if not isinstance(found, pl.DataFrame) else found
-    return frame.sort("id").to_dicts()
-
 
 READS: dict[str, Callable[[Readable], Any]] = {
     "scan": lambda t: t.scan().collect(),
@@ -252,7 +197,6 @@ def test_sql_is_filtered_and_masked(tmp_path: Any) -> None:
         "SELECT *, __paimon_file_path FROM shop.t",
         "SELECT * FROM shop.t$files",
         "SELECT * FROM shop.t$partitions",
-        "SELECT * FROM shop.t$binlog",
         "UPDATE shop.t SET n = 1 WHERE id = 1",
         "DELETE FROM shop.t WHERE id = 1",
         "ANALYZE TABLE shop.t COMPUTE STATISTICS",
@@ -296,20 +240,13 @@ class _Guarded:
         return getattr(self.session._catalog, name)  # noqa: SLF001
 
 
-def binlog(table: Table) -> Any:
-    return table.inspect.system_table("binlog")
-
-
 REFUSED: dict[str, Callable[[Table], Any]] = {
     "explain": lambda t: t.explain(),
-    "open_lookup": lambda t: t.open_lookup(),
     "update": lambda t: t.update({"n": 1}),
     "delete": lambda t: t.delete("id = 1"),
     "merge": lambda t: t.merge(ROWS[:1], on=["id"]).when_matched_delete().execute(),
     "analyze": lambda t: t.analyze(),
     "rescale": lambda t: t.rescale(bucket_num=2),
-    "binlog": lambda t: binlog(t).to_arrow(),
-    "binlog stream": lambda t: binlog(t).stream(),
     "inspect.files": lambda t: t.inspect.files(),
 }
 
@@ -340,7 +277,9 @@ def test_what_cannot_be_filtered_is_refused(verb: str) -> None:
     assert table.inspect.snapshots().height == before
 
 
-@pytest.mark.parametrize("read", [*READS, "changes", "stream", "lookup", "count"])
+@pytest.mark.parametrize(
+    "read", [*READS, "changes", "stream", "lookup", "open_lookup", "count", "binlog", "log stream"]
+)
 def test_table_without_such_a_catalog_is_not_read(read: str) -> None:
     table = new_table(COLUMNS, query_auth__enabled="true")
     table.write(ROWS)
@@ -349,6 +288,9 @@ def test_table_without_such_a_catalog_is_not_read(read: str) -> None:
         "changes": lambda t: t.changes(),
         "stream": lambda t: list(t.stream(until="latest")),
         "lookup": lambda t: t.lookup({"id": 1}),
+        "open_lookup": lambda t: t.open_lookup(),
+        "binlog": lambda t: t.inspect.system_table("binlog").to_arrow(),
+        "log stream": lambda t: list(t.inspect.system_table("binlog").stream(until="latest")),
         "count": lambda t: t.count(),
     }
 
@@ -409,6 +351,23 @@ def test_older_state_asks_for_the_present_names_of_its_columns(tmp_path: Any) ->
         table.to_arrow(["card"], snapshot_id=1)
     assert access.asked == [("main", ("number",))]
     assert table.to_arrow(["id"], snapshot_id=1).num_rows == 4
+
+
+def test_rule_is_refused_if_its_column_got_the_name_of_another_since(tmp_path: Any) -> None:
+    session = lc.connect(str(tmp_path), create=True)
+    session.create_database("shop")
+    columns = {"id": "INT", "card": "STRING", "note": "STRING"}
+    options = {"query-auth.enabled": "true"}
+    table = session.create_table("shop.t", columns, options=options)
+    table.write([{"id": 1, "card": "1111", "note": "-"}])
+    opened = with_rules(table, Access(StatedRules((), {"note": NULL})))
+    assert opened.to_arrow().to_pylist() == [{"id": 1, "card": "1111", "note": None}]
+    for before, after in (("card", "old"), ("note", "card"), ("old", "note")):
+        session.alter_table("shop.t", [lc.SchemaChange.rename_column(before, after)])
+
+    # The rule now means the column that this reader knows as `card`.
+    with pytest.raises(Unsupported, match="renamed"):
+        opened.to_arrow()
 
 
 def test_rules_are_asked_for_the_columns_of_a_predicate() -> None:
