@@ -21,6 +21,8 @@ from lakecore.errors import InvalidRequest
 __all__ = [
     "BRANCH_MARK",
     "MAIN_BRANCH",
+    "NAME_BYTES_MAX",
+    "QUOTE",
     "SPLITTER",
     "SYSTEM_DATABASE",
     "Identifier",
@@ -36,6 +38,7 @@ NAME_BYTES_MAX = 250
 """File names have at most 255 bytes, and the directory of a database ends in `.db`."""
 
 SPLITTER = "$"
+QUOTE = "`"
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^`.]*)")
 _UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]")
 _EXAMPLE = "write it as database.table"
@@ -93,7 +96,7 @@ def parse_identifier(text: str) -> Identifier:
 def check_name(what: str, name: str) -> None:
     """Raise InvalidRequest unless a new database or table (`what`) may have that name."""
     check_directory(what, name)
-    for character in (SPLITTER, "`") + ((".",) if what == "database" else ()):
+    for character in (SPLITTER, QUOTE) + ((".",) if what == "database" else ()):
         if character in name:
             why = "it separates the table from its system table" if character == SPLITTER else ""
             raise InvalidRequest(

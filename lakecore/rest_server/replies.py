@@ -104,11 +104,33 @@ def _like(names: Iterable[str], pattern: str) -> list[str]:
     """The names that match a pattern. `%` matches any text; a backslash escapes it."""
     if not pattern:
         return list(names)
-    parts = re.findall(r"\\.|[^\\]|\\$", pattern, re.DOTALL)
-    like = re.compile(
-        "".join(".*" if part == "%" else re.escape(part[-1]) for part in parts), re.DOTALL
-    )
-    return [name for name in names if like.fullmatch(name)]
+    pieces = [""]
+    for part in re.findall(r"\\.|[^\\]|\\$", pattern, re.DOTALL):
+        if part == "%":
+            pieces.append("")
+        else:
+            pieces[-1] += part[-1]
+    return [name for name in names if _has_pieces(name, pieces)]
+
+
+def _has_pieces(name: str, pieces: Sequence[str]) -> bool:
+    """Whether the name consists of the pieces, in order, with any text between them.
+
+    Each piece is taken where it comes first. A regular expression would try all places, which takes
+    forever for a pattern with many `%`.
+    """
+    first, *middle = pieces
+    if not middle:
+        return name == first
+    last, place = middle.pop(), len(first)
+    if not name.startswith(first):
+        return False
+    for piece in middle:
+        found = name.find(piece, place)
+        if found < 0:
+            return False
+        place = found + len(piece)
+    return len(name) - len(last) >= place and name.endswith(last)
 
 
 def _size(text: str | None) -> int:

@@ -3,8 +3,9 @@
 https://paimon.apache.org/docs/master/concepts/rest/rest-api/
 
 Every table is served as an internal table: this server publishes its snapshots, one after another.
-Each commit holds a lock of the table in this process. So even a store without conditional creation
-is safe, if all writers use the same server.
+Each commit, schema change, rename and drop holds a lock of the table in this process. So even a
+store without conditional creation is safe, if all writers use the same server, and no commit writes
+to the directory of a table that was dropped or renamed meanwhile.
 
 INVARIANT: a name in a request is never a path: `identifier.py` checks that each name stays below
 the warehouse.
@@ -13,14 +14,13 @@ the warehouse.
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from lakecore.catalog.identifier import (
     MAIN_BRANCH,
     SYSTEM_DATABASE,
-    check_directory,
     parse_identifier,
 )
 from lakecore.catalog.rest.wire import (
@@ -36,6 +36,8 @@ from lakecore.rest_server.function_parts import all_functions, on_functions
 from lakecore.rest_server.replies import Problem, Reply, identifiers_page, page, problem_of
 from lakecore.rest_server.request_parts import (
     Json,
+    check_database,
+    check_files,
     identifier_of,
     no_endpoint,
     object_of,
@@ -58,7 +60,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ServedCatalog"]
 
-_LOCKS_KEPT = 10_000
 _TABLE = "TABLE"
 _PREFIX = "paimon"
 """The prefix in every path: Java's client needs a prefix."""
@@ -69,7 +70,7 @@ class ServedCatalog:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._locks: OrderedDict[str, Lock] = OrderedDict()
+        self._locks: WeakValueDictionary[str, Lock] = WeakValueDictionary()
         self._guard = Lock()
 
     def handle(
@@ -114,7 +115,7 @@ class ServedCatalog:
             case ("POST",):
                 return self._create_database(body)
             case (_, database, *rest):
-                check_directory("database", database)
+                check_database(database)
                 if database == SYSTEM_DATABASE or not self._catalog.database_exists(database):
                     raise Problem(404, f"no such database: {database}", "DATABASE", database)
                 return self._on_database(method, database, tuple(rest), query, body)
@@ -153,7 +154,14 @@ class ServedCatalog:
         names, following = page(found, query, "tableNamePattern")
         if form == "tables":
             return Reply(200, {"tables": names, "nextPageToken": following})
-        details = [self._described(self._table(database, name)) for name in names]
+        details = []
+        for name in names:
+            try:
+                details.append(self._described(self._table(database, name)))
+            except Problem as problem:
+                # Another client may have dropped the table since.
+                if problem.code != 404:
+                    raise
         return Reply(200, {"tableDetails": details, "nextPageToken": following})
 
     def _create_database(self, body: Json) -> Reply:
@@ -202,11 +210,11 @@ class ServedCatalog:
     def _rename(self, body: Json) -> Reply:
         source, target = object_of(body, "source"), object_of(body, "destination")
         old, new = text_of(source, "object"), text_of(target, "object")
+        database = text_of(source, "database")
+        renamed = str(identifier_of(text_of(target, "database"), new))
         try:
-            self._catalog.rename_table(
-                str(identifier_of(text_of(source, "database"), old)),
-                str(identifier_of(text_of(target, "database"), new)),
-            )
+            with self._lock(self._table(database, old)):
+                self._catalog.rename_table(str(identifier_of(database, old)), renamed)
         except AlreadyExists as error:
             raise problem_of(error, _TABLE, new) from error
         except LakecoreError as error:
@@ -238,12 +246,13 @@ class ServedCatalog:
             case ("GET",):
                 return Reply(200, self._described(table))
             case ("DELETE",):
-                self._catalog.drop_table(identifier, ignore_if_not_exists=True)
+                with self._lock(table):
+                    self._catalog.drop_table(identifier, ignore_if_not_exists=True)
                 return Reply(200)
             case ("POST",):
                 return self._alter(table, identifier, body)
             case ("POST", "commit"):
-                return self._commit(table.context, name, body)
+                return self._commit(table, name, body)
             case ("POST", "rollback"):
                 return self._rollback(table, body)
             case ("GET", "snapshot"):
@@ -273,13 +282,15 @@ class ServedCatalog:
         if not isinstance(listed, list):
             raise Problem(400, "changes is a list")
         changes = [change_from_json(each) for each in listed]
-        check_columns(table, changes)
-        self._catalog.alter_table(identifier, changes)
+        with self._lock(table):
+            check_columns(table, changes)
+            self._catalog.alter_table(identifier, changes)
         return Reply(200)
 
     # --- snapshots --------------------------------------------------------------------------------
 
-    def _commit(self, context: TableContext, name: str, body: Json) -> Reply:
+    def _commit(self, table: Table, name: str, body: Json) -> Reply:
+        context = table.context
         stated = body.get("tableId")
         if stated is not None and stated != _table_id(context):
             raise Problem(404, "another table was made under this name", _TABLE, name)
@@ -288,7 +299,10 @@ class ServedCatalog:
             snapshot = snapshot_from_json(source, f"{name}/commit")
         except CorruptTable as error:
             raise Problem(400, f"the snapshot is malformed: {error}") from error
-        with self._lock(f"{context.layout.root}/{context.layout.branch}"):
+        check_files(snapshot)
+        with self._lock(table):
+            if not context.history.still_holds(context.schema):
+                raise Problem(404, "the table was dropped or renamed", _TABLE, name)
             base = context.history.latest_snapshot()
             if base is not None and snapshot.uuid is not None and base.uuid == snapshot.uuid:
                 return Reply(200, {"success": True})
@@ -323,7 +337,7 @@ class ServedCatalog:
     def _rollback(self, table: Table, body: Json) -> Reply:
         instant = object_of(body, "instant")
         kind = instant.get("type")
-        with self._lock(f"{table.context.layout.root}/{table.context.layout.branch}"):
+        with self._lock(table):
             if kind == "snapshot":
                 number = instant.get("snapshotId")
                 version_of(table.context, str(number))
@@ -335,15 +349,10 @@ class ServedCatalog:
                 raise Problem(400, "an instant is of type snapshot or tag")
         return Reply(200)
 
-    def _lock(self, name: str) -> Lock:
+    def _lock(self, table: Table) -> Lock:
+        """The lock of a table, which lives as long as somebody has it."""
         with self._guard:
-            lock = self._locks.setdefault(name, Lock())
-            self._locks.move_to_end(name)
-            if len(self._locks) > _LOCKS_KEPT:
-                oldest = next(iter(self._locks))
-                if not self._locks[oldest].locked():
-                    del self._locks[oldest]
-            return lock
+            return self._locks.setdefault(table.context.layout.root, Lock())
 
 
 def _table_id(context: TableContext) -> str:
@@ -355,7 +364,11 @@ def _table_id(context: TableContext) -> str:
 def _created_ms(context: TableContext) -> int:
     """When the table was created, in milliseconds since 1970."""
     main = context.publication.history(context.store, context.layout.on_branch(MAIN_BRANCH))
-    return main.schema(main.schema_ids()[0]).time_ms
+    ids = main.schema_ids()
+    if not ids:
+        name = parse_identifier(context.identifier).table
+        raise Problem(404, f"the table was dropped: {name}", _TABLE, name)
+    return main.schema(ids[0]).time_ms
 
 
 def _database(name: str) -> Json:

@@ -10,16 +10,21 @@ from lakecore.catalog.partition_statistics import partition_statistics
 from lakecore.catalog.rest.wire import snapshot_to_json
 from lakecore.rest_server.replies import Problem, Reply, page
 from lakecore.rest_server.request_parts import Json, no_endpoint, problems, specs_of, text_of
+from lakecore.table.verbs.mark_partition_done import mark_chosen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot, Tag
+    from lakecore.table.commits.commit import PartitionFilter
     from lakecore.table.context import TableContext
     from lakecore.table.handle import Table
 
 __all__ = ["on_parts", "tag_of", "version_of"]
+
+_DIGITS_MAX = 19
+"""No snapshot has a longer number."""
 
 
 def on_parts(
@@ -34,7 +39,9 @@ def on_parts(
         case ("GET", "partitions"):
             return _partitions(table.context, query)
         case ("POST", "partitions", "mark"):
-            table.mark_partition_done(*specs_of(body, "specs"))
+            specs = specs_of(body, "specs", table.schema.partition_keys)
+            with problems("PARTITION", str(specs[0])):
+                mark_chosen(table.context, specs, _of_specs(table.context, specs))
             return Reply(200)
         case (_, "branches", *rest):
             return _on_branches(method, table, tuple(rest), body)
@@ -61,7 +68,7 @@ def version_of(context: TableContext, version: str) -> Snapshot:
     elif version == "EARLIEST":
         first = history.earliest_snapshot_id()
         found = None if first is None else history.snapshot_if_there(first)
-    elif version.isdecimal():
+    elif version.isdecimal() and len(version) <= _DIGITS_MAX:
         found = history.snapshot_if_there(int(version))
     elif version in history.tag_names():
         found = history.tag(version).snapshot
@@ -93,6 +100,21 @@ def _partitions(context: TableContext, query: Mapping[str, str]) -> Reply:
     names, following = page(sorted(found), query)
     listed = [{**found[name], "done": False} for name in names]
     return Reply(200, {"partitions": listed, "nextPageToken": following})
+
+
+def _of_specs(context: TableContext, specs: Sequence[Mapping[str, str]]) -> PartitionFilter:
+    """A filter of the partitions that have one of the specs, as `GET partitions` lists them.
+
+    Several partitions may share a spec: a null, blank texts, and the default name itself.
+    """
+
+    def chosen(partitions: Sequence[bytes]) -> Sequence[bool]:
+        return [
+            any(spec.items() <= texts.items() for spec in specs)
+            for texts in map(context.partitions.spec, partitions)
+        ]
+
+    return chosen
 
 
 def _on_branches(method: str, table: Table, parts: tuple[str, ...], body: Json) -> Reply:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -10,12 +12,12 @@ import pytest
 from lakecore.catalog.registry import open_catalog
 from lakecore.errors import InvalidRequest
 from lakecore.rest_server import app as app_module
+from lakecore.rest_server import request_parts, served_catalog
 from lakecore.rest_server.serving import serve
 from tests.rest_servers import TOKEN, rest_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from lakecore.catalog.catalog import Catalog
 
@@ -253,3 +255,165 @@ def test_server_that_others_reach_needs_a_long_token(behind: Catalog, host: str)
     for token in (None, "short"):
         with pytest.raises(InvalidRequest, match="token"):
             serve(behind, host=host, port=0, token=token, on_start=lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/databases/shop/tables/%60orders%60",
+        "/v1/databases/shop/tables/%60orders%24branch_main%60",
+        "/v1/databases/shop/tables/" + "x" * 300,
+        "/v1/databases/%60shop%60/tables/orders",
+        "/v1/databases/" + "x" * 300,
+        f"{TABLE}/snapshots/" + "9" * 5000,
+    ],
+)
+def test_name_that_nothing_has_is_not_found(http: httpx.Client, behind: Catalog, path: str) -> None:
+    assert http.get(path).status_code == 404
+    assert http.delete(path).status_code in (404, 501)
+    assert behind.table_exists("shop.orders")
+
+
+def test_pattern_with_many_wildcards_is_answered_at_once(
+    http: httpx.Client, behind: Catalog
+) -> None:
+    behind.create_table("shop." + "a" * 200, {"id": "INT"})
+
+    def found(pattern: str) -> list[str]:
+        reply = http.get("/v1/databases/shop/tables", params={"tableNamePattern": pattern})
+        names: list[str] = reply.json()["tables"]
+        return names
+
+    assert found("%a" * 60 + "b") == []
+    assert found("%a" * 60) == ["a" * 200]
+    for pattern in ("o%d%s", "%orders%", "ord%ers", "orders", "%", "%%s", "o\\rders"):
+        assert "orders" in found(pattern)
+    for pattern in ("o%rder", "order_", "orders%orders", "s%o", "o\\%s", "ordersorders%"):
+        assert found(pattern) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"name": "x", "options": {"a": NaN}}',
+        b'{"name": 1e999}',
+        b'{"name": "\\ud800"}',
+        b"[" * 100_000,
+        b'{"name": ' + b"1" * 6000 + b"}",
+    ],
+)
+def test_json_that_no_reader_accepts_is_refused(http: httpx.Client, body: bytes) -> None:
+    assert http.post("/v1/databases", content=body).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"fields": [{"id": 0, "name": "a", "type": 1}]},
+        {"primaryKeys": "a"},
+        {"partitionKeys": [1]},
+        {"options": {"a": 1}},
+        {"comment": ["x"]},
+    ],
+)
+def test_malformed_schema_makes_no_table(
+    http: httpx.Client, behind: Catalog, part: dict[str, Any]
+) -> None:
+    schema = {"fields": [{"id": 0, "name": "a", "type": "INT"}], "options": {}, **part}
+    body = {"identifier": {"database": "shop", "object": "made"}, "schema": schema}
+
+    assert http.post("/v1/databases/shop/tables", json=body).status_code == 400
+    assert not behind.table_exists("shop.made")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"action": "dropColumn", "fieldNames": []},
+        {"action": "dropColumn", "fieldNames": "dt"},
+        {"action": "updateColumnComment", "fieldNames": ["dt"], "newComment": {}},
+        {"action": "updateColumnDefaultValue", "fieldNames": ["dt"], "newDefaultValue": [1]},
+        {"action": "updateComment", "comment": 1},
+    ],
+)
+def test_schema_change_with_values_of_other_types_changes_nothing(
+    http: httpx.Client, behind: Catalog, change: dict[str, Any]
+) -> None:
+    assert http.post(TABLE, json={"changes": [change]}).status_code == 400
+    assert behind.get_table("shop.orders").schema.id == 0
+
+
+@pytest.mark.parametrize("key", ["baseManifestList", "deltaManifestList", "indexManifest"])
+def test_snapshot_names_no_file_outside_its_table(http: httpx.Client, key: str) -> None:
+    snapshot = http.get(f"{TABLE}/snapshot").json()["snapshot"]["snapshot"]
+    sent = {**snapshot, "id": 2, "uuid": "another", key: "../../../outside.db/t/manifest"}
+
+    assert http.post(f"{TABLE}/commit", json={"snapshot": sent}).status_code == 400
+    assert http.get(f"{TABLE}/snapshot").json()["snapshot"]["snapshot"]["id"] == 1
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_commit_into_a_table_that_goes_meanwhile_makes_nothing(
+    http: httpx.Client, behind: Catalog, *, moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = http.get(f"{TABLE}/snapshot").json()["snapshot"]["snapshot"]
+    folder = Path(behind.get_table("shop.orders").path)
+    check = request_parts.check_files
+
+    def meanwhile(read: Any) -> None:
+        check(read)
+        if moved:
+            behind.rename_table("shop.orders", "shop.moved")
+        else:
+            behind.drop_table("shop.orders")
+
+    monkeypatch.setattr(served_catalog, "check_files", meanwhile)
+    reply = http.post(f"{TABLE}/commit", json={"snapshot": {**snapshot, "id": 1, "uuid": "new"}})
+
+    assert reply.status_code == 404
+    assert not folder.exists()
+
+
+def test_list_leaves_out_a_table_that_was_dropped_meanwhile(
+    http: httpx.Client, behind: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(behind), "list_tables", lambda *_: ("gone", "orders"))
+    listed = http.get("/v1/databases/shop/table-details").json()["tableDetails"]
+
+    assert [each["name"] for each in listed] == ["orders"]
+
+
+def test_partitions_of_one_spec_are_marked_together(http: httpx.Client, behind: Catalog) -> None:
+    table = behind.get_table("shop.orders")
+    table.write([{"id": 1, "dt": " "}, {"id": 2, "dt": "__DEFAULT_PARTITION__"}])
+
+    def mark(*specs: object) -> int:
+        return http.post(f"{TABLE}/partitions/mark", json={"specs": specs}).status_code
+
+    assert mark({"dt": "__DEFAULT_PARTITION__"}, {"dt": "a"}) == 200
+    done = sorted(path.parent.name for path in Path(table.path).glob("*/_SUCCESS"))
+    assert done == ["dt=__DEFAULT_PARTITION__", "dt=a"]
+    assert mark({"dt": "none"}) == 404
+    assert [mark(), mark({}), mark({"id": "1"}), mark({"dt": None}), mark(1)] == [400] * 5
+    # One of the two goes; the other keeps the spec.
+    table.drop_partition({"dt": " "})
+    counts = {
+        each["spec"]["dt"]: (each["recordCount"], each["fileCount"])
+        for each in http.get(f"{TABLE}/partitions").json()["partitions"]
+    }
+    assert counts["__DEFAULT_PARTITION__"] == (1, 1)
+    assert table.to_polars(where="dt = '__DEFAULT_PARTITION__'")["id"].to_list() == [2]
+
+
+def test_partitions_are_marked_by_the_texts_that_are_listed(
+    http: httpx.Client, behind: Catalog
+) -> None:
+    days = {"day": "DATE", "v": "INT"}
+    table = behind.create_table("shop.days", days, partition_keys=["day"])
+    table.write([{"day": date(2024, 1, 2), "v": 1}, {"day": None, "v": 2}])
+    place = "/v1/databases/shop/tables/days/partitions"
+    specs = [each["spec"] for each in http.get(place).json()["partitions"]]
+
+    assert specs == [{"day": "19724"}, {"day": "__DEFAULT_PARTITION__"}]
+    assert http.post(f"{place}/mark", json={"specs": specs}).status_code == 200
+    assert len(list(Path(table.path).glob("*/_SUCCESS"))) == 2

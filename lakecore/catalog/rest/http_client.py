@@ -151,9 +151,11 @@ class RestClient:
             reply = self.get(path, given)
             items = reply.get(key) or []
             yield from items
-            token = reply.get("nextPageToken")
+            before, token = token, reply.get("nextPageToken")
             if not token or not items:
                 return
+            if token == before:
+                raise StorageError("the server gives the same page again", request=path)
 
     def send(
         self,
@@ -217,7 +219,13 @@ class RestClient:
 
 
 def encoded(name: str) -> str:
-    """A name, URL-encoded as Java does it, as one part of a path."""
+    """A name, URL-encoded as Java does it, as one part of a path.
+
+    Raises InvalidRequest for a name that would change the path: clients and servers take `tags/..`
+    for the table, even if the dots are encoded.
+    """
+    if name in (".", ".."):
+        raise InvalidRequest("a REST catalog cannot name this", name=name)
     return quote_plus(name, safe="*").replace("~", "%7E")
 
 
@@ -226,7 +234,7 @@ def _decoded(response: httpx.Response, path: str) -> dict[str, Any]:
         return {}
     try:
         reply = response.json()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StorageError("the reply of the server is not JSON", request=path) from error
     if not isinstance(reply, dict):
         raise StorageError("the reply of the server is not an object", request=path)
@@ -236,7 +244,7 @@ def _decoded(response: httpx.Response, path: str) -> dict[str, Any]:
 def _refusal(response: httpx.Response) -> Refusal:
     try:
         body = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
         body = {}

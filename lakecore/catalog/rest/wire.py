@@ -71,14 +71,32 @@ def schema_from_json(body: Mapping[str, Any], schema_id: int, time_ms: int) -> T
             id=schema_id,
             fields=fields,
             highest_field_id=max((_highest(field.id, field.type) for field in fields), default=-1),
-            partition_keys=tuple(body.get("partitionKeys") or ()),
-            primary_keys=tuple(body.get("primaryKeys") or ()),
-            options=dict(body.get("options") or {}),
-            comment=body.get("comment"),
+            partition_keys=_texts(body.get("partitionKeys") or []),
+            primary_keys=_texts(body.get("primaryKeys") or []),
+            options=_options(body.get("options") or {}),
+            comment=_text_or_none(body.get("comment")),
             time_ms=time_ms,
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise InvalidRequest("the schema of the table is malformed", why=error) from error
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise TypeError(f"not a list of texts: {value!r}")
+    return tuple(value)
+
+
+def _options(value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise TypeError("options are an object of texts")
+    return value
+
+
+def _text_or_none(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"not a text: {value!r}")
+    return value
 
 
 def _highest(own: int, data_type: object) -> int:
@@ -161,19 +179,25 @@ def _change(body: Mapping[str, Any]) -> Change:
         case "removeOption":
             return RemoveOption(key=str(body["key"]))
         case "updateComment":
-            return UpdateComment(comment=body.get("comment"))
+            return UpdateComment(comment=_text_or_none(body.get("comment")))
         case "updateColumnPosition":
             return UpdateColumnPosition(
-                name=body["move"]["fieldName"], move=_move_from_json(body["move"])
+                name=str(body["move"]["fieldName"]), move=_move_from_json(body["move"])
             )
-    path = tuple(str(part) for part in body["fieldNames"])
+    return _column_change(action, body)
+
+
+def _column_change(action: object, body: Mapping[str, Any]) -> Change:
+    path = _texts(body["fieldNames"])
+    if not path:
+        raise ValueError("fieldNames names no column")
     match action:
         case "addColumn":
             move = body.get("move")
             return AddColumn(
                 path=path,
                 type=parse_type(body["dataType"], context=path[-1]),
-                comment=body.get("comment"),
+                comment=_text_or_none(body.get("comment")),
                 move=None if move is None else _move_from_json(move),
             )
         case "renameColumn":
@@ -189,9 +213,10 @@ def _change(body: Mapping[str, Any]) -> Change:
         case "updateColumnNullability":
             return UpdateColumnNullability(path=path, nullable=bool(body["newNullability"]))
         case "updateColumnComment":
-            return UpdateColumnComment(path=path, comment=body.get("newComment"))
+            return UpdateColumnComment(path=path, comment=_text_or_none(body.get("newComment")))
         case "updateColumnDefaultValue":
-            return UpdateColumnDefaultValue(path=path, default_value=body.get("newDefaultValue"))
+            value = _text_or_none(body.get("newDefaultValue"))
+            return UpdateColumnDefaultValue(path=path, default_value=value)
     raise InvalidRequest("unknown schema change", action=action)
 
 
@@ -200,7 +225,7 @@ def _move_to_json(name: str, move: Move) -> Json:
 
 
 def _move_from_json(body: Mapping[str, Any]) -> Move:
-    return Move(MoveKind[body["type"]], body.get("referenceFieldName"))
+    return Move(MoveKind[body["type"]], _text_or_none(body.get("referenceFieldName")))
 
 
 # --- snapshots ------------------------------------------------------------------------------------

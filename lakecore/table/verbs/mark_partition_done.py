@@ -23,9 +23,10 @@ from lakecore.table.writes.overwrite import matching
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lakecore.table.commits.commit import PartitionFilter
     from lakecore.table.context import TableContext
 
-__all__ = ["mark_partition_done"]
+__all__ = ["mark_chosen", "mark_partition_done"]
 
 SUCCESS_FILE = "_SUCCESS"
 _SUCCESS, _REPORT = "success-file", "http-report"
@@ -40,10 +41,22 @@ def mark_partition_done(
     Before the first action is carried out, all actions are checked.
     """
     require_table(context)
+    if not context.schema.partition_keys:
+        raise InvalidRequest("the table has no partitions", table=context.identifier)
+    return mark_chosen(context, specs, matching(context, specs))
+
+
+def mark_chosen(
+    context: TableContext, specs: Sequence[Mapping[str, object]], chosen: PartitionFilter
+) -> tuple[str, ...]:
+    """Mark the partitions that `chosen` selects for the specs that a caller stated.
+
+    Partitions that share a directory, such as a null and a blank text, are marked once.
+    """
     if not specs:
         raise InvalidRequest("name the partitions to mark", table=context.identifier)
     actions = _actions(context)
-    paths = _paths(context, specs)
+    paths = _paths(context, chosen)
     if not paths:
         raise NotFound("no partition matches", table=context.identifier, partitions=list(specs))
     for path in paths:
@@ -79,17 +92,14 @@ def _actions(context: TableContext) -> tuple[str, ...]:
     return options.partition_mark_done_action
 
 
-def _paths(context: TableContext, specs: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
-    """The directories of the partitions of the latest snapshot that match."""
-    if not context.schema.partition_keys:
-        raise InvalidRequest("the table has no partitions", table=context.identifier)
-    chosen = matching(context, specs)
+def _paths(context: TableContext, chosen: PartitionFilter) -> tuple[str, ...]:
+    """The directories of the chosen partitions of the latest snapshot, each once."""
     latest = context.history.latest_snapshot()
     entries = () if latest is None else context.history.live_entries(latest)
     partitions = sorted({entry.partition for entry in entries})
     kept = chosen(partitions) if partitions else ()
     found = (each for each, keep in zip(partitions, kept, strict=True) if keep)
-    return tuple(sorted(map(context.partitions.path, found)))
+    return tuple(sorted(set(map(context.partitions.path, found))))
 
 
 def _write_success(context: TableContext, path: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from lakecore.catalog.rest.authorization import BearerToken
 from lakecore.catalog.rest.http_client import Refusal, ReplyLost, RestClient, encoded
-from lakecore.errors import StorageError
+from lakecore.errors import InvalidRequest, StorageError
 from lakecore.io.ambient import SYSTEM
 from tests.rest_servers import TOKEN, BreakingApp, Fault
 
@@ -31,6 +31,12 @@ def http(client: dict[str, str], waits: list[float]) -> RestClient:
 
 def test_names_are_encoded_as_java_does() -> None:
     assert encoded("a b/c$d~e*ä-_.") == "a+b%2Fc%24d%7Ee*%C3%A4-_."
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_name_that_would_change_the_path_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="cannot name"):
+        encoded(name)
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -76,7 +82,15 @@ def test_pages_are_followed_to_the_end(http: RestClient, behind: Catalog) -> Non
     assert found == ["d0", "d1", "d2", "d3", "d4", "shop"]
 
 
-@pytest.mark.parametrize("body", [b"no json", b"[1]"])
+def test_page_that_comes_again_is_an_error(http: RestClient, app: BreakingApp) -> None:
+    body = b'{"databases": ["a"], "nextPageToken": "a"}'
+    app.faults.append(Fault("GET", "databases", status=200, body=body, times=9))
+
+    with pytest.raises(StorageError, match="same page"):
+        list(http.pages("/v1/databases", "databases"))
+
+
+@pytest.mark.parametrize("body", [b"no json", b"[1]", b"[" * 100_000])
 def test_reply_that_is_no_object_is_an_error(
     http: RestClient, app: BreakingApp, body: bytes
 ) -> None:
