@@ -114,7 +114,7 @@ def _common(
         str | None,
         typer.Option(_PROFILE, metavar="NAME", help="Use this profile of the configuration file."),
     ] = None,
-    debug: Annotated[bool, typer.Option(DEBUG, help="Show where an error came from.")] = False,
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an error.")] = False,
 ) -> None:
     del version, profile, debug  # `main` reads --profile and --debug wherever they stand
 

@@ -112,7 +112,7 @@ Limit = Annotated[
 
 Partitions = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE,...", help="Only such partitions; repeatable."),
+    typer.Option(metavar="KEY=VALUE,...", help="Only partitions with these values; repeatable."),
 ]
 PartitionsWhere = Annotated[
     str | None, typer.Option(metavar="SQL", help="Only partitions that match.")
@@ -123,14 +123,17 @@ Full = Annotated[
 Interval = Annotated[
     float,
     typer.Option(
-        min=0.01, max=_YEAR_SECONDS, metavar="SECONDS", help="With --watch: wait between looks."
+        min=0.01,
+        max=_YEAR_SECONDS,
+        metavar="SECONDS",
+        help="With --watch: the wait between checks.",
     ),
 ]
 EvolveSchema = Annotated[
-    bool, typer.Option("--evolve-schema", help="Add columns that the table lacks.")
+    bool, typer.Option("--evolve-schema", help="Add missing columns to the table.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def group(text: str) -> typer.Typer:

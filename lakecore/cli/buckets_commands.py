@@ -40,7 +40,7 @@ def rescale(  # noqa: PLR0913  one parameter per option
     *,
     bucket_num: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="The number of buckets; default: option bucket."),
+        typer.Option(metavar="N", min=1, help="The number of buckets. Default: the option bucket."),
     ] = None,
     partition: Partitions = None,
     where: PartitionsWhere = None,
@@ -61,14 +61,15 @@ def compact_database(  # noqa: PLR0913  one parameter per option
         str, typer.Option(metavar="REGEX", help="Databases whose whole name matches.")
     ] = ".*",
     including_tables: Annotated[
-        str, typer.Option(metavar="REGEX", help="Tables: `t` or `db.t` matches as a whole.")
+        str,
+        typer.Option(metavar="REGEX", help="Tables whose whole name matches, as `t` or `db.t`."),
     ] = ".*",
     excluding_tables: Annotated[
         str | None, typer.Option(metavar="REGEX", help="Tables to leave out.")
     ] = None,
     mode: Annotated[
         str,
-        typer.Option(metavar="divided|combined", help="A job for each table, or one for all."),
+        typer.Option(metavar="divided|combined", help="One job per table, or one for all tables."),
     ] = "divided",
     full: Full = False,
     max_bytes: Annotated[
@@ -81,7 +82,9 @@ def compact_database(  # noqa: PLR0913  one parameter per option
     ] = None,
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Go on until stopped, also with tables that are made later."),
+        typer.Option(
+            "--watch", help="Repeat until stopped, also with tables that are created later."
+        ),
     ] = False,
     interval: Interval = 10.0,
     output: Output = Format.TABLE,

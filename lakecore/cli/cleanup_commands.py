@@ -48,12 +48,12 @@ def orphans(  # noqa: PLR0913  one parameter per option
     ] = "1 d",
     force: Annotated[
         bool,
-        typer.Option("--force", help="Take an age below an hour: nobody writes to the table."),
+        typer.Option("--force", help="Allow an age below 1 h. No one may write to the table."),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what would be deleted.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     output: Output = Format.TABLE,
     json: AsJson = False,
     csv: AsCsv = False,
@@ -103,7 +103,9 @@ def partition_done(  # noqa: PLR0913  one parameter per option
     *,
     partition: Annotated[
         list[str],
-        typer.Option(metavar="KEY=VALUE,...", help="Mark such partitions; repeatable."),
+        typer.Option(
+            metavar="KEY=VALUE,...", help="Mark partitions with these values; repeatable."
+        ),
     ],
     output: Output = Format.TABLE,
     json: AsJson = False,

@@ -33,7 +33,7 @@ def inspect(  # noqa: PLR0913  one parameter per option
     *,
     html: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write a page of HTML that needs nothing else."),
+        typer.Option(metavar="FILE", help="Write a self-contained HTML page."),
     ] = None,
     output: Output = Format.TABLE,
     json: AsJson = False,

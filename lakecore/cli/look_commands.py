@@ -54,7 +54,9 @@ def show(  # noqa: PLR0913  one parameter per option
     warehouse: Warehouse = None,
     *,
     schema: Annotated[bool, typer.Option("--schema", help="Show columns and keys.")] = False,
-    options: Annotated[bool, typer.Option("--options", help="Show the options set.")] = False,
+    options: Annotated[
+        bool, typer.Option("--options", help="Show the options that are set.")
+    ] = False,
     snapshots: Annotated[
         bool, typer.Option("--snapshots", help="Show the snapshots that can be read.")
     ] = False,

@@ -43,10 +43,10 @@ def version(*, output: Output = Format.TABLE, json: AsJson = False, csv: AsCsv =
 def demo(
     path: Annotated[
         str | None,
-        typer.Option(metavar="DIRECTORY", help="Where to put the warehouse; else a new directory."),
+        typer.Option(metavar="DIRECTORY", help="Directory of the warehouse. Default: a new one."),
     ] = None,
     *,
-    keep: Annotated[bool, typer.Option(help="Leave the table there to be looked at.")] = True,
+    keep: Annotated[bool, typer.Option(help="Keep the table afterwards.")] = True,
 ) -> None:
     """Show what lakecore does, with a year of real flights."""
     run("lakecore.cli.demo", "demo", path, keep)

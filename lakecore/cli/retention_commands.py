@@ -31,7 +31,9 @@ _expire = group("Expire old snapshots, changelogs or partitions of a table.")
 
 Most = Annotated[
     int | None,
-    typer.Option("--retain-max", metavar="N", help="Expire all but the newest N, also young ones."),
+    typer.Option(
+        "--retain-max", metavar="N", help="Expire all but the newest N, even recent ones."
+    ),
 ]
 Least = Annotated[
     int | None, typer.Option("--retain-min", metavar="N", help="Always keep the newest N.")
@@ -130,7 +132,9 @@ def expire_partitions(  # noqa: PLR0913  one parameter per option
     older_than: Annotated[
         str | None,
         typer.Option(
-            "--expiration-time", metavar="AGE", help="Drop partitions of this age, such as '30 d'."
+            "--expiration-time",
+            metavar="AGE",
+            help="Drop partitions older than this, such as '30 d'.",
         ),
     ] = None,
     formatter: Annotated[
@@ -140,7 +144,7 @@ def expire_partitions(  # noqa: PLR0913  one parameter per option
     pattern: Annotated[
         str | None,
         typer.Option(
-            "--timestamp-pattern", metavar="PATTERN", help="How values make up a time: '$dt $hour'."
+            "--timestamp-pattern", metavar="PATTERN", help="The time, made of values: '$dt $hour'."
         ),
     ] = None,
     strategy: Annotated[
@@ -179,7 +183,7 @@ def rollback(  # noqa: PLR0913  one parameter per option
     timestamp: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Go back to the newest snapshot of this time (ISO 8601)."
+            metavar="TIME", help="Go back to the newest snapshot at this time (ISO 8601)."
         ),
     ] = None,
     dry_run: DryRun = False,

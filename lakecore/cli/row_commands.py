@@ -46,7 +46,7 @@ def read(  # noqa: PLR0913  one parameter per option
     tag: Annotated[str | None, typer.Option(metavar="NAME", help="Read this tag.")] = None,
     timestamp: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Read the newest snapshot of this time (ISO 8601)."),
+        typer.Option(metavar="TIME", help="Read the newest snapshot at this time (ISO 8601)."),
     ] = None,
     output: Output = Format.TABLE,
     json: AsJson = False,
@@ -71,7 +71,7 @@ def count(  # noqa: PLR0913  one parameter per option
     tag: Annotated[str | None, typer.Option(metavar="NAME", help="Count in this tag.")] = None,
     timestamp: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Count in the newest snapshot of this time (ISO 8601)."),
+        typer.Option(metavar="TIME", help="Count in the newest snapshot at this time (ISO 8601)."),
     ] = None,
     output: Output = Format.TABLE,
     json: AsJson = False,

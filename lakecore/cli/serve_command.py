@@ -22,16 +22,16 @@ def serve_rest(
     option: Options = None,
     *,
     host: Annotated[
-        str, typer.Option(help="Address to listen on. Others than this machine need a token.")
+        str, typer.Option(help="Address to listen on. Without a token: only a local address.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 is any free one.")] = 8765,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 means any free port.")] = 8765,
     token: Annotated[
         str | None,
         typer.Option(
             metavar="TEXT",
             envvar="LAKECORE_REST_TOKEN",
             show_envvar=False,
-            help="What clients must send as their token. Better: LAKECORE_REST_TOKEN.",
+            help="The token that clients must send. Safer: LAKECORE_REST_TOKEN.",
         ),
     ] = None,
     token_file: Annotated[

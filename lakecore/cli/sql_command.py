@@ -37,7 +37,7 @@ def sql(  # noqa: PLR0913  one parameter per option
     *,
     execute: Annotated[
         list[str] | None,
-        typer.Option("--execute", "-e", metavar="SQL", help="Run this; repeatable."),
+        typer.Option("--execute", "-e", metavar="SQL", help="Run this statement; repeatable."),
     ] = None,
     database: Annotated[
         str | None, typer.Option("--database", "-d", metavar="NAME", help="The current database.")

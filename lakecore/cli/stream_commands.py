@@ -64,7 +64,7 @@ def stream(  # noqa: PLR0913  one parameter per option
     consumer: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="Go on where this consumer is, and record what is printed."
+            metavar="ID", help="Continue where this consumer is, and record what was printed."
         ),
     ] = None,
     poll: Annotated[
@@ -120,7 +120,7 @@ def reset_consumer(  # noqa: PLR0913  one parameter per option
     *,
     next_snapshot: Annotated[
         int | None,
-        typer.Option("--next", metavar="ID", help="Go on with this snapshot."),
+        typer.Option("--next", metavar="ID", help="Continue with this snapshot."),
     ] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the consumer.")] = False,
     dry_run: DryRun = False,

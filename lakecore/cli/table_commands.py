@@ -32,10 +32,10 @@ DatabaseName = Annotated[
     str, typer.Argument(metavar="DB", help="The name of the database.", show_default=False)
 ]
 IfExists = Annotated[
-    bool, typer.Option("--if-exists", help="It is no error if there is nothing of that name.")
+    bool, typer.Option("--if-exists", help="Do nothing if the name does not exist.")
 ]
 IfNotExists = Annotated[
-    bool, typer.Option("--if-not-exists", help="It is no error if the name is taken.")
+    bool, typer.Option("--if-not-exists", help="Do nothing if the name exists.")
 ]
 
 
@@ -142,10 +142,10 @@ def create_table(  # noqa: PLR0913  one parameter per option
     warehouse: Warehouse = None,
     *,
     primary_key: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Primary key, by commas.")
+        str | None, typer.Option(metavar="NAMES", help="Primary key, comma-separated.")
     ] = None,
     partition_by: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Partition keys, by commas.")
+        str | None, typer.Option(metavar="NAMES", help="Partition keys, comma-separated.")
     ] = None,
     bucket: Annotated[int | None, typer.Option(metavar="N", help="Number of buckets.")] = None,
     comment: Annotated[str | None, typer.Option(metavar="TEXT", help="Comment.")] = None,
@@ -232,7 +232,8 @@ def drop_partition(  # noqa: PLR0913  one parameter per option
     warehouse: Warehouse = None,
     *,
     partition: Annotated[
-        list[str], typer.Option(metavar="KEY=VALUE,...", help="Such partitions; repeatable.")
+        list[str],
+        typer.Option(metavar="KEY=VALUE,...", help="Partitions with these values; repeatable."),
     ],
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -302,7 +303,7 @@ def alter(  # noqa: PLR0913  one parameter per option
     ] = None,
     default: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Value of a column that a row lacks; repeatable."),
+        typer.Option(metavar="NAME=VALUE", help="Default value of a column; repeatable."),
     ] = None,
     column_comment: Annotated[
         list[str] | None,

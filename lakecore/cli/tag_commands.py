@@ -42,11 +42,13 @@ SnapshotId = Annotated[
 ]
 Timestamp = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="The first snapshot of this time or later (ISO 8601)."),
+    typer.Option(metavar="TIME", help="The first snapshot at or after this time (ISO 8601)."),
 ]
 Retained = Annotated[
     str | None,
-    typer.Option("--time-retained", metavar="TIME", help="How long the tag stays, such as '7 d'."),
+    typer.Option(
+        "--time-retained", metavar="TIME", help="How long to keep the tag, such as '7 d'."
+    ),
 ]
 
 
@@ -84,7 +86,7 @@ def create_tag(  # noqa: PLR0913  one parameter per option
     timestamp: Timestamp = None,
     retained: Retained = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Let an existing tag name this snapshot.")
+        bool, typer.Option("--replace", help="Move an existing tag to this snapshot.")
     ] = False,
     output: Output = Format.TABLE,
     json: AsJson = False,
@@ -139,7 +141,7 @@ def expire_tags(  # noqa: PLR0913  one parameter per option
     *,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="TIME", help="Also tags made before (ISO 8601)."),
+        typer.Option("--older-than", metavar="TIME", help="Also tags created before this time."),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -177,7 +179,7 @@ def create_branch(  # noqa: PLR0913  one parameter per option
     warehouse: Warehouse = None,
     *,
     tag: Annotated[
-        str | None, typer.Option(metavar="TAG", help="Begin with this tag. Default: no rows.")
+        str | None, typer.Option(metavar="TAG", help="Start from this tag. Default: no rows.")
     ] = None,
     output: Output = Format.TABLE,
     json: AsJson = False,

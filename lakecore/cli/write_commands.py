@@ -44,22 +44,23 @@ Kind = Annotated[
         "--format",
         "-f",
         metavar="csv|json|parquet",
-        help="Format of the files. Default: by their names.",
+        help="Format of the files. Default: by the file suffix.",
     ),
 ]
 Delimiter = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="CSV: between two values. Default: found in the file."),
+    typer.Option(metavar="TEXT", help="CSV: the separator of values. Default: detected."),
 ]
 NoHeader = Annotated[
     bool, typer.Option("--no-header", help="CSV: the first line holds values, not names.")
 ]
 HeaderNames = Annotated[
     str | None,
-    typer.Option("--names", metavar="NAMES", help="CSV: names of the columns, by commas."),
+    typer.Option("--names", metavar="NAMES", help="CSV: column names, separated by commas."),
 ]
 NullText = Annotated[
-    str, typer.Option("--null", metavar="TEXT", help="CSV: the text of a null. Default: nothing.")
+    str,
+    typer.Option("--null", metavar="TEXT", help="CSV: the text that means null. Default: empty."),
 ]
 ColumnTypes = Annotated[
     list[str] | None,
@@ -102,10 +103,11 @@ def import_files(  # noqa: PLR0913  one parameter per option
     ] = False,
     primary_key: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Primary key of a new table, by commas."),
+        typer.Option(metavar="NAMES", help="Primary key of a new table, comma-separated."),
     ] = None,
     partition_by: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Partition keys of a new table, by commas.")
+        str | None,
+        typer.Option(metavar="NAMES", help="Partition keys of a new table, comma-separated."),
     ] = None,
     bucket: Annotated[
         int | None, typer.Option(metavar="N", help="Number of buckets of a new table.")
