@@ -6,8 +6,8 @@ on the same warehouse therefore sees the same tables.
 
 What is atomic, and what is not:
 
-- creating a table is one exclusive creation of its file `schema-0`; altering it is one of the next
-  schema file. Of concurrent attempts, one succeeds; the others retry from the new state;
+- creating a table creates its file `schema-0` exclusively; altering it creates the next schema file
+  exclusively. Of concurrent attempts, one succeeds; the others retry from the new state;
 - renaming a table moves its directory. On local storage, this is atomic. An object store copies
   file by file, so a concurrent writer could lose commits: this raises Unsupported unless
   `commit.single-writer` is set;

@@ -96,7 +96,7 @@ def first_schema(  # noqa: PLR0913  the parts of a table definition
     now_ms: int,
     table: str,
 ) -> tuple[TableSchema, object]:
-    """The schema of a new table, and its first rows. Without `schema`, the rows determine it."""
+    """The schema of a new table, and its first rows. Without `schema`, it has the rows' columns."""
     if schema is None:
         if data is None:
             raise InvalidRequest(

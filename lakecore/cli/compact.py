@@ -2,7 +2,7 @@
 
 The progress bar is shown on standard error if that is a terminal, and is erased at the end. With
 `--watch`, the lines of commits go to standard output, and those of retries to standard error. The
-first SIGINT or SIGTERM ends it after the current commit, the second one immediately.
+first SIGINT or SIGTERM ends the command after the current commit, the second one immediately.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def container(
 
 
 def plain_container(data: bytes, path: str) -> tuple[bytes, int]:
-    """The same container without compression and logical types, and its number of records.
+    """The container without compression and logical types, and its number of records.
 
     Raises CorruptTable naming `path` if the bytes are cut short, damaged or not Avro.
     """

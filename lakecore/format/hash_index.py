@@ -45,7 +45,7 @@ def decode_hashes(data: bytes, file: IndexFile, path: str) -> NDArray[np.int32]:
 def encode_hashes(hashes: NDArray[np.int32], writer: str) -> tuple[bytes, IndexFile]:
     """The bytes of an index file with these hashes, and its entry.
 
-    `writer` makes its name unique.
+    `writer` is a part of the file name, and makes it unique.
     """
     data = hashes.astype(_STORED).tobytes()
     return data, IndexFile(

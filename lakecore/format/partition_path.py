@@ -1,4 +1,4 @@
-"""Partition values as directories: `dt=2024-01-01/region=eu`, each side escaped.
+"""Partition values as directories: `dt=2024-01-01/region=eu`. Names and values are escaped.
 
 A value has the string form that Java prints, because other engines use the same directories:
 

@@ -6,8 +6,9 @@ process that spills removes them. The name `lakecore-spill-BOOT-PID-...` identif
 owner also holds a lock on the file `owner` in the directory; the lock ends with the process, even
 if it is killed.
 
-INVARIANT: a directory is removed only if nobody holds its lock (not even a process in another
-container, which cannot be seen) and its process is not a running process of this machine.
+INVARIANT: a directory is removed only if no process holds its lock, and its owner is not a running
+process of this machine. The lock also shows owners in other containers, whose processes are not
+visible.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ __all__ = ["metadata_names", "rows_with_metadata"]
 
 
 def metadata_names(table: Table, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, which must be metadata columns where the table has no such column.
+    """The metadata columns among the names: all names that are not columns of the table.
 
-    Raises Unsupported for a name that is not a metadata column, and for a system table.
+    Raises Unsupported if such a name is not a metadata column, and for a system table.
     """
     own = {name.lower() for name in table.schema.names} if names else ()
     found = tuple(name for name in names if name not in own)

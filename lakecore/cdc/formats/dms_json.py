@@ -1,7 +1,8 @@
 """`aws-dms-json`: the messages of AWS DMS. One message is one row; columns are STRING.
 
-- `load` and `insert` insert `data`, `delete` deletes it. `update` inserts it, and deletes the old
-  row: the same row with the value of each member `BI_name` as the value of `name`.
+- `load` and `insert` insert `data`, `delete` deletes `data`. `update` deletes the old row, and
+  inserts `data` without its members `BI_NAME`. These hold old values: the old row has the value of
+  `BI_NAME` in the column `NAME`.
 - A `record-type` that is not `data` changes no row. No primary key is stated.
 
 See https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.Kafka.html

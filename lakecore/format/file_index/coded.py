@@ -1,8 +1,8 @@
 """Encodes a column as a sorted dictionary of its distinct values, and for each row a *code*.
 
 The code is the position of the row's value in the dictionary. The indexes `bitmap` and
-`range-bitmap` are built from this. It takes the memory of the distinct values of each part of the
-column, and at most four bytes for each row.
+`range-bitmap` are built from the codes. Encoding takes the memory of the distinct values of each
+part of the column, and at most four bytes for each row.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class RangeBitmapWriter:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """The head of a chunk; `start` is where its further values begin."""
+    """The head of a chunk; `start` is the offset of its further values."""
 
     first: Key
     number: int

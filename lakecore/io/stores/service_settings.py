@@ -59,7 +59,7 @@ def check_storage_options(options: Mapping[str, str]) -> None:
 
 
 def client_settings(service: Service, uri: str, options: Mapping[str, str]) -> Settings:
-    """The arguments of the service's fsspec client: no cached listings, then the options."""
+    """The arguments of the service's fsspec client, from the options. Listings are not cached."""
     account = _account(uri, options) if service is AZURE else ""
     places: dict[str, tuple[str, str]] = {}  # argument -> the option that sets it, and its text
     for option, text in options.items():
