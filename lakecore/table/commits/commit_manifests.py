@@ -111,8 +111,9 @@ class ManifestWriter:
     ) -> str | None:
         """The name of the index manifest after a change; the previous name if nothing changed.
 
-        A new index file replaces the one of its bucket and type, except for deletion vectors of an
-        unaware bucket. The `deleted` files and those of `cleared` partitions are left out.
+        A new index file replaces the old index file of its bucket and type. (An unaware bucket may
+        have several files of deletion vectors: there, none is replaced.) The files `deleted`, and
+        the files of `cleared` partitions, are left out.
         """
         before = self._context.history.index_entries(latest)
         replaced = {

@@ -1,11 +1,11 @@
 """Conflicts of DELETE, UPDATE and MERGE with concurrent commits, by key.
 
-These verbs read a row and write another in its place. If another commit wrote the same key in
-between, the newer row would win as a whole and the other change would be lost silently. Each
-snapshot since the one that was read is checked:
+These verbs read a row and write a new row of the same key. If another commit wrote this key after
+the read, one of the two changes would be lost without an error. Therefore each later snapshot is
+checked:
 
-1. a compaction changes no row;
-2. files removed by an overwrite from a bucket that this commit writes are a conflict;
+1. a compaction is no conflict: it changes no row;
+2. an overwrite is a conflict if it removed files from a bucket that this commit writes;
 3. files added to such a bucket are a conflict if they hold a key that this commit writes. The keys
    are read and compared only if the key ranges overlap.
 

@@ -100,8 +100,8 @@ def plan_incremental(
 ) -> list[Clustering]:
     """The next step of incremental clustering for each of these partitions.
 
-    `others` are the files of partitions that were not chosen. Those partitions that have had no
-    write for `clustering.history-partition.idle-to-full-sort` are clustered in full.
+    `others` are the files of partitions that were not chosen. If such a partition had no write for
+    `clustering.history-partition.idle-to-full-sort`, it is clustered in full.
     """
     options = context.options
     policy = incremental_policy(options)

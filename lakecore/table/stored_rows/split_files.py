@@ -184,7 +184,7 @@ class SplitFiles:
     ) -> Generator[tuple[int, pa.RecordBatch], None, None]:
         """The batches of `rows`, including deleted rows, each with the position of its first row.
 
-        `row_groups` are those to read; None: all that the plan's predicate leaves.
+        `row_groups` are the row groups to read; None: all that the plan's predicate leaves.
         Raises CorruptTable if the row count differs from the manifest's.
         """
         known = self._known_nulls(file, fields)

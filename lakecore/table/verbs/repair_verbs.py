@@ -41,9 +41,9 @@ class RepairVerbs(ABC):
     def remove_unexisting_files(self, *, dry_run: bool = False) -> tuple[str, ...]:
         """Remove data files that do not exist from the newest snapshot. Returns their paths.
 
-        The rows of these files are lost, and older rows of the same keys become visible again: use
-        it only to read what is left after files were deleted by mistake. With `dry_run`, nothing
-        changes. Older snapshots and tags still name the files
+        The rows of these files are lost, and older rows of the same keys become visible again. Use
+        this method only if files were deleted by mistake, to read the remaining rows. With
+        `dry_run`, nothing changes. Older snapshots and tags still name the files
         (https://paimon.apache.org/docs/master/flink/procedures/).
 
         Raises the errors of a commit; StorageError, with nothing changed, if the storage does not
