@@ -49,6 +49,8 @@ def matching(context: TableContext, specs: Sequence[Mapping[str, object]]) -> Pa
     wanted = [spec_values(context, spec) for spec in specs]
 
     def choose(partitions: Sequence[bytes]) -> Sequence[bool]:
+        if not partitions:
+            return []
         values = context.partitions.values(partitions)
         chosen = pa.array([False] * len(partitions))
         for spec in wanted:

@@ -35,6 +35,17 @@ def table(request: pytest.FixtureRequest) -> Table:
     return table
 
 
+@pytest.mark.parametrize("keys", [["id", "p", "q"], []])
+def test_no_partition_of_an_empty_table_matches(keys: list[str]) -> None:
+    table = new_table(COLUMNS, keys=keys, partitions=["p", "q"], bucket="1" if keys else "-1")
+    put(table, "1 a 1")
+    table.truncate()
+
+    assert table.compact(full=True, partitions=[{"p": "a"}]).snapshot_ids == ()
+    assert table.drop_partition({"p": "a"}).snapshot_ids
+    assert held(table) == ""
+
+
 def rest(table: Table) -> str:
     """The row that no test overwrites."""
     return "4 c 3" if table.schema.primary_keys else "4 _ _"
