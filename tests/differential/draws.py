@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.differential.changelog_draws import draw_producer
+from tests.differential.differences import spoils_avro
 from tests.differential.engine_draws import ENGINES, WEIGHTS
+from tests.differential.extra_draws import with_extra_steps
 from tests.differential.history import History
 from tests.differential.layout_draws import Laid, lay_out
 from tests.differential.plans import ColumnPlan, nullable
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.differential.plans import EnginePlan
-    from tests.interop.columns import Type
 
 FORMATS = ("parquet", "parquet", "orc", "avro")
 # The share of tables to which rows are given of kinds that few of them take.
@@ -65,7 +66,8 @@ def draw(seed: int, engine: str | None = None) -> History:
     if engine == "partial-update" and options.get("changelog-producer") == "input":
         # A verb tells there the parts that it sets; a plain rewriting tells whole rows.
         plan = replace(plan, verbs=())
-    marked = _takes_vectors(plan, options) and chance.random() < VECTORS
+    binary = any(key.column.type.root in values.BINARIES for key in keys)
+    marked = _takes_vectors(plan, options) and not binary and chance.random() < VECTORS
     if marked:
         inline = True
         options = {key: text for key, text in options.items() if key != "write-only"}
@@ -96,20 +98,11 @@ def draw(seed: int, engine: str | None = None) -> History:
         foreign=marked and chance.random() < FOREIGN and laid.layout not in ("postponed", "across"),
         layout=laid.layout,
     )
-    if laid.layout == "postponed" and any(
-        _spoils_avro(column.type) for shape in history.shapes for column in shape.columns
-    ):
+    history = with_extra_steps(history)
+    if laid.layout == "postponed" and spoils_avro(history):
         # Java cannot write such rows to the postponed bucket: see `differences.NOT_DRAWN`.
         return replace(history, relayed=False)
     return history
-
-
-def _spoils_avro(kind: Type) -> bool:
-    """Whether a MULTISET in it has elements that Java does not write to Avro."""
-    types = [child.type for child in kind.children]
-    return (kind.root == "MULTISET" and types[0].root not in values.TEXTS) or any(
-        _spoils_avro(each) for each in types
-    )
 
 
 def _buckets(chance: random.Random) -> dict[str, str]:

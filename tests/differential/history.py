@@ -11,7 +11,7 @@ from pyroaring import BitMap
 
 from lakecore.merge.aggregators import roaring64
 from tests.differential.shape import first_shape
-from tests.differential.steps import Alter, Overwrite, Write
+from tests.differential.steps import Alter, Branch, Overwrite, Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -104,12 +104,10 @@ class History:
         ]
         for step in self.steps:
             match step:
-                case Write() | Overwrite():
-                    lines.append(f"    {type(step).__name__}((")
+                case Write() | Overwrite() | Branch():
+                    lines.append(f"    {type(step).__name__}(changes=(")
                     lines += [f"        ({kind!r}, {row!r})," for kind, row in step.changes]
-                    given = "" if isinstance(step, Write) else f", {step.partition!r}"
-                    given += "" if isinstance(step, Write) else f", dynamic={step.dynamic}"
-                    lines.append(f"    ){given}),")
+                    lines.append(f"    ){_given(step)}),")
                 case _:
                     lines.append(f"    {step!r},")
         lines.append(
@@ -117,6 +115,16 @@ class History:
             f"relayed={self.relayed}, foreign={self.foreign}, layout={self.layout!r})"
         )
         return "\n".join(lines)
+
+
+def _given(step: Write | Overwrite | Branch) -> str:
+    """What a step has besides changes, as arguments."""
+    match step:
+        case Overwrite():
+            return f", partition={step.partition!r}, dynamic={step.dynamic}"
+        case Branch():
+            return f", name={step.name!r}, forward={step.forward}"
+    return ""
 
 
 def _set(names: frozenset[str]) -> str:

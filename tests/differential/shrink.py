@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tests.differential.shape import Shape, first_shape
 from tests.differential.steps import (
     Alter,
+    Branch,
     Overwrite,
     Step,
     Write,
@@ -48,7 +49,7 @@ def _candidates(history: History) -> Iterator[History]:
         if len(steps) > 1:
             yield _rebuilt(history, history.table, (), without=index)
     for index, step in enumerate(steps):
-        if isinstance(step, (Write, Overwrite)):
+        if isinstance(step, (Write, Overwrite, Branch)):
             for changes in _cuts(step.changes):
                 smaller = replace(step, changes=changes)
                 yield history.with_steps((*steps[:index], smaller, *steps[index + 1 :]))

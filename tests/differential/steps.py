@@ -139,6 +139,22 @@ class Untag:
 
 
 @dataclass(frozen=True, slots=True)
+class Branch:
+    """Changes are written to a new branch; with `forward`, the table gets its state."""
+
+    name: str
+    changes: Changes
+    forward: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """Snapshots go, but for those of the newest steps that made some."""
+
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
 class RollBack:
     """The table goes back by as many of the steps that made its snapshots."""
 
@@ -160,6 +176,8 @@ Step: TypeAlias = (
     | Upsert
     | Tag
     | Untag
+    | Branch
+    | Expire
     | RollBack
 )
 
@@ -167,7 +185,7 @@ Step: TypeAlias = (
 def with_rows(step: Step, change: Callable[[Row], Row]) -> Step:
     """The step with other rows in the place of its own."""
     match step:
-        case Write() | Overwrite():
+        case Write() | Overwrite() | Branch():
             return replace(step, changes=tuple((kind, change(row)) for kind, row in step.changes))
         case Upsert():
             return replace(step, rows=tuple(change(row) for row in step.rows))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.differential.aggregate_draws import FUNCTIONS
-from tests.differential.differences import comparable
+from tests.differential.differences import comparable, may_stream
 from tests.differential.draws import draw
 from tests.differential.engine_draws import ENGINES
 from tests.differential.history import History
@@ -14,10 +14,12 @@ from tests.differential.layout_draws import LAYOUTS
 from tests.differential.shrink import shrink
 from tests.differential.steps import (
     Alter,
+    Branch,
     Clear,
     Cluster,
     Compact,
     Delete,
+    Expire,
     Index,
     Overwrite,
     Rescale,
@@ -29,17 +31,20 @@ from tests.differential.steps import (
     Where,
     Write,
 )
+from tests.interop import limits, values
 from tests.interop.columns import Column, parse_type
 from tests.interop.model import case
 from tests.interop.values import canonical
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.differential.steps import Step
 
 SEEDS = range(1, 301)
 STEPS = (
     *(Write, Overwrite, Clear, Compact, Alter, Rescale, Cluster, Index),
-    *(Delete, Update, Upsert, Tag, Untag, RollBack),
+    *(Delete, Update, Upsert, Tag, Untag, Branch, Expire, RollBack),
 )
 
 
@@ -153,6 +158,33 @@ def test_java_relays_no_postponed_rows_that_it_cannot_write_to_avro() -> None:
 
     assert {each.relayed for each in postponed} == {True, False}
     assert not any(re.search(r"MULTISET<(?!STRING|VARCHAR|CHAR)", text) for text in texts)
+
+
+def test_java_streams_no_postponed_rows_that_it_cannot_read_from_avro() -> None:
+    postponed = [each for each in map(draw, (*SEEDS, 651)) if each.layout == "postponed"]
+    spoilt = [each.seed for each in postponed if not may_stream(each, limits.LAKECORE)]
+
+    assert spoilt == [651]
+    assert all(may_stream(each, limits.JAVA) for each in postponed)
+
+
+def test_binary_keys_have_no_deletion_vectors_which_java_could_not_make() -> None:
+    marked = [each for each in histories_of_keys() if "deletion-vectors.enabled" in each[1]]
+
+    assert marked
+    assert not any(roots & values.BINARIES for roots, _ in marked)
+
+
+def histories_of_keys() -> list[tuple[set[str], Mapping[str, str]]]:
+    """The roots of the types of each primary key, with the options."""
+    return [
+        (
+            {each.type.root for each in history.table.columns if each.name in keys},
+            history.table.options,
+        )
+        for history in map(draw, SEEDS)
+        if (keys := history.table.primary_keys)
+    ]
 
 
 def test_postponed_rows_are_compressed_as_avro_can_and_tell_changes_in_full_compactions() -> None:

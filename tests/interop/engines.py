@@ -121,6 +121,18 @@ class PeerEngine:
         options = {"branch": branch} if branch else None
         self.peer.ask("write", path=str(path), rows=changes, options=options, watermark=watermark)
 
+    def branch(self, path: Path, name: str) -> None:
+        """Create a branch from the tag of its name."""
+        self.manage(path, "createBranch", name, name)
+
+    def fast_forward(self, path: Path, branch: str) -> None:
+        """Give the table the state of a branch."""
+        self.manage(path, "fastForward", branch)
+
+    def expire(self, path: Path, retain: int) -> None:
+        """Keep this many snapshots."""
+        self.peer.ask("expire", path=str(path), retain=retain)
+
     def roll_back(self, path: Path, snapshot_id: int) -> None:
         """Make an earlier snapshot the latest."""
         self.peer.ask("roll_back", path=str(path), snapshot_id=snapshot_id)

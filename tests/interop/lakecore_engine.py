@@ -104,9 +104,11 @@ class LakecoreEngine:
     ) -> list[Row]:
         """The rows, of some columns if named, that a condition holds for."""
         with _refusing("read"):
-            table = lc.open_table(path)
-            if options:
-                table = table.copy(options)
+            given = dict(options or {})
+            branch = given.pop("branch", None)
+            table = lc.open_table(path, branch=branch)
+            if given:
+                table = table.copy(given)
             known = {column.name: column for column in _columns(path, options)}
             wanted = [known[name] for name in columns or known]
             return from_arrow(table.to_arrow(columns, where), wanted)
@@ -142,6 +144,31 @@ class LakecoreEngine:
             with table.new_write() as writer:
                 writer.write(_data(path, changes))
                 table.commit(writer.prepare_commit())
+
+    def branch(self, path: Path, name: str) -> None:
+        """Create a branch from the tag of its name."""
+        with _refusing("branch"):
+            lc.open_table(path).create_branch(name, name)
+
+    def write_on(self, path: Path, changes: Commit, branch: str) -> None:
+        """Write changes to a branch."""
+        with _refusing("write"):
+            lc.open_table(path).branch(branch).write(_data(path, changes))
+
+    def fast_forward(self, path: Path, branch: str) -> None:
+        """Give the table the state of a branch."""
+        with _refusing("fast-forward"):
+            lc.open_table(path).fast_forward(branch)
+
+    def repair_hints(self, path: Path) -> None:
+        """Write again which snapshots are the first and the last."""
+        lc.open_table(path).repair_hints()
+
+    def expire(self, path: Path, retain: int) -> None:
+        """Keep this many snapshots."""
+        with _refusing("expire"):
+            table = lc.open_table(path)
+            table.expire_snapshots(retain_max=retain, retain_min=retain, max_deletes=1000)
 
     def rescale(self, path: Path) -> None:
         """Move all rows to as many buckets as the option says."""
