@@ -51,7 +51,8 @@ class CdcBatch:
 
     - `tables`: the rows written to each target, by `database.table`;
     - `snapshot_ids`: the snapshots committed in each target;
-    - `already_committed`: targets that had this batch, after a restart;
+    - `already_committed`: targets that had the batch already, because it was repeated after a
+      restart;
     - `schemas_changed`: the number of tables created or changed;
     - `left_out`: messages and rows that became dead letters.
     """

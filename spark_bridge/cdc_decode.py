@@ -75,8 +75,8 @@ _TIMESTAMP_TYPES = pa.array(["NoTimestampType", "CreateTime", "LogAppendTime"])
 def rules_for(arguments: Arguments, given: frozenset[str]) -> TargetRules:
     """The rules of the action: for one table, or for the tables that the messages name.
 
-    A batch that is repeated after a crash may show the columns of a table in another order than the
-    attempt that created the table. Hence an existing table gets the columns that it lacks.
+    An existing table gets missing columns (`widens_existing`): a batch that is repeated after a
+    crash may find the columns in another order than the attempt that created the table.
     """
     metadata = [name for name in MESSAGE_METADATA if _column_of(name) in given]
     make = database_rules if arguments.table is None else table_rules

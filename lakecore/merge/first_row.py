@@ -40,7 +40,8 @@ class FirstRow:
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The oldest row of each key.
 
-        Raises InvalidRequest for a -U or -D row of a key with other rows, unless it is ignored.
+        Raises InvalidRequest for a -U or -D row of a key with other rows, unless its kind is
+        ignored.
         """
         runs, firsts = _firsts(window, spec)
         if spec.in_key_order:

@@ -139,7 +139,7 @@ DataType: TypeAlias = Atomic | Array | Multiset | Map | Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A column, or a field inside a ROW. Its `id` finds it in files, through the file's schema."""
+    """A column, or a field inside a ROW. Its `id` identifies it in the schema of each file."""
 
     id: int
     name: str
