@@ -6,6 +6,7 @@ known key. A Paimon key with a value that this catalog does not support raises `
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ _FIXED: Mapping[str, tuple[str, ...]] = {
     "table.type": ("managed",),
 }
 
+_LOGIN = "security.kerberos.login."
 _KERBEROS = (
     "security.",
     "hive.metastore.kerberos.",
@@ -133,6 +135,7 @@ def parse_catalog_options(
     if not warehouse.strip():
         raise InvalidRequest("the catalog has no warehouse; give it a path", option=WAREHOUSE)
     catalog = options.get(METASTORE, FILESYSTEM)
+    check_kerberos(options)
     for key, text in options.items():
         if key not in own and not key.startswith(tuple(prefixes)):
             _check(key, text, catalog, own)
@@ -155,19 +158,25 @@ def defaults_of_tables(options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def check_kerberos(key: str) -> None:
-    """Raise Unsupported for an option of Kerberos: lakecore itself does not log in by Kerberos."""
-    if key.startswith(_KERBEROS):
-        raise Unsupported(
-            "lakecore does not log in by Kerberos: for HDFS, get a ticket by `kinit -kt KEYTAB "
-            "PRINCIPAL` and set hadoop.security.authentication to kerberos; a Hive Metastore with "
-            "Kerberos cannot be used",
-            option=key,
-        )
+def check_kerberos(options: Mapping[str, str]) -> None:
+    """Raise Unsupported for an option of a login by Kerberos, which lakecore does not do itself.
+
+    The error has the command that gets a ticket, which the client of HDFS takes.
+    """
+    key = next((key for key in options if key.startswith(_KERBEROS)), None)
+    if key is None:
+        return
+    keytab, principal = (options.get(f"{_LOGIN}{each}", "") for each in ("keytab", "principal"))
+    command = shlex.join(("kinit", "-kt", keytab or "KEYTAB", principal or "PRINCIPAL"))
+    raise Unsupported(
+        f"lakecore does not log in by Kerberos: for HDFS, get a ticket by `{command}`, take the "
+        "options of the login away, and set hadoop.security.authentication to kerberos; a Hive "
+        "Metastore with Kerberos cannot be used",
+        option=key,
+    )
 
 
 def _check(key: str, text: str, catalog: str, further: Sequence[str]) -> None:
-    check_kerberos(key)
     own = (WAREHOUSE, METASTORE, SINGLE_WRITER)
     if key in own or key.startswith(TABLE_DEFAULT) or is_storage_option(key):
         return

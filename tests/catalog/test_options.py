@@ -134,3 +134,11 @@ def test_login_by_kerberos_is_refused_before_anything_is_opened(
 ) -> None:
     with pytest.raises(Unsupported, match=rf"Kerberos.*kinit.*option={re.escape(key)}"):
         connect({**WAREHOUSE, **catalog, key: "x"})
+
+
+def test_refusal_of_a_keytab_has_the_command_that_gets_a_ticket() -> None:
+    login = "security.kerberos.login."
+    options = {**WAREHOUSE, f"{login}keytab": "/etc/my lake.keytab", f"{login}principal": "a@B.C"}
+
+    with pytest.raises(Unsupported, match=r"`kinit -kt '/etc/my lake\.keytab' a@B\.C`"):
+        connect(options)

@@ -130,6 +130,13 @@ MINI_HDFS = Kit(
     ),
     source="MiniHdfs.java",
 )
+SECURE_HDFS = replace(
+    MINI_HDFS,
+    name="secure-hdfs",
+    whole=("org.apache.kerby:kerb-simplekdc:1.0.1",),
+    source="SecureHdfs.java",
+)
+"""HDFS that asks for Kerberos, and Apache Kerby, a server of Kerberos."""
 KAFKA = Kit(
     name="kafka-4.1.2",
     whole=("org.apache.kafka:kafka_2.13:4.1.2", "org.slf4j:slf4j-nop:1.7.36"),
@@ -155,7 +162,7 @@ KITS = (
     *(HIVE, PAIMON_HIVE, HIVE_VIEWS, HIVE_STATISTICS, PAIMON, PAIMON_VIEWS),
     *REST_SERVERS.values(),
     *REST_RULES.values(),
-    *(MINI_HDFS, KAFKA, DEBEZIUM),
+    *(MINI_HDFS, SECURE_HDFS, KAFKA, DEBEZIUM),
 )
 
 

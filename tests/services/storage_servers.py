@@ -166,6 +166,40 @@ def mini_hdfs() -> Iterator[Lake]:
 
 
 @contextmanager
+def secure_hdfs() -> Iterator[tuple[Lake, Path]]:
+    """HDFS that asks for Kerberos, and the folder with krb5.conf and a ticket (ann.ccache)."""
+    setup.set_up(setup.SECURE_HDFS)
+    ports = [free_port() for _ in range(5)]
+    path = [str(setup.classes(setup.SECURE_HDFS)), *map(str, setup.jars(setup.SECURE_HDFS))]
+    with servers.fresh_folder() as (place, _), (place / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *("java", "-Xmx768m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+                *("-Dorg.slf4j.simpleLogger.defaultLogLevel=error",),
+                *("--add-opens", "java.base/java.lang=ALL-UNNAMED", "-cp", ":".join(path)),
+                *("SecureHdfs", str(place), *map(str, ports)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=place,
+        )
+
+        def look() -> None:
+            assert process.poll() is None, (place / "log").read_text()[-3000:]
+            (place / "ready").read_text()
+
+        try:
+            eventually(look, "HDFS with Kerberos")
+            options = {"hadoop.security.authentication": "kerberos"}
+            # A ticket is for the name of the host, not for its address.
+            yield Lake("hdfs", f"hdfs://localhost:{ports[0]}/lake", ports[0], options), place
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+@contextmanager
 def mini_hdfs_pair() -> Iterator[tuple[Lake, Hdfs]]:
     """HDFS with a name node and a stand-by, known by the files of Hadoop's configuration."""
     with servers.fresh_folder() as (place, _):

@@ -128,6 +128,7 @@ def parse_rest_options(given: Mapping[str, str]) -> RestOptions:
         raise InvalidRequest("a REST catalog needs the address of its server", option=URI)
     if "://" not in uri:
         uri = f"http://{uri}"
+    check_kerberos(given)
     for key, text in given.items():
         _check(key, text)
     options = RestOptions(
@@ -145,7 +146,6 @@ def merged_options(
 
 
 def _check(key: str, text: str) -> None:
-    check_kerberos(key)
     if key in _FIXED:
         if text.strip().lower() not in _FIXED[key]:
             raise Unsupported(

@@ -54,6 +54,9 @@ PACKAGE = "hdfs_native"
 INSTALL = "pip install 'lakecore[hdfs]'"
 READ_AHEAD_BYTES = 1 << 20
 
+_GSSAPI = re.compile(r'GSSAPIError\(.*?"([^"]*)"\)$', re.DOTALL)
+"""An error of the library of Kerberos; the last text in it is the reason."""
+
 # The client's exceptions for failures of the network or of a name node.
 _FAILURES = (OSError, ValueError, RuntimeError, NotImplementedError)
 
@@ -349,6 +352,13 @@ def _plain_errors(path: str) -> Iterator[None]:
         except LakecoreError:
             raise
         except _FAILURES as error:
+            if (reason := _GSSAPI.search(str(error))) is not None:
+                raise StorageError(
+                    "the login by Kerberos failed: get a ticket by `kinit -kt KEYTAB PRINCIPAL`; "
+                    "KRB5CCNAME names the cache of the tickets, if it is not the usual one",
+                    path=path,
+                    reason=reason[1],
+                ) from error
             error.args = (_without_stack(error),)
             raise
 

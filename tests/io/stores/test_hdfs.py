@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest, StorageError, Unsupported
 from lakecore.io.stores import hdfs
 from lakecore.io.stores.hdfs import HdfsStore
 
@@ -18,6 +18,19 @@ def test_missing_package_is_named_with_the_way_to_install_it(
 
     with pytest.raises(Unsupported, match=r"pip install 'lakecore\[hdfs\]'"):
         HdfsStore("hdfs://host:8020/w", {}).read("hdfs://host:8020/w/file")
+
+
+def test_failed_login_by_kerberos_names_the_command_that_gets_a_ticket() -> None:
+    told = (
+        'GSSAPIError(GssMajorCodes { raw: "0x00070000", routine_error: "GSS_S_NO_CRED" }, 2529639053, '
+        '"No Kerberos credentials available (default cache: /tmp/krb5cc_0)")'
+    )
+
+    with (
+        pytest.raises(StorageError, match=r"`kinit -kt.*KRB5CCNAME.*reason=No Kerberos .*krb5cc_0"),
+        hdfs._plain_errors("hdfs://host:8020/w"),  # noqa: SLF001
+    ):
+        raise RuntimeError(told)
 
 
 def test_whole_file_system_is_not_deleted() -> None:
