@@ -1,5 +1,6 @@
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import org.apache.paimon.catalog.Catalog;
 import org.apache.paimon.catalog.CatalogContext;
 import org.apache.paimon.catalog.CatalogFactory;
@@ -8,6 +9,7 @@ import org.apache.paimon.data.BinaryString;
 import org.apache.paimon.data.GenericRow;
 import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.options.Options;
+import org.apache.paimon.partition.Partition;
 import org.apache.paimon.reader.RecordReader;
 import org.apache.paimon.schema.Schema;
 import org.apache.paimon.schema.SchemaChange;
@@ -86,6 +88,15 @@ public class JavaCatalog {
                 return "ok";
             case "delete-tag":
                 catalog.getTable(table(verb[1])).deleteTag(verb[2]);
+                return "ok";
+            case "partitions": // DB.TABLE: the spec, rows and files of each
+                List<String> found = new ArrayList<>();
+                for (Partition each : catalog.listPartitions(table(verb[1]))) {
+                    found.add(each.spec() + " " + each.recordCount() + " " + each.fileCount());
+                }
+                return sorted(found);
+            case "mark-done": // DB.TABLE KEY VALUE
+                catalog.markDonePartitions(table(verb[1]), List.of(Map.of(verb[2], verb[3])));
                 return "ok";
             case "repair":
                 catalog.repairTable(table(verb[1]));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -17,8 +18,8 @@ from tests.services.rest import java, java_rest_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+    import lakecore as lc
     from lakecore.catalog.catalog import Catalog
 
 PYPAIMON = """
@@ -101,6 +102,55 @@ def test_java_and_lakecore_write_one_table_in_turns(
 
     assert java(client, "read shop.t") == [str(ids)]
     assert sorted(behind.get_table("shop.t").to_polars()["id"].to_list()) == ids
+
+
+DEFAULT = "__DEFAULT_PARTITION__"
+
+
+def partitions_that_share_a_spec(options: dict[str, str]) -> tuple[lc.Table, list[str]]:
+    """The table, and what Java's client says of it before and after one of them is dropped."""
+    catalog = open_catalog(options, create=False)
+    catalog.create_database("shop")
+    table = catalog.create_table(
+        "shop.t",
+        {"id": "INT NOT NULL", "v": "STRING", "dt": "STRING NOT NULL"},
+        primary_keys=["id", "dt"],
+        partition_keys=["dt"],
+        options={"bucket": "1", "metastore.partitioned-table": "true"},
+    )
+    days = [" ", DEFAULT, DEFAULT, "x"]
+    table.write(pl.DataFrame({"id": [1, 2, 3, 4], "v": ["a"] * 4, "dt": days}))
+    table.write(pl.DataFrame({"id": [5], "v": ["b"], "dt": [" "]}))
+    said = java(options, f"mark-done shop.t dt {DEFAULT}", "partitions shop.t")
+    table.drop_partition({"dt": " "})
+    said += java(options, "partitions shop.t")
+    assert sorted(table.to_polars()["id"].to_list()) == [2, 3, 4]
+    table.drop_partition({"dt": DEFAULT})
+    return table, [*said, *java(options, "partitions shop.t")]
+
+
+SAID = [
+    "ok",
+    *(f"[{{dt={DEFAULT}}} {rows} {files}, {{dt=x}} 1 1]" for rows, files in ((4, 3), (2, 1))),
+    "[{dt=x} 1 1]",
+]
+
+
+def test_partitions_that_share_a_spec_are_counted_and_marked_together(
+    client: dict[str, str],
+) -> None:
+    table, said = partitions_that_share_a_spec(client)
+
+    assert said == SAID
+    assert [path.parent.name for path in Path(table.path).glob("*/_SUCCESS")] == [f"dt={DEFAULT}"]
+
+
+@pytest.mark.parametrize("version", ["1.4.2", "2.0.0"])
+def test_javas_server_counts_partitions_that_share_a_spec_together(
+    version: str, tmp_path: Path
+) -> None:
+    with java_rest_server(version, tmp_path) as options:
+        assert partitions_that_share_a_spec(options)[1] == SAID
 
 
 @pytest.mark.parametrize("version", ["1.4.2", "2.0.0"])

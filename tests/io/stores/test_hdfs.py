@@ -22,7 +22,7 @@ def test_missing_package_is_named_with_the_way_to_install_it(
 
 def test_failed_login_by_kerberos_names_the_command_that_gets_a_ticket() -> None:
     told = (
-        'GSSAPIError(GssMajorCodes { raw: "0x00070000", routine_error: "GSS_S_NO_CRED" }, 2529639053, '
+        'GSSAPIError(GssMajorCodes { raw: "0x00070000", calling_error: "none" }, 2529639053, '
         '"No Kerberos credentials available (default cache: /tmp/krb5cc_0)")'
     )
 
