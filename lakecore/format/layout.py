@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile, IndexFile
 
 __all__ = [
+    "BLOB_REFERENCES_SUFFIX",
     "BRANCH_PREFIX",
     "BUCKET_PREFIX",
     "CHANGELOG_PREFIX",
@@ -35,6 +36,7 @@ __all__ = [
     "FILE_INDEX_SUFFIX",
     "LATEST",
     "MAIN_BRANCH",
+    "MANAGED_BLOB_SUFFIX",
     "POSTPONE_BUCKET",
     "SCHEMA_PREFIX",
     "SNAPSHOT_PREFIX",
@@ -65,6 +67,10 @@ CHANGELOG_PREFIX = "changelog-"
 BUCKET_PREFIX = "bucket-"
 SUCCESS_FOLDER = "tag-success-file"
 DROPPED_MARK = ".dropped"
+MANAGED_BLOB_SUFFIX = ".managed.blob"
+"""Files of BLOB values to which rows of a table with a primary key refer."""
+BLOB_REFERENCES_SUFFIX = ".blobref"
+"""Files that list the managed files to which the rows of a data file refer."""
 LATEST = "LATEST"
 EARLIEST = "EARLIEST"
 

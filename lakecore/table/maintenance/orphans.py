@@ -10,7 +10,8 @@ A crash, a failed write or an interrupted expiry leaves them. The steps:
 4. Delete the orphans, then empty directories of buckets and partitions.
 
 Only files whose names Paimon or lakecore could have generated are examined. Other files in the
-directories of the table stay.
+directories of the table stay. Managed files of BLOB values stay too, as in Paimon: the values of
+rows refer to them, and no metadata names them.
 
 INVARIANT: if a state cannot be read, nothing is deleted. A file that is younger than the age may
 belong to a running commit; an age below an hour needs `force`.
@@ -30,6 +31,7 @@ from lakecore.format.layout import (
     EARLIEST,
     LATEST,
     MAIN_BRANCH,
+    MANAGED_BLOB_SUFFIX,
     SNAPSHOT_PREFIX,
 )
 from lakecore.io.directories import CREATING_PREFIX, DROPPED_PREFIX
@@ -133,7 +135,9 @@ def _old_files(
     old = [
         status
         for status in found
-        if status.modified_ms is not None and status.modified_ms < older_than_ms
+        if status.modified_ms is not None
+        and status.modified_ms < older_than_ms
+        and not status.path.endswith(MANAGED_BLOB_SUFFIX)
     ]
     return _frame(old)
 

@@ -56,6 +56,7 @@ OF_OTHERS = (
     "schema/notes.txt",
     "consumer/consumer-c1",
     "tag/notes",
+    "bucket-0/data-9f-1.managed.blob",
 )
 
 
@@ -71,7 +72,7 @@ def test_a_table_without_left_overs_keeps_all_its_files() -> None:
 
 def test_what_nothing_reaches_goes_and_what_is_not_the_tables_stays() -> None:
     table = history(commits=3)
-    others = plant(table, *OF_OTHERS[:3], OF_OTHERS[4])
+    others = plant(table, *OF_OTHERS[:3], *OF_OTHERS[4:])
     before = files(table)
     orphans = plant(table, *LEFT_OVER)
 
