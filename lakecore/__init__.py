@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Uncomputable,
         Unsupported,
     )
+    from lakecore.format.blob_references import BlobDescriptor, BlobView
     from lakecore.frames.variants import variant_to_json
     from lakecore.model.branches import Branch, FastForwardResult
     from lakecore.model.compaction import CompactionResult
@@ -59,6 +60,8 @@ del globals()["sql"]
 __all__ = [
     "AlreadyExists",
     "AnalyzeResult",
+    "BlobDescriptor",
+    "BlobView",
     "Branch",
     "ChangeStream",
     "ColumnStatistics",
@@ -120,6 +123,7 @@ _HOMES = {
         "Uncomputable",
         "Unsupported",
     ),
+    "lakecore.format.blob_references": ("BlobDescriptor", "BlobView"),
     "lakecore.frames.variants": ("variant_to_json",),
     "lakecore.model.branches": ("Branch", "FastForwardResult"),
     "lakecore.model.compaction": ("CompactionResult",),

@@ -51,7 +51,7 @@ FOOTERS_MAX = 1024
 """With more files, footers are not read, and Spark's own reader is not used."""
 ROWS_OF_ONE_TASK = 65_536
 """In a read with a limit of up to this many rows, one task reads all of them."""
-_SPARK_READS = frozenset(Root) - {Root.TIME}
+_SPARK_READS = frozenset(Root) - {Root.TIME, Root.BLOB}
 _DIGITS_MAX = 6
 _MILLISECOND_DIGITS = 3
 _NOT_AS_NAMED = re.compile(r"[{}\[\]*?\\]|/[_.][^/]*$|:[^/]*$")

@@ -27,6 +27,7 @@ from lakecore.distributed.reading import (
     SplitFiles,
     all_of,
     batch_size,
+    followed,
     missing_is_corrupt,
     read_split,
     reader,
@@ -120,8 +121,8 @@ class _PieceSource:
         groups = own if wanted is None else [group for group in wanted if group in own]
         with self.budget.acquire_up_to(self.budget.size_bytes // _LEASE_SHARE, 0) as lease:
             size = batch_size(fields, lease.size_bytes // _BATCHES)
-            for _, batch in files.stored_rows(file, fields, size, row_groups=groups):
-                yield batch
+            rows = (batch for _, batch in files.stored_rows(file, fields, size, row_groups=groups))
+            yield from followed(rows, plan, self.job.store, self.budget)
 
     def engine_files(
         self,

@@ -11,6 +11,8 @@ from lakecore import errors
 PUBLIC = [
     "AlreadyExists",
     "AnalyzeResult",
+    "BlobDescriptor",
+    "BlobView",
     "Branch",
     "ChangeStream",
     "ColumnStatistics",

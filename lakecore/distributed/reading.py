@@ -9,6 +9,7 @@ from lakecore.memory import Budget
 from lakecore.plan.predicate import Predicate, all_of, to_polars
 from lakecore.table.sections.windows_plan import batch_size
 from lakecore.table.splits.read import read_split
+from lakecore.table.stored_rows.followed import followed
 from lakecore.table.stored_rows.read_plan import ReadPlan
 from lakecore.table.stored_rows.split_files import SplitFiles, missing_is_corrupt
 
@@ -21,6 +22,7 @@ __all__ = [
     "SplitFiles",
     "all_of",
     "batch_size",
+    "followed",
     "missing_is_corrupt",
     "read_split",
     "reader",

@@ -1,4 +1,4 @@
-"""Files of BLOB values, and descriptors that say where a value is.
+"""Files of BLOB values.
 
 https://paimon.apache.org/docs/master/concepts/spec/fileformat/
 
@@ -32,8 +32,6 @@ _AROUND = 16
 """The bytes of an entry in addition to its value: magic number, length and checksum."""
 NULL, PLACEHOLDER = -1, -2
 """The index's lengths for a null, and for a value that an older file holds."""
-_DESCRIPTOR = struct.Struct("<bq")
-_DESCRIPTOR_VERSION, _DESCRIPTOR_MAGIC = 2, 0x424C4F4244455343
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -119,24 +117,6 @@ def encode_lengths(lengths: Sequence[int]) -> bytes:
 def decode_lengths(data: bytes) -> NDArray[np.int64]:
     """The lengths that `encode_lengths` encoded. Raises ValueError for other bytes."""
     return np.cumsum(decode_zigzags(data))
-
-
-def descriptor(uri: str, offset: int, length: int) -> bytes:
-    """The descriptor of a value: the file that holds it, and its position there."""
-    name = uri.encode()
-    return b"".join(
-        [
-            _DESCRIPTOR.pack(_DESCRIPTOR_VERSION, _DESCRIPTOR_MAGIC),
-            struct.pack("<i", len(name)),
-            name,
-            struct.pack("<qq", offset, length),
-        ]
-    )
-
-
-def is_descriptor(value: bytes) -> bool:
-    """Whether Paimon would interpret these bytes as a descriptor, not as a value."""
-    return value[: _DESCRIPTOR.size] == _DESCRIPTOR.pack(_DESCRIPTOR_VERSION, _DESCRIPTOR_MAGIC)
 
 
 def place_of_value(offset: int, length: int) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from lakecore.format.blob_keys import key_bytes, key_of
 from lakecore.model.types import Array, Map
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lakecore.model.types import DataType
 
@@ -50,6 +50,20 @@ def blobs_of(value: object) -> list[bytes]:
     parts = cast("Sequence[object]", value)
     found = [part[1] if isinstance(part, tuple) else part for part in parts]
     return [part for part in found if isinstance(part, bytes)]
+
+
+def with_each_blob(value: object, change: Callable[[bytes], bytes | None]) -> object:
+    """A value of a BLOB column that is not null, with another BLOB in place of each."""
+    if isinstance(value, bytes):
+        return change(value)
+    found: list[object] = []
+    for part in cast("Sequence[object]", value):
+        if isinstance(part, tuple):
+            key, blob = part
+            found.append((key, None if blob is None else change(blob)))
+        else:
+            found.append(None if part is None else change(cast("bytes", part)))
+    return found
 
 
 def encode_value(value: object, data_type: DataType) -> list[bytes]:

@@ -96,8 +96,9 @@ class Layout:
 
     `index_in_data_dir` is the option `index-file-in-data-file-dir`, `data_directory` the option
     `data-file.path-directory`. `external_roots` are the directories outside the table whose files
-    may be read: those of `data-file.external-paths` and `lakecore.external-paths`. Partition paths
-    come from `format/partition_path.py`; the partition path of an unpartitioned table is empty.
+    may be read: those of `data-file.external-paths` and `lakecore.external-paths`. `blob_roots` are
+    those whose files descriptors of BLOB values may name. Partition paths come from
+    `format/partition_path.py`; the partition path of an unpartitioned table is empty.
     """
 
     root: str
@@ -105,6 +106,7 @@ class Layout:
     index_in_data_dir: bool = False
     data_directory: str = ""
     external_roots: tuple[str, ...] = ()
+    blob_roots: tuple[str, ...] = ()
 
     def on_branch(self, branch: str) -> Layout:
         """The layout of another branch of the same table."""

@@ -2,8 +2,13 @@
 
 https://paimon.apache.org/docs/master/append-table/blob/
 
-The values of a BLOB column are in files of their own, which are found by the row ids of a table
-with data evolution.
+The rows of a BLOB column are stored in one of three ways:
+
+- in files of their own, which are found by the row ids of a table with data evolution;
+- *inline*: the rows of `blob-descriptor-field` hold descriptors of values in any file, those of
+  `blob-view-field` name a row and a BLOB column of another table;
+- *managed*: in a table with a primary key, the values are in files that the table owns, and the
+  rows hold descriptors of them (https://paimon.apache.org/docs/master/primary-key-table/blob-storage/).
 """
 
 from __future__ import annotations
@@ -11,8 +16,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest
 from lakecore.model.types import BINARIES, Array, Atomic, Map, Root, is_blob, leaves
+from lakecore.options import ChangelogProducer, MergeEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,25 +35,64 @@ _KEY_ROOTS = frozenset(
 )  # fmt: skip
 
 
+_MANAGING_ENGINES = (
+    MergeEngine.DEDUPLICATE,
+    MergeEngine.PARTIAL_UPDATE,
+    MergeEngine.FIRST_ROW,
+)
+
+
 def with_blobs(fields: Sequence[Field], options: TableOptions) -> tuple[Field, ...]:
-    """The columns of a new table; the binary ones that `blob-field` names become BLOB columns."""
+    """The columns of a new table; the binary ones that options name become BLOB columns."""
+    named = {*options.blob_field, *options.blob_inline_field}
     return tuple(
-        replace(field, type=as_blob(field.type)) if field.name in options.blob_field else field
+        replace(field, type=as_blob(field.type)) if field.name in named else field
         for field in fields
     )
 
 
+def in_blob_files(field: Field, schema: TableSchema, options: TableOptions) -> bool:
+    """Whether the values of a column are in files of their own, found by row ids."""
+    return (
+        is_blob(field.type)
+        and not schema.primary_keys
+        and field.name not in options.blob_inline_field
+    )
+
+
+def is_managed(field: Field, schema: TableSchema, options: TableOptions) -> bool:
+    """Whether the values of a column are in files that a table with a primary key owns."""
+    return (
+        is_blob(field.type)
+        and bool(schema.primary_keys)
+        and field.name not in options.blob_inline_field
+    )
+
+
+def holds_references(field: Field, schema: TableSchema, options: TableOptions) -> bool:
+    """Whether the rows of a column hold descriptors or views in place of BLOB values."""
+    return is_blob(field.type) and not in_blob_files(field, schema, options)
+
+
 def check_blobs(schema: TableSchema, options: TableOptions) -> None:
-    """Check that the table may have its BLOB columns, and that `blob-field` names such columns."""
+    """Check that the table may have its BLOB columns, and that options name such columns."""
     blobs = [field.name for field in schema.fields if is_blob(field.type)]
-    for name in options.blob_field:
-        if name not in blobs:
-            raise InvalidRequest(
-                "blob-field names a column that is not BLOB",
-                column=name,
-                blob_columns=blobs,
-                table=options.table,
-            )
+    single = [field.name for field in schema.fields if _is_single(field)]
+    for key, names, allowed in (
+        ("blob-field", options.blob_field, blobs),
+        ("blob-descriptor-field", options.blob_descriptor_field, single),
+        ("blob-view-field", options.blob_view_field, single),
+    ):
+        for name in names:
+            if name not in allowed:
+                kind = "a BLOB column" if allowed is blobs else "a column of the type BLOB"
+                raise InvalidRequest(
+                    f"{key} names a column that is not {kind}",
+                    column=name,
+                    blob_columns=allowed,
+                    table=options.table,
+                )
+    _check_inline(options)
     require_known_blobs(schema.fields, schema, options)
     if not blobs:
         return
@@ -60,44 +105,102 @@ def check_blobs(schema: TableSchema, options: TableOptions) -> None:
         raise InvalidRequest(
             "a BLOB column cannot be a partition key", columns=placing, table=options.table
         )
+    if schema.primary_keys:
+        _check_keyed(schema, options, blobs)
+
+
+def _check_inline(options: TableOptions) -> None:
+    both = sorted({*options.blob_descriptor_field} & {*options.blob_view_field})
+    if both:
+        raise InvalidRequest(
+            "blob-view-field and blob-descriptor-field name the same column",
+            columns=both,
+            table=options.table,
+        )
+    external = options.blob_external_storage_field
+    stray = [name for name in external if name not in options.blob_descriptor_field]
+    if stray:
+        raise InvalidRequest(
+            "blob-external-storage-field names a column that blob-descriptor-field does not",
+            columns=stray,
+            table=options.table,
+        )
+    if external and not options.blob_external_storage_path:
+        raise InvalidRequest(
+            "blob-external-storage-field needs blob-external-storage-path", table=options.table
+        )
+
+
+def _check_keyed(schema: TableSchema, options: TableOptions, blobs: Sequence[str]) -> None:
+    """The rules of a table with a primary key. The first one is Paimon's for managed columns."""
+    for what, names in (
+        ("a primary key", schema.primary_keys),
+        ("a bucket key", options.bucket_key),
+        ("a sequence field", options.sequence_field),
+    ):
+        placing = [name for name in blobs if name in names]
+        if placing:
+            raise InvalidRequest(
+                f"a BLOB column cannot be {what}", columns=placing, table=options.table
+            )
+    managed = [field.name for field in schema.fields if is_managed(field, schema, options)]
+    if not managed:
+        return
+    for refused, key, value in (
+        (options.merge_engine not in _MANAGING_ENGINES, "merge-engine", options.merge_engine),
+        (
+            options.changelog_producer is not ChangelogProducer.NONE,
+            "changelog-producer",
+            options.changelog_producer,
+        ),
+        (
+            bool(options.data_file_external_paths),
+            "data-file.external-paths",
+            options.data_file_external_paths,
+        ),
+    ):
+        if refused:
+            raise InvalidRequest(
+                "Paimon does not allow this option for BLOB columns of a table with a primary key, "
+                "except for those that blob-descriptor-field or blob-view-field names",
+                option=key,
+                value=value,
+                columns=managed,
+                table=options.table,
+            )
 
 
 def require_known_blobs(
     fields: Iterable[Field], schema: TableSchema, options: TableOptions
 ) -> None:
-    """Raise an error if one of these columns stores BLOB values in a form that lakecore lacks.
-
-    Paimon also has BLOB values in tables with a primary key.
-    """
+    """Raise an error if one of these columns has BLOB values where Paimon has none."""
     for field in fields:
         if not any(part.root is Root.BLOB for part in leaves(field.type)):
             continue
         if not is_blob(field.type):
-            raise Unsupported(
-                "BLOB values are columns, elements of a list, or values of a map",
+            raise InvalidRequest(
+                "Paimon has BLOB values only as columns, elements of a list, or values of a map",
                 column=field.name,
                 type=field.type,
                 table=options.table,
             )
         if isinstance(field.type, Map) and not _is_key_type(field.type.key):
-            raise Unsupported(
-                "a map of BLOB values cannot have keys of this type",
+            raise InvalidRequest(
+                "a map of BLOB values cannot have keys of this type in Paimon",
                 column=field.name,
                 type=field.type.key,
                 table=options.table,
             )
-        if schema.primary_keys:
-            raise Unsupported(
-                "BLOB columns of tables with a primary key are not supported",
-                column=field.name,
-                table=options.table,
-            )
-        if not options.data_evolution_enabled:
+        if not schema.primary_keys and not options.data_evolution_enabled:
             raise InvalidRequest(
-                "a BLOB column needs data-evolution.enabled=true",
+                "a BLOB column of a table without a primary key needs data-evolution.enabled=true",
                 column=field.name,
                 table=options.table,
             )
+
+
+def _is_single(field: Field) -> bool:
+    return isinstance(field.type, Atomic) and field.type.root is Root.BLOB
 
 
 def _is_key_type(data_type: DataType) -> bool:

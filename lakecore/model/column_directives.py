@@ -3,10 +3,12 @@
 https://paimon.apache.org/docs/master/append-table/blob/
 
 - `__BLOB_FIELD; comment`: binaries, a list of these or a map to them become BLOB values;
+- `__BLOB_DESCRIPTOR_FIELD; comment`: binaries become BLOB, and rows hold descriptors of the values;
+- `__BLOB_VIEW_FIELD; comment`: binaries become BLOB, and rows name values of other tables;
 - `__VECTOR_FIELD; length; comment`: a list becomes a VECTOR of this length.
 
-The option `blob-field` or `vector-field` then names the column, and the text after the last
-semicolon of the directive becomes its comment.
+The option of the same name, such as `blob-field`, then names the column, and the text after the
+last semicolon of the directive becomes its comment.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest
 from lakecore.model.blob_rules import as_blob
 from lakecore.model.type_text import vector
-from lakecore.model.types import Array, is_blob
-from lakecore.options import NAMES
+from lakecore.model.types import Array, Atomic, is_blob
+from lakecore.options import NAMES, RENAMED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +28,12 @@ if TYPE_CHECKING:
     from lakecore.model.types import DataType, Field
 
 _BLOB, _VECTOR = "__BLOB_FIELD", "__VECTOR_FIELD"
-_OPTIONS = {_BLOB: "blob-field", _VECTOR: "vector-field"}
-_ELSEWHERE = ("__BLOB_DESCRIPTOR_FIELD", "__BLOB_VIEW_FIELD")
+_OPTIONS = {
+    _BLOB: "blob-field",
+    "__BLOB_DESCRIPTOR_FIELD": "blob-descriptor-field",
+    "__BLOB_VIEW_FIELD": "blob-view-field",
+    _VECTOR: "vector-field",
+}
 
 
 def apply_directive(
@@ -35,17 +41,14 @@ def apply_directive(
 ) -> tuple[Field, dict[str, str]]:
     """The column as its comment says, and the options that name it.
 
-    Raises InvalidRequest for a directive that Paimon does not know or that does not fit the type,
-    Unsupported for one of columns that lakecore does not store.
+    Raises InvalidRequest for a directive that Paimon does not know or that does not fit the type.
     """
-    kept = dict(options)
+    kept = _current(options)
     comment = (field.description or "").strip()
     if not _is_directive(comment):
         return field, kept
     marker, _, rest = (part.strip() for part in comment.partition(";"))
     facts = {"column": field.name, "comment": comment, "table": table}
-    if marker in _ELSEWHERE:
-        raise Unsupported("BLOB columns of this kind are not supported", **facts)
     if marker not in _OPTIONS:
         raise InvalidRequest("the comment is no directive of Paimon", known=[*_OPTIONS], **facts)
     if marker == _VECTOR:
@@ -53,7 +56,10 @@ def apply_directive(
         kind = _as_vector(field.type, length, field.name)
     else:
         kind = as_blob(field.type)
-    if kind is None or not (marker == _VECTOR or is_blob(kind)):
+    fits = marker == _VECTOR or (
+        kind is not None and is_blob(kind) and (marker == _BLOB or isinstance(kind, Atomic))
+    )
+    if kind is None or not fits:
         raise InvalidRequest(
             "the directive in the comment does not fit the column", type=field.type, **facts
         )
@@ -79,13 +85,22 @@ def refuse_directive(comment: str | None, path: Sequence[str], *, table: str = "
 
 
 def without_column(options: Mapping[str, str], column: str) -> dict[str, str]:
-    """The options without a dropped column in `blob-field` and `vector-field`."""
-    kept = dict(options)
+    """The options without a dropped column in those that directives set."""
+    kept = _current(options)
     for key in _OPTIONS.values():
         if key in kept:
             left = [name for name in NAMES.parse(kept.pop(key)) if name != column]
             kept |= {key: ",".join(left)} if left else {}
     return kept
+
+
+def _current(options: Mapping[str, str]) -> dict[str, str]:
+    """The options, with the newest keys of those that directives set."""
+    newest = {key: RENAMED.get(key, key) for key in options}
+    return {
+        newest[key] if newest[key] in _OPTIONS.values() else key: text
+        for key, text in options.items()
+    }
 
 
 def _is_directive(comment: str) -> bool:

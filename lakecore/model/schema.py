@@ -128,13 +128,17 @@ class TableSchema:
 
     @property
     def stated_options(self) -> dict[str, str]:
-        """The stored options, plus defaults of the old format version that have changed since."""
+        """The stored options, plus defaults of the old format version that have changed since.
+
+        `lakecore.blob-paths` counts only if the caller gives it.
+        """
         defaults: dict[str, str] = {}
         if self.version <= 1:
             defaults["bucket"] = "1"
         if self.version <= 2:
             defaults["file.format"] = "orc"
-        return defaults | dict(self.options)
+        stored = {key: text for key, text in self.options.items() if key != "lakecore.blob-paths"}
+        return defaults | stored
 
     def parsed_options(
         self, dynamic: Mapping[str, str] | None = None, *, table: str = ""

@@ -124,7 +124,7 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
 
 
 def check_stored(options: Mapping[str, str], *, table: str = "") -> None:
-    """Raise InvalidRequest for options that no table stores: `path`, `branch`, `auto-create`."""
+    """Raise InvalidRequest for options that no table stores."""
     for key, harmless, way_out in (
         (
             "path",
@@ -133,6 +133,7 @@ def check_stored(options: Mapping[str, str], *, table: str = "") -> None:
         ),
         ("branch", "main", "open a branch by open_table(branch=...), or as 'db.table$branch_NAME'"),
         ("auto-create", "false", "pass it to lakecore.open_table"),
+        ("lakecore.blob-paths", None, "whoever reads the table gives it, as a dynamic option"),
     ):
         text = options.get(key)
         if text is not None and text.lower() != harmless:

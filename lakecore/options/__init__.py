@@ -1,8 +1,8 @@
 """Table options: each declared once, with its key, kind, default and meaning.
 
-`layout`, `merging`, `files`, `writing`, `compaction`, `clustering`, `scans` and `retention` declare
-the options that lakecore's verbs read; `other_keys` lists the other keys of Paimon. `parse` turns
-texts into one frozen `TableOptions`; `page` writes `docs/options.md`.
+`layout`, `merging`, `files`, `writing`, `blobs`, `compaction`, `clustering`, `scans` and
+`retention` declare the options that lakecore's verbs read; `other_keys` lists the other keys of
+Paimon. `parse` turns texts into one frozen `TableOptions`; `page` writes `docs/options.md`.
 """
 
 from __future__ import annotations

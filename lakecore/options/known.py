@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from lakecore.options.blobs import BlobOptions
 from lakecore.options.clustering import ClusteringOptions
 from lakecore.options.compaction import CompactionOptions
 from lakecore.options.files import FileOptions
@@ -27,6 +28,7 @@ _CHAPTERS = (
     FileOptions,
     LineFileOptions,
     WriteOptions,
+    BlobOptions,
     CompactionOptions,
     ClusteringOptions,
     ScanOptions,

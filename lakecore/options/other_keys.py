@@ -39,9 +39,6 @@ _KINDS: Mapping[str, Kind[object]] = {
 
 _READ_TO_COME = """
 batch-scan-mode | text | none | Internal: a batch read plans its files as a compaction does.
-blob-descriptor-field | names | | BLOB columns whose descriptors are stored in data files.
-blob-external-storage-field | names | | BLOB columns whose values are stored outside the table.
-blob-view-field | names | | BLOB columns that refer to BLOB values of other tables.
 chain-table.chain-partition-keys | names | | Partition keys that form a chain.
 chain-table.enabled | flag | false | The table is a chain of snapshots and deltas.
 fields.#.map.storage-layout | text | default | How the entries of a MAP column are stored.
@@ -56,6 +53,7 @@ vector.file.format | text | | Format of the files of VECTOR columns.
 """  # noqa: E501  one line for each option
 
 _WRITE_TO_COME = """
+blob-descriptor.source-table | text | | Table through whose storage descriptors are read.
 data-file.external-paths.specific-fs | text | | Scheme of the external path to use.
 data-file.external-paths.strategy | text | none | How an external path is chosen.
 data-file.external-paths.weights | text | | Weights of the external paths.
@@ -81,11 +79,6 @@ visibility-callback.enabled | flag | false | A commit waits until its rows are c
 
 _DETAILS = """
 blob-compaction.enabled | flag | false | BLOB: compaction also rewrites BLOB files.
-blob-descriptor.source-table | text | | BLOB: table through whose storage descriptors are read.
-blob-external-storage-path | text | | BLOB: where external values are stored.
-blob-view.resolve.enabled | flag | true | BLOB: reads replace references to other tables by the values.
-blob-write-null-on-fetch-failure | flag | false | BLOB: write null if the value of a descriptor cannot be fetched.
-blob-write-null-on-missing-file | flag | false | BLOB: write null if the file of a descriptor does not exist.
 blob.copy-buffer-size | size | 4 kb | BLOB: size of the buffer for copying values.
 blob.split-by-file-size | flag | | BLOB: the size of BLOB files counts when splits are planned.
 chain-table.split.key-range-enabled | flag | true | Chain tables: divide a bucket into splits by key range.
@@ -186,10 +179,7 @@ tag.callback.#.param | text | | Argument of a class of `tag.callbacks`.
 """  # noqa: E501  one line for each option
 
 
-_FIXED = {
-    *("blob-descriptor-field", "blob-external-storage-field", "blob-external-storage-path"),
-    *("blob-view-field", "pk-clustering-override"),
-}
+_FIXED = {"pk-clustering-override"}
 
 
 def _chapter(

@@ -84,10 +84,6 @@ class ScanOptions:
         "scan.file-creation-time-millis", LONG, None, READ,
         "Read only files that were created at or after this time.",
     )
-    blob_as_descriptor: bool = option(
-        "blob-as-descriptor", FLAG, False, READ,
-        "Read the descriptors of BLOB values (file, offset, length) in place of the values.",
-    )
     scan_fallback_branch: str | None = option(
         "scan.fallback-branch", NAME, None, READ,
         "Branch from which partitions that this branch lacks are read.",

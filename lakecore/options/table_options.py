@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.display import pairs_html, pairs_text
 from lakecore.errors import Unsupported
+from lakecore.options.blobs import BlobOptions
 from lakecore.options.choices import (
     LINE_FORMATS,
     ChangelogProducer,
@@ -48,6 +49,7 @@ class TableOptions(
     FileOptions,
     LineFileOptions,
     WriteOptions,
+    BlobOptions,
     CompactionOptions,
     ClusteringOptions,
     ScanOptions,

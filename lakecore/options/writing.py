@@ -76,14 +76,6 @@ class WriteOptions:
         "write-buffer-spill.max-disk-size", SIZE, None, WRITE,
         "Spilled bytes of a bucket above which a full buffer is written as a run.", scope=KEYED,
     )
-    blob_field: tuple[str, ...] = option(
-        "blob-field", NAMES, (), WRITE,
-        "Binary columns that a new table stores as BLOB.", immutable=True,
-    )
-    blob_target_file_size_bytes: int | None = option(
-        "blob.target-file-size", SIZE, None, WRITE,
-        "Size at which a new BLOB file begins; `target-file-size` if unset.",
-    )
     row_tracking_enabled: bool = option(
         "row-tracking.enabled", FLAG, False, WRITE,
         "Each row has an id that never changes.", scope=APPEND, immutable=True,

@@ -12,7 +12,6 @@ from lakecore.format.blob_file import (
     PLACEHOLDER,
     TAIL_BYTES,
     decode_index,
-    descriptor,
     index_bytes,
     value_of,
 )
@@ -55,12 +54,3 @@ def test_damage_is_found_anywhere() -> None:
         index_bytes(b"\x01", 1, "f")
     with pytest.raises(Unsupported, match="version=2"):
         index_bytes(struct.pack("<iB", 1, 2), 20, "f")
-
-
-def test_a_descriptor_names_a_file_and_a_place() -> None:
-    found = descriptor("file:/t/é.blob", 4, 10)
-
-    assert found[:9] == b"\x02" + b"BLOBDESC"[::-1]
-    assert struct.unpack("<i", found[9:13]) == (15,)
-    assert found[13:28].decode() == "file:/t/é.blob"
-    assert struct.unpack("<qq", found[28:]) == (4, 10)

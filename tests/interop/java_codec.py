@@ -50,6 +50,9 @@ def java_type(tree: Json) -> Java:
     return paimon_class("types.DataTypeJsonParser").parseDataType(mapper.readTree(json.dumps(tree)))
 
 
+_DESCRIPTOR_HEAD, _VIEW_HEAD = "02" + b"CSEDBOLB".hex(), "01" + b"WEIVBOLB".hex()
+
+
 class Codec:
     """Canonical values to Paimon's internal ones, and back."""
 
@@ -104,9 +107,7 @@ class Codec:
         if root in values.BINARIES:
             return lambda value: jpype.JArray(jpype.JByte)(bytes.fromhex(value))
         if root == "BLOB":
-            return lambda value: paimon_class("data.Blob").fromData(
-                jpype.JArray(jpype.JByte)(bytes.fromhex(value))
-            )
+            return self._blob_from
         if root == "DECIMAL":
             return lambda value: self._decimal.fromBigDecimal(
                 self._big_decimal(value), kind.precision, kind.scale
@@ -129,6 +130,18 @@ class Codec:
 
     def _string_from(self, value: str) -> Java:
         return self._string.fromString(value)
+
+    def _blob_from(self, value: str) -> Java:
+        """A value, or what a descriptor or a view names."""
+        data = jpype.JArray(jpype.JByte)(bytes.fromhex(value))
+        blob = paimon_class("data.Blob")
+        if value.startswith(_DESCRIPTOR_HEAD):
+            named = paimon_class("data.BlobDescriptor").deserialize(data)
+            files = paimon_class("fs.local.LocalFileIO").create()
+            return blob.fromFile(files, named.uri(), named.offset(), named.length())
+        if value.startswith(_VIEW_HEAD):
+            return blob.fromView(paimon_class("data.BlobViewStruct").deserialize(data))
+        return blob.fromData(data)
 
     def _timestamp_from(self, value: str) -> Java:
         millis, nanos = divmod(values.timestamp_nanos(value), MILLIS_NANOS)

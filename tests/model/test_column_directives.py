@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakecore as lc
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest
 from lakecore.model.column_directives import apply_directive, without_column
 from lakecore.model.types import Field, parse_type
 
@@ -37,6 +37,21 @@ def test_blob_directives(kind: str, comment: str, expected: tuple[str, str | Non
     assert applied(kind, comment, blob_field="a") == expected
 
 
+@pytest.mark.parametrize("kind", ["descriptor", "view"])
+def test_directives_of_references(kind: str) -> None:
+    comment = f"__BLOB_{kind.upper()}_FIELD; a scan"
+    options = {f"blob_{kind}_field": "a"}
+
+    assert applied("BYTES NOT NULL", comment, **options) == ("BLOB NOT NULL", "a scan", "a,c")
+
+
+def test_a_directive_adds_to_the_older_key_of_its_option() -> None:
+    field = Field(id=0, name="c", type=parse_type("BYTES"), description="__BLOB_DESCRIPTOR_FIELD")
+    _, kept = apply_directive(field, {"blob.stored-descriptor-fields": "a"})
+    assert kept == {"blob-descriptor-field": "a,c"}
+    assert without_column(kept, "a") == {"blob-descriptor-field": "c"}
+
+
 def test_vector_directive() -> None:
     expected = ("VECTOR<FLOAT, 3>", "of words", "c")
     assert applied("ARRAY<FLOAT>", "__VECTOR_FIELD; 3; of words", vector_field="c") == expected
@@ -56,7 +71,8 @@ def test_other_comments_stay() -> None:
         ("ARRAY<FLOAT>", "__VECTOR_FIELD; 0", InvalidRequest, "length of a VECTOR"),
         ("FLOAT", "__VECTOR_FIELD; 3", InvalidRequest, "does not fit"),
         ("BYTES", "__BLOBS; 3", InvalidRequest, "no directive"),
-        ("BYTES", "__BLOB_VIEW_FIELD; 3", Unsupported, "of this kind"),
+        ("ARRAY<BYTES>", "__BLOB_VIEW_FIELD; 3", InvalidRequest, "does not fit"),
+        ("MAP<INT, BLOB>", "__BLOB_DESCRIPTOR_FIELD", InvalidRequest, "does not fit"),
     ],
 )
 def test_directives_that_are_refused(

@@ -64,6 +64,7 @@ _PRIMITIVES = {
     Root.VARCHAR: "string",
     Root.BINARY: "bytes",
     Root.VARBINARY: "bytes",
+    Root.BLOB: "bytes",
 }
 
 

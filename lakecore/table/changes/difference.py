@@ -35,6 +35,7 @@ from lakecore.table.reads.scan import (
 from lakecore.table.reads.stored_files import plan_stored
 from lakecore.table.sections.merge_runs import merge_runs
 from lakecore.table.sections.windows import merge_slices
+from lakecore.table.stored_rows.followed import followed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -217,9 +218,10 @@ def _compared(
         if split is not None
     ]
     columns = [*wanted.columns, VALUE_KIND]
+    context, shown = wanted.context, replace(plan, columns=wanted.columns)
     with reading(merge_slices(slices, DIFFERENCE, plan.merge)) as windows:
-        for rows in windows:
-            yield from rows.select(columns).to_batches()
+        different = (batch for rows in windows for batch in rows.select(columns).to_batches())
+        yield from followed(different, shown, context.store, context.budget)
 
 
 def _slices(side: _Side, split: Split, plan: ReadPlan) -> Iterator[Slice]:

@@ -19,6 +19,7 @@ from lakecore.table.changes.planned import PlannedRows, of_kind
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import with_levels_of
 from lakecore.table.sections.merge_runs import merge_runs
+from lakecore.table.stored_rows.followed import followed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -155,8 +156,12 @@ class Wanted:
     def _merged_with_kinds(self, split: Split, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
         context = self.context
         extra = (SEQUENCE_NUMBER, VALUE_KIND) if self.sequence else (VALUE_KIND,)
-        for table in merge_runs(split, plan, context.store, context.budget):
-            yield from table.select([*self.columns, *extra]).to_batches()
+        merged = (
+            batch
+            for table in merge_runs(split, plan, context.store, context.budget)
+            for batch in table.select([*self.columns, *extra]).to_batches()
+        )
+        yield from followed(merged, plan, context.store, context.budget)
 
 
 def column_to_count(schema: TableSchema) -> tuple[str, ...]:

@@ -227,7 +227,9 @@ def cluster_files(context: TableContext, work: Clustering, rows_done: RowsDone) 
 def _sort(
     context: TableContext, work: Clustering, writer: RollingWriter, rows_done: RowsDone
 ) -> tuple[DataFile, ...]:
-    source = TableSource(context=context, snapshot=None, table_schema=context.schema)
+    source = TableSource(
+        context=context, snapshot=None, table_schema=context.schema, as_stored=True
+    )
     splits = [alone(context, work, file) for file in work.files]
     # Always verify checksums: damaged data must not be rewritten as valid data.
     plan = replace(source.read_plan(splits, None), checks=Checks.ALWAYS)

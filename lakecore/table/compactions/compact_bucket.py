@@ -357,7 +357,9 @@ class _Rewriter:
 
     def _read_plan(self) -> ReadPlan:
         context = self._context
-        source = TableSource(context=context, snapshot=None, table_schema=context.schema)
+        source = TableSource(
+            context=context, snapshot=None, table_schema=context.schema, as_stored=True
+        )
         runs = tuple((file,) for file in (*self._compaction.files, *self._above))
         plan = source.read_plan([self._split_of(runs)], None)
         keep = self._compaction.keep_deletions

@@ -242,7 +242,9 @@ def _pack(
     writer: RollingWriter,
     rows_done: RowsDone,
 ) -> list[DataFile]:
-    source = TableSource(context=context, snapshot=None, table_schema=context.schema)
+    source = TableSource(
+        context=context, snapshot=None, table_schema=context.schema, as_stored=True
+    )
     splits = [alone(context, packing, file) for file in group]
     plan = replace(source.read_plan(splits, None), checks=Checks.ALWAYS)
     first = min(file.sequence_min for file in group)

@@ -28,8 +28,8 @@ from lakecore.errors import LakecoreError
 from lakecore.frames.source import reading
 from lakecore.io.files.checks import Checks
 from lakecore.lsm.packing import PackingPolicy
+from lakecore.model.blob_rules import in_blob_files
 from lakecore.model.files import FileSource, Split
-from lakecore.model.types import is_blob
 from lakecore.plan.row_ids import BLOB, by_row_ids
 from lakecore.table.compactions.compact_plan import files_by_bucket
 from lakecore.table.compactions.pack_files import rewritten
@@ -129,7 +129,8 @@ def _adjacent(
 
 def pack_row_ranges(context: TableContext, work: RowRange, rows_done: RowsDone) -> CommitMessage:
     """Write the new file and return the message. A failure removes the file."""
-    names = [field.name for field in context.schema.fields if not is_blob(field.type)]
+    schema, options = context.schema, context.options
+    names = [field.name for field in schema.fields if not in_blob_files(field, schema, options)]
     has_blobs = len(names) < len(context.schema.fields)
     shape = replace(
         column_shape(context.schema, context.options, names),
@@ -145,7 +146,9 @@ def pack_row_ranges(context: TableContext, work: RowRange, rows_done: RowsDone) 
         names=FileNames(context.ambient.new_uuid()),
     )
     writer = RollingWriter(place, shape)
-    source = TableSource(context=context, snapshot=None, table_schema=context.schema)
+    source = TableSource(
+        context=context, snapshot=None, table_schema=context.schema, as_stored=True
+    )
     splits = [_split(context, work, group) for group in work.groups]
     plan = replace(source.read_plan(splits, names), checks=Checks.ALWAYS)
     written = 0

@@ -37,6 +37,7 @@ from lakecore.table.lookups.keys import Keys, keys_of, rows_in_order
 from lakecore.table.lookups.state import lookup_state
 from lakecore.table.reads.guarded import GuardedSource
 from lakecore.table.reads.source import TableSource
+from lakecore.table.stored_rows.followed import columns_to_follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -105,7 +106,8 @@ class Lookup:
         kinds = [context.schema.arrow.field(name).type for name in columns.on]
         # -0.0 must find 0.0, but `OrderColumns` distinguishes them.
         floats = any(map(pa.types.is_floating, kinds))
-        self._cached = not floats and not options.primary_key_nullable
+        references = columns_to_follow(context.schema, options)
+        self._cached = not (floats or references or options.primary_key_nullable)
         limit = options.lookup_cache_max_memory_size_bytes
         self._limit_bytes = limit
         self._blocks: Cache[object, Block] = Cache(1, budget=context.budget, size_max_bytes=limit)

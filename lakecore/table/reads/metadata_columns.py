@@ -25,6 +25,7 @@ from lakecore.table.reads.fallback import falls_back
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import Travel, as_of, resolve
 from lakecore.table.splits.read import scan_at
+from lakecore.table.stored_rows.followed import followed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -144,10 +145,14 @@ class MetadataSource:
             path = context.layout.data_file(split.partition_path, split.bucket, file)
             plan = self.rows.read_plan([alone], read)
             with closing(scan_at(alone, plan, context.store, context.budget)) as placed:
-                for positions, batch in placed:
-                    values = _repeated({**of_split, FILE_PATH: pa.scalar(path)}, batch.num_rows)
-                    values[ROW_INDEX] = pa.array(np.asarray(positions, np.int64))
-                    yield {name: values[name] for name in asked}, batch
+                for positions, stored in placed:
+                    start = 0
+                    for batch in followed(iter([stored]), plan, context.store, context.budget):
+                        own = np.asarray(positions, np.int64)[start : start + batch.num_rows]
+                        start += batch.num_rows
+                        values = _repeated({**of_split, FILE_PATH: pa.scalar(path)}, len(own))
+                        values[ROW_INDEX] = pa.array(own)
+                        yield {name: values[name] for name in asked}, batch
 
     def _partition(self, split: Split) -> dict[str, object] | None:
         partitions = self.rows.context.partitions

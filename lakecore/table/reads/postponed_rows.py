@@ -44,7 +44,7 @@ def in_order_of_writing(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]
 def postponed_rows(context: TableContext, entries: Sequence[ManifestEntry]) -> Iterator[pa.Table]:
     """The rows of these files, one after another: all columns, and the kind of each row."""
     schema = replace(context.schema, fields=(*context.schema.fields, KIND_FIELD))
-    source = TableSource(context=context, snapshot=None, table_schema=schema)
+    source = TableSource(context=context, snapshot=None, table_schema=schema, as_stored=True)
     plain = TableSource(context=context, snapshot=None, table_schema=context.schema)
     splits = plan_stored(plain.scan_context, entries)
     plan = source.read_plan(splits, None)

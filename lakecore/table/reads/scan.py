@@ -39,6 +39,7 @@ from lakecore.table.reads.indexed_files import IndexedFiles, selecting
 from lakecore.table.reads.live_files import in_partitions, live_files, vectors_of
 from lakecore.table.reads.row_id_ranges import keep_row_ids, on_stored_columns
 from lakecore.table.reads.value_statistics import matching_values
+from lakecore.table.stored_rows.followed import without_references
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -282,6 +283,7 @@ def _deal(
     for index, entry in enumerate(entries):
         buckets[entry.partition, entry.bucket, entry.total_buckets].append(index)
     files = [entry.file for entry in entries]
+    predicate = without_references(predicate, context.schema, context.options)
     matching = matching_values(files, context.history, context.schema, predicate)
     selected: Mapping[str, BitMap] = {}
     indexed = matching

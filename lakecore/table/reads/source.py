@@ -37,6 +37,7 @@ from lakecore.table.splits.read_path import (
     Reader,
 )
 from lakecore.table.splits.survivors import known_survivors, survivors
+from lakecore.table.stored_rows.followed import columns_to_follow, without_references
 from lakecore.table.stored_rows.read_plan import ReadPlan
 from lakecore.table.stored_rows.split_files import SplitFiles
 
@@ -68,7 +69,8 @@ class TableSource:
     """The merged rows of one snapshot (None: an empty table), as columns of `table_schema`.
 
     `only_level`: only the files of this level are read. `without`: partitions that are left out.
-    `own`: only these splits are read, which were planned before.
+    `own`: only these splits are read, which were planned before. With `as_stored`, references to
+    BLOB values are not followed, because the rows are written again.
     """
 
     context: TableContext
@@ -77,6 +79,7 @@ class TableSource:
     only_level: int | None = None
     without: frozenset[bytes] = frozenset()
     own: tuple[Split, ...] | None = None
+    as_stored: bool = False
     _planned: list[tuple[Predicate | None, ScanPlan]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -92,8 +95,7 @@ class TableSource:
             if known is predicate:
                 return plan
         if self.own is not None:
-            pruning = on_stored_columns(self.table_schema, predicate)
-            splits = narrowed(self.scan_context, self.own, pruning)
+            splits = narrowed(self.scan_context, self.own, self._pruning(predicate))
             return ScanPlan(snapshot=self.snapshot, splits=splits)
         if self.snapshot is not None and self.snapshot.schema_id > self.table_schema.id:
             newer = self.context.history.schema(self.snapshot.schema_id)
@@ -147,10 +149,16 @@ class TableSource:
             columns=names,
             engine=str(context.options.merge_engine),
             merge=merge_spec(schema, context.options),
-            predicate=on_stored_columns(self.table_schema, predicate),
+            predicate=self._pruning(predicate),
             checks=self.checks,
             options=context.options,
+            follows=(frozenset() if self.as_stored else columns_to_follow(schema, context.options)),
         )
+
+    def _pruning(self, predicate: Predicate | None) -> Predicate | None:
+        """The part of a predicate on values that files store."""
+        stored = on_stored_columns(self.table_schema, predicate)
+        return without_references(stored, self.table_schema, self.context.options)
 
     def _require_types(self, newer: TableSchema, columns: Sequence[str]) -> None:
         require_types(self.table_schema, newer, columns, self.context.identifier)

@@ -19,12 +19,13 @@ from lakecore.format.statistics import (
 )
 from lakecore.io.files.data_files import WriteFormat, row_group_bytes_of
 from lakecore.model.arrow_arrays import size_of
-from lakecore.model.blob_rules import require_known_blobs
+from lakecore.model.blob_rules import in_blob_files, is_managed, require_known_blobs
 from lakecore.model.file_indexes import IndexedColumn, indexed_columns
 from lakecore.model.files import FileSource
 from lakecore.model.line_format import line_format
 from lakecore.model.rows import KEY_ID_OFFSET, KEY_PREFIX, KIND_FIELD, ROW_ID, SEQUENCE_FIELD
-from lakecore.model.types import TIMESTAMPS, Field, Root, is_blob, leaves, with_nullable
+from lakecore.model.types import TIMESTAMPS, Field, Root, leaves, with_nullable
+from lakecore.table.run_writer.given_blobs import NO_BLOBS, BlobRules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,8 +49,8 @@ class FileShape:
     """The format of the files of one kind and level; it is the same for all buckets.
 
     The `indexes` of a file are stored in the manifest if they have at most `embedded_index_bytes`,
-    else in a file. The values of the columns `blobs` are in files of their own, of about
-    `blob_target_bytes`. With `states_columns`, the manifest names the columns of the file.
+    else in a file. The values of the columns `blobs` are in files of their own. With
+    `states_columns`, the manifest names the columns of the file.
     """
 
     schema: TableSchema
@@ -65,7 +66,7 @@ class FileShape:
     indexes: tuple[IndexedColumn, ...] = ()
     embedded_index_bytes: int = 0
     blobs: tuple[Field, ...] = ()
-    blob_target_bytes: int = 0
+    blob_rules: BlobRules = NO_BLOBS
     states_columns: bool = False
 
     @property
@@ -121,9 +122,11 @@ class FileShape:
 
 
 def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> FileShape:
-    """The shape of data files at a level. Raises Unsupported for some tables with BLOB columns."""
-    blobs = tuple(field for field in schema.fields if is_blob(field.type))
+    """The shape of data files at a level."""
     require_known_blobs(schema.fields, schema, options)
+    blobs = tuple(field for field in schema.fields if in_blob_files(field, schema, options))
+    managed = tuple(f.name for f in schema.fields if is_managed(f, schema, options))
+    inline = tuple(name for name in schema.names if name in options.blob_inline_field)
     if blobs:
         normal = tuple(field for field in schema.fields if field not in blobs)
         schema = replace(schema, fields=normal)
@@ -150,7 +153,7 @@ def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> Fi
         indexes=indexed_columns(schema, options),
         embedded_index_bytes=options.file_index_in_manifest_threshold_bytes,
         blobs=blobs,
-        blob_target_bytes=options.blob_target_file_size_bytes or target_bytes,
+        blob_rules=BlobRules.of(options, target_bytes, inline=inline, managed=managed),
     )
 
 
@@ -165,6 +168,10 @@ def column_shape(schema: TableSchema, options: TableOptions, columns: Sequence[s
         stats_modes=tuple(whole.stats_modes[at] for at in kept),
         indexes=tuple(each for each in whole.indexes if each.field in fields),
         blobs=tuple(field for field in whole.blobs if field.name in columns),
+        blob_rules=replace(
+            whole.blob_rules,
+            inline=tuple(name for name in whole.blob_rules.inline if name in columns),
+        ),
         target_bytes=_ANY_SIZE,
         states_columns=True,
     )
@@ -215,6 +222,7 @@ def changelog_shape(schema: TableSchema, options: TableOptions, level: int = 0) 
             compression=options.changelog_file_compression or data.write_format.compression,
         ),
         prefix=options.changelog_file_prefix,
+        blob_rules=replace(data.blob_rules, managed=()),
         indexes=(),
     )
 

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
 from lakecore.format.binary_row import serialize_row
-from lakecore.format.layout import file_index_name
+from lakecore.format.blob_references import are_references, encode_file_list
+from lakecore.format.layout import BLOB_REFERENCES_SUFFIX, file_index_name
 from lakecore.format.statistics import (
     StatsCollector,
 )
@@ -27,6 +29,7 @@ from lakecore.model.rows import KEY_PREFIX, RETRACTS, SEQUENCE_NUMBER
 from lakecore.rows.line_texts import text_fields, to_texts
 from lakecore.table.run_writer.blob_files import blob_writers
 from lakecore.table.run_writer.file_indexes import FileIndexes
+from lakecore.table.run_writer.stored_blobs import managed_files
 
 if TYPE_CHECKING:
     from lakecore.io.files.data_files import RunWriter
@@ -50,6 +53,7 @@ class RollingWriter:
 
         `sequence_min` is the sequence number of the first row of an append table's rows.
         """
+        self._require_references(rows)
         step = self._shape.rows_between_looks(rows)
         for start in range(0, rows.num_rows, step):
             if self._open is None:
@@ -86,6 +90,22 @@ class RollingWriter:
                 place.store.delete(place.layout.extra_file(*where, name))
         self.files.clear()
 
+    def _require_references(self, rows: pa.Table) -> None:
+        """Raise InvalidRequest if a column that stores references holds other bytes."""
+        rules = self._shape.blob_rules
+        for name in (*rules.inline, *rules.managed):
+            values = rows.column(name)
+            if not pa.types.is_binary(values.type) or pc.all(are_references(values)).as_py() in (
+                True,
+                None,
+            ):
+                continue
+            raise InvalidRequest(
+                "the column stores references to BLOB values, not the values: give descriptors "
+                "(lakecore.BlobDescriptor), or views if blob-view-field names the column",
+                column=name,
+            )
+
     def _end_file(self) -> None:
         if self._open is not None:
             self.files.append(self._open.close())
@@ -113,7 +133,8 @@ class _OpenFile:
             shape.schema.fields, shape.stats_modes, write_format.format, text_bounds
         )
         self._indexes = FileIndexes(shape.indexes) if shape.indexes else None
-        self._has_index_file = False
+        self._managed_uris: set[str] = set()
+        self._beside: list[str] = []
         self._unseen: list[pa.Table] = []
         self._unseen_rows = self._unseen_bytes = 0
         self._first: pa.Table | None = None
@@ -134,6 +155,9 @@ class _OpenFile:
             low, high = int(numbers.min()), int(numbers.max())
             deletes = of_kinds(rows, RETRACTS)
             self._deletes += 0 if deletes is None else int(np.count_nonzero(deletes))
+            if self._shape.blob_rules.managed:
+                kept = rows if deletes is None else rows.filter(pa.array(~deletes))
+                self._managed_uris |= managed_files(kept, self._shape.blob_rules.managed)
         first = self._sequence_min
         self._sequence_min = low if first is None else min(first, low)
         self._sequence_max = high if first is None else max(self._sequence_max, high)
@@ -180,13 +204,17 @@ class _OpenFile:
     def abort(self) -> None:
         """Remove what was written, also after `close` failed."""
         self.writer.abort()
-        if self._has_index_file:
-            self._place.store.delete(self._index_path)
+        for name in self._beside:
+            self._place.store.delete(self._path_beside(name))
 
     def close(self) -> DataFile:
         self._see()
-        # Write the indexes before the data file is closed: then an abort can still remove the file.
-        embedded, extra_files = self._stored_indexes()
+        # Write the other files before the data file is closed: an abort can still remove it.
+        embedded = self._stored_indexes()
+        if self._shape.blob_rules.managed:
+            self._put_beside(
+                self._name + BLOB_REFERENCES_SUFFIX, encode_file_list(self._managed_uris)
+            )
         size_bytes, row_count = self.writer.close()
         for name, (low, high) in self.writer.text_bounds.items():
             self._stats.supply(name, low, high)
@@ -208,7 +236,7 @@ class _OpenFile:
             sequence_max=self._sequence_max,
             schema_id=shape.schema.id,
             level=shape.level,
-            extra_files=extra_files,
+            extra_files=tuple(self._beside),
             embedded_index=embedded,
             creation_time_ms=self._place.ambient.local_wall_clock_ms(),
             delete_row_count=self._deletes,
@@ -216,20 +244,23 @@ class _OpenFile:
             write_columns=shape.write_columns,
         )
 
-    def _stored_indexes(self) -> tuple[bytes | None, tuple[str, ...]]:
-        """The indexes for the manifest, or the name of the file that they were written to."""
+    def _stored_indexes(self) -> bytes | None:
+        """The indexes for the manifest; None if there are none, or they are in a file."""
         if self._indexes is None:
-            return None, ()
+            return None
         container = self._indexes.finish()
         if len(container) <= self._shape.embedded_index_bytes:
-            return container, ()
-        self._has_index_file = True
-        self._place.store.put(self._index_path, container)
-        return None, (file_index_name(self._name),)
+            return container
+        self._put_beside(file_index_name(self._name), container)
+        return None
 
-    @property
-    def _index_path(self) -> str:
-        place, name = self._place, file_index_name(self._name)
+    def _put_beside(self, name: str, data: bytes) -> None:
+        """Write an extra file of the data file."""
+        self._beside.append(name)
+        self._place.store.put(self._path_beside(name), data)
+
+    def _path_beside(self, name: str) -> str:
+        place = self._place
         return place.layout.file_in_bucket(place.partition_path, place.bucket, name)
 
     def _key(self, row: pa.Table | None) -> bytes:

@@ -19,11 +19,11 @@ from lakecore.format.blob_file import (
     PLACEHOLDER,
     TAIL_BYTES,
     decode_index,
-    descriptor,
     index_bytes,
     place_of_value,
     value_of,
 )
+from lakecore.format.blob_references import BlobDescriptor
 from lakecore.format.blob_values import parts_of
 from lakecore.model.types import Atomic, Map, arrow_type
 from lakecore.plan.row_ids import rows_of
@@ -126,7 +126,7 @@ class BlobColumn:
         lengths, first = self._length[begin:end].tolist(), int(self._offset[begin])
         if self._as_descriptors and self._is_single:
             for offset, length in zip(self._offset[begin:end].tolist(), lengths, strict=True):
-                yield descriptor(path, *place_of_value(offset, length))
+                yield BlobDescriptor(path, *place_of_value(offset, length)).to_bytes()
             return
         with missing_is_corrupt(path):
             if path not in self._opened:
@@ -145,7 +145,8 @@ class BlobColumn:
         for part in parts_of(payload, self._type, path):
             blob: bytes | None = None
             if part.end is not None and self._as_descriptors:
-                blob = descriptor(path, begin + part.begin, part.end - part.begin)
+                place = (begin + part.begin, part.end - part.begin)
+                blob = BlobDescriptor(path, *place).to_bytes()
             elif part.end is not None:
                 blob = payload[part.begin : part.end]
             found.append((part.key, blob) if isinstance(self._type, Map) else blob)

@@ -191,6 +191,8 @@ def _refusal(splits: Sequence[Split], plan: ReadPlan, budget: Budget, by: Reader
         return Reason.OWN_READER
     if any(plan.schema.field(name) in TRACKING_FIELDS for name in plan.columns):
         return Reason.SYSTEM_COLUMNS
+    if plan.followed:
+        return Reason.REFERENCES
     if by in _SCANNERS:
         if not all(split.raw for split in splits) and (reason := _merge_refusal(plan, by)):
             return reason

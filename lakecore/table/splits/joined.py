@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.errors import CorruptTable
+from lakecore.model.blob_rules import in_blob_files
 from lakecore.model.rows import TRACKING_FIELDS
-from lakecore.model.types import arrow_schema, arrow_type, is_blob
+from lakecore.model.types import arrow_schema, arrow_type
 from lakecore.plan.row_ids import BLOB, anchor_of, columns_of_file, rows_of
 from lakecore.table.splits.blob_column import BlobColumn
 from lakecore.table.stored_rows.kept_rows import KeptRows
@@ -59,7 +60,7 @@ def joined_rows(
                 rows = files.stored_rows(file, own, size, row_groups=None)
                 readers[file.name] = _Reader(open_files.enter_context(closing(rows)))
         for field in fields:
-            if is_blob(field.type) and field.name in sources:
+            if field.name in sources and _has_blob_files(files, field):
                 blobs = [f for f in group if f.format == BLOB and field.id in _ids(files.plan, f)]
                 column = BlobColumn(files, field, blobs, size)
                 readers[field.name] = open_files.enter_context(closing(column))
@@ -103,7 +104,7 @@ def _sources(files: SplitFiles, fields: Sequence[Field]) -> dict[str, str]:
     for field in fields:
         holder = next((file for file, ids in held if field.id in ids), None)
         if holder is not None:
-            found[field.name] = field.name if is_blob(field.type) else holder.name
+            found[field.name] = field.name if _has_blob_files(files, field) else holder.name
         elif not field.nullable and field.name not in files.plan.schema.partition_keys:
             raise CorruptTable(
                 "no file holds a column that is NOT NULL",
@@ -111,6 +112,10 @@ def _sources(files: SplitFiles, fields: Sequence[Field]) -> dict[str, str]:
                 files=[file.name for file, _ in held],
             )
     return found
+
+
+def _has_blob_files(files: SplitFiles, field: Field) -> bool:
+    return in_blob_files(field, files.plan.schema, files.plan.options)
 
 
 def _ids(plan: ReadPlan, file: DataFile) -> frozenset[int]:

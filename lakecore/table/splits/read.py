@@ -3,6 +3,8 @@
 - The files of a *raw* split are scanned without a merge; rows in deletion vectors are dropped.
 - The files of a split may hold columns of the same rows; these files are joined.
 - Any other split is one section of overlapping runs, merged window by window.
+
+At the end, references to BLOB values are followed.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from lakecore.table.sections.windows_plan import Windows, batch_size
 from lakecore.table.splits.decide import decide
 from lakecore.table.splits.joined import joined_rows
 from lakecore.table.splits.read_path import JoinedFiles, Reader
+from lakecore.table.stored_rows.followed import followed
 from lakecore.table.stored_rows.split_files import SplitFiles
 
 if TYPE_CHECKING:
@@ -36,6 +39,13 @@ def read_split(
 
     `path` is the decision of `decide`, if lakecore's own reader carries it out.
     """
+    yield from followed(_stored(split, plan, store, budget, path), plan, store, budget)
+
+
+def _stored(
+    split: Split, plan: ReadPlan, store: Store, budget: Budget, path: ReadPath | None
+) -> Iterator[pa.RecordBatch]:
+    """The batches of `read_split`, with references in place of BLOB values."""
     if path is None:
         decision = decide([split], plan, budget, Reader.OWN)
         path = None if decision is None else decision.path
@@ -59,6 +69,7 @@ def scan_at(
     """The rows of the files of a raw split, with the position of each row in its file.
 
     If the files of the split hold columns of the same rows, a row has the same position in each.
+    References to BLOB values are not followed.
     The plan must have no predicate: it could prune rows, and the positions of the remaining rows
     would be unknown.
     """

@@ -39,6 +39,7 @@ class Reason(Enum):
     OWN_READER = "batches of lakecore's own reader are wanted"
     FEW_ROWS = "the split has few rows"
     SYSTEM_COLUMNS = "sequence numbers, kinds or row ids are wanted"
+    REFERENCES = "rows hold references to BLOB values, which must be followed"
     COLUMN_FILES = "several files hold columns of the same rows"
     LARGE_ROWS = "rows are large for the memory budget"
     COLUMNS = "no column is wanted, or one twice"

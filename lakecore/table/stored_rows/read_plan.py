@@ -32,7 +32,8 @@ class ReadPlan:
     - `system_columns`: sections also return the sequence number and the kind of each row;
     - `checks`: how often the bytes of a file are compared with their checksums;
     - `expiry`: the rows that a merge of runs leaves out; None in a read;
-    - `options`: those of the table.
+    - `options`: those of the table;
+    - `follows`: the columns of the table whose stored references to BLOB values are followed.
     """
 
     layout: Layout
@@ -46,6 +47,12 @@ class ReadPlan:
     checks: Checks = Checks.ONCE
     expiry: RecordExpiry | None = None
     options: TableOptions = field(default_factory=TableOptions)
+    follows: frozenset[str] = frozenset()
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """The returned columns whose references to BLOB values are replaced by the values."""
+        return tuple(name for name in self.columns if name in self.follows)
 
     @property
     def output(self) -> pa.Schema:

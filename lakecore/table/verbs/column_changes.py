@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import Unsupported
+from lakecore.model.blob_rules import in_blob_files
 from lakecore.model.files import CommitMessage
 from lakecore.model.types import is_blob
 from lakecore.plan.row_ids import anchor_of
@@ -111,7 +112,11 @@ class ColumnChanges:
         self._names = tuple(name for name in schema.names if name in columns)
         self._placing = tuple(name for name in self._names if name in schema.partition_keys)
         self._written = tuple(name for name in self._names if name not in self._placing)
-        self._kept = tuple(name for name in self._written if not is_blob(schema.field(name).type))
+        self._kept = tuple(
+            name
+            for name in self._written
+            if not in_blob_files(schema.field(name), schema, context.options)
+        )
         parts = tuple(field for field in schema.fields if field.name in self._names)
         self._schema = without_defaults(replace(schema, fields=parts, partition_keys=()))
         options = replace(context.options, write_only=True)

@@ -14,6 +14,7 @@ from lakecore.table.run_writer.blob_files import blob_writers
 from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
 from lakecore.table.run_writer.file_shape import column_shape
 from lakecore.table.run_writer.rolling_writer import RollingWriter
+from lakecore.table.run_writer.stored_blobs import StoredBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +44,7 @@ class ColumnFiles:
         self._columns = list(shape.schema.names)
         self._writer = RollingWriter(place, replace(shape, blobs=())) if self._columns else None
         self._blobs = blob_writers(place, shape)
+        self._stored = StoredBlobs(place, context.schema, context.options)
         self._written = 0
         self._is_done = False
 
@@ -58,7 +60,7 @@ class ColumnFiles:
         if self._is_done:
             return
         # A file that cannot be removed is an orphan; report the original error instead.
-        for writer in (self._writer, *self._blobs.values()):
+        for writer in (self._writer, self._stored, *self._blobs.values()):
             with suppress(LakecoreError, OSError):
                 if writer is not None:
                     writer.abort()
@@ -68,6 +70,7 @@ class ColumnFiles:
 
         `rows` needs no BLOB columns.
         """
+        new = self._stored.stored(new)
         if self._writer is not None:
             columns = self._columns
             self._writer.write(overlaid(rows.select(columns), chosen, new.select(columns)))
@@ -85,6 +88,7 @@ class ColumnFiles:
                 rows=self._written,
                 expected=count,
             )
+        self._stored.close()
         found = [
             replace(file, first_row_id=first, sequence_min=0, sequence_max=0)
             for file in (self._writer.close() if self._writer is not None else ())

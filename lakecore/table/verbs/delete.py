@@ -14,7 +14,7 @@ from lakecore.frames.source import reading
 from lakecore.plan.row_changes import Verb, check_deletion, deletion_columns
 from lakecore.table.reads.row_values import holds, parse_condition, setting_of
 from lakecore.table.verbs.column_changes import changes_of, require_deletion
-from lakecore.table.verbs.row_writer import RowWriter, newest
+from lakecore.table.verbs.row_writer import RowWriter, newest, require_values
 from lakecore.table.verbs.verb_write import commit_changes
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def deletion(context: TableContext, where: pl.Expr | str) -> tuple[TableSource, 
     check_deletion(context.options)
     require_deletion(context)
     source = newest(context, Verb.DELETE)
-    return source, parse_condition(where, context.schema, setting_of(context))
+    condition = parse_condition(where, context.schema, setting_of(context))
+    require_values(context, condition.columns)
+    return source, condition
 
 
 def deleted(

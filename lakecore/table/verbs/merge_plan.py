@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -22,7 +23,7 @@ from lakecore.model.types import Atomic
 from lakecore.plan.row_changes import deletion_columns, update_shape
 from lakecore.table.reads.row_values import setting_of
 from lakecore.table.verbs.merge_sides import SOURCE, Sides
-from lakecore.table.verbs.row_writer import tells_before
+from lakecore.table.verbs.row_writer import require_values, tells_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -145,6 +146,9 @@ def plan_merge(
     if ROW_KIND in source.names:
         _check_kinds_used(both, condition, (step for each in steps.values() for step in each))
     of_target = (*steps[Match.MATCHED], *steps[Match.NOT_MATCHED_BY_SOURCE])
+    values = (step.sides.target_columns(step.values.values()) for step in of_target)
+    conditions = (*names, *both.target_columns([condition]), *chain(*(s.first for s in of_target)))
+    require_values(context, (*conditions, *chain.from_iterable(values)))
     first = (
         _in_order(
             schema,

@@ -61,7 +61,11 @@ def rescale_part(context: TableContext, part: RescalePart) -> Sequence[CommitMes
     """Read the rows of old buckets and write them to their new ones."""
     target = target_of(context, part.count)
     source = TableSource(
-        context=context, snapshot=part.snapshot, table_schema=context.schema, own=part.splits
+        context=context,
+        snapshot=part.snapshot,
+        table_schema=context.schema,
+        own=part.splits,
+        as_stored=True,
     )
     base = WriteStart(snapshot=part.snapshot, bucket_counts={}, sequences={})
     with TableWrite(target, overwrite=True, base=base) as writer:

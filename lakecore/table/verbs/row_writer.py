@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.merge.keys import sequence_codes
 from lakecore.model.rows import ROW_KIND, RowKind
 from lakecore.options import ChangelogProducer, MergeEngine, SortOrder
@@ -27,10 +27,11 @@ from lakecore.plan.row_changes import removing_groups
 from lakecore.rows.fit import show
 from lakecore.table.context import require_table
 from lakecore.table.reads.source import TableSource
+from lakecore.table.stored_rows.followed import columns_to_follow
 from lakecore.table.verbs.verb_write import VerbWrite
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from types import TracebackType
 
     from lakecore.model.files import Split
@@ -73,6 +74,22 @@ def newest(context: TableContext, verb: Verb) -> TableSource:
     return as_verbs_read(context, snapshot)
 
 
+def require_values(context: TableContext, columns: Iterable[str]) -> None:
+    """Raise Unsupported if a condition or a value uses a BLOB column whose rows hold references.
+
+    With `blob-as-descriptor`, it uses the references, as a read returns them.
+    """
+    follows = columns_to_follow(context.schema, context.options)
+    used = sorted(follows.intersection(columns))
+    if used:
+        raise Unsupported(
+            "a condition or a value of a change cannot use BLOB values to which rows only refer; "
+            "by blob-as-descriptor=true it uses their descriptors",
+            columns=used,
+            table=context.identifier,
+        )
+
+
 def require_known_columns(context: TableContext, snapshot: Snapshot | None) -> None:
     """Raise InvalidRequest if rows may have columns that were added since the table was opened."""
     schema = context.schema
@@ -95,11 +112,15 @@ def as_verbs_read(
 ) -> TableSource:
     """A snapshot as a verb reads it: level 0 is included, although batch reads may skip it.
 
+    References to BLOB values are not followed, because rows that stay are written with them.
+
     `own` are the splits that a part of the verb reads (None: all).
     """
     options = replace(context.options, deletion_vectors_merge_on_read=True)
     seen = replace(context, options=options)
-    return TableSource(context=seen, snapshot=snapshot, table_schema=context.schema, own=own)
+    return TableSource(
+        context=seen, snapshot=snapshot, table_schema=context.schema, own=own, as_stored=True
+    )
 
 
 def tells_before(options: TableOptions) -> bool:

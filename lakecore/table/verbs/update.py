@@ -10,6 +10,7 @@ engine determines which other columns a +U row holds (`plan/row_changes.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -31,7 +32,14 @@ from lakecore.table.reads.row_values import (
 )
 from lakecore.table.verbs.column_changes import changes_of
 from lakecore.table.verbs.delete import matching_rows
-from lakecore.table.verbs.row_writer import RowWriter, key_of, newest, require_one, tells_before
+from lakecore.table.verbs.row_writer import (
+    RowWriter,
+    key_of,
+    newest,
+    require_one,
+    require_values,
+    tells_before,
+)
 from lakecore.table.verbs.verb_write import commit_changes
 
 if TYPE_CHECKING:
@@ -85,6 +93,8 @@ def assigning(
     values = bound_values(values, types_of(schema), schema.arrow, setting)
     check_values(values, schema.arrow, schema.arrow)
     condition = None if where is None else parse_condition(where, schema, setting)
+    used = chain.from_iterable(map(names_in, values.values()))
+    require_values(context, (*used, *(condition.columns if condition else ())))
     return source, Assignment(values=values, shape=shape, condition=condition)
 
 

@@ -39,6 +39,7 @@ from lakecore.options import ChangelogProducer
 from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
 from lakecore.table.run_writer.file_shape import changelog_shape, data_shape
 from lakecore.table.run_writer.rolling_writer import RollingWriter
+from lakecore.table.run_writer.stored_blobs import StoredBlobs
 from lakecore.table.sections.external_sort import ExternalSort
 from lakecore.table.sections.large_rows import is_large
 from lakecore.table.sections.windows import counted, in_pieces, merge_slices, with_whole_keys
@@ -126,6 +127,7 @@ class BucketBuffer:
             bucket=number,
             names=FileNames(context.ambient.new_uuid()),
         )
+        self._blobs = StoredBlobs(self._place, schema, options)
         self._data = RollingWriter(self._place, data_shape(schema, options))
         self._changelog: RollingWriter | None = None
         if keeps_changelog:
@@ -139,6 +141,7 @@ class BucketBuffer:
 
     def add(self, rows: pa.Table) -> None:
         """Add rows, in order of arrival."""
+        rows = self._blobs.stored(rows)
         self._chunks.append(rows)
         narrow_bytes = rows.nbytes // 4 + _NARROW_ROW_BYTES * rows.num_rows if self._keyed else 0
         self.size_bytes += max(rows.nbytes, narrow_bytes)
@@ -184,6 +187,7 @@ class BucketBuffer:
 
     def finish(self) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
         """Write everything. Returns the data files and the changelog files."""
+        self._blobs.close()
         if self._sort is not None:
             self._write_sorted(self._sort)
         elif not self._keyed:
@@ -198,6 +202,7 @@ class BucketBuffer:
         if self._sort is not None:
             self._sort.close()
         self._data.abort()
+        self._blobs.abort()
         if self._changelog is not None:
             self._changelog.abort()
         for path in self.index_paths:

@@ -23,6 +23,7 @@ from lakecore.options import POSTPONE_BUCKET
 from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
 from lakecore.table.run_writer.file_shape import postponed_shape
 from lakecore.table.run_writer.rolling_writer import RollingWriter
+from lakecore.table.run_writer.stored_blobs import StoredBlobs
 from lakecore.table.sections.windows import in_pieces
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class PostponedBuffer:
             names=FileNames(context.ambient.new_uuid()),
         )
         shape = postponed_shape(context.schema, context.options, prefix)
+        self._blobs = StoredBlobs(place, context.schema, context.options)
         self._data = RollingWriter(place, shape)
 
     @property
@@ -81,6 +83,7 @@ class PostponedBuffer:
 
     def add(self, rows: pa.Table) -> None:
         """Add rows, in order of arrival."""
+        rows = self._blobs.stored(rows)
         self._chunks.append(rows)
         self.size_bytes += rows.nbytes
 
@@ -92,6 +95,7 @@ class PostponedBuffer:
 
     def finish(self) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
         """Write everything. Returns the data files; there are no changelog files."""
+        self._blobs.close()
         self._write()
         return tuple(_in_order(self._data.close())), ()
 
@@ -99,6 +103,7 @@ class PostponedBuffer:
         """Remove all files that were written."""
         self._chunks = []
         self._data.abort()
+        self._blobs.abort()
 
     def _write(self) -> None:
         chunks, self._chunks = self._chunks, []

@@ -71,6 +71,7 @@ CHECKED = {
 }
 FREE = {
     "blob-as-descriptor": "shows the same values in another form",
+    "blob-view.resolve.enabled": "shows views in another form",
     "branch": "names the branch that is opened",
     "deletion-vectors.enabled": "its own tests are below",
     "deletion-vectors.merge-on-read": "both ways of reading are right; one shows rows earlier",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakecore as lc
-from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
+from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.format.blob_values import encode_value, parts_of
 from lakecore.model.types import parse_type
 
@@ -85,7 +85,7 @@ def test_blob_field_makes_lists_and_maps_of_binaries_blobs(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", ["ROW<a BLOB>", "ARRAY<ARRAY<BLOB>>", "MAP<TIMESTAMP, BLOB>"])
 def test_other_places_of_blobs_are_refused(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(Unsupported, match="BLOB values"):
+    with pytest.raises(InvalidRequest, match="BLOB values"):
         made(tmp_path, {"k": "INT", "b": kind})
 
 

@@ -154,6 +154,7 @@ CASES = {
         old={"size_bytes": ROWS << 25},
         text="windows, large values read after the merge",
     ),
+    "references": Case(path=FileScan, reason=R.REFERENCES, **RAW, plan={"follows": {"v"}}),
     "row ids": Case(
         path=FileScan,
         reason=R.SYSTEM_COLUMNS,

@@ -1,0 +1,156 @@
+"""References to BLOB values, which rows hold in place of the values: descriptors and views.
+
+- A *descriptor* names a file, an offset and a length; the length -1 reaches to the end of the file.
+- A *view* names a table, the id of a BLOB column, and the id of a row.
+
+https://paimon.apache.org/docs/master/multimodal-table/blob/
+
+Numbers are little-endian. A reference begins with its version and a magic number, except for
+descriptors of version 1, which have no magic number.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "BlobDescriptor",
+    "BlobView",
+    "are_references",
+    "encode_file_list",
+    "is_descriptor",
+    "is_view",
+]
+
+_HEAD = struct.Struct("<bq")
+_SIZE = struct.Struct("<i")
+_RANGE = struct.Struct("<qq")
+_ROW = struct.Struct("<iq")
+_DESCRIPTOR_HEAD = _HEAD.pack(2, 0x424C4F4244455343)
+_VIEW_HEAD = _HEAD.pack(1, 0x424C4F4256494557)
+_LIST_MAGIC = struct.pack(">I", 0x50424C52)
+
+
+@dataclass(frozen=True, slots=True)
+class BlobDescriptor:
+    """Where a BLOB value is: a file, an offset and a length in bytes (-1: to the end of the file).
+
+    Its bytes are what a BLOB column holds, and what a write takes, in place of the value.
+    """
+
+    uri: str
+    offset: int = 0
+    length: int = -1
+
+    def __post_init__(self) -> None:
+        """Raise InvalidRequest for a place that no file has."""
+        if not self.uri or self.offset < 0 or self.length < -1:
+            raise InvalidRequest(
+                "a descriptor needs a file, an offset from 0 on, and a length from 0 on, or -1",
+                uri=self.uri,
+                offset=self.offset,
+                length=self.length,
+            )
+
+    def to_bytes(self) -> bytes:
+        """The bytes that Paimon stores and accepts in place of the value."""
+        name = self.uri.encode()
+        place = _RANGE.pack(self.offset, self.length)
+        return b"".join([_DESCRIPTOR_HEAD, _SIZE.pack(len(name)), name, place])
+
+    @staticmethod
+    def from_bytes(data: bytes) -> BlobDescriptor:
+        """The descriptor that these bytes hold. Raises InvalidRequest for other bytes."""
+        head = len(_DESCRIPTOR_HEAD) if is_descriptor(data) else 1
+        if head == 1 and data[:1] != b"\x01":
+            raise InvalidRequest("the bytes are no descriptor of a BLOB value", size=len(data))
+        try:
+            uri, rest = _text(data[head:])
+            offset, length = _RANGE.unpack_from(rest)
+        except (struct.error, ValueError) as error:
+            raise InvalidRequest("a descriptor of a BLOB value is damaged") from error
+        return BlobDescriptor(uri, offset, length)
+
+
+@dataclass(frozen=True, slots=True)
+class BlobView:
+    """A BLOB value of another table: the table as `db.table`, the column and the row, by ids."""
+
+    table: str
+    field_id: int
+    row_id: int
+
+    def to_bytes(self) -> bytes:
+        """The bytes that Paimon stores and accepts in place of the value."""
+        name = self.table.encode()
+        row = _ROW.pack(self.field_id, self.row_id)
+        return b"".join([_VIEW_HEAD, _SIZE.pack(len(name)), name, row])
+
+    @staticmethod
+    def from_bytes(data: bytes) -> BlobView:
+        """The view that these bytes hold. Raises InvalidRequest for other bytes."""
+        if not is_view(data):
+            raise InvalidRequest("the bytes are no view of a BLOB value", size=len(data))
+        try:
+            table, rest = _text(data[len(_VIEW_HEAD) :])
+            field_id, row_id = _ROW.unpack_from(rest)
+        except (struct.error, ValueError) as error:
+            raise InvalidRequest("a view of a BLOB value is damaged") from error
+        return BlobView(table, field_id, row_id)
+
+
+def is_descriptor(value: bytes) -> bool:
+    """Whether Paimon would interpret these bytes as a descriptor, not as a value."""
+    return value.startswith(_DESCRIPTOR_HEAD)
+
+
+def is_view(value: bytes) -> bool:
+    """Whether Paimon would interpret these bytes as a view, not as a value."""
+    return value.startswith(_VIEW_HEAD)
+
+
+def are_references(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """For each value, whether it is a descriptor or a view; null stays null."""
+    heads = (_DESCRIPTOR_HEAD, _VIEW_HEAD)
+    descriptors, views = (pc.starts_with(values, pattern=head) for head in heads)
+    return pc.or_(descriptors, views)
+
+
+def encode_file_list(uris: Iterable[str]) -> bytes:
+    """The file that lists the managed files to which the rows of a data file refer.
+
+    After a magic number: a version, the number of files, their directories and names in order, and
+    a checksum. Numbers are big-endian, texts are in Java's modified UTF-8.
+    """
+    places = sorted({(place, name) for place, _, name in (uri.rpartition("/") for uri in uris)})
+    texts = [_java_text(text) for place in places for text in place]
+    payload = b"".join([struct.pack(">bi", 1, len(places)), *texts])
+    return b"".join([_LIST_MAGIC, payload, struct.pack(">I", zlib.crc32(payload))])
+
+
+def _java_text(text: str) -> bytes:
+    units = text.encode("utf-16-be")
+    codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
+    data = b"".join(chr(code).encode("utf-8", "surrogatepass") for code in codes)
+    data = data.replace(b"\0", b"\xc0\x80")
+    return struct.pack(">H", len(data)) + data
+
+
+def _text(data: bytes) -> tuple[str, bytes]:
+    """A text that its length precedes, and the bytes after it."""
+    (size,) = _SIZE.unpack_from(data)
+    end = _SIZE.size + size
+    if size < 0 or end > len(data):
+        raise ValueError("the text is longer than the data")
+    return data[_SIZE.size : end].decode(), data[end:]

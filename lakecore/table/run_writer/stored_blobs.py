@@ -1,0 +1,182 @@
+"""Moves BLOB values of rows to files, before the rows are buffered, and leaves descriptors in them.
+
+- *Managed* columns of a table with a primary key: the values are in files next to the data files,
+  which no metadata names. Rows can then be merged and compacted without their values.
+  https://paimon.apache.org/docs/master/primary-key-table/blob-storage/
+- Columns of `blob-external-storage-field`: the values are in the directory
+  `blob-external-storage-path`, as in Paimon 1.4.
+
+A descriptor of a file that already is in the right place stays, so an update of other columns
+copies no value. A row that retracts another one has no value.
+
+INVARIANT: nothing deletes a managed file, because any row of the table may refer to it. Only
+`abort` deletes files, before any row refers to them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.format.blob_references import BlobDescriptor, is_descriptor
+from lakecore.format.blob_values import blobs_of, with_each_blob
+from lakecore.format.layout import MANAGED_BLOB_SUFFIX, data_file_name
+from lakecore.format.locations import canonical, is_within, storage_of
+from lakecore.model.blob_rules import is_managed
+from lakecore.model.rows import RETRACTS, VALUE_KIND
+from lakecore.model.types import arrow_type
+from lakecore.table.run_writer.blob_output import BlobOutput
+from lakecore.table.run_writer.given_blobs import BlobRules, GivenBlobs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.types import Field
+    from lakecore.options import TableOptions
+    from lakecore.table.run_writer.bucket_place import BucketPlace
+
+
+class StoredBlobs:
+    """The files of the BLOB values of one bucket, while rows are written."""
+
+    def __init__(self, place: BucketPlace, schema: TableSchema, options: TableOptions) -> None:
+        target_bytes = options.target_file_size(primary_key=bool(schema.primary_keys))
+        rules = BlobRules.of(options, target_bytes, inline=(), managed=())
+        external = options.blob_external_storage_field
+        prefix = options.data_file_prefix
+        self._columns = [
+            _Column(place, field, rules, prefix, _directory(place, field, options))
+            for field in schema.fields
+            if field.name in external or is_managed(field, schema, options)
+        ]
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        """The rows, with descriptors in place of the values that were written to files."""
+        for column in self._columns:
+            at = rows.schema.get_field_index(column.name)
+            if at >= 0:
+                rows = rows.set_column(at, rows.schema.field(at), column.stored(rows))
+        return rows
+
+    def close(self) -> None:
+        """End the open files; `abort` can still delete them."""
+        for column in self._columns:
+            column.close()
+
+    def abort(self) -> None:
+        """Delete all files that were written."""
+        for column in self._columns:
+            column.abort()
+
+
+def managed_files(rows: pa.Table, columns: Sequence[str]) -> set[str]:
+    """The managed files to which these columns of the rows refer."""
+    uris = {
+        BlobDescriptor.from_bytes(blob).uri
+        for name in columns
+        for value in rows.column(name).to_pylist()
+        if value is not None
+        for blob in blobs_of(value)
+    }
+    return {uri for uri in uris if uri.endswith(MANAGED_BLOB_SUFFIX)}
+
+
+def _directory(place: BucketPlace, field: Field, options: TableOptions) -> str:
+    """The directory for the values of a column; empty for that of the bucket."""
+    if field.name not in options.blob_external_storage_field:
+        return ""
+    path = canonical(options.blob_external_storage_path or "")
+    if storage_of(path) != storage_of(place.layout.root):
+        raise Unsupported(
+            "blob-external-storage-path is in a different storage than the table",
+            path=path,
+            table=place.layout.root,
+        )
+    return path.rstrip("/")
+
+
+class _Column:
+    """The files of one column."""
+
+    def __init__(
+        self, place: BucketPlace, field: Field, rules: BlobRules, prefix: str, directory: str
+    ) -> None:
+        self.name = field.name
+        self._place, self._field, self._rules = place, field, rules
+        self._prefix, self._directory = prefix, directory
+        self._given = GivenBlobs(place.store, place.layout, rules, field.name)
+        self._open: BlobOutput | None = None
+        self._done: list[str] = []
+
+    def stored(self, rows: pa.Table) -> pa.Array:
+        kinds = rows.column(VALUE_KIND).to_pylist() if VALUE_KIND in rows.schema.names else ()
+        values = [
+            self._of_retraction() if kinds and kinds[row] in RETRACTS else self._stored(value)
+            for row, value in enumerate(rows.column(self.name).to_pylist())
+        ]
+        return pa.array(values, arrow_type(self._field.type))
+
+    def _stored(self, value: object) -> object:
+        found = None if value is None else with_each_blob(value, self._descriptor)
+        if found is None and not self._field.type.nullable:
+            raise InvalidRequest("a NOT NULL column cannot hold null", column=self.name)
+        return found
+
+    def _of_retraction(self) -> object:
+        """Null, or, in a NOT NULL column, a value that nobody reads."""
+        if self._field.type.nullable:
+            return None
+        if pa.types.is_binary(arrow_type(self._field.type)):
+            return BlobDescriptor(self._place.layout.root, 0, 0).to_bytes()
+        return []
+
+    def _descriptor(self, given: bytes) -> bytes | None:
+        if is_descriptor(given) and self._is_in_place(BlobDescriptor.from_bytes(given).uri):
+            return given
+        value = self._given.blob(given)
+        if value is None:
+            return None
+        if self._open is None:
+            self._open = BlobOutput(self._place.store, self._next_path())
+        offset, length = self._open.add([value])
+        path = self._open.path
+        if self._open.size_bytes >= self._rules.target_bytes:
+            self._end_file()
+        return BlobDescriptor(path, offset, length).to_bytes()
+
+    def _is_in_place(self, uri: str) -> bool:
+        path = canonical(uri)
+        if self._directory:
+            return is_within(path, self._directory)
+        return path.endswith(MANAGED_BLOB_SUFFIX) and is_within(path, self._place.layout.root)
+
+    def _next_path(self) -> str:
+        place, names = self._place, self._place.names
+        kind = "blob" if self._directory else MANAGED_BLOB_SUFFIX.removeprefix(".")
+        name = data_file_name(self._prefix, names.writer, names.count, kind)
+        names.count += 1
+        if self._directory:
+            return f"{self._directory}/{name}"
+        return place.layout.file_in_bucket(place.partition_path, place.bucket, name)
+
+    def _end_file(self) -> None:
+        if self._open is not None:
+            self._done.append(self._open.path)
+            opened, self._open = self._open, None
+            opened.close()
+
+    def close(self) -> None:
+        self._end_file()
+        self._given.close()
+
+    def abort(self) -> None:
+        self._given.close()
+        if self._open is not None:
+            self._open.abort()
+            self._open = None
+        for path in self._done:
+            self._place.store.delete(path)
+        self._done.clear()

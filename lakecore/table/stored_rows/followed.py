@@ -1,0 +1,120 @@
+"""Replaces references to BLOB values by the values, in the rows that a read returns.
+
+INVARIANT: references are followed last, once it is known which rows a read returns. Rows that are
+written again keep their references.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.errors import Unsupported
+from lakecore.format.blob_references import is_view
+from lakecore.format.blob_values import blobs_of, with_each_blob
+from lakecore.frames.source import reading
+from lakecore.io.referenced_blobs import ReferencedBlobs
+from lakecore.model.blob_rules import holds_references
+from lakecore.model.types import arrow_type
+from lakecore.plan.predicate import condition_on
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+    from lakecore.io.stores.store import Store
+    from lakecore.memory import Budget
+    from lakecore.model.schema import TableSchema
+    from lakecore.options import TableOptions
+    from lakecore.plan.predicate import Predicate
+    from lakecore.table.stored_rows.read_plan import ReadPlan
+
+_SHARE = 8
+_LEAST_BYTES = 8 << 20
+"""The values that are read at once take the budget divided by `_SHARE`, or a single row."""
+
+
+def columns_to_follow(schema: TableSchema, options: TableOptions) -> frozenset[str]:
+    """The columns whose references a read follows."""
+    return frozenset(
+        field.name
+        for field in schema.fields
+        if holds_references(field, schema, options)
+        and (
+            options.blob_view_resolve_enabled
+            if field.name in options.blob_view_field
+            else not options.blob_as_descriptor
+        )
+    )
+
+
+def without_references(
+    predicate: Predicate | None, schema: TableSchema, options: TableOptions
+) -> Predicate | None:
+    """The part of a predicate that stored values decide: no references to BLOB values."""
+    stored = [field.name for field in schema.fields if not holds_references(field, schema, options)]
+    return predicate if len(stored) == len(schema.fields) else condition_on(predicate, stored)
+
+
+def followed(
+    batches: Iterator[pa.RecordBatch], plan: ReadPlan, store: Store, budget: Budget
+) -> Generator[pa.RecordBatch, None, None]:
+    """The batches, with the BLOB values of the columns `followed` of the plan.
+
+    Large values make smaller batches.
+    """
+    names = plan.followed
+    if not names:
+        yield from batches
+        return
+    storage = plan.options.blob_descriptor_storage
+    with (
+        reading(batches) as rows,
+        budget.acquire_up_to(budget.size_bytes // _SHARE, _LEAST_BYTES) as lease,
+        ReferencedBlobs(store, plan.layout, storage) as blobs,
+    ):
+        for batch in rows:
+            for piece in _pieces(batch, names, blobs, lease.size_bytes):
+                yield _with_values(piece, plan, blobs)
+                del piece
+            del batch
+
+
+def _pieces(
+    batch: pa.RecordBatch, names: Sequence[str], blobs: ReferencedBlobs, size_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Slices of a batch whose values take at most `size_bytes`, or a single row."""
+    sizes = np.zeros(batch.num_rows, np.int64)
+    for name in names:
+        for row, value in enumerate(batch.column(name).to_pylist()):
+            if value is not None:
+                _refuse_views(value, name)
+                sizes[row] += sum(map(blobs.size, blobs_of(value)))
+    ends = np.cumsum(sizes)
+    begin = 0
+    while begin < batch.num_rows:
+        before = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + size_bytes, "right")))
+        yield batch.slice(begin, end - begin)
+        begin = end
+
+
+def _with_values(batch: pa.RecordBatch, plan: ReadPlan, blobs: ReferencedBlobs) -> pa.RecordBatch:
+    for name in plan.followed:
+        at, kind = batch.schema.get_field_index(name), plan.schema.field(name).type
+        values = [
+            None if value is None else with_each_blob(value, blobs.read)
+            for value in batch.column(at).to_pylist()
+        ]
+        batch = batch.set_column(at, batch.schema.field(at), pa.array(values, arrow_type(kind)))
+    return cast("pa.RecordBatch", batch)
+
+
+def _refuse_views(value: object, column: str) -> None:
+    if any(map(is_view, blobs_of(value))):
+        raise Unsupported(
+            "values that views of BLOB values name are not read; read the views by "
+            "blob-view.resolve.enabled=false",
+            column=column,
+        )
