@@ -7,6 +7,7 @@ more, other ones in each run; a failure prints the blob that replays it.
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,11 @@ settings.register_profile("quick", COMMON, max_examples=8, derandomize=True)
 settings.register_profile("explore", COMMON, max_examples=300)
 settings.load_profile("brief")
 
+
+# A shell starts background jobs with SIGINT ignored, and programs inherit that: tests of Ctrl-C would
+# wait forever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The longest by far: if it began last, all workers but one would wait for it.
 FIRST = "test_processes_commit_many_times_side_by_side[s3-8]"
