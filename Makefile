@@ -104,7 +104,7 @@ $(VENV)/.installed-browser: $(INSTALLED)
 
 spark: $(VENV)/.installed-spark ## write and read tables by Spark (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers --spark
-	$(PYTEST) -m spark tests/spark $(ARGS)
+	$(PYTEST) -m spark -n 2 --dist loadfile tests/spark $(ARGS)
 
 spark-versions: ## run `make spark` on every supported PySpark (SPARK_VERSIONS='4.1.* 4.2.*'), each in an environment of its own
 	@set -f; failed=; for version in $(SPARK_VERSIONS); do \

@@ -25,8 +25,8 @@ settings.register_profile("explore", COMMON, max_examples=300)
 settings.load_profile("brief")
 
 
-# A shell starts background jobs with SIGINT ignored, and programs inherit that: tests of Ctrl-C would
-# wait forever.
+# A shell starts background jobs with SIGINT ignored, and programs inherit that: tests of Ctrl-C
+# would wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
