@@ -18,6 +18,7 @@ __all__ = ["DIGITS", "parts_as", "same_as_stored", "same_as_text", "same_number"
 
 _PRECISION_MAX = 38
 _DIGITS_MORE = 18
+_DATED = (Root.DATE, Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
 DIGITS = "DECIMAL(38, 18)"
 """A type for numbers of any kind."""
 _TIME_DIGITS_MAX = 3
@@ -64,7 +65,9 @@ def same_as_stored(data: Atomic, own: str, value: str) -> str:
         return _short_enough(data, value)
     if data.root in (Root.FLOAT, Root.DOUBLE):
         return f"(isfinite({value}) OR NOT isfinite(CAST({own} AS DOUBLE)))"
-    return f"coalesce(TRY({value} = {own}), false)"
+    same = f"coalesce(TRY({value} = {own}), false)"
+    # No DATE or TIMESTAMP of Paimon is infinite.
+    return f"(isfinite({value}) AND {same})" if data.root in _DATED else same
 
 
 def same_number(text: str, number: str) -> str:

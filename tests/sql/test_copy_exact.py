@@ -6,6 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import duckdb
 import polars as pl
 import pytest
 
@@ -108,6 +109,36 @@ def test_a_stored_value_is_never_changed_to_fit(
     done = load(catalog, "v", tmp_path / "a", "parquet", "ON_ERROR = CONTINUE")
 
     assert done == [1, 2, 1]
+
+
+@pytest.mark.parametrize("more", ["ON_ERROR = CONTINUE", "ON_ERROR = SKIP_FILE"])
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        ("INT", "DOUBLE"),
+        ("BIGINT", "FLOAT"),
+        ("DECIMAL(10, 2)", "DOUBLE"),
+        ("DATE", "DATE"),
+        ("DATE", "TIMESTAMP"),
+        ("TIMESTAMP(3)", "DATE"),
+        ("TIMESTAMP(6)", "TIMESTAMP"),
+        ("TIMESTAMP(3) WITH LOCAL TIME ZONE", "TIMESTAMPTZ"),
+    ],
+)
+def test_an_infinite_stored_value_is_a_bad_row(
+    catalog: lc.Session, tmp_path: Path, column: str, kind: str, more: str
+) -> None:
+    catalog.sql(f"CREATE TABLE v (a {column})")
+    good = "'2024-01-01'" if kind in {"DATE", "TIMESTAMP", "TIMESTAMPTZ"} else "'1'"
+    bad = f"({good}), ('infinity'), ('-infinity')"
+    source = tmp_path / "a"
+    duckdb.sql(
+        f"COPY (SELECT a::{kind} AS a FROM (VALUES {bad}) AS v(a)) TO '{source}' (FORMAT parquet)"
+    )
+
+    done = load(catalog, "v", source, "parquet", more)
+
+    assert done == [1 if "CONTINUE" in more else 0, 3, 2]
 
 
 def test_a_null_in_a_column_that_is_not_null_is_a_bad_row(
