@@ -33,6 +33,7 @@ from lakecore.model.schema_change import check_changes
 from lakecore.options import OptionValue, option_texts
 from lakecore.sql.engine import SqlEngine
 from lakecore.sql.python_objects import names_in_scope
+from lakecore.sql.relation import SqlRelation
 from lakecore.table.publication import EXCLUSIVE_CREATE
 
 if TYPE_CHECKING:
@@ -164,7 +165,8 @@ def sql(
     engine: SqlEngine | None = getattr(_OF_THREAD, "engine", None)
     if engine is None:
         engine = _OF_THREAD.engine = SqlEngine(None, open_table)
-    return engine.run(text, parameters, scope=names_in_scope(currentframe()))
+    found = engine.run(text, parameters, scope=names_in_scope(currentframe()))
+    return cast("DuckDBRelation", SqlRelation(found))
 
 
 def sql_engine(session: Session) -> SqlEngine:
@@ -424,13 +426,17 @@ class Session:
         that writes returns one row with the snapshot and its counts; one that defines something
         returns one row with OK. The current database is `default` until USE names another.
 
+        The rows are read when the relation is asked for them. It has all methods of DuckDB's class,
+        and raises lakecore's errors: NotFound, if the table was dropped in the meantime.
+
         Raises InvalidRequest for wrong SQL, with line, column and a caret; NotFound for a name that
         does not exist; Unsupported for a statement that lakecore lacks.
 
             catalog.sql("SELECT item, sum(price) FROM shop.orders GROUP BY item").pl()
         """
         require_threads()
-        return self._engine().run(text, parameters, scope=names_in_scope(currentframe()))
+        found = self._engine().run(text, parameters, scope=names_in_scope(currentframe()))
+        return cast("DuckDBRelation", SqlRelation(found))
 
     def attach(
         self,

@@ -21,6 +21,7 @@ small batches are not combined.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
@@ -102,6 +103,9 @@ def _batches(data: object, named: Named) -> Iterator[pa.RecordBatch]:  # noqa: C
         return _of_polars(data)
     if isinstance(data, ds.Dataset | ds.Scanner):
         return _of_dataset(data)
+    held = getattr(data, "relation", None)
+    if _foreign_name(held) == "duckdb.DuckDBPyRelation":
+        data = held  # the result of an SQL statement
     match _foreign_name(data):
         case "pandas.DataFrame":
             return batches_of_pandas(cast("PandasFrame", data), named)
@@ -190,7 +194,18 @@ def _of_relation(relation: DuckDBPyRelation) -> Iterator[pa.RecordBatch]:
     for name, kind in zip(relation.columns, relation.types, strict=True):
         if "TIME WITH TIME ZONE" in str(kind):  # Arrow would drop the zone
             raise zoned_time(name)
-    return _of_reader(finite_rows(relation).to_arrow_reader(_STREAM_ROWS))
+    return _read_relation(relation)
+
+
+def _read_relation(relation: DuckDBPyRelation) -> Iterator[pa.RecordBatch]:
+    failures = (sys.modules["duckdb"].Error, pa.ArrowException)
+    try:
+        yield from _of_reader(finite_rows(relation).to_arrow_reader(_STREAM_ROWS))
+    except failures as error:
+        if "INTERRUPT Error" in str(error):
+            raise KeyboardInterrupt from error
+        reason = str(error).partition("\n\nLINE ")[0]
+        raise InvalidRequest("the rows of the relation cannot be read", reason=reason) from error
 
 
 def _of_iterable(items: Iterable[object], named: Named) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
+from lakecore.sql.relation import SqlRelation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,22 @@ if TYPE_CHECKING:
     Scope: TypeAlias = Callable[[str], object | None]
     """Gives a Python object with rows by its name, or None."""
 
-__all__ = ["as_relation", "is_of", "names_in_scope"]
+__all__ = ["NotingScope", "as_relation", "is_of", "is_read_once", "names_in_scope"]
+
+
+class NotingScope:
+    """A scope that notes whether an object that it gave may give its rows only once."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self.gave_once = False
+
+    def __call__(self, name: str) -> object | None:
+        """The object of this name, or None."""
+        held = self._scope(name)
+        if held is not None and is_read_once(held):
+            self.gave_once = True
+        return held
 
 
 def names_in_scope(frame: FrameType | None) -> Scope:
@@ -54,6 +70,8 @@ def as_relation(
     held: object, name: str, connection: duckdb.DuckDBPyConnection
 ) -> duckdb.DuckDBPyRelation:
     """The Python object `held`, which a query names, as a DuckDB relation."""
+    if isinstance(held, SqlRelation):
+        held = held.relation
     to_duckdb = getattr(held, "to_duckdb", None)
     if to_duckdb is not None:
         found: duckdb.DuckDBPyRelation = to_duckdb(connection)
@@ -68,6 +86,16 @@ def as_relation(
         raise InvalidRequest(
             "this Python object cannot be read as rows", name=name, cause=error
         ) from error
+
+
+def is_read_once(held: object) -> bool:
+    """Whether the rows of a Python object can perhaps be read only once, as those of a stream."""
+    frames = ("DataFrame", "LazyFrame")
+    return not (
+        isinstance(held, pa.Table)
+        or hasattr(held, "to_duckdb")
+        or any(is_of(held, "polars", kind) for kind in frames)
+    )
 
 
 def is_of(held: object, module: str, kind: str) -> bool:

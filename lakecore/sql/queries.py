@@ -18,7 +18,7 @@ from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.scalar.infinity import finite_rows
 from lakecore.sql.max_partition import largest_partition, with_largest_partitions
-from lakecore.sql.query_errors import FAILURES, error_of
+from lakecore.sql.query_errors import FAILURES, error_of, error_of_result
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.statement_views import StatementViews, TableView
 from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
@@ -93,9 +93,11 @@ class Queries:
         self._unknown.clear()
         return self._run(self._prepared(text, scope), parameters)
 
-    def reader(self, text: str, scope: Scope) -> pa.RecordBatchReader:
+    def reader(
+        self, text: str, scope: Scope, parameters: Parameters = None
+    ) -> pa.RecordBatchReader:
         """The rows of a query as a stream."""
-        return reader_of(lambda: self.relation(text, None, scope))
+        return reader_of(lambda: self.relation(text, parameters, scope))
 
     def explained(self, text: str, scope: Scope) -> list[tuple[str, str]]:
         """The parts of the plan: DuckDB's, and lakecore's for each of its tables."""
@@ -317,6 +319,8 @@ def _travel(queries: Queries, reference: Reference) -> ReadState:
         (value,) = queries.values([reference.moment])
     if reference.unit == "VERSION":
         return _version(value)
+    if isinstance(value, bool):
+        raise InvalidRequest("a time is a text or a number of seconds", time=value)
     if isinstance(value, int):
         # Spark's TIMESTAMP AS OF takes seconds; a number that large can only be milliseconds.
         return {"timestamp": value if value > _SECONDS_MAX else value * 1000}
@@ -337,7 +341,7 @@ def _scan_options(travel: ReadState) -> dict[str, str]:
 
 def _version(value: object) -> ReadState:
     """The arguments of a read for a version: a snapshot id, or the name of a tag."""
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return {"snapshot_id": value}
     if isinstance(value, str):
         return {"snapshot_id": int(value)} if value.isdecimal() else {"tag": value}
@@ -358,13 +362,13 @@ def batches_of(
     try:
         reader = relation.to_arrow_reader(_SMALL_BATCH_ROWS)
     except FAILURES as error:
-        raise error_of(error) from error
+        raise error_of_result(error) from error
 
     def read() -> Iterator[pa.RecordBatch]:
         try:
             yield from reader
         except FAILURES as error:
-            raise error_of(error) from error
+            raise error_of_result(error) from error
 
     return reader.schema, read()
 

@@ -16,14 +16,29 @@ from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageErro
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FAILURES", "drop_table", "error_of", "raise_interrupt", "written"]
+__all__ = [
+    "FAILURES",
+    "drop_table",
+    "error_of",
+    "error_of_result",
+    "raise_interrupt",
+    "without_line",
+    "written",
+]
 
 FAILURES = (duckdb.Error, pa.ArrowException, OSError, RuntimeError)
 """The errors of DuckDB and Arrow. An interrupted query may raise a plain RuntimeError."""
 
 T = TypeVar("T")
+_LINE = "\n\nLINE "
+_OWN = "_lakecore_"
+_GONE = ("No files found", "No such file")
+_ADVICE = '\n\nUse "SET scalar_subquery_error_on_multiple_rows='
+"""DuckDB's advice after the error of a query with several rows: to take any of them."""
 _AROUND = re.compile(r"CAST\(#\d+ AS ")
-"""Recognises SQL of lakecore's in a message: it casts a query's rows to the columns of a table."""
+"""What a line of SQL holds that casts the rows of a query to the columns of a table."""
+_OURS = re.compile(r'_lakecore_|^\d+: \.\.\.\w*\d" ')
+"""What a line of SQL holds in which lakecore has named a view; the name may be cut off in front."""
 _INTERRUPTED = ("INTERRUPT Error", "Query interrupted")
 
 
@@ -57,12 +72,17 @@ def error_of(error: BaseException) -> LakecoreError:
     """
     raise_interrupt(error)
     text = str(error)
-    head, _, _ = text.partition("\n\nLINE ")
+    head, _, _ = text.partition(_LINE)
+    if isinstance(error, duckdb.InternalException | duckdb.FatalException):
+        return Unsupported(
+            "DuckDB failed at this query by a fault of its own; write the query in another way",
+            reason=text.partition("\n")[0],
+        )
     if isinstance(error, duckdb.CatalogException) and "does not exist" in text:
         return NotFound("the query names something that does not exist", reason=head)
     if isinstance(error, duckdb.IOException | duckdb.HTTPException):
         return StorageError("DuckDB cannot read what the query names", reason=head)
-    if "requires the extension" in text:
+    if "requires the extension" in text or "it exists in the" in text:
         return Unsupported(
             "DuckDB would need an extension, and lakecore installs and loads none",
             reason=text.partition("\n")[0],
@@ -75,10 +95,46 @@ def error_of(error: BaseException) -> LakecoreError:
     return InvalidRequest("the query failed", reason=_said(error))
 
 
+def error_of_result(error: BaseException) -> LakecoreError:
+    """An error of DuckDB while the rows of a result are read, perhaps long after its statement.
+
+    Raises KeyboardInterrupt if the query was interrupted.
+    """
+    text = str(error)
+    if isinstance(error, duckdb.CatalogException) and _OWN in text:
+        return NotFound(
+            "the session no longer keeps the state of a table that this result reads: run the "
+            "statement again, and read its rows before those of many others"
+        )
+    if isinstance(error, duckdb.IOException) and any(each in text for each in _GONE):
+        return NotFound(
+            "a file that this result reads is not there; if a table was dropped, or its snapshot "
+            "has expired, since the statement, run the statement again",
+            reason=text.partition(_LINE)[0],
+        )
+    return error_of(error)
+
+
+def without_line(error: LakecoreError) -> LakecoreError:
+    """The error without what names the text of a query that lakecore has written around a user's.
+
+    That is DuckDB's marked line of SQL, and lines of advice with names of lakecore's own.
+    """
+    reason = error.facts.get("reason")
+    if not isinstance(reason, str):
+        return error
+    first, *others = reason.partition(_LINE)[0].splitlines()
+    plain = "\n".join([first, *(line for line in others if _OWN not in line)])
+    if plain == reason:
+        return error
+    return type(error)(error.message, **{**error.facts, "reason": plain})
+
+
 def _said(error: BaseException) -> str:
-    """The text of an error, without a quoted line of SQL that lakecore has added to the query."""
-    head, _, line = str(error).partition("\n\nLINE ")
-    return head if _AROUND.search(line) else str(error)
+    """The text of an error, without a line of SQL that lakecore has written or changed."""
+    text = str(error).partition(_ADVICE)[0]
+    head, _, line = text.partition(_LINE)
+    return head if _AROUND.search(line) or _OURS.search(line) else text
 
 
 def raise_interrupt(error: BaseException) -> None:

@@ -88,9 +88,14 @@ class TableStatements:
     def drop_database(self, statement: DropDatabase) -> None:
         """DROP DATABASE."""
         catalog, name = self._workspace.databases(statement.chain)
-        catalog.drop_database(
-            name, ignore_if_not_exists=statement.if_exists, cascade=statement.cascade
-        )
+        try:
+            catalog.drop_database(
+                name, ignore_if_not_exists=statement.if_exists, cascade=statement.cascade
+            )
+        except InvalidRequest as error:
+            # The catalog names its own argument.
+            said = error.message.replace("cascade=True", "DROP DATABASE ... CASCADE")
+            raise InvalidRequest(said, **error.facts) from error
 
     def create_table(self, statement: CreateTable) -> None:
         """CREATE TABLE, without a query."""

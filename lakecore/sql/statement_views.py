@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.sql.join_keys import Side, key_filters
-from lakecore.sql.python_objects import as_relation, is_of
+from lakecore.sql.python_objects import as_relation, is_of, is_read_once
 from lakecore.sql.query_shape import compared_columns, stops_early
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.semi_joins import column_type, values_text
@@ -169,7 +169,7 @@ class StatementViews:
             name = self._create(as_relation(held, chain[0], self._queries.connection))
             if is_of(held, "polars", "DataFrame") or isinstance(held, pa.Table):
                 self._held[name] = len(cast("Sized", held))
-            elif not is_of(held, "polars", "LazyFrame") and not hasattr(held, "to_duckdb"):
+            elif is_read_once(held):
                 self._once.append(name)
             return name
         self._queries.unknown(reference)
