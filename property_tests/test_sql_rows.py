@@ -107,6 +107,56 @@ def conditions(table: str) -> st.SearchStrategy[str]:
     )
 
 
+def asked_numbers(table: str) -> st.SearchStrategy[str]:
+    """Queries of a number; some refer to the row."""
+    return st.sampled_from(
+        [
+            "(SELECT max(n) FROM u)",
+            "(SELECT n FROM u WHERE id = 99)",
+            f"(SELECT n FROM u WHERE u.id = {table}id)",
+            f"(SELECT min(q.n) + {table}n FROM t AS q WHERE q.id > {table}id)",
+            f"(SELECT count(*) FROM u WHERE u.n >= {table}n OR {table}v IS NULL)",
+            "(SELECT count(*) FROM t AS q)",
+        ]
+    )
+
+
+def asked(table: str) -> st.SearchStrategy[str]:
+    """Conditions with queries; some refer to the row."""
+    numbers_of = st.sampled_from([f"{table}n", f"{table}id", f"{table}r.a", f"({table}n + 1)"])
+    return st.one_of(
+        st.tuples(
+            numbers_of,
+            st.sampled_from(["IN", "NOT IN"]),
+            st.sampled_from(
+                [
+                    "(SELECT n FROM u)",
+                    "(SELECT id FROM u)",
+                    "(SELECT n FROM u WHERE n IS NOT NULL)",
+                    "(SELECT q.n FROM t AS q)",
+                    f"(SELECT u.n FROM u WHERE u.id <= {table}id)",
+                    "(SELECT 1 WHERE false)",
+                ]
+            ),
+        ).map(" ".join),
+        st.tuples(
+            st.sampled_from(["EXISTS", "NOT EXISTS"]),
+            st.sampled_from(
+                [
+                    f"(SELECT 1 FROM u WHERE u.id = {table}id)",
+                    f"(SELECT 1 FROM u WHERE u.n > {table}n)",
+                    f"(FROM t AS q WHERE q.v = {table}v AND q.id <> {table}id)",
+                    "(SELECT 1 FROM u WHERE n = 2)",
+                ]
+            ),
+        ).map(" ".join),
+        st.tuples(
+            numbers_of, st.sampled_from(["=", "<", "<> ALL", "= ANY"]), asked_numbers(table)
+        ).map(" ".join),
+        st.tuples(asked_numbers(table), st.just("IS NULL")).map(" ".join),
+    )
+
+
 @st.composite
 def values(draw: st.DrawFn, most: int = 4) -> str:
     """VALUES of rows with different ids."""
@@ -161,33 +211,45 @@ def deletes(draw: st.DrawFn) -> Step:
     return Step("delete", text, text)
 
 
+HEADS = ("MATCHED", "NOT MATCHED BY SOURCE", "NOT MATCHED")
+
+
 @st.composite
-def clauses(draw: st.DrawFn) -> tuple[str, str]:
-    """A clause as lakecore and as DuckDB spell it."""
+def clauses(
+    draw: st.DrawFn, *, asks: bool = False, heads: Sequence[str] = HEADS
+) -> tuple[str, str]:
+    """A clause as lakecore and as DuckDB spell it. With `asks`, its expressions hold queries."""
     both = st.sampled_from(["t.", "s."])
-    head = draw(st.sampled_from(["MATCHED", "NOT MATCHED", "NOT MATCHED BY SOURCE"]))
+    head = draw(st.sampled_from(heads))
     side = {"MATCHED": draw(both), "NOT MATCHED": "s.", "NOT MATCHED BY SOURCE": "t."}[head]
     # DuckDB refuses a clause after one without a condition, which could never be reached.
-    when = f"WHEN {head} AND {draw(st.just('true') | conditions(side))}"
+    chosen = st.just("true") | conditions(side)
+    when = f"WHEN {head} AND {draw(asked(side) | chosen if asks else chosen)}"
+    number = asked_numbers(side) | numbers(side) if asks else numbers(side)
     if head == "NOT MATCHED":
         if draw(st.booleans()):
             return f"{when} THEN INSERT *", f"{when} THEN INSERT BY NAME"
-        text = f"INSERT (v, id) VALUES ({draw(texts('s.'))}, s.id)"
+        text = f"INSERT (v, id, n) VALUES ({draw(texts('s.'))}, s.id, {draw(number)})"
         return f"{when} THEN {text}", f"{when} THEN {text}"
     if draw(st.integers(0, 2)) == 0:
         return f"{when} THEN DELETE", f"{when} THEN DELETE"
     if head == "MATCHED" and draw(st.booleans()):
         # A star sets the key too; it is equal on both sides.
         return f"{when} THEN UPDATE SET *", f"{when} THEN UPDATE BY NAME"
-    text = f"UPDATE SET n = {draw(numbers(side))}, v = {draw(texts(side))}"
+    text = f"UPDATE SET n = {draw(number)}, v = {draw(texts(side))}"
     return f"{when} THEN {text}", f"{when} THEN {text}"
 
 
 @st.composite
 def merges(draw: st.DrawFn) -> Step:
     source = f"(SELECT * FROM ({draw(values())}) AS x(id, n, v, r)) AS s"
-    pairs = draw(st.lists(clauses(), min_size=1, max_size=4))
-    start = f"MERGE INTO t USING {source} ON t.id = s.id "
+    asks = draw(st.booleans())
+    on, heads = "t.id = s.id", HEADS
+    if asks and draw(st.booleans()):
+        # A row of the source may have the key of a row that it does not match: it is not inserted.
+        on, heads = f"{on} AND {draw(asked('t.') | asked('s.'))}", HEADS[:2]
+    pairs = draw(st.lists(clauses(asks=asks, heads=heads), min_size=1, max_size=4))
+    start = f"MERGE INTO t USING {source} ON {on} "
     ours, theirs = zip(*pairs, strict=True)
     return Step("merge", start + " ".join(ours), start + " ".join(theirs))
 
@@ -225,8 +287,11 @@ def test_statements_leave_the_rows_that_duckdb_leaves(
     key = ", PRIMARY KEY (id) NOT ENFORCED" if keyed else ""
     catalog.sql(f"CREATE TABLE t ({COLUMNS}{key}) WITH ('bucket' = '{1 if keyed else -1}')")
     start = Step("insert", f"INSERT INTO t {first}", f"SELECT * FROM ({first})")
+    others = "(1, 1), (2, NULL), (3, 2), (5, -3)"
+    catalog.sql(f"CREATE TABLE u (id INT, n INT); INSERT INTO u VALUES {others}")
     with duckdb.connect() as model:
         model.execute(f"CREATE TABLE t ({MODEL})")
+        model.execute(f"CREATE TABLE u (id INT, n INT); INSERT INTO u VALUES {others}")
         for step in [start, *steps]:
             note(step.text)
             apply(model, step, keyed=keyed)

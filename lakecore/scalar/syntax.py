@@ -123,7 +123,7 @@ def parse_sql(
         reason = "a text cannot hold a zero byte"
         raise InvalidRequest(f"bad SQL {what}", text=repr(text), reason=reason)
     tree, plain = _tree(text, types, what)
-    _check_nodes(tree)
+    check_nodes(tree)
     zone = setting.zone or engine.local_zone()
     writer = _Writer(text=plain, find=find or finder(types, setting.table), setting=setting)
     sql = writer.rewritten(tree)
@@ -238,19 +238,27 @@ def _check_type(name: str, kind: pa.DataType) -> None:
 # --- what is refused ----------------------------------------------------------------------------
 
 
-def _check_nodes(tree: Json) -> None:
+def check_nodes(tree: Json, *, queries: bool = False) -> None:
+    """Raise Unsupported for a node that reads several rows or depends on chance.
+
+    With `queries`, a query is allowed, and what it consists of is not checked.
+    """
     if isinstance(tree, list):
         for each in tree:
-            _check_nodes(each)
+            check_nodes(each, queries=queries)
     if not isinstance(tree, dict):
         return
-    refused = _REFUSED.get(str(tree.get("class")))
+    kind = str(tree.get("class"))
+    if kind == "SUBQUERY" and queries:
+        check_nodes(tree.get("child"), queries=True)
+        return
+    refused = _REFUSED.get(kind)
     if refused is not None:
         raise Unsupported(f"an SQL expression over one row cannot hold {refused}")
-    if tree.get("class") == "FUNCTION":
+    if kind == "FUNCTION":
         _check_call(tree)
     for value in tree.values():
-        _check_nodes(value)
+        check_nodes(value, queries=queries)
 
 
 def _check_call(call: Node) -> None:

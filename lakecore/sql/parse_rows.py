@@ -140,6 +140,8 @@ def parse_merge(cursor: Cursor) -> Merge:
         if cursor.at_symbol("("):  # a table function
             source_chain = None
             cursor.group()
+        while cursor.at_kind(Kind.HINT):
+            cursor.take()
         if any(cursor.at(word) for word in _TRAVELS):
             cursor.skip("FOR")
             cursor.take()

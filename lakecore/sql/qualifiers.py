@@ -1,10 +1,12 @@
-"""Qualified columns in an expression: replaces an alias with the name that verbs expect."""
+"""Qualified columns in an expression: replaces an alias with the name that verbs expect.
+
+A query in an expression, `(SELECT ...)`, has names of its own, and is copied unchanged.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.errors import Unsupported
 from lakecore.sql.tokens import Kind, quoted, tokenize
 
 if TYPE_CHECKING:
@@ -12,14 +14,24 @@ if TYPE_CHECKING:
 
     from lakecore.sql.tokens import Token
 
-__all__ = ["renamed"]
+__all__ = ["has_query", "renamed"]
+
+_STARTS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE"})
+
+
+def has_query(text: str) -> bool:
+    """Whether an expression holds a query in parentheses."""
+    tokens = tokenize(text)
+    return any(
+        token.word == "SELECT" or _opens_query(tokens, place) for place, token in enumerate(tokens)
+    )
 
 
 def renamed(text: str, names: Mapping[str, str], columns: Collection[str] = ()) -> str:
     """The text with each qualifier of `names` replaced; an empty replacement drops the qualifier.
 
     `names` maps a qualifier, which may have dots, to its replacement. Names match without regard to
-    case. Backquotes become double quotes. Raises Unsupported for a query within the expression.
+    case. Backquotes become double quotes.
 
     A qualifier may also be one of `columns`. Then `name.part` means the table's column `part`, or,
     if there is no such column, the field `part` of the column `name`.
@@ -31,11 +43,11 @@ def renamed(text: str, names: Mapping[str, str], columns: Collection[str] = ()) 
     copied = place = 0
     while tokens[place].kind is not Kind.END:
         token = tokens[place]
-        if token.word == "SELECT":
-            raise Unsupported(
-                "a condition or value of MERGE holds no query; put it into the query after USING",
-                text=text,
-            )
+        if _opens_query(tokens, place):
+            place = _end_of_query(tokens, place)
+            pieces.append(text[copied : tokens[place].start])
+            copied = tokens[place].start
+            continue
         parts = _chain(tokens, place)
         lowered = [part.lower() for part in parts]
         size = next((n for n in (3, 2, 1) if len(parts) > n and tuple(lowered[:n]) in known), 0)
@@ -69,3 +81,22 @@ def _chain(tokens: Sequence[Token], place: int) -> list[str]:
             break
         place += 2
     return found
+
+
+def _opens_query(tokens: Sequence[Token], place: int) -> bool:
+    return _is(tokens[place], "(") and tokens[place + 1].word in _STARTS
+
+
+def _end_of_query(tokens: Sequence[Token], place: int) -> int:
+    """The place after the parenthesis that closes the one at `place`."""
+    depth = 0
+    while tokens[place].kind is not Kind.END:
+        depth += _is(tokens[place], "(") - _is(tokens[place], ")")
+        place += 1
+        if depth == 0:
+            break
+    return place
+
+
+def _is(token: Token, symbol: str) -> bool:
+    return token.kind is Kind.OTHER and token.value == symbol

@@ -13,7 +13,9 @@ import pyarrow as pa
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.types import Variant
 from lakecore.scalar.values import sql_expr
+from lakecore.sql import merge_texts
 from lakecore.sql.assignments import assigned, check_nested, column_of
+from lakecore.sql.merge_by_query import merge_by_query
 from lakecore.sql.qualifiers import renamed
 from lakecore.sql.queries import reader_of
 from lakecore.sql.query_errors import written
@@ -176,6 +178,8 @@ class RowStatements:
     def merge(self, statement: Merge, parameters: Parameters, scope: Scope) -> CommitResult:
         """MERGE INTO."""
         table = self._workspace.table(statement.chain)
+        if merge_texts.holds_query(statement):
+            return merge_by_query(self._queries, table, statement, parameters, scope)
         source = self._queries.relation(f"FROM {statement.source}", parameters, scope)
         rows = reader_of(lambda: source)
         return written(rows, lambda: merge_into(statement, table, rows))
@@ -219,15 +223,16 @@ def names_of_insert(statement: Insert, schema: TableSchema, given: Sequence[str]
 
 
 def merge_into(statement: Merge, table: Table, rows: object) -> CommitResult:
-    """Carry out a MERGE INTO with the rows of its source."""
-    names = {statement.alias or statement.chain[-1]: "target"}
-    if statement.alias is None:
-        names[_dotted(statement.chain)] = "target"
-    source_name = statement.source_alias or (statement.source_chain or ("",))[-1]
-    if source_name:
-        names[source_name] = "source"
-    if statement.source_chain is not None and statement.source_alias is None:
-        names[_dotted(statement.source_chain)] = "source"
+    """Carry out a MERGE INTO with the rows of its source.
+
+    Raises Unsupported for queries in conditions and values.
+    """
+    if merge_texts.holds_query(statement):
+        raise Unsupported(
+            "another engine merges without queries in conditions and values; put them into the "
+            "query after USING"
+        )
+    names = merge_texts.side_names(statement, "target", "source")
     builder = table.merge(rows, renamed(statement.on, names))
     for clause in statement.clauses:
         condition = None if clause.condition is None else renamed(clause.condition, names)

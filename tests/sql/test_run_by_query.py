@@ -1,9 +1,10 @@
-"""UPDATE and DELETE by query, while others write to the table."""
+"""UPDATE, DELETE and MERGE by query, while others write to the table."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 import lakecore as lc
@@ -12,11 +13,14 @@ from lakecore.sql.queries import Queries
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pyarrow as pa
-
     from lakecore.sql.python_objects import Scope
+    from lakecore.sql.queries import Parameters
 
 ADD_ONE = "UPDATE shop.t SET v = v + (SELECT 1) WHERE id IN (SELECT 1)"
+MERGE_ONE = (
+    "MERGE INTO shop.t USING (SELECT 1 AS id) AS s ON t.id = s.id AND s.id IN (SELECT 1) "
+    "WHEN MATCHED THEN UPDATE SET v = v + (SELECT 1)"
+)
 
 
 @pytest.fixture(params=["PRIMARY KEY (id) NOT ENFORCED", ""], ids=["keyed", "append"])
@@ -33,21 +37,24 @@ def _disturb(catalog: lc.Session, monkeypatch: pytest.MonkeyPatch, times: int) -
     """Others add 100 to the row whenever the rows are looked for, at most `times` times."""
     reader, done = Queries.reader, list[int]()
 
-    def disturbed(queries: Queries, text: str, scope: Scope) -> pa.RecordBatchReader:
+    def disturbed(
+        queries: Queries, text: str, scope: Scope, parameters: Parameters = None
+    ) -> pa.RecordBatchReader:
         if len(done) < times:
             done.append(1)
             catalog.get_table("shop.t").update({"v": lc.sql_expr("v + 100")})
-        return reader(queries, text, scope)
+        return reader(queries, text, scope, parameters)
 
     monkeypatch.setattr(Queries, "reader", disturbed)
     return done
 
 
+@pytest.mark.parametrize("statement", [ADD_ONE, MERGE_ONE])
 def test_the_rows_are_found_again_if_another_commit_came_in_between(
-    catalog: lc.Session, monkeypatch: pytest.MonkeyPatch
+    catalog: lc.Session, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     done = _disturb(catalog, monkeypatch, times=2)
-    catalog.sql(ADD_ONE)
+    catalog.sql(statement)
     assert len(done) == 2
     assert catalog.sql("SELECT v FROM shop.t").fetchall() == [(201,)]
 
@@ -65,3 +72,24 @@ def test_a_past_state_is_not_changed(catalog: lc.Session) -> None:
     catalog.sql("SET 'paimon.*.*.t.scan.snapshot-id' = '1'")
     with pytest.raises(lc.InvalidRequest, match="newest rows"):
         catalog.sql(ADD_ONE)
+
+
+def test_a_stream_is_not_read_again(catalog: lc.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = pa.table({"id": pa.array([1], pa.int32())}).to_reader()
+    assert stream.schema.names == ["id"]
+    _disturb(catalog, monkeypatch, times=1)
+    with pytest.raises(lc.CommitConflict, match="the table changed while"):
+        catalog.sql(
+            "MERGE INTO shop.t USING stream AS s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET v = (SELECT 7) WHEN NOT MATCHED BY SOURCE THEN DELETE"
+        )
+    assert catalog.sql("SELECT v FROM shop.t").fetchall() == [(100,)]
+
+
+def test_a_merge_with_a_query_takes_parameters_in_its_source(catalog: lc.Session) -> None:
+    catalog.sql(
+        "MERGE INTO shop.t USING (SELECT ? AS id, ? AS v) AS s ON t.id = s.id "
+        "WHEN NOT MATCHED AND s.v > (SELECT max(v) FROM shop.t) THEN INSERT *",
+        [2, 5],
+    )
+    assert catalog.sql("SELECT v FROM shop.t ORDER BY id").fetchall() == [(0,), (5,)]

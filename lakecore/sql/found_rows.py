@@ -1,0 +1,84 @@
+"""Merges the rows that a query finds into the table that the query reads, at one snapshot.
+
+The query runs while the merge runs, at the snapshot that the merge changes. If another commit is
+made in between, the query and the merge start again. They do not if the query reads a Python object
+that gives its rows only once: the second query would find no rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.errors import CommitConflict, LakecoreError
+from lakecore.sql.query_errors import without_line, written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.sql.python_objects import NotingScope
+    from lakecore.table.handle import Table
+    from lakecore.table.verbs.merge_into import MergeInto
+
+__all__ = ["NEWEST", "merge_found"]
+
+_ATTEMPTS_MAX = 5
+NEWEST = "deletion-vectors.merge-on-read"
+"""The option of a read that shows the newest rows, also with deletion vectors."""
+
+
+def merge_found(
+    table: Table,
+    scope: NotingScope,
+    read: Callable[[], pa.RecordBatchReader],
+    merge: Callable[[object], MergeInto],
+) -> CommitResult:
+    """Execute `merge` of the rows that `read` finds. Both are called again in each attempt.
+
+    Raises CommitConflict if other commits win every attempt.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        rows = _Rows(read, table)
+        try:
+            return written(rows, merge(rows).execute)
+        except LakecoreError as error:
+            if rows.failure is None:
+                raise without_line(error) from error.__cause__
+            if not isinstance(rows.failure, CommitConflict):
+                raise without_line(rows.failure) from rows.failure.__cause__
+            if scope.gave_once:
+                raise rows.failure from None
+    raise CommitConflict(
+        "the table changed in each attempt while the rows of the statement were found",
+        table=table.identifier,
+        attempts=_ATTEMPTS_MAX,
+    )
+
+
+class _Rows:
+    """Rows of a query that runs when they are read. Raises CommitConflict if the table changed."""
+
+    def __init__(self, read: Callable[[], pa.RecordBatchReader], table: Table) -> None:
+        self._read = read
+        self._table = table
+        self._before = table.context.history.latest_snapshot_id()
+        self._reader: pa.RecordBatchReader | None = None
+        self.failure: LakecoreError | None = None
+        """Why there are no rows: the reader of the stream reports another reason."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        try:
+            self._reader = self._read()
+            if self._table.context.history.latest_snapshot_id() != self._before:
+                raise CommitConflict("the table changed while the rows of the statement were found")
+        except LakecoreError as error:
+            self.failure = error
+            raise
+        return self._reader.__arrow_c_stream__(requested_schema)
+
+    def close(self) -> None:
+        """Free the connection for other statements."""
+        if self._reader is not None:
+            self._reader.close()

@@ -1,0 +1,263 @@
+"""Runs a MERGE INTO whose conditions or values hold queries: DuckDB pairs the rows.
+
+One query of DuckDB reads each table at one snapshot:
+
+1. number the rows of the source;
+2. find the pairs of rows for which ON is true, the rows of the table in no pair, and the rows of
+   the source in no pair. For each of them, the first WHEN whose condition is true is chosen;
+3. compute the new values of each WHEN, for the rows that chose it.
+
+A merge of the result into the table applies the clauses (`found_rows.py`): by the primary key,
+without one by all columns. A row of the table in several pairs is an error there. Without a key,
+equal rows of the table are one row of the result, because their expressions have equal values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+
+from lakecore.sql.assignments import check_nested
+from lakecore.sql.found_rows import NEWEST, merge_found
+from lakecore.sql.merge_texts import Texts
+from lakecore.sql.python_objects import NotingScope
+from lakecore.sql.tokens import quoted, quoted_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.sql.merge_texts import Step, Value
+    from lakecore.sql.python_objects import Scope
+    from lakecore.sql.queries import Parameters, Queries
+    from lakecore.sql.statements import Merge
+    from lakecore.table.handle import Table
+    from lakecore.table.verbs.merge_into import MergeInto
+
+__all__ = ["merge_by_query"]
+
+_SOURCE, _PAIRS = "_lakecore_source", "_lakecore_pairs"
+_ALONE, _NEW = "_lakecore_alone", "_lakecore_new"
+"""The rows of the table, and of the source, in no pair."""
+_ROW, _OF = "_lakecore_row", "_lakecore_of"
+"""The number of a row of the source, and of that in a pair."""
+_CLAUSE, _IS_OLD = "_lakecore_clause", "_lakecore_is_old"
+"""The number of the chosen WHEN; whether a row of the result is one of the table."""
+_VALUE = "_lakecore_value_"
+
+
+def merge_by_query(
+    queries: Queries, table: Table, statement: Merge, parameters: Parameters, scope: Scope
+) -> CommitResult:
+    """Execute the statement in one commit.
+
+    Raises CommitConflict if other commits win every attempt.
+    """
+    objects = NotingScope(scope)
+    source = queries.relation(f"SELECT * FROM {statement.source}\nLIMIT 0", parameters, objects)
+    schema = table.schema
+    texts = Texts(
+        statement=statement,
+        schema=schema,
+        options=table.options,
+        types=dict(zip(schema.names, queries.types(schema.arrow), strict=True)),
+        columns=dict(zip(source.columns, map(str, source.types), strict=True)),
+    )
+    query = _Query(table=table, texts=texts, on=texts.on(), steps=texts.steps())
+    for step in query.steps:
+        nested = [each for each in step.values if not each.star and query.is_nested(each)]
+        if nested:
+            found = queries.relation(query.values_of(step, nested), parameters, objects)
+            columns = [schema.arrow.field(each.column) for each in nested]
+            check_nested(found, pa.schema(columns))
+    text = query.text()
+    return merge_found(
+        table, objects, lambda: queries.reader(text, objects, parameters), query.merge
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Query:
+    """The query for the rows that a MERGE INTO changes, and the merge of these rows."""
+
+    table: Table
+    texts: Texts
+    on: str
+    steps: tuple[Step, ...]
+
+    @property
+    def _ids(self) -> tuple[str, ...]:
+        """The columns that identify a row of the table."""
+        schema = self.table.schema
+        return schema.primary_keys or schema.names
+
+    @property
+    def _places(self) -> dict[Value, str]:
+        """The columns of the result with the new values."""
+        found = dict.fromkeys(value for step in self.steps for value in step.values)
+        return {value: f"{_VALUE}{number}" for number, value in enumerate(found)}
+
+    def is_nested(self, value: Value) -> bool:
+        """Whether the column of a value has parts."""
+        kind = self.table.schema.arrow.field(value.column).type
+        return bool(pa.types.is_nested(kind))
+
+    # --- the merge of the result ------------------------------------------------------------------
+
+    def merge(self, rows: object) -> MergeInto:
+        """The merge of the result into the table."""
+        on: list[str] | str = list(self._ids)
+        if not self.table.schema.primary_keys:
+            same = (
+                f"source.{quoted(name)} IS NOT DISTINCT FROM target.{quoted(name)}"
+                for name in self._ids
+            )
+            on = f"source.{_IS_OLD} AND " + " AND ".join(same)
+        found = self.table.merge(rows, on)
+        for number, step in enumerate(self.steps):
+            chosen = pl.col(f"source.{_CLAUSE}") == number
+            new = {each.column: pl.col(f"source.{self._places[each]}") for each in step.values}
+            if step.action == "delete":
+                found = found.when_matched_delete(chosen)
+            elif step.action == "update":
+                found = found.when_matched_update(new, chosen)
+            else:
+                found = found.when_not_matched_insert(new, chosen)
+        return found
+
+    # --- the query --------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        """The query. Each row has the row of the table, its clause, and the new values."""
+        parts = [f"{_SOURCE} AS MATERIALIZED (\n{self._numbered_source()})"]
+        parts.append(f"{_PAIRS} AS MATERIALIZED (\n{self._pairs()})")
+        if self._has("by_source"):
+            parts.append(f"{_ALONE} AS MATERIALIZED (\n{self._alone()})")
+        if self._has("not_matched"):
+            parts.append(f"{_NEW} AS MATERIALIZED (\n{self._new()})")
+        return "WITH " + ",\n".join(parts) + "\n" + "\nUNION ALL\n".join(self._results())
+
+    def values_of(self, step: Step, values: list[Value]) -> str:
+        """A query without rows, for the types of values that are not cast yet."""
+        listed = ", ".join(f"({each.text}\n)" for each in values)
+        rows = {
+            "matched": f"{self._target()}, {_SOURCE} AS {self._s}",
+            "not_matched": f"{_SOURCE} AS {self._s}",
+            "by_source": self._target(),
+        }
+        source = f"SELECT * FROM {self.texts.statement.source}\n"
+        return f"WITH {_SOURCE} AS ({source}) SELECT {listed} FROM {rows[step.match]} LIMIT 0"
+
+    @property
+    def _s(self) -> str:
+        return quoted(self.texts.source)
+
+    @property
+    def _t(self) -> str:
+        return quoted(self.texts.target)
+
+    def _has(self, match: str) -> bool:
+        return any(step.match == match for step in self.steps)
+
+    def _target(self) -> str:
+        named = ".".join(map(quoted, self.texts.statement.chain))
+        # With deletion vectors, a read skips level 0. The verb changes the newest rows: read these.
+        vectors = self.table.options.deletion_vectors_enabled
+        hint = f" /*+ OPTIONS('{NEWEST}' = 'true') */" if vectors else ""
+        return f"{named}{hint} AS {self._t}"
+
+    def _numbered_source(self) -> str:
+        source = self.texts.statement.source
+        return f"SELECT *, row_number() OVER () AS {_ROW} FROM {source}\n"
+
+    def _carried(self) -> str:
+        """The columns of the table that identify its rows, and those that expressions may name."""
+        words = self.texts.words()
+        kept = [n for n in self.table.schema.names if n in self._ids or n.lower() in words]
+        return ", ".join(f"{self._t}.{quoted(name)} AS {quoted(name)}" for name in kept)
+
+    def _pairs(self) -> str:
+        return (
+            f"SELECT {self._distinct}{self._carried()}, {self._s}.{_ROW} AS {_OF}, "
+            f"{self._choice('matched')} FROM {self._target()}, {_SOURCE} AS {self._s} "
+            f"WHERE ({self.on}\n)"
+        )
+
+    def _alone(self) -> str:
+        same = " AND ".join(
+            f"_lakecore_pair.{quoted(name)} IS NOT DISTINCT FROM {self._t}.{quoted(name)}"
+            for name in self._ids
+        )
+        return (
+            f"SELECT {self._distinct}{self._carried()}, {self._choice('by_source')} "
+            f"FROM {self._target()} "
+            f"WHERE NOT EXISTS (SELECT 1 FROM {_PAIRS} AS _lakecore_pair WHERE {same})"
+        )
+
+    def _new(self) -> str:
+        return (
+            f"SELECT {self._s}.*, {self._choice('not_matched')} FROM {_SOURCE} AS {self._s} "
+            f"WHERE NOT EXISTS (SELECT 1 FROM {_PAIRS} AS _lakecore_pair "
+            f"WHERE _lakecore_pair.{_OF} = {self._s}.{_ROW})"
+        )
+
+    @property
+    def _distinct(self) -> str:
+        return "" if self.table.schema.primary_keys else "DISTINCT "
+
+    def _choice(self, match: str) -> str:
+        """The number of the first clause whose condition is true; null if there is none."""
+        whens = " ".join(
+            f"WHEN ({step.condition or 'true'}\n) THEN {self._chosen(number, step)}"
+            for number, step in enumerate(self.steps)
+            if step.match == match
+        )
+        return f"{f'CASE {whens} END' if whens else 'NULL::INTEGER'} AS {_CLAUSE}"
+
+    def _chosen(self, number: int, step: Step) -> str:
+        """The number of a clause. A star must not change the key."""
+        keys = self.table.schema.primary_keys
+        if step.action != "update" or not any(value.star for value in step.values) or not keys:
+            return str(number)
+        changed = " OR ".join(
+            f"{self._s}.{quoted(name)} IS DISTINCT FROM {self._t}.{quoted(name)}" for name in keys
+        )
+        said = quoted_text(
+            "a column of the primary key cannot be updated: merge on it, or name the columns to set"
+        )
+        return f"CASE WHEN {changed} THEN error({said}) ELSE {number} END"
+
+    def _results(self) -> Iterator[str]:
+        s, t = self._s, self._t
+        paired = f"{_PAIRS} AS {t} JOIN {_SOURCE} AS {s} ON {s}.{_ROW} = {t}.{_OF}"
+        rows = {"matched": paired, "by_source": f"{_ALONE} AS {t}", "not_matched": f"{_NEW} AS {s}"}
+        for number, step in enumerate(self.steps):
+            side = s if step.match == "not_matched" else t
+            yield self._result(
+                step, number, f"{rows[step.match]} WHERE {side}.{_CLAUSE} = {number}"
+            )
+        if self._has("matched"):
+            # Pairs that no clause applies to: a row of the table must not be in several pairs.
+            yield self._result(None, None, f"{_PAIRS} AS {t} WHERE {t}.{_CLAUSE} IS NULL")
+
+    def _result(self, step: Step | None, number: int | None, rows: str) -> str:
+        """The rows of a clause; without one, the pairs that no clause has chosen."""
+        own = {value: value.text for value in step.values} if step is not None else {}
+        if step is not None and step.match == "not_matched":
+            types = self.texts.types
+            ids = [f"CAST(NULL AS {types[name]})" for name in self._ids]
+            # A SELECT without columns would give one row for an aggregate in a query of its values.
+            is_old = f"{self._s}.{quoted(next(iter(self.texts.columns)))} IS NULL AND false"
+        else:
+            ids = [f"{self._t}.{quoted(name)}" for name in self._ids]
+            is_old = "true"
+        listed = [f"{id_} AS {quoted(name)}" for id_, name in zip(ids, self._ids, strict=True)]
+        listed.append(f"{is_old} AS {_IS_OLD}")
+        listed.append(f"CAST({'NULL' if number is None else number} AS INTEGER) AS {_CLAUSE}")
+        for value, place in self._places.items():
+            text = f"({own[value]}\n)" if value in own else "NULL"
+            listed.append(f"CAST({text} AS {value.type}) AS {place}")
+        return f"SELECT {', '.join(listed)} FROM {rows}"

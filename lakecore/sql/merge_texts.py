@@ -1,0 +1,222 @@
+"""The clauses of a MERGE INTO whose expressions hold queries, checked and with common names.
+
+INVARIANT: an expression sees the columns of its own rows and nothing else. So it holds no
+aggregate, no window function and no parameter, and no query in it reads a whole row of the merge:
+the rows that DuckDB pairs have more columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.model.rows import ROW_KIND
+from lakecore.scalar.engine import parse
+from lakecore.scalar.syntax import check_nodes
+from lakecore.sql.assignments import assigned
+from lakecore.sql.qualifiers import has_query, renamed
+from lakecore.sql.references import placeholders
+from lakecore.sql.tokens import quoted, tokenize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.options import TableOptions
+    from lakecore.scalar.engine import Json, Node
+    from lakecore.sql.statements import Merge, MergeClause
+
+__all__ = ["Step", "Texts", "Value", "holds_query", "side_names"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """The new value of a column, of DuckDB's type `type`.
+
+    A star sets the value of the source, in the source's type: it must fit the column exactly. Other
+    values are cast to the type of the column. Values of a column in one type are equal.
+    """
+
+    column: str
+    star: bool
+    text: str = field(compare=False)
+    type: str = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A checked clause: WHEN MATCHED, NOT MATCHED or NOT MATCHED BY SOURCE, and its action."""
+
+    match: str
+    action: str
+    condition: str | None
+    values: tuple[Value, ...]
+
+
+def holds_query(statement: Merge) -> bool:
+    """Whether ON, a condition or a value of the statement holds a query in parentheses."""
+    return any(map(has_query, _texts(statement)))
+
+
+def _texts(statement: Merge) -> Iterator[str]:
+    yield statement.on
+    for clause in statement.clauses:
+        yield clause.condition or ""
+        yield from (clause.values or {}).values()
+
+
+def side_names(statement: Merge, target: str, source: str) -> dict[str, str]:
+    """The qualifiers of columns in the statement, and those that replace them."""
+    names = {statement.alias or statement.chain[-1]: target}
+    if statement.alias is None:
+        names[".".join(statement.chain)] = target
+    chain = statement.source_chain
+    name = statement.source_alias or (chain or ("",))[-1]
+    if name:
+        names[name] = source
+    if chain is not None and statement.source_alias is None:
+        names[".".join(chain)] = source
+    return names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Texts:
+    """The expressions of a statement.
+
+    `types` are DuckDB's types of the table's columns, and `columns` those of the source's.
+    """
+
+    statement: Merge
+    schema: TableSchema
+    options: TableOptions
+    types: Mapping[str, str]
+    columns: Mapping[str, str]
+
+    @property
+    def target(self) -> str:
+        """The name of the table's rows in the expressions."""
+        return self.statement.alias or self.statement.chain[-1]
+
+    @property
+    def source(self) -> str:
+        """The name of the source's rows in the expressions."""
+        return self.statement.source_alias or (self.statement.source_chain or ("source",))[-1]
+
+    def on(self) -> str:
+        """The condition for which two rows are a pair."""
+        return self._text(self.statement.on)
+
+    def steps(self) -> tuple[Step, ...]:
+        """The clauses, in their order."""
+        if ROW_KIND in self.columns and not self.words() & {ROW_KIND}:
+            raise InvalidRequest(
+                "the source has row kinds, which a merge does not follow: name the column in "
+                "conditions, as in WHEN MATCHED AND source._row_kind = '-D', or leave it out",
+                column=ROW_KIND,
+            )
+        return tuple(map(self._step, self.statement.clauses))
+
+    def words(self) -> frozenset[str]:
+        """All words in the expressions, in lower case: the names of columns are among them."""
+        found = {token.value for text in _texts(self.statement) for token in tokenize(text)}
+        for clause in self.statement.clauses:
+            # A field is set by a new value of its whole column.
+            found |= {path[0] for path in clause.values or {} if len(path) > 1}
+        return frozenset(word.lower() for word in found)
+
+    def _step(self, clause: MergeClause) -> Step:
+        condition = None
+        if clause.condition is not None:
+            condition = self._text(clause.condition, clause.match)
+        values: tuple[Value, ...] = ()
+        if clause.action != "delete":
+            values = tuple(self._starred(clause) if clause.values is None else self._set(clause))
+        return Step(match=clause.match, action=clause.action, condition=condition, values=values)
+
+    def _set(self, clause: MergeClause) -> Iterator[Value]:
+        given = (clause.values or {}).items()
+        texts = {path: self._text(text, clause.match) for path, text in given}
+        for name, text in assigned(texts, self.schema, f"{quoted(self.target)}.").items():
+            yield Value(column=name, star=False, text=text, type=self.types[name])
+
+    def _starred(self, clause: MergeClause) -> Iterator[Value]:
+        wanted = [name for name in self.schema.names if name != self.options.rowkind_field]
+        lower = {name.lower(): name for name in self.columns}
+        own = {name: name if name in self.columns else lower.get(name.lower()) for name in wanted}
+        missing = [name for name, found in own.items() if found is None]
+        if missing:
+            raise InvalidRequest(
+                "the source lacks columns of the table: name the columns and their values",
+                clause=f"{clause.action} all",
+                columns=missing,
+            )
+        keys = self.schema.primary_keys if clause.action == "update" else ()
+        for name, found in own.items():
+            if found is not None and name not in keys:
+                text = f"{quoted(self.source)}.{quoted(found)}"
+                yield Value(column=name, star=True, text=text, type=self.columns[found])
+
+    def _text(self, text: str, match: str = "matched") -> str:
+        """The checked expression, with the names of the sides as qualifiers."""
+        target, source = quoted(self.target), quoted(self.source)
+        names = {"target": target, "source": source} | side_names(self.statement, target, source)
+        found = renamed(text, names)
+        tree = parse(placeholders(found)[0])
+        check_nodes(tree, queries=True)
+        sides = {self.target.lower(): self.schema.names, self.source.lower(): tuple(self.columns)}
+        _check_no_row(tree, sides)
+        absent = {"not_matched": ("target", self.target), "by_source": ("source", self.source)}
+        _check_names(tree, sides, absent.get(match, ("", "")))
+        return found
+
+
+def _check_names(tree: Json, sides: Mapping[str, Sequence[str]], absent: tuple[str, str]) -> None:
+    """Raise InvalidRequest for a column that a side lacks, outside of queries.
+
+    `absent` is the side without a row here, and its name.
+    """
+    if isinstance(tree, list):
+        for each in tree:
+            _check_names(each, sides, absent)
+    if not isinstance(tree, dict):
+        return
+    if tree.get("class") == "SUBQUERY":
+        _check_names(tree.get("child"), sides, absent)
+        return
+    parts = _column(tree)
+    known = sides.get(parts[0].lower()) if len(parts) > 1 else None
+    if known is not None and parts[0].lower() == absent[1].lower():
+        raise InvalidRequest(f"there is no row of the {absent[0]} here", column=".".join(parts))
+    if known is not None and parts[1].lower() not in {name.lower() for name in known}:
+        raise InvalidRequest("unknown column", column=".".join(parts[:2]), columns=list(known))
+    for value in tree.values():
+        _check_names(value, sides, absent)
+
+
+def _check_no_row(tree: Json, sides: Mapping[str, Sequence[str]]) -> None:
+    """Raise Unsupported for `side.*`, and for the name of a side that is no column."""
+    if isinstance(tree, list):
+        for each in tree:
+            _check_no_row(each, sides)
+    if not isinstance(tree, dict):
+        return
+    row = str(tree.get("relation_name") or "") if tree.get("class") == "STAR" else ""
+    parts = _column(tree)
+    columns = {name.lower() for names in sides.values() for name in names}
+    if len(parts) == 1 and parts[0].lower() not in columns:
+        row = parts[0]
+    if row.lower() in sides:
+        raise Unsupported(
+            "a query in MERGE INTO reads columns of the two sides, not a whole row; name the "
+            "columns, or give the side another alias than the table in the query",
+            row=row,
+        )
+    for value in tree.values():
+        _check_no_row(value, sides)
+
+
+def _column(node: Node) -> list[str]:
+    """The parts of the name of a column; empty for another node."""
+    parts = node.get("column_names") if node.get("class") == "COLUMN_REF" else None
+    return [str(part) for part in parts] if isinstance(parts, list) else []
