@@ -244,7 +244,8 @@ def clauses(
 def merges(draw: st.DrawFn) -> Step:
     source = f"(SELECT * FROM ({draw(values())}) AS x(id, n, v, r)) AS s"
     asks = draw(st.booleans())
-    on, heads = "t.id = s.id", HEADS
+    on = "t.id = s.id"
+    heads: Sequence[str] = HEADS
     if asks and draw(st.booleans()):
         # A row of the source may have the key of a row that it does not match: it is not inserted.
         on, heads = f"{on} AND {draw(asked('t.') | asked('s.'))}", HEADS[:2]
