@@ -12,6 +12,7 @@ from lakecore.cli.grid import Column
 from lakecore.cli.printing import note, write_batches, write_frame, write_grid
 from lakecore.cli.running import watched
 from lakecore.deferred import deferred
+from lakecore.sql.printable import printable
 from lakecore.sql.queries import batches_of
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def _printed(engine: SqlEngine, text: str, form: Format, limit: int | None) -> i
     relation = engine.run(text)
     if relation.columns == ["result"] and relation.types == ["VARCHAR"] and _is_done(text):
         return 0
+    relation = printable(relation)
     shown = limit if form is not Format.TABLE or limit is not None else ROWS_SHOWN + 1
     schema, batches = batches_of(relation if shown is None else relation.limit(shown))
     if form is not Format.TABLE:
@@ -82,11 +84,11 @@ def _follow(changes: Iterator[pa.Table], form: Format) -> int:
     if form is not Format.TABLE:
         first = next(frames, None)
         return 0 if first is None else _stream(first, chain([first], frames), form)
-    count = 0
+    height = 0
     for frame in frames:
         write_frame(frame, form)
-        count += frame.height
-    return count
+        height += frame.height
+    return height
 
 
 def _say_commit(done: IngestResult) -> None:
@@ -99,16 +101,16 @@ def _say_checkpoint(name: str, progress: Progress) -> None:
 
 
 def _stream(empty: pl.DataFrame, frames: Iterator[pl.DataFrame], form: Format) -> int:
-    count = 0
+    height = 0
 
     def counted() -> Iterator[pl.DataFrame]:
-        nonlocal count
+        nonlocal height
         for frame in frames:
-            count += frame.height
+            height += frame.height
             yield frame
 
     write_batches(empty, counted(), form)
-    return count
+    return height
 
 
 def _is_plain(kind: pa.DataType) -> bool:

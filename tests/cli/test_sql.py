@@ -53,6 +53,19 @@ def test_json_lines_are_parsed(warehouse: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("form", ["--json", "--csv", "--output=table"])
+def test_values_that_only_duckdb_has_are_printed_as_texts(warehouse: str, form: str) -> None:
+    rows = (
+        "SELECT INTERVAL 1 MONTH AS a, [INTERVAL 1 DAY] AS b, '101'::BIT AS c, 7::BIGNUM AS a, "
+        "union_value(x := 5) AS e, '12:00:00+02'::TIMETZ AS f, 'v'::VARIANT AS g"
+    )
+    found = run("-w", warehouse, "-e", rows, form)
+
+    assert found.returncode == 0, found.stderr
+    for text in ("1 month", "[1 day]", "101", "7", "5", "12:00:00+02", "v", "a_1"):
+        assert text in found.stdout
+
+
 def test_a_script_comes_by_a_pipe_or_a_file(warehouse: str, tmp_path: Path) -> None:
     script = "USE shop;\nSELECT count(*) AS n FROM t; -- the end\n"
     (tmp_path / "script.sql").write_text(script)
