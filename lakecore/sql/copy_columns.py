@@ -36,8 +36,7 @@ from lakecore.sql.copy_exact import (
     same_number,
     wide,
 )
-from lakecore.sql.file_rows import exactly
-from lakecore.sql.tokens import quoted, quoted_text
+from lakecore.sql.tokens import exactly, quoted, quoted_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,11 +44,11 @@ if TYPE_CHECKING:
     from lakecore.model.data_types import Field
     from lakecore.sql.copy_format import ImportFormat
 
-__all__ = ["FILE", "Column", "columns_of", "files_of", "malformed", "source_of"]
+__all__ = ["FIELD", "FILE", "Column", "columns_of", "files_of", "malformed", "source_of"]
 
 FILE = "__lakecore_file"
 """The column with the path of the file that a row is from."""
-_FIELD = "__lakecore_field_"
+FIELD = "__lakecore_field_"
 _LINE_BYTES_MAX = 64 << 20
 _WHOLE = r"'\s*[+-]?[0-9]+\s*'"
 WHOLE_TYPES = frozenset(
@@ -87,7 +86,7 @@ def source_of(
         common += [f"format = '{form}'", f"maximum_object_size = {_LINE_BYTES_MAX}"]
         common += [] if chosen.multi_line else ["ignore_errors = true"]
         return f"read_json_objects({files}, {', '.join(common)})"
-    types = ", ".join(f"'{_FIELD}{place}': 'VARCHAR'" for place in range(columns))
+    types = ", ".join(f"'{FIELD}{place}': 'VARCHAR'" for place in range(columns))
     settings = [
         f"columns = {{{types}}}",
         "auto_detect = false",
@@ -109,7 +108,7 @@ def source_of(
         )
     source = f"read_csv({files}, {', '.join(settings)})"
     # A blank line is not a row. DuckDB skips it, except in files with one column.
-    return f"(FROM {source} WHERE {_FIELD}0 IS NOT NULL)" if columns == 1 else source
+    return f"(FROM {source} WHERE {FIELD}0 IS NOT NULL)" if columns == 1 else source
 
 
 def files_of(paths: Sequence[str]) -> str:
@@ -147,7 +146,7 @@ def columns_of(
             columns.append(_of_parquet(field, kind, stored, by_row=by_row))
             continue
         if chosen.kind == "CSV":
-            raw, text = "", f"{_FIELD}{place}"
+            raw, text = "", f"{FIELD}{place}"
         else:
             pointer = "/" + field.name.replace("~", "~0").replace("/", "~1")
             raw = f"json_extract(json, {quoted_text(pointer)})"

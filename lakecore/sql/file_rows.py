@@ -3,13 +3,14 @@
 The type of a CSV or JSON column is the one that the caller states; else that of the target table's
 column; else it is inferred.
 
-INVARIANT: inference loses nothing. A CSV column stays text if a single number in it has leading
+INVARIANT: nothing is rounded or cut. A CSV column stays text if a single number in it has leading
 zeros or more than 15 digits. Dates are only inferred from ISO order (year, month, day).
 
 1. DuckDB examines the first rows: dialect, names and types. No line is skipped, and a header that
    does not fit the lines is refused.
 2. CSV: one pass over the text checks the inferred numbers of all rows.
-3. The rows stream in their order, in small batches.
+3. CSV and JSON: one pass checks that all values fit the types that are stated (`file_checks.py`).
+4. The rows stream in their order, in small batches.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 from lakecore.memory import process_budget
+from lakecore.model.types import TIMESTAMPS, Root
+from lakecore.sql.file_checks import check_columns, check_values, fields_to_check
 from lakecore.sql.query_errors import error_of
-from lakecore.sql.tokens import quoted, quoted_text
+from lakecore.sql.tokens import exactly, quoted, quoted_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["KINDS", "FileFormat", "FileRows", "exactly", "kind_of"]
+__all__ = ["KINDS", "FileFormat", "FileRows", "kind_of"]
 
 KINDS = ("csv", "json", "parquet")
 _ENDS = {"csv": "csv", "tsv": "csv", "txt": "csv", "parquet": "parquet"} | dict.fromkeys(
@@ -47,9 +50,12 @@ _STORED_AS = {
     "UBIGINT": "DECIMAL(20,0)",
     "HUGEINT": "DECIMAL(38,0)",
     "TIME_NS": "TIME",
+    "JSON[]": "VARCHAR[]",
     '"NULL"': "VARCHAR",
 } | dict.fromkeys(("BIGNUM", "JSON", "UUID", "BIT", "TIME WITH TIME ZONE", "INTERVAL"), "VARCHAR")
 """DuckDB types that Paimon does not have, each with the DuckDB type that stores their values."""
+_TEXTS = {"JSON": "({0} ->> '$')", "JSON[]": "list_transform({0}, lambda x: x ->> '$')"}
+"""How JSON values of several types become texts: a text is not quoted."""
 _DELIMITERS = frozenset(",;|\t")
 
 
@@ -111,6 +117,7 @@ class FileRows:
         )
         try:
             self._columns = tuple(self._examined())
+            self._check_values()
         except (duckdb.Error, RuntimeError) as error:
             raise self._wrong(error) from error
 
@@ -152,6 +159,10 @@ class FileRows:
             raise InvalidRequest("each column of a file needs a name of its own", columns=twice)
         if self.format.kind == "csv" and self.format.header and not self.format.names:
             self._check_header(names)
+        if self.format.kind != "json" and len(self.paths) > 1:  # JSON records may differ
+            check_columns(
+                dict(zip(self._shown(), self._columns_by_file(), strict=True)), self.format.kind
+            )
         given = {name: self.types[name] for name in names if name in self.types}
         targets = {}
         if given:
@@ -181,7 +192,7 @@ class FileRows:
                 files=self._shown(),
                 first_line=names[0],
             )
-        texts = self._source({}, header=False)
+        texts = self._read(self.paths[:1], {}, header=False)
         first = self._connection.sql(f"FROM {texts} LIMIT 1").fetchall()
         lower = [str(name).strip().lower() for row in first for name in row if name is not None]
         twice = sorted({name for name in lower if name and lower.count(name) > 1})
@@ -200,7 +211,9 @@ class FileRows:
             stored = (
                 "VARCHAR" if inferred.startswith("ENUM") else _STORED_AS.get(inferred, inferred)
             )
-            return _Column(name, inferred, stored, f"CAST({own} AS {stored})")
+            return _Column(
+                name, inferred, stored, _TEXTS.get(inferred, "CAST({0} AS {1})").format(own, stored)
+            )
         if self.format.kind == "parquet":  # the write checks the types itself
             return _Column(name, target, target, own)
         if target == "BLOB":
@@ -263,12 +276,46 @@ class FileRows:
         types = {each.name: each.read_as for each in self._columns}
         return self._connection.sql(f"FROM {self._source(types)} SELECT {parts}")
 
-    def _source(self, types: Mapping[str, str], *, header: bool = True) -> str:
-        """The table function that reads the files. Types that are not given are inferred.
+    def _columns_by_file(self) -> Iterator[dict[str, str]]:
+        for path in self.paths:
+            found = self._connection.sql(f"FROM {self._read((path,), {})}")
+            yield dict(zip(found.columns, map(str, found.types), strict=True))
+
+    def _check_values(self) -> None:
+        """Raise InvalidRequest for a value that does not fit a stated type."""
+        if self.format.kind == "parquet":
+            return
+        by_format = {Root.DATE} if self.format.date_format is not None else set()
+        by_format |= TIMESTAMPS if self.format.timestamp_format is not None else set()
+        stated = {
+            each.name: self.types[each.name] for each in self._columns if each.name in self.types
+        }
+        fields = [
+            field
+            for field in fields_to_check(stated)
+            if getattr(field.type, "root", None) not in by_format
+        ]
+        texts = dict.fromkeys((each.name for each in self._columns), "VARCHAR")
+        for path, shown in zip(self.paths, self._shown(), strict=True):
+            source = f"read_json_objects([{quoted_text(exactly(path))}], format = 'auto')"
+            if self.format.kind == "csv":
+                source = self._read((path,), texts)
+            check_values(self._connection, source, self.format.kind, fields, shown)
+
+    def _source(self, types: Mapping[str, str]) -> str:
+        """The rows of all files as SQL. Types that are not given are inferred."""
+        if self.format.kind != "csv" or not types:
+            return self._read(self.paths, types)
+        # NOTE: one call of DuckDB for several CSV files gives stated types by place, not by name.
+        each = (f"FROM {self._read((path,), types)}" for path in self.paths)
+        return f"({' UNION ALL BY NAME '.join(each)})"
+
+    def _read(self, paths: Sequence[str], types: Mapping[str, str], *, header: bool = True) -> str:
+        """The table function that reads files.
 
         Without `header`, the first line of a CSV file is read as a row of strings.
         """
-        files = ", ".join(quoted_text(exactly(path)) for path in self.paths)
+        files = ", ".join(quoted_text(exactly(path)) for path in paths)
         chosen = self.format
         if chosen.kind == "parquet":
             return f"read_parquet([{files}])"
@@ -324,8 +371,3 @@ class FileRows:
                 reason=" ".join(first),
             )
         return found
-
-
-def exactly(path: str) -> str:
-    """The path as a glob pattern that only matches this path."""
-    return "".join(f"[{each}]" if each in "*?[" else each for each in path)

@@ -12,7 +12,16 @@ from enum import Enum
 
 from lakecore.errors import InvalidRequest
 
-__all__ = ["Kind", "Token", "quoted", "quoted_text", "split", "syntax_error", "tokenize"]
+__all__ = [
+    "Kind",
+    "Token",
+    "exactly",
+    "quoted",
+    "quoted_text",
+    "split",
+    "syntax_error",
+    "tokenize",
+]
 
 
 class Kind(Enum):
@@ -140,6 +149,11 @@ def quoted(name: str) -> str:
 def quoted_text(text: str) -> str:
     """A text as a string literal of DuckDB."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def exactly(path: str) -> str:
+    """The path as a glob pattern that only matches this path."""
+    return "".join(f"[{each}]" if each in "*?[" else each for each in path)
 
 
 def _comment_end(text: str, start: int) -> int:

@@ -170,7 +170,7 @@ def test_what_read_prints_can_be_imported(
         ("", "the file is empty"),
         ("id,id\n1,2\n", "a name of its own"),
         ("id,nowhere\n1,2\n", "nowhere"),
-        ("id,price\n1,cheap\n", "Could not convert string"),
+        ("id,price\n1,cheap\n", "does not fit the type of its column"),
         ("price\n1.5\n", "id"),
         ('id,zip\n1,"a\n', "same number of values"),
     ],
@@ -355,7 +355,7 @@ def test_a_file_that_fails_within_a_merge_is_named(
     code, _, err = run(capfd, "merge", "shop.orders", "new.csv", "--on", "id", "--upsert")
 
     assert code == 1
-    assert err.startswith("error: the file cannot be read as rows; --column NAME=TYPE")
+    assert err.startswith("error: the value does not fit the type of its column. column=price")
     assert "Traceback" not in err
     assert len(table(place).context.history.snapshot_ids()) == 1
 
