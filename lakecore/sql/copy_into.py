@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.errors import InvalidRequest, LakecoreError, StorageError, Unsupported
+from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError, StorageError, Unsupported
 from lakecore.format.load_records import LoadRecord
 from lakecore.sql.assignments import column_of
 from lakecore.sql.copy_columns import FILE, columns_of, malformed, source_of
@@ -277,7 +277,9 @@ def _error(load: _Load, columns: Sequence[Column]) -> str:
 def _written(load: _Load, paths: Sequence[str]) -> CommitResult:
     """Write the rows of files. With ON_ERROR = CONTINUE, bad rows are left out."""
     leaves_out = load.on_error == _CONTINUE
-    source, columns = _source(load, paths, skip_bad=leaves_out)
+    # NOTE: without a table of rejected lines, DuckDB ends a file at a line with a wrong quote.
+    rejects = f"_lakecore_rejects_{next(_numbers)}" if leaves_out else ""
+    source, columns = _source(load, paths, skip_bad=leaves_out, rejects=rejects)
     values = ", ".join(f"{each.value} AS {_VALUE}{place}" for place, each in enumerate(columns))
     bad = _error(load, columns)
     if leaves_out:
@@ -288,46 +290,78 @@ def _written(load: _Load, paths: Sequence[str]) -> CommitResult:
             f"SELECT CASE WHEN {bad} IS NULL THEN {FILE} ELSE error({bad}) END, {values}"
         )
     counts: Counter[str] = Counter()
+    expected = {path: load.found[path].parsed - load.found[path].errors for path in paths}
     try:
-        result = _streamed(load, query, [column.name for column in columns], counts)
+        result = _streamed(
+            load,
+            query,
+            [column.name for column in columns],
+            counts,
+            expected if load.on_error != _ABORT else {},
+        )
     except InvalidRequest as error:
         if not isinstance(error.__cause__, FAILURES):
             raise
+        reason = _brief(str(error.__cause__))
+        doubled = "quote" in reason and load.format.escape != '"'
         raise InvalidRequest(
             "COPY INTO met a bad row, and nothing was committed; ON_ERROR = CONTINUE leaves bad "
-            "rows out",
-            reason=_brief(str(error.__cause__)),
+            "rows out" + ("; ESCAPE = '\"' reads quotes that are doubled" if doubled else ""),
+            reason=reason,
         ) from error
+    finally:
+        for name in (rejects, f"{rejects}_scan") if rejects else ():
+            drop_table(load.queries.connection, name)
     if not leaves_out:
         for path in paths:
             load.found[path] = replace(load.found[path], parsed=counts[path])
     return result
 
 
-def _streamed(load: _Load, query: str, names: list[str], counts: Counter[str]) -> CommitResult:
+def _streamed(
+    load: _Load,
+    query: str,
+    names: list[str],
+    counts: Counter[str],
+    expected: Mapping[str, int],
+) -> CommitResult:
     """Write the rows of a query.
 
-    The first column names the file; the rows of each file are counted.
+    The first column names the file; the rows of each file are counted, and compared with what was
+    expected. Nothing is written if a file has other rows than when it was checked.
     """
     relation = load.queries.execute(query)
     with reader_of(lambda: relation) as reader:
         given = list(reader.schema)[1:]
         schema = pa.schema([each.with_name(name) for name, each in zip(names, given, strict=True)])
-        rows = pa.RecordBatchReader.from_batches(schema, _counted(reader, names, counts))
+        rows = pa.RecordBatchReader.from_batches(schema, _counted(reader, names, counts, expected))
         return written(rows, lambda: load.table.write(rows))
 
 
 def _counted(
-    reader: pa.RecordBatchReader, names: list[str], counts: Counter[str]
+    reader: pa.RecordBatchReader,
+    names: list[str],
+    counts: Counter[str],
+    expected: Mapping[str, int],
 ) -> Iterator[pa.RecordBatch]:
     """The batches with the table's column names.
 
-    The column of file names is counted and removed.
+    The column of file names is counted and removed. Raises CommitConflict, before the rows are
+    committed, if a file has another number of rows than expected.
     """
     for batch in reader:
         for each in pc.value_counts(batch.column(0)):
             counts[each["values"].as_py()] += each["counts"].as_py()
         yield batch.remove_column(0).rename_columns(names)
+    changed = {path: count for path, count in expected.items() if counts[path] != count}
+    if changed:
+        path, count = next(iter(changed.items()))
+        raise CommitConflict(
+            "a file changed while it was loaded, and nothing was committed; load it again",
+            file=path,
+            rows=counts[path],
+            rows_expected=count,
+        )
 
 
 def _brief(text: str) -> str:

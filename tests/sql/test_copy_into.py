@@ -419,3 +419,26 @@ def test_a_column_that_cannot_be_checked_is_no_fault_of_the_file(
             f"COPY INTO parts FROM '{tmp_path / 'a.json'}' "
             "FILE_FORMAT = (TYPE = JSON, MULTI_LINE = TRUE) ON_ERROR = CONTINUE"
         )
+
+
+@pytest.mark.parametrize("bad", ['2,"x""y",1', '2,"x"y,1', "2,x,1,more", "2"])
+def test_rows_after_a_line_that_is_no_record_are_loaded(
+    catalog: lc.Session, tmp_path: Path, bad: str
+) -> None:
+    text = f'1,"a,b",1\n{bad}\n3,c,1\n4,"d",1\n'
+    done = load(catalog, {"a.csv": text}, tmp_path, "u FROM {}" + csv() + " ON_ERROR = CONTINUE")
+
+    assert done[0][:5] == ("a.csv", "PARTIALLY_LOADED", 3, 4, 1)
+    assert rows_of(catalog) == [(1, "a,b", 1), (3, "c", 1), (4, "d", 1)]
+
+
+def test_doubled_quotes_name_the_option_that_reads_them(
+    catalog: lc.Session, tmp_path: Path
+) -> None:
+    files = {"a.csv": '1,"x""y",1\n'}
+    with pytest.raises(lc.InvalidRequest, match="ESCAPE"):
+        load(catalog, files, tmp_path, "u FROM {}" + csv())
+    escape = "ESCAPE = '\"'"
+    load(catalog, files, tmp_path, "u FROM {}" + csv(escape))
+
+    assert rows_of(catalog) == [(1, 'x"y', 1)]
