@@ -230,10 +230,10 @@ def _status(arguments: Sequence[str]) -> None:
 
 
 def _status_line(status: PipelineStatus) -> str:
-    lag = "unknown" if status.lag_seconds is None else f"{status.lag_seconds} s"
+    lag = "at an unknown time" if status.lag_seconds is None else f"{status.lag_seconds} s ago"
     state = "caught up" if status.caught_up else "catching up"
     return (
         f"{status.name}: {state}, checkpoint {status.checkpoint} "
         f"{status.age_seconds} s ago, {status.rows_total} rows, "
-        f"{status.rows_per_second:.0f} rows/s, last change {lag} ago, at {status.position}"
+        f"{status.rows_per_second:.0f} rows/s, last change {lag}, at {status.position}"
     )

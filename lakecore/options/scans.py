@@ -32,8 +32,6 @@ from lakecore.options.option import (
     option,
 )
 
-_NO_CONSUMERS = "Streams keep no consumer progress yet: they refuse consumer-id."
-
 
 @dataclass(frozen=True, kw_only=True)
 class ScanOptions:

@@ -71,6 +71,24 @@ _SHOWN = {
     "PROCEDURES": "procedures",
     "FUNCTIONS": "functions",
 }
+_EACH_COMMITS = (
+    "each statement commits by itself; CALL sys.rollback_to goes back to an earlier snapshot"
+)
+_NO_EXTENSIONS = "queries use no extensions of DuckDB that must be installed or loaded"
+_INSTEAD = {
+    "ATTACH": "CREATE CATALOG opens another warehouse",
+    "BEGIN": _EACH_COMMITS,
+    "COMMIT": _EACH_COMMITS,
+    "INSTALL": _NO_EXTENSIONS,
+    "LOAD": _NO_EXTENSIONS,
+    "MSCK": "CALL sys.repair adds the tables of a warehouse to its catalog",
+    "OPTIMIZE": "CALL sys.compact compacts a table",
+    "RESTORE": "CALL sys.rollback_to goes back to an earlier snapshot",
+    "ROLLBACK": _EACH_COMMITS,
+    "START": _EACH_COMMITS,
+    "VACUUM": "CALL sys.expire_snapshots, and CALL sys.remove_orphan_files, delete old files",
+}
+"""What to use instead of statements of other systems, or why there is nothing."""
 _OF_TABLE = frozenset({"partitions", "properties", "columns", "tags", "branches"})
 
 
@@ -91,6 +109,8 @@ def parse(text: str) -> Statement:
             raise cursor.error("the statement is empty")
         near = get_close_matches(word, [*_PARSERS, *_QUERIES], 1)
         hint = f"; the nearest that is: {near[0]}" if near else ""
+        if word in _INSTEAD:
+            hint = f": {_INSTEAD[word]}"
         raise Unsupported(
             f"{cursor.text[: cursor.token.end].strip()!r} starts no statement that is supported"
             + hint

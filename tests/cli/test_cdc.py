@@ -125,6 +125,12 @@ def test_status_shows_what_the_state_says(
     assert "12 rows, 3 rows/s, last change 60" in line
     assert '"checkpoint":7' in run(capfd, "status", "--warehouse", "w", "--json")[1]
 
+    StateFiles(LocalStore(), f"{tmp_path}/w/.cdc/p", SYSTEM).put(
+        PipelineState(checkpoint=8, commit_user="u", position={"place": ["b.1", 4]})
+    )
+    line = run(capfd, "status", "--warehouse", "w")[1]
+    assert "last change at an unknown time, at " in line
+
 
 def test_a_list_of_a_file_has_all_its_values(
     capfd: pytest.CaptureFixture[str], tmp_path: Path

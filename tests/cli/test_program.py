@@ -167,6 +167,8 @@ def test_version_flag_and_command_say_the_same() -> None:
         assert run(*arguments) == (0, f"{lc.__version__}\n", "")
     assert json.loads(run("version", "--json")[1]) == {"version": lc.__version__}
     assert run("version", "--csv")[1].splitlines() == ["version", lc.__version__]
+    by_module = [sys.executable, "-m", "lakecore", "version"]
+    assert subprocess.check_output(by_module, text=True) == f"{lc.__version__}\n"
 
 
 def test_grid_fits_the_terminal_and_shows_nulls(warehouse: Path) -> None:

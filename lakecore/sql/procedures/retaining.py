@@ -259,7 +259,7 @@ PROCEDURES = (
         ),
         columns=("deleted_file_count", "deleted_file_total_len_in_bytes"),
         run=_remove_orphan_files,
-        about="delete files that nothing reaches",
+        about="delete orphan files: no snapshot, tag or branch refers to them",
     ),
     Procedure(
         name="purge_files",

@@ -52,7 +52,8 @@ def ingest(
 ) -> IngestResult:
     """Write a stream of frames; see `Table.ingest`."""
     interval_ms = _interval(every)
-    if not isinstance(frames, Iterable) or isinstance(frames, str | bytes | dict):
+    is_one = isinstance(frames, str | bytes | dict) or hasattr(frames, "columns")
+    if is_one or not isinstance(frames, Iterable):
         raise InvalidRequest(
             "ingest takes an iterable of frames; write takes a single one",
             frames=type(frames).__name__,

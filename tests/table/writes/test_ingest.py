@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import lakecore as lc
@@ -176,3 +178,9 @@ def test_wrong_argument_is_refused_before_anything_is_written(
         call(table)
 
     assert snapshot_count(table) == 0
+
+
+@pytest.mark.parametrize("frame", [pl.DataFrame({"id": [1]}), pa.table({"id": [1]})], ids=type)
+def test_a_single_frame_is_no_stream_of_frames(frame: pl.DataFrame | pa.Table) -> None:
+    with pytest.raises(InvalidRequest, match="takes an iterable of frames; write takes a single"):
+        new_table().ingest(frame)
