@@ -1,8 +1,7 @@
 """The demo `lakecore demo`: shows what lakecore does, with a year of real flights.
 
 The code that the demo prints is the code that runs: each small function is printed and called.
-INVARIANT: plain Polars computes each number about flights again; the demo fails if a result
-differs.
+INVARIANT: plain Polars computes each number about flights again. If one differs, the demo fails.
 """
 
 from __future__ import annotations
