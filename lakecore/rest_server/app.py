@@ -125,8 +125,9 @@ def _object(data: bytes) -> dict[str, Any]:
     if not data.strip():
         return {}
     try:
-        body = json.loads(data, parse_constant=_no_constant, parse_float=_finite)
-        if b"\\u" in data:
+        text = data.decode()
+        body = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        if "\\u" in text:
             # Half a character could be stored, but never read again.
             json.dumps(body, ensure_ascii=False).encode()
     except (ValueError, RecursionError):

@@ -298,6 +298,7 @@ def test_pattern_with_many_wildcards_is_answered_at_once(
         b'{"name": "x", "options": {"a": NaN}}',
         b'{"name": 1e999}',
         b'{"name": "\\ud800"}',
+        b'{"name": "\xed\xa0\x80"}',
         b"[" * 100_000,
         b'{"name": ' + b"1" * 6000 + b"}",
     ],
