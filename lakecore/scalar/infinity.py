@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["finite", "finite_rows"]
 
+_NESTED = frozenset({"list", "array", "struct", "tuple", "map"})
+
 
 def finite_rows(relation: DuckDBPyRelation) -> DuckDBPyRelation:
     """The rows of a relation; reading them fails at an infinite value."""
@@ -30,14 +32,16 @@ def finite(value: str, kind: DuckDBPyType) -> str:
     found = _is_infinite(value, kind)
     if found is None:
         return value
-    what = f"{'a' if found == f'isinf({value})' else 'a value within'} {kind} cannot be infinite"
+    what = f"{'a value within' if kind.id in _NESTED else 'a'} {kind} cannot be infinite"
     text = what.replace("'", "''")
     return f"CASE WHEN {found} THEN error('{text}') ELSE {value} END"
 
 
 def _is_infinite(value: str, kind: DuckDBPyType, depth: int = 0) -> str | None:
     """The SQL condition that a DATE or TIMESTAMP in a value is infinite; None if it has none."""
-    name = kind.id
+    name: str = kind.id
+    if name == "timestamptz_ns":  # DuckDB lacks the function for this type
+        return f"isinf(CAST({value} AS TIMESTAMPTZ))"
     if name == "date" or name.startswith("timestamp"):
         return f"isinf({value})"
     if name in {"list", "array"}:

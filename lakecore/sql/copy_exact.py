@@ -66,8 +66,11 @@ def same_as_stored(data: Atomic, own: str, value: str) -> str:
     if data.root in (Root.FLOAT, Root.DOUBLE):
         return f"(isfinite({value}) OR NOT isfinite(CAST({own} AS DOUBLE)))"
     same = f"coalesce(TRY({value} = {own}), false)"
-    # No DATE or TIMESTAMP of Paimon is infinite.
-    return f"(isfinite({value}) AND {same})" if data.root in _DATED else same
+    if data.root not in _DATED:
+        return same
+    # No DATE or TIMESTAMP of Paimon is infinite. DuckDB cannot test TIMESTAMPTZ_NS.
+    tested = f"CAST({value} AS TIMESTAMPTZ)" if data.root is Root.TIMESTAMP_LTZ else value
+    return f"(isfinite({tested}) AND {same})"
 
 
 def same_number(text: str, number: str) -> str:

@@ -239,7 +239,9 @@ def test_dicts_that_arrow_cannot_hold_are_refused(row: dict[object, object]) -> 
         list(incoming_batches([row]))
 
 
-@pytest.mark.parametrize("value", ["DATE 'infinity'", "[TIMESTAMP '-infinity']"])
+@pytest.mark.parametrize(
+    "value", ["DATE 'infinity'", "[TIMESTAMP '-infinity']", "'infinity'::TIMESTAMPTZ_NS"]
+)
 def test_infinite_times_of_duckdb_are_refused(value: str) -> None:
     # Their numbers of days and microseconds would be stored as dates.
     with pytest.raises(InvalidRequest, match="cannot be infinite"):

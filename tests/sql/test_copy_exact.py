@@ -123,6 +123,7 @@ def test_a_stored_value_is_never_changed_to_fit(
         ("TIMESTAMP(3)", "DATE"),
         ("TIMESTAMP(6)", "TIMESTAMP"),
         ("TIMESTAMP(3) WITH LOCAL TIME ZONE", "TIMESTAMPTZ"),
+        ("TIMESTAMP(9) WITH LOCAL TIME ZONE", "TIMESTAMPTZ"),
     ],
 )
 def test_an_infinite_stored_value_is_a_bad_row(
