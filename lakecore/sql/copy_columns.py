@@ -51,6 +51,8 @@ FILE = "__lakecore_file"
 FIELD = "__lakecore_field_"
 _LINE_BYTES_MAX = 64 << 20
 _WHOLE = r"'\s*[+-]?[0-9]+\s*'"
+_WHOLE_OR_ZERO = r"'\s*[+-]?([0-9]+|[0-9]{1,15}\.0*)\s*'"
+"""A whole number, perhaps with a fraction of zeros. DuckDB reads 15 digits of JSON's exactly."""
 WHOLE_TYPES = frozenset(
     ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 )
@@ -133,13 +135,16 @@ def columns_of(
     stored: Mapping[str, str],
     *,
     by_row: bool,
+    zeros: bool = False,
 ) -> list[Column]:
     """The columns of the table that the files give, in order.
 
     `types` are DuckDB's types of the fields. `stored` maps the columns of Parquet files to their
     types. With `by_row`, bad rows are counted or left out instead of raising an error. A nested
-    column is then Unsupported, because a bad part of a value would silently become NULL.
+    column is then Unsupported, because a bad part of a value would silently become NULL. With
+    `zeros`, the text `5.0` is an integer.
     """
+    whole = _WHOLE_OR_ZERO if zeros else _WHOLE
     columns = []
     for place, (field, kind) in enumerate(zip(fields, types, strict=True)):
         if chosen.kind == "PARQUET":
@@ -155,11 +160,11 @@ def columns_of(
             text = f"nullif({text}, {quoted_text(null)})"
         if chosen.empty_as_null:
             text = f"nullif({text}, '')"
-        columns.append(_of_text(field, kind, text, raw, by_row=by_row))
+        columns.append(_of_text(field, kind, text, raw, by_row=by_row, whole=whole))
     return columns
 
 
-def _of_text(field: Field, kind: str, text: str, raw: str, *, by_row: bool) -> Column:
+def _of_text(field: Field, kind: str, text: str, raw: str, *, by_row: bool, whole: str) -> Column:
     data = field.type
     if isinstance(data, Array | Map | Multiset | Row) and not isinstance(data, Variant):
         if by_row:
@@ -175,7 +180,7 @@ def _of_text(field: Field, kind: str, text: str, raw: str, *, by_row: bool) -> C
         return _checked(field, text, value, "true")
     value = f"TRY_CAST({text} AS {kind})"
     if data.root in INTEGERS:
-        value = f"CASE WHEN regexp_full_match({text}, {_WHOLE}) THEN {value} END"
+        value = f"CASE WHEN regexp_full_match({text}, {whole}) THEN {value} END"
     elif data.root in BINARIES:
         value = f"encode({text})"
     same = same_as_text(data, text, value)

@@ -2,7 +2,8 @@
 
 DuckDB rounds `1.5` to an INT, cuts a time off a DATE, and ignores the zone of a local time. Values
 of CSV and JSON files are therefore checked as texts before they are read in a stated type, by the
-rules of COPY INTO (`copy_columns.py`). A Parquet file states its types, and the write checks them.
+rules of COPY INTO (`copy_columns.py`), except that `5.0` is an integer: other programs write whole
+numbers so if the column has nulls. A Parquet file states its types, and the write checks them.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def check_values(
     if kind == "csv":
         named = ", ".join(f"{quoted(each.name)} AS {FIELD}{n}" for n, each in enumerate(fields))
         texts = f"(FROM {source} SELECT {named})"
-    columns = columns_of(fields, types, ImportFormat(kind=kind.upper()), {}, by_row=False)
+    columns = columns_of(
+        fields, types, ImportFormat(kind=kind.upper()), {}, by_row=False, zeros=True
+    )
     wrong = ", ".join(f"coalesce(bool_or(({each.error}) IS NOT NULL), false)" for each in columns)
     (found,) = connection.sql(f"FROM {texts} SELECT {wrong}").fetchall()
     for field, column, is_wrong in zip(fields, columns, found, strict=True):

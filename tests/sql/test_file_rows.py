@@ -71,6 +71,7 @@ def test_text_that_would_lose_something_is_refused(tmp_path: Path, kind: str, te
     [
         ("INT", "1.5", "1.5"),
         ("INT", "true", "true"),
+        ("BIGINT", "9007199254740993.0", "9007199254740992.0"),
         ("DECIMAL(10, 2)", "1.255", "1.255"),
         ("DATE", '"2026-01-01T10:00:00"', "2026-01-01T10:00:00"),
         ("TIMESTAMP(3)", '"2026-01-01T10:00:00.123456"', "2026-01-01T10:00:00.123456"),
@@ -89,16 +90,19 @@ def test_json_value_that_would_lose_something_is_refused(
 
 def test_values_that_fit_are_read(tmp_path: Path) -> None:
     types = {"i": "INT", "d": "DECIMAL(10, 2)", "day": "DATE", "at": "TIMESTAMP(3)", "b": "BYTES"}
+    types["n"] = "BIGINT"
     expected = {
         "i": 7,
+        "n": -5,
         "d": Decimal("1.50"),
         "day": dt.date(2026, 1, 2),
         "at": dt.datetime(2026, 1, 2, 3, 4, 5, 120_000),
         "b": b"\x00\xff",
     }
-    text = "i,d,day,at,b\n7,1.5,2026-01-02,2026-01-02T03:04:05.120,00ff\n"
+    text = "i,n,d,day,at,b\n7,-5.0,1.5,2026-01-02,2026-01-02T03:04:05.120,00ff\n"
     assert rows_of(written(tmp_path / "x.csv", text), types=types) == [expected]
-    text = '[{"i": 7, "d": 1.50, "day": "2026-01-02", "at": "2026-01-02 03:04:05.12", "b": "00ff"}]'
+    text = '[{"i": 7, "n": -5.0, "d": 1.50, "day": "2026-01-02", "at": "2026-01-02 03:04:05.12",'
+    text += ' "b": "00ff"}]'
     assert rows_of(written(tmp_path / "x.json", text), types=types) == [expected]
 
 
