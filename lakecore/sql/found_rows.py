@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import CommitConflict, LakecoreError
 from lakecore.sql.query_errors import without_line, written
+from lakecore.sql.tokens import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,14 +20,26 @@ if TYPE_CHECKING:
 
     from lakecore.model.snapshot import CommitResult
     from lakecore.sql.python_objects import NotingScope
+    from lakecore.sql.queries import Queries
+    from lakecore.sql.statements import Chain
     from lakecore.table.handle import Table
     from lakecore.table.verbs.merge_into import MergeInto
 
-__all__ = ["NEWEST", "merge_found"]
+__all__ = ["merge_found", "newest_rows"]
 
 _ATTEMPTS_MAX = 5
-NEWEST = "deletion-vectors.merge-on-read"
+_NEWEST = "deletion-vectors.merge-on-read"
 """The option of a read that shows the newest rows, also with deletion vectors."""
+
+
+def newest_rows(queries: Queries, table: Table, chain: Chain) -> str:
+    """The rows that a verb changes, as the source of a query.
+
+    With deletion vectors, a read skips level 0, but a verb changes the newest rows.
+    """
+    named = ".".join(map(quoted, queries.name_of_table(chain)))
+    vectors = table.options.deletion_vectors_enabled
+    return f"{named} /*+ OPTIONS('{_NEWEST}' = 'true') */" if vectors else named
 
 
 def merge_found(

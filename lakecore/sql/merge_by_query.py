@@ -2,7 +2,8 @@
 
 One query of DuckDB reads each table at one snapshot:
 
-1. number the rows of the source;
+1. number the rows of the source, so that new rows keep their order: of two with one key, the last
+   one counts;
 2. find the pairs of rows for which ON is true, the rows of the table in no pair, and the rows of
    the source in no pair. For each of them, the first WHEN whose condition is true is chosen;
 3. compute the new values of each WHEN, for the rows that chose it.
@@ -21,7 +22,7 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.sql.assignments import check_nested
-from lakecore.sql.found_rows import NEWEST, merge_found
+from lakecore.sql.found_rows import merge_found, newest_rows
 from lakecore.sql.merge_texts import Texts
 from lakecore.sql.python_objects import NotingScope
 from lakecore.sql.tokens import quoted, quoted_text
@@ -66,7 +67,13 @@ def merge_by_query(
         types=dict(zip(schema.names, queries.types(schema.arrow), strict=True)),
         columns=dict(zip(source.columns, map(str, source.types), strict=True)),
     )
-    query = _Query(table=table, texts=texts, on=texts.on(), steps=texts.steps())
+    query = _Query(
+        table=table,
+        rows=newest_rows(queries, table, statement.chain),
+        texts=texts,
+        on=texts.on(),
+        steps=texts.steps(),
+    )
     for step in query.steps:
         nested = [each for each in step.values if not each.star and query.is_nested(each)]
         if nested:
@@ -81,9 +88,13 @@ def merge_by_query(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Query:
-    """The query for the rows that a MERGE INTO changes, and the merge of these rows."""
+    """The query for the rows that a MERGE INTO changes, and the merge of these rows.
+
+    `rows` are those of the table, as the source of a query.
+    """
 
     table: Table
+    rows: str
     texts: Texts
     on: str
     steps: tuple[Step, ...]
@@ -138,7 +149,9 @@ class _Query:
             parts.append(f"{_ALONE} AS MATERIALIZED (\n{self._alone()})")
         if self._has("not_matched"):
             parts.append(f"{_NEW} AS MATERIALIZED (\n{self._new()})")
-        return "WITH " + ",\n".join(parts) + "\n" + "\nUNION ALL\n".join(self._results())
+        order = f"\nORDER BY {_ROW}" if self._has("not_matched") else ""
+        results = "\nUNION ALL\n".join(self._results())
+        return "WITH " + ",\n".join(parts) + f"\n{results}{order}"
 
     def values_of(self, step: Step, values: list[Value]) -> str:
         """A query without rows, for the types of values that are not cast yet."""
@@ -163,11 +176,7 @@ class _Query:
         return any(step.match == match for step in self.steps)
 
     def _target(self) -> str:
-        named = ".".join(map(quoted, self.texts.statement.chain))
-        # With deletion vectors, a read skips level 0. The verb changes the newest rows: read these.
-        vectors = self.table.options.deletion_vectors_enabled
-        hint = f" /*+ OPTIONS('{NEWEST}' = 'true') */" if vectors else ""
-        return f"{named}{hint} AS {self._t}"
+        return f"{self.rows} AS {self._t}"
 
     def _numbered_source(self) -> str:
         source = self.texts.statement.source
@@ -246,18 +255,20 @@ class _Query:
     def _result(self, step: Step | None, number: int | None, rows: str) -> str:
         """The rows of a clause; without one, the pairs that no clause has chosen."""
         own = {value: value.text for value in step.values} if step is not None else {}
+        place = "CAST(NULL AS BIGINT)"
         if step is not None and step.match == "not_matched":
             types = self.texts.types
             ids = [f"CAST(NULL AS {types[name]})" for name in self._ids]
+            place = f"{self._s}.{_ROW}"
             # A SELECT without columns would give one row for an aggregate in a query of its values.
             is_old = f"{self._s}.{quoted(next(iter(self.texts.columns)))} IS NULL AND false"
         else:
             ids = [f"{self._t}.{quoted(name)}" for name in self._ids]
             is_old = "true"
         listed = [f"{id_} AS {quoted(name)}" for id_, name in zip(ids, self._ids, strict=True)]
-        listed.append(f"{is_old} AS {_IS_OLD}")
+        listed += [f"{is_old} AS {_IS_OLD}", f"{place} AS {_ROW}"]
         listed.append(f"CAST({'NULL' if number is None else number} AS INTEGER) AS {_CLAUSE}")
-        for value, place in self._places.items():
+        for value, name in self._places.items():
             text = f"({own[value]}\n)" if value in own else "NULL"
-            listed.append(f"CAST({text} AS {value.type}) AS {place}")
+            listed.append(f"CAST({text} AS {value.type}) AS {name}")
         return f"SELECT {', '.join(listed)} FROM {rows}"

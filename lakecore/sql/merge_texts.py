@@ -67,17 +67,25 @@ def _texts(statement: Merge) -> Iterator[str]:
 
 
 def side_names(statement: Merge, target: str, source: str) -> dict[str, str]:
-    """The qualifiers of columns in the statement, and those that replace them."""
-    names = {statement.alias or statement.chain[-1]: target}
+    """The qualifiers of columns in the statement, and those that replace them.
+
+    A name that both sides have is left out: it would not say which one is meant.
+    """
+    own, other = _short_names(statement)
+    owns, others = {own}, {other} - {""}
     if statement.alias is None:
-        names[".".join(statement.chain)] = target
-    chain = statement.source_chain
-    name = statement.source_alias or (chain or ("",))[-1]
-    if name:
-        names[name] = source
-    if chain is not None and statement.source_alias is None:
-        names[".".join(chain)] = source
-    return names
+        owns.add(".".join(statement.chain))
+    if statement.source_chain is not None and statement.source_alias is None:
+        others.add(".".join(statement.source_chain))
+    both = {name.lower() for name in owns} & {name.lower() for name in others}
+    names = dict.fromkeys(owns, target) | dict.fromkeys(others, source)
+    return {name: side for name, side in names.items() if name.lower() not in both}
+
+
+def _short_names(statement: Merge) -> tuple[str, str]:
+    """The names of the table and of the source, which may be equal; "" for a source without one."""
+    own = statement.alias or statement.chain[-1]
+    return own, statement.source_alias or (statement.source_chain or ("",))[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +104,19 @@ class Texts:
     @property
     def target(self) -> str:
         """The name of the table's rows in the expressions."""
-        return self.statement.alias or self.statement.chain[-1]
+        return self._names[0]
 
     @property
     def source(self) -> str:
         """The name of the source's rows in the expressions."""
-        return self.statement.source_alias or (self.statement.source_chain or ("source",))[-1]
+        return self._names[1]
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        own, other = _short_names(self.statement)
+        if own.lower() == other.lower():
+            return "target", "source"
+        return own, other or ("source" if own.lower() != "source" else "using")
 
     def on(self) -> str:
         """The condition for which two rows are a pair."""

@@ -271,6 +271,16 @@ class Queries:
             return chain
         return workspace.full(chain)
 
+    def name_of_table(self, chain: Chain) -> Chain:
+        """The name by which a query reads this table, also if a temporary view hides it."""
+        workspace = self._workspace
+        hiding = (workspace.views, workspace.generators)
+        if len(chain) > 1 or not any(chain[0] in names for names in hiding):
+            return chain
+        if chain[0] in workspace.temporary:
+            raise InvalidRequest("a temporary view hides the temporary table", name=chain[0])
+        return workspace.full(chain)
+
     def unknown(self, reference: Reference) -> None:
         """Remember a name that the catalog does not have: DuckDB may know it.
 

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.sql.assignments import assigned, check_nested
-from lakecore.sql.found_rows import NEWEST, merge_found
+from lakecore.sql.found_rows import merge_found, newest_rows
 from lakecore.sql.python_objects import NotingScope
 from lakecore.sql.qualifiers import has_query
 from lakecore.sql.statements import Update
@@ -110,12 +110,8 @@ def _query(
         (f"CAST(({text}\n) AS {kind})" if casts else f"({text}\n)") + f" AS {_NEW}{place}"
         for place, (text, kind) in enumerate(zip(values.values(), types, strict=True))
     ]
-    named = ".".join(map(quoted, statement.chain))
-    # With deletion vectors, a read skips level 0. The verb changes the newest rows: include them.
-    vectors = table.options.deletion_vectors_enabled
-    hint = f" /*+ OPTIONS('{NEWEST}' = 'true') */" if vectors else ""
     alias = "" if statement.alias is None else f" AS {qualifier}"
     where = "" if statement.where is None else f" WHERE ({statement.where}\n)"
     distinct = "" if schema.primary_keys else "DISTINCT "
-    source = f"{named}{hint}{alias}{where}"
+    source = f"{newest_rows(queries, table, statement.chain)}{alias}{where}"
     return f"SELECT {distinct}{', '.join(columns)} FROM {source}"  # noqa: S608  names are quoted

@@ -93,3 +93,18 @@ def test_a_merge_with_a_query_takes_parameters_in_its_source(catalog: lc.Session
         [2, 5],
     )
     assert catalog.sql("SELECT v FROM shop.t ORDER BY id").fetchall() == [(0,), (5,)]
+
+
+def test_the_last_of_two_new_rows_with_one_key_counts(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path, create=True)
+    session.sql("CREATE DATABASE shop; CREATE TABLE shop.t (id INT, v INT, PRIMARY KEY (id))")
+    count = 200_000
+    ids = pa.array(range(count), pa.int32())
+    twice = pa.concat_tables(pa.table({"id": ids, "v": pa.repeat(v, count)}) for v in (1, 2))
+    assert twice.num_rows == 2 * count
+    session.sql(
+        "MERGE INTO shop.t USING twice AS s ON t.id = s.id AND EXISTS (SELECT 1) "
+        "WHEN NOT MATCHED AND s.v = (SELECT 2) THEN INSERT (id, v) VALUES (s.id, 2) "
+        "WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert session.sql("SELECT v, count(*) FROM shop.t GROUP BY v").fetchall() == [(2, count)]
