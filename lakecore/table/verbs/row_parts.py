@@ -4,7 +4,8 @@ If two sets of rows are partitioned by columns of the same types, rows with equa
 parts of the same number. A join then needs only one part of one set in memory.
 
 Each run on disk holds its rows in `FAN` small parts, one after another. A part consists of adjacent
-small parts, so it is read without the other parts.
+small parts, so it is read without the other parts. Rows that match nothing are in `FAN` more small
+parts of their run, in their order.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class RowParts:
     """Rows on disk; a context manager that releases the disk space.
 
     With `nulls_anywhere`, rows with a null in one of the columns are spread over all parts, because
-    there may be many of them and they match nothing.
+    there may be many of them and they match nothing. They keep their order, from part to part.
     """
 
     def __init__(self, on: Sequence[str], *, nulls_anywhere: bool = False) -> None:
@@ -63,9 +64,11 @@ class RowParts:
             absent = np.zeros(rows.num_rows, bool)
             for name in self._on:
                 absent |= rows.column(name).is_null().to_numpy()
-            parts = np.where(absent, np.arange(rows.num_rows) % FAN, parts)
+            ordinals = np.cumsum(absent)
+            spread = FAN + (ordinals - 1) * FAN // max(1, absent.sum())
+            parts = np.where(absent, spread, parts)
         rows = rows.take(pa.array(np.argsort(parts, kind="stable")))
-        begins = np.concatenate([[0], np.cumsum(np.bincount(parts, minlength=FAN))])
+        begins = np.concatenate([[0], np.cumsum(np.bincount(parts, minlength=2 * FAN))])
         numbers: list[int] = []
 
         def pieces() -> Iterator[pa.Table]:
@@ -80,8 +83,10 @@ class RowParts:
 
     def part(self, number: int, count: int) -> Iterator[pa.Table]:
         """The rows of part `number` of `count`; one table for each run that has some."""
-        for run, numbers in self._runs:
-            wanted = np.flatnonzero(numbers * count // FAN == number)
+        for place, (run, numbers) in enumerate(self._runs):
+            unmatched = (place * FAN + numbers - FAN) * count // (FAN * len(self._runs))
+            parts = np.where(numbers < FAN, numbers * count // FAN, unmatched)
+            wanted = np.flatnonzero(parts == number)
             if len(wanted):
                 yield pa.Table.from_batches(self._spills.read(run, wanted.tolist()))
 

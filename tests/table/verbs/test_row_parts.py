@@ -45,6 +45,18 @@ def test_rows_that_match_nothing_may_be_anywhere() -> None:
     assert max(sizes) < 300
 
 
+def test_rows_that_match_nothing_keep_their_order() -> None:
+    numbers = pa.array(range(1000), pa.int64())
+    rows = pa.table({"a": pa.nulls(1000, pa.int64()), "n": numbers})
+    with RowParts(["a"], nulls_anywhere=True) as parts:
+        parts.add(rows.slice(0, 10))
+        parts.add(pa.concat_tables([rows.slice(10, 600), pa.table({"a": [7], "n": [-1]})]))
+        parts.add(rows.slice(610))
+        found = pa.concat_tables(t for number in range(5) for t in parts.part(number, 5))
+
+    assert [n for n in found["n"].to_pylist() if n >= 0] == numbers.to_pylist()
+
+
 def test_without_columns_rows_may_be_anywhere() -> None:
     with RowParts([]) as parts:
         parts.add(ROWS)
