@@ -15,6 +15,7 @@ zeros or more than 15 digits. Dates are only inferred from ISO order (year, mont
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -50,12 +51,11 @@ _STORED_AS = {
     "UBIGINT": "DECIMAL(20,0)",
     "HUGEINT": "DECIMAL(38,0)",
     "TIME_NS": "TIME",
-    "JSON[]": "VARCHAR[]",
     '"NULL"': "VARCHAR",
 } | dict.fromkeys(("BIGNUM", "JSON", "UUID", "BIT", "TIME WITH TIME ZONE", "INTERVAL"), "VARCHAR")
 """DuckDB types that Paimon does not have, each with the DuckDB type that stores their values."""
-_TEXTS = {"JSON": "({0} ->> '$')", "JSON[]": "list_transform({0}, lambda x: x ->> '$')"}
-"""How JSON values of several types become texts: a text is not quoted."""
+_JSON = re.compile(r'"(?:[^"]|"")*"|\bJSON\b')
+"""The type JSON, or a quoted name, in the text of a type of DuckDB."""
 _DELIMITERS = frozenset(",;|\t")
 
 
@@ -208,12 +208,15 @@ class FileRows:
         own = quoted(name)
         if target is None:
             assert inferred is not None, "a column has a stated type or an inferred one"
+            if self.format.kind == "json":
+                # Values of several types become texts. As JSON, a text would have quotes.
+                inferred = _JSON.sub(
+                    lambda each: "VARCHAR" if each[0] == "JSON" else each[0], inferred
+                )
             stored = (
                 "VARCHAR" if inferred.startswith("ENUM") else _STORED_AS.get(inferred, inferred)
             )
-            return _Column(
-                name, inferred, stored, _TEXTS.get(inferred, "CAST({0} AS {1})").format(own, stored)
-            )
+            return _Column(name, inferred, stored, f"CAST({own} AS {stored})")
         if self.format.kind == "parquet":  # the write checks the types itself
             return _Column(name, target, target, own)
         if target == "BLOB":

@@ -6,6 +6,7 @@ import datetime as dt
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -148,9 +149,19 @@ def test_parquet_files_with_other_types_are_refused(tmp_path: Path) -> None:
 
 
 def test_json_values_of_several_types_become_texts_without_quotes(tmp_path: Path) -> None:
-    text = '{"a": 1, "b": [1, "y"]}\n{"a": "x", "b": [null]}\n{"a": {"k": 1}}\n'
+    text = '{"a": 1, "b": [1, "y"], "c": {"JSON": "x"}}\n'
+    text += '{"a": "x", "b": [null], "c": {"JSON": 2}}\n{"a": {"k": 1}, "c": {"d": [["z"], [1]]}}\n'
     assert rows_of(written(tmp_path / "x.json", text)) == [
-        {"a": "1", "b": ["1", "y"]},
-        {"a": "x", "b": [None]},
-        {"a": '{"k":1}', "b": None},
+        {"a": "1", "b": ["1", "y"], "c": {"JSON": "x", "d": None}},
+        {"a": "x", "b": [None], "c": {"JSON": "2", "d": None}},
+        {"a": '{"k":1}', "b": None, "c": {"JSON": None, "d": [["z"], ["1"]]}},
     ]
+
+
+def test_json_of_a_parquet_file_is_not_changed(tmp_path: Path) -> None:
+    texts = ['"x"', "1.10", '{"a":  1}', "null", None]
+    listed = ", ".join("(NULL)" if text is None else f"('{text}')" for text in texts)
+    rows = f"SELECT v::JSON AS v, [v::JSON] AS w FROM (VALUES {listed}) AS t(v)"
+    duckdb.sql(f"COPY ({rows}) TO '{tmp_path}/x.parquet'")
+
+    assert rows_of(tmp_path / "x.parquet") == [{"v": text, "w": [text]} for text in texts]
