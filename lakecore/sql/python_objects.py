@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["NotingScope", "as_relation", "is_of", "is_read_once", "names_in_scope"]
 
+_READ_AGAIN = (
+    ("polars", "DataFrame"),
+    ("polars", "LazyFrame"),
+    ("pandas", "DataFrame"),
+    ("pyarrow.dataset", "FileSystemDataset"),
+)
+"""The module and the class of objects that give their rows any number of times."""
+
 
 class NotingScope:
     """A scope that notes whether an object that it gave may give its rows only once."""
@@ -90,11 +98,10 @@ def as_relation(
 
 def is_read_once(held: object) -> bool:
     """Whether the rows of a Python object can perhaps be read only once, as those of a stream."""
-    frames = ("DataFrame", "LazyFrame")
     return not (
         isinstance(held, pa.Table)
         or hasattr(held, "to_duckdb")
-        or any(is_of(held, "polars", kind) for kind in frames)
+        or any(is_of(held, *kind) for kind in _READ_AGAIN)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -84,6 +85,17 @@ def test_a_stream_is_not_read_again(catalog: lc.Session, monkeypatch: pytest.Mon
             "WHEN MATCHED THEN UPDATE SET v = (SELECT 7) WHEN NOT MATCHED BY SOURCE THEN DELETE"
         )
     assert catalog.sql("SELECT v FROM shop.t").fetchall() == [(100,)]
+
+
+def test_a_frame_of_pandas_is_read_again(
+    catalog: lc.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = pd.DataFrame({"id": [1]})
+    assert len(frame) == 1
+    _disturb(catalog, monkeypatch, times=1)
+    catalog.sql("UPDATE shop.t SET v = v + 1 WHERE id IN (SELECT id FROM frame)")
+
+    assert catalog.sql("SELECT v FROM shop.t").fetchall() == [(101,)]
 
 
 def test_a_merge_with_a_query_takes_parameters_in_its_source(catalog: lc.Session) -> None:
