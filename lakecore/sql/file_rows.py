@@ -4,7 +4,8 @@ The type of a CSV or JSON column is the one that the caller states; else that of
 column; else it is inferred.
 
 INVARIANT: nothing is rounded or cut. A CSV column stays text if a single number in it has leading
-zeros or more than 15 digits. Dates are only inferred from ISO order (year, month, day).
+zeros, or more than 15 digits before the point. Dates are only inferred from ISO order (year, month,
+day). The fraction of a DOUBLE is rounded to the digits that the type has.
 
 1. DuckDB examines the first rows: dialect, names and types. No line is skipped, and a header that
    does not fit the lines is refused.
@@ -43,7 +44,7 @@ _SAMPLE_ROWS = 200_000
 _MEMORY_BYTES_MIN = 256 << 20
 _CHECKED = ("BIGINT", "DOUBLE", "BOOLEAN")
 _ZEROS = r"'^\s*[+-]?0[0-9].*$'"
-_LONG_OR_ZEROS = r"'^\s*[+-]?(0[0-9].*|[0-9]{16,})\s*$'"
+_LONG_OR_ZEROS = r"'^\s*[+-]?(0[0-9].*|[0-9]{16,}(\.[0-9]*)?)\s*$'"
 _STORED_AS = {
     "UTINYINT": "SMALLINT",
     "USMALLINT": "INTEGER",

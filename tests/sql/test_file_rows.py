@@ -158,6 +158,11 @@ def test_json_values_of_several_types_become_texts_without_quotes(tmp_path: Path
     ]
 
 
+@pytest.mark.parametrize("text", ["12345678901234567.5", "1234567890123456", "007.5"])
+def test_inferred_numbers_keep_their_digits(tmp_path: Path, text: str) -> None:
+    assert rows_of(written(tmp_path / "x.csv", f"a\n0.5\n{text}\n")) == [{"a": "0.5"}, {"a": text}]
+
+
 def test_json_of_a_parquet_file_is_not_changed(tmp_path: Path) -> None:
     texts = ['"x"', "1.10", '{"a":  1}', "null", None]
     listed = ", ".join("(NULL)" if text is None else f"('{text}')" for text in texts)
