@@ -31,7 +31,7 @@ _MAGIC = struct.pack("<i", 1_481_511_375)
 _AROUND = 16
 """The bytes of an entry in addition to its value: magic number, length and checksum."""
 NULL, PLACEHOLDER = -1, -2
-"""The index's lengths for a null, and for a value that an older file holds."""
+"""The lengths in the index that stand for a null, and for a value that an older file holds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -90,9 +90,9 @@ def value_of(entry: bytes, path: str) -> bytes:
 
 
 def encode_entry(pieces: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The entry of a value that is given in pieces: its bytes, also in pieces.
+    """The bytes of the entry of a value. Value and entry are in pieces, to avoid a copy.
 
-    Its checksum covers the same bytes as Java's.
+    As in Java, the checksum covers the magic number, the value and the length.
     """
     length = struct.pack("<q", sum(map(len, pieces)) + _AROUND)
     checksum = zlib.crc32(_MAGIC)
@@ -102,7 +102,7 @@ def encode_entry(pieces: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 def encode_index(lengths: Sequence[int]) -> bytes:
-    """The end of a file with entries of these lengths (or `NULL` or `PLACEHOLDER`)."""
+    """What follows the entries of a file. Their lengths may be `NULL` or `PLACEHOLDER`."""
     index = encode_lengths(lengths)
     return index + struct.pack("<iB", len(index), _VERSION)
 

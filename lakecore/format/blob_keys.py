@@ -2,8 +2,10 @@
 
 https://paimon.apache.org/docs/master/concepts/spec/fileformat/
 
-Numbers are little-endian, of the width of their type; a date is its day, and a time its
-milliseconds. Decimals of at most 18 digits are 64-bit integers, others are big-endian.
+- Numbers are little-endian, of the width of their type.
+- A date is the number of days since 1970, a time the milliseconds since midnight.
+- A decimal is its unscaled value: 64 bits if its type has at most 18 digits, otherwise a big-endian
+  integer of variable length.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def key_bytes(key: object, data_type: DataType) -> bytes:
 
 
 def key_of(data: bytes, data_type: DataType) -> object:
-    """The key of these bytes. Raises ValueError or struct.error for other bytes."""
+    """The key of these bytes. Raises ValueError or struct.error for bytes that are no key."""
     kind = cast("Atomic", data_type)
     if kind.root in _BYTES:
         return data

@@ -1,6 +1,7 @@
-"""The files that descriptors of BLOB values name.
+"""Decides which files descriptors of BLOB values may name.
 
-A descriptor is a value of a row, so whoever wrote the row chose the file.
+Whoever writes a row chooses the file that its descriptor names. Such a descriptor must not make a
+reader open any other file that the reader has access to.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ _LIST_MAGIC = struct.pack(">I", 0x50424C52)
 class BlobDescriptor:
     """Where a BLOB value is: a file, an offset and a length in bytes (-1: to the end of the file).
 
-    Its bytes are what a BLOB column holds, and what a write takes, in place of the value.
+    A BLOB column may hold the bytes of a descriptor (`to_bytes`) in place of the value, and a write
+    accepts them.
     """
 
     uri: str
@@ -85,7 +86,7 @@ class BlobDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class BlobView:
-    """A BLOB value of another table: the table as `db.table`, the column and the row, by ids."""
+    """Names a BLOB value of another table, by `db.table` and the ids of the column and the row."""
 
     table: str
     field_id: int
@@ -128,7 +129,7 @@ def are_references(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.A
 
 
 def encode_file_list(uris: Iterable[str]) -> bytes:
-    """The file that lists the managed files to which the rows of a data file refer.
+    """The bytes of the file that lists the managed files to which the rows of a data file refer.
 
     After a magic number: a version, the number of files, their directories and names in order, and
     a checksum. Numbers are big-endian, texts are in Java's modified UTF-8.

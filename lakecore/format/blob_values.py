@@ -44,7 +44,7 @@ class Part:
 
 
 def blobs_of(value: object) -> list[bytes]:
-    """The BLOBs within a value of a BLOB column that is not null."""
+    """The BLOBs within a non-null value of a BLOB column."""
     if isinstance(value, bytes):
         return [value]
     parts = cast("Sequence[object]", value)
@@ -53,7 +53,7 @@ def blobs_of(value: object) -> list[bytes]:
 
 
 def with_each_blob(value: object, change: Callable[[bytes], bytes | None]) -> object:
-    """A value of a BLOB column that is not null, with another BLOB in place of each."""
+    """A non-null value of a BLOB column, with `change(blob)` in place of each BLOB."""
     if isinstance(value, bytes):
         return change(value)
     found: list[object] = []

@@ -1,7 +1,7 @@
 """Reads the BLOB values that descriptors name.
 
-A descriptor is a value of a row, which anybody who writes rows can choose. `format/blob_paths.py`
-decides which files may be read.
+Whoever writes a row chooses the file that its descriptor names. `format/blob_paths.py` decides
+which files may be read.
 """
 
 from __future__ import annotations

@@ -2,13 +2,15 @@
 
 https://paimon.apache.org/docs/master/append-table/blob/
 
-The rows of a BLOB column are stored in one of three ways:
+The values of a BLOB column are stored in one of three ways:
 
-- in files of their own, which are found by the row ids of a table with data evolution;
-- *inline*: the rows of `blob-descriptor-field` hold descriptors of values in any file, those of
-  `blob-view-field` name a row and a BLOB column of another table;
+- in *files of BLOB values*, each of one column. The table needs data evolution: row ids say which
+  file holds the value of a row;
+- *inline*: a column of `blob-descriptor-field` holds descriptors of values in any file, a column of
+  `blob-view-field` names a row and a BLOB column of another table;
 - *managed*: in a table with a primary key, the values are in files that the table owns, and the
-  rows hold descriptors of them (https://paimon.apache.org/docs/master/primary-key-table/blob-storage/).
+  column holds descriptors of them
+  (https://paimon.apache.org/docs/master/primary-key-table/blob-storage/).
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ _MANAGING_ENGINES = (
 
 
 def with_blobs(fields: Sequence[Field], options: TableOptions) -> tuple[Field, ...]:
-    """The columns of a new table; the binary ones that options name become BLOB columns."""
+    """The columns of a new table. Binary columns that options name become BLOB columns."""
     named = {*options.blob_field, *options.blob_inline_field}
     return tuple(
         replace(field, type=as_blob(field.type)) if field.name in named else field
@@ -52,7 +54,7 @@ def with_blobs(fields: Sequence[Field], options: TableOptions) -> tuple[Field, .
 
 
 def in_blob_files(field: Field, schema: TableSchema, options: TableOptions) -> bool:
-    """Whether the values of a column are in files of their own, found by row ids."""
+    """Whether the values of a column are in files of BLOB values, which row ids find."""
     return (
         is_blob(field.type)
         and not schema.primary_keys
@@ -70,12 +72,12 @@ def is_managed(field: Field, schema: TableSchema, options: TableOptions) -> bool
 
 
 def holds_references(field: Field, schema: TableSchema, options: TableOptions) -> bool:
-    """Whether the rows of a column hold descriptors or views in place of BLOB values."""
+    """Whether a column holds descriptors or views in place of BLOB values."""
     return is_blob(field.type) and not in_blob_files(field, schema, options)
 
 
 def check_blobs(schema: TableSchema, options: TableOptions) -> None:
-    """Check that the table may have its BLOB columns, and that options name such columns."""
+    """Check that the table may have its BLOB columns, and that the options name only these."""
     blobs = [field.name for field in schema.fields if is_blob(field.type)]
     single = [field.name for field in schema.fields if _is_single(field)]
     for key, names, allowed in (
@@ -173,7 +175,7 @@ def _check_keyed(schema: TableSchema, options: TableOptions, blobs: Sequence[str
 def require_known_blobs(
     fields: Iterable[Field], schema: TableSchema, options: TableOptions
 ) -> None:
-    """Raise an error if one of these columns has BLOB values where Paimon has none."""
+    """Raise InvalidRequest if Paimon does not support the BLOB values of one of these columns."""
     for field in fields:
         if not any(part.root is Root.BLOB for part in leaves(field.type)):
             continue
@@ -208,7 +210,7 @@ def _is_key_type(data_type: DataType) -> bool:
 
 
 def as_blob(data_type: DataType) -> DataType:
-    """The type with BLOB in place of binaries: a binary, a list of these, or a map to them."""
+    """The type with BLOB in place of binaries: of the type itself, list elements or map values."""
     match data_type:
         case Atomic() if data_type.root in BINARIES:
             return Atomic(root=Root.BLOB, nullable=data_type.nullable)

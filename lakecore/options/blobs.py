@@ -32,7 +32,7 @@ class BlobOptions:
     )
     blob_external_storage_field: tuple[str, ...] = option(
         "blob-external-storage-field", NAMES, (), READ,
-        "Columns of `blob-descriptor-field` whose values are written to a place of their own.",
+        "Columns of `blob-descriptor-field` whose values are in `blob-external-storage-path`.",
         immutable=True,
     )
     blob_external_storage_path: str | None = option(
@@ -61,7 +61,7 @@ class BlobOptions:
     )
     lakecore_blob_paths: tuple[str, ...] = option(
         "lakecore.blob-paths", NAMES, (), OTHER,
-        "Places outside the table's path whose files descriptors may name; never stored.",
+        "Directories outside the table whose files descriptors may name; never stored.",
     )
     blob_descriptor_storage: Mapping[str, str] = keyed_family(
         "blob-descriptor.#", TEXT, OTHER,

@@ -97,9 +97,9 @@ class BlobFiles:
         )
 
     def end_files(self) -> tuple[DataFile, ...]:
-        """Close the open file.
+        """Close the open file. Returns the files that were closed since the last call.
 
-        Returns the files since the last call, which `abort` will not delete.
+        `abort` does not delete the returned files.
         """
         self.end_file()
         self._given.close()

@@ -49,8 +49,8 @@ class FileShape:
     """The format of the files of one kind and level; it is the same for all buckets.
 
     The `indexes` of a file are stored in the manifest if they have at most `embedded_index_bytes`,
-    else in a file. The values of the columns `blobs` are in files of their own. With
-    `states_columns`, the manifest names the columns of the file.
+    else in a file. The values of the columns `blobs` are in separate files, one column in each.
+    With `states_columns`, the manifest names the columns of the file.
     """
 
     schema: TableSchema

@@ -1,6 +1,6 @@
 """BLOB values that a write is given: bytes, or descriptors of bytes in other files.
 
-As in Paimon, bytes that begin like a descriptor are one.
+As in Paimon, bytes that begin like a descriptor count as a descriptor.
 """
 
 from __future__ import annotations
@@ -79,8 +79,9 @@ class GivenBlobs:
         return None if value is None else with_each_blob(value, self.blob)
 
     def blob(self, given: bytes) -> bytes | None:
-        """The bytes of a BLOB; None if its file cannot be read, and the options then ask for null.
+        """The bytes of a BLOB.
 
+        None if its file is missing or cannot be read, and the options ask for null in that case.
         Raises InvalidRequest for a descriptor of a file that must not be read, or for a view.
         """
         if is_view(given):

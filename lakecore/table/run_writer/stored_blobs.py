@@ -1,13 +1,13 @@
-"""Moves BLOB values of rows to files, before the rows are buffered, and leaves descriptors in them.
+"""Moves BLOB values to files before their rows are buffered. The rows keep descriptors of them.
 
-- *Managed* columns of a table with a primary key: the values are in files next to the data files,
-  which no metadata names. Rows can then be merged and compacted without their values.
+- *Managed* columns of a table with a primary key: the values are in files in the directory of the
+  data files. No manifest names them. Rows can be merged and compacted without their values.
   https://paimon.apache.org/docs/master/primary-key-table/blob-storage/
 - Columns of `blob-external-storage-field`: the values are in the directory
   `blob-external-storage-path`, as in Paimon 1.4.
 
-A descriptor of a file that already is in the right place stays, so an update of other columns
-copies no value. A row that retracts another one has no value.
+A descriptor of a file that is already in the right place is kept, so an update of other columns
+copies no value. A retraction (-U, -D) writes no value.
 
 INVARIANT: nothing deletes a managed file, because any row of the table may refer to it. Only
 `abort` deletes files, before any row refers to them.

@@ -2,8 +2,8 @@
 
 https://paimon.apache.org/docs/master/append-table/blob/
 
-The newest file that has a row provides its value. If that file has a placeholder, the next older
-file does. A value that no file has is null.
+The value of a row is in the newest file that has the row. If that file has a placeholder there, the
+value is in the next older file, and so on. A value that no file has is null.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class BlobColumn:
     """A reader of a BLOB column, which returns a requested number of values at a time.
 
-    If the plan asks for descriptors, they are returned, and no value is read.
+    With `blob-as-descriptor`, descriptors are returned, and no value is read.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class BlobColumn:
         return max(1, int(fits))
 
     def take(self, count: int) -> pa.RecordBatch:
-        """The next `count` rows; `ready` is at least `count`."""
+        """The next `count` rows. `count` is at most `ready`."""
         rows = range(self._at, self._at + count)
         self._at += count
         values: list[object] = [None] * count
