@@ -137,7 +137,7 @@ def columns_of(
     by_row: bool,
     zeros: bool = False,
 ) -> list[Column]:
-    """The columns of the table that the files give, in order.
+    """The columns of the table that the files fill, in order.
 
     `types` are DuckDB's types of the fields. `stored` maps the columns of Parquet files to their
     types. With `by_row`, bad rows are counted or left out instead of raising an error. A nested
@@ -207,8 +207,8 @@ def _number_of_json(field: Field, kind: str) -> str:
 def _of_parts(field: Field, raw: str, kind: str) -> Column:
     """The column of a nested value.
 
-    It is read twice, the second time with types of more digits. If both differ, a number has lost
-    digits.
+    The value is read twice, the second time with types that have more digits. If the two results
+    differ, a number has lost digits.
     """
     value, exact = f"CAST({raw} AS {kind})", parts_as(kind)
     error = "NULL::VARCHAR"

@@ -20,7 +20,7 @@ _PRECISION_MAX = 38
 _DIGITS_MORE = 18
 _DATED = (Root.DATE, Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
 DIGITS = "DECIMAL(38, 18)"
-"""A type for numbers of any kind."""
+"""The type in which numbers of any kind are compared."""
 _TIME_DIGITS_MAX = 3
 """TIME is stored in milliseconds."""
 _DATE = r"\s*[0-9]+[-/ ][0-9]+[-/ ][0-9]+"
@@ -74,18 +74,21 @@ def same_as_stored(data: Atomic, own: str, value: str) -> str:
 
 
 def same_number(text: str, number: str) -> str:
-    """The condition that `text`, as DuckDB prints a JSON number, is exactly that number."""
+    """The condition that `text`, a JSON number as DuckDB prints it, equals `number`."""
     same = f"TRY(TRY_CAST({text} AS {DIGITS}) = {number})"
     return f"coalesce({same}, contains(json::VARCHAR, {text}))"
 
 
 def wide(data: Atomic) -> str:
-    """The DuckDB type with more fraction digits than a DECIMAL type."""
+    """A DECIMAL type of DuckDB that has more fraction digits than the DECIMAL type `data`."""
     return f"DECIMAL({_PRECISION_MAX}, {min(_PRECISION_MAX, (data.scale or 0) + _DIGITS_MORE)})"
 
 
 def parts_as(kind: str) -> str:
-    """The DuckDB type of a nested value, with more fraction digits in its DECIMALs."""
+    """The DuckDB type `kind` of a nested value, with more fraction digits in each DECIMAL.
+
+    An integer type within `kind` becomes a DECIMAL.
+    """
 
     def widened(found: re.Match[str]) -> str:
         if found[0].startswith('"'):

@@ -327,8 +327,8 @@ def _streamed(
 ) -> CommitResult:
     """Write the rows of a query.
 
-    The first column names the file; the rows of each file are counted, and compared with what was
-    expected. Nothing is written if a file has other rows than when it was checked.
+    The first column names the file. The rows of each file are counted. If a file has more or fewer
+    rows than `expected`, nothing is committed.
     """
     relation = load.queries.execute(query)
     with reader_of(lambda: relation) as reader:
@@ -344,10 +344,10 @@ def _counted(
     counts: Counter[str],
     expected: Mapping[str, int],
 ) -> Iterator[pa.RecordBatch]:
-    """The batches with the table's column names.
+    """The batches with the table's column names, without the column of file names.
 
-    The column of file names is counted and removed. Raises CommitConflict, before the rows are
-    committed, if a file has another number of rows than expected.
+    Counts the rows of each file. Raises CommitConflict, before the rows are committed, if a file
+    has more or fewer rows than expected.
     """
     for batch in reader:
         for each in pc.value_counts(batch.column(0)):

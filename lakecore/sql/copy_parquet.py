@@ -58,7 +58,7 @@ def _check_names(queries: Queries, paths: Sequence[str]) -> None:
 
 
 def _check_types(queries: Queries, paths: Sequence[str]) -> None:
-    """Raise Unsupported for a number column whose type differs between the files.
+    """Raise Unsupported if the types of a number column differ, and DuckDB would change a value.
 
     DuckDB reads all files with one type: integers become floating-point numbers if another file has
     floating-point numbers.

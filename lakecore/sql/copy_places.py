@@ -64,7 +64,7 @@ class Sources:
     local: Sequence[str]
 
     def shown(self, value: object) -> object:
-        """The string, or list of strings, with the paths of files in place of those of copies."""
+        """The string, or list of strings, with the path of each file in place of its copy's."""
         if isinstance(value, list | tuple):
             return [self.shown(each) for each in value]
         if not isinstance(value, str | BaseException):

@@ -1,8 +1,8 @@
 """Merges the rows that a query finds into the table that the query reads, at one snapshot.
 
 The query runs while the merge runs, at the snapshot that the merge changes. If another commit is
-made in between, the query and the merge start again. They do not if the query reads a Python object
-that gives its rows only once: the second query would find no rows.
+made in between, the query and the merge start again. If the query reads a Python object that gives
+its rows only once, the statement fails instead: a second query would find no rows.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def merge_found(
     read: Callable[[], pa.RecordBatchReader],
     merge: Callable[[object], MergeInto],
 ) -> CommitResult:
-    """Execute `merge` of the rows that `read` finds. Both are called again in each attempt.
+    """Merge the rows that `read` returns. `read` and `merge` are called in each attempt.
 
     Raises CommitConflict if other commits win every attempt.
     """
@@ -79,7 +79,7 @@ class _Rows:
         self._before = table.context.history.latest_snapshot_id()
         self._reader: pa.RecordBatchReader | None = None
         self.failure: LakecoreError | None = None
-        """Why there are no rows: the reader of the stream reports another reason."""
+        """The error of the query. Readers of the stream raise another error in its place."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         try:

@@ -14,8 +14,8 @@ Therefore:
   NATURAL, ASOF and POSITIONAL joins, or for a query with a sample;
 - a condition on the small side is used only if it consists of its columns, constants, and functions
   that always give the same result. Other conditions are left out, which widens the filter;
-- both columns are integers, or both are VARCHAR, or both are DATE: these types compare with
-  constants as with each other;
+- both columns are integers, or both are VARCHAR, or both are DATE: for these types, comparing a
+  column with the constants gives the same result as comparing it with the other column;
 - if a query for keys raises an error, no filter is made; the statement itself then raises the
   error.
 """

@@ -8,9 +8,10 @@ One query of DuckDB reads each table at one snapshot:
    the source in no pair. For each of them, the first WHEN whose condition is true is chosen;
 3. compute the new values of each WHEN, for the rows that chose it.
 
-A merge of the result into the table applies the clauses (`found_rows.py`): by the primary key,
-without one by all columns. A row of the table in several pairs is an error there. Without a key,
-equal rows of the table are one row of the result, because their expressions have equal values.
+The result is then merged into the table (`found_rows.py`), which applies the clauses. Rows match by
+the primary key or, if the table has none, by all columns. A row of the table in several pairs is an
+error there. Without a primary key, equal rows of the table become one row of the result: their
+expressions have equal values.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ __all__ = ["merge_by_query"]
 
 _SOURCE, _PAIRS = "_lakecore_source", "_lakecore_pairs"
 _ALONE, _NEW = "_lakecore_alone", "_lakecore_new"
-"""The rows of the table, and of the source, in no pair."""
+"""Names of subqueries: the rows of the table in no pair, and the rows of the source in no pair."""
 _ROW, _OF = "_lakecore_row", "_lakecore_of"
-"""The number of a row of the source, and of that in a pair."""
+"""Columns: the number of a row of the source; in a pair, the number of its row of the source."""
 _CLAUSE, _IS_OLD = "_lakecore_clause", "_lakecore_is_old"
-"""The number of the chosen WHEN; whether a row of the result is one of the table."""
+"""Columns: the number of the chosen WHEN; whether a row of the result is a row of the table."""
 _VALUE = "_lakecore_value_"
 
 
@@ -112,7 +113,7 @@ class _Query:
         return {value: f"{_VALUE}{number}" for number, value in enumerate(found)}
 
     def is_nested(self, value: Value) -> bool:
-        """Whether the column of a value has parts."""
+        """Whether the column of a value is nested."""
         kind = self.table.schema.arrow.field(value.column).type
         return bool(pa.types.is_nested(kind))
 
@@ -142,7 +143,11 @@ class _Query:
     # --- the query --------------------------------------------------------------------------------
 
     def text(self) -> str:
-        """The query. Each row has the row of the table, its clause, and the new values."""
+        """The whole query.
+
+        A row of its result identifies a row of the table, and has the number of the clause that
+        applies to it and the new values.
+        """
         parts = [f"{_SOURCE} AS MATERIALIZED (\n{self._numbered_source()})"]
         parts.append(f"{_PAIRS} AS MATERIALIZED (\n{self._pairs()})")
         if self._has("by_source"):
@@ -154,7 +159,7 @@ class _Query:
         return "WITH " + ",\n".join(parts) + f"\n{results}{order}"
 
     def values_of(self, step: Step, values: list[Value]) -> str:
-        """A query without rows, for the types of values that are not cast yet."""
+        """A query without rows whose columns have the types of these values before their casts."""
         listed = ", ".join(f"({each.text}\n)" for each in values)
         rows = {
             "matched": f"{self._target()}, {_SOURCE} AS {self._s}",
@@ -227,7 +232,7 @@ class _Query:
         return f"{f'CASE {whens} END' if whens else 'NULL::INTEGER'} AS {_CLAUSE}"
 
     def _chosen(self, number: int, step: Step) -> str:
-        """The number of a clause. A star must not change the key."""
+        """The number of a clause, as SQL. For `UPDATE SET *`, an error if the key would change."""
         keys = self.table.schema.primary_keys
         if step.action != "update" or not any(value.star for value in step.values) or not keys:
             return str(number)
@@ -253,7 +258,10 @@ class _Query:
             yield self._result(None, None, f"{_PAIRS} AS {t} WHERE {t}.{_CLAUSE} IS NULL")
 
     def _result(self, step: Step | None, number: int | None, rows: str) -> str:
-        """The rows of a clause; without one, the pairs that no clause has chosen."""
+        """The SELECT for the rows of one clause. `rows` is its FROM and WHERE.
+
+        If `step` is None, the rows are the pairs to which no clause applies.
+        """
         own = {value: value.text for value in step.values} if step is not None else {}
         place = "CAST(NULL AS BIGINT)"
         if step is not None and step.match == "not_matched":

@@ -1,8 +1,8 @@
-"""The clauses of a MERGE INTO whose expressions hold queries, checked and with common names.
+"""Checks the clauses of a MERGE INTO whose expressions hold queries, and qualifies their columns.
 
-INVARIANT: an expression sees the columns of its own rows and nothing else. So it holds no
-aggregate, no window function and no parameter, and no query in it reads a whole row of the merge:
-the rows that DuckDB pairs have more columns.
+INVARIANT: an expression uses only the columns of its own rows. Aggregates, window functions and
+parameters are therefore refused. A query within an expression cannot read a whole row of the merge
+(`source.*`), because the rows that DuckDB pairs have additional columns.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Value:
     """The new value of a column, of DuckDB's type `type`.
 
     A star sets the value of the source, in the source's type: it must fit the column exactly. Other
-    values are cast to the type of the column. Values of a column in one type are equal.
+    values are cast to the type of the column. Two values are equal if they have the same column and
+    `star`: they then have the same type, and share a column of the result.
     """
 
     column: str
@@ -92,7 +93,7 @@ def _short_names(statement: Merge) -> tuple[str, str]:
 class Texts:
     """The expressions of a statement.
 
-    `types` are DuckDB's types of the table's columns, and `columns` those of the source's.
+    `types` maps the columns of the table to their DuckDB types, `columns` those of the source.
     """
 
     statement: Merge
@@ -119,7 +120,7 @@ class Texts:
         return own, other or ("source" if own.lower() != "source" else "using")
 
     def on(self) -> str:
-        """The condition for which two rows are a pair."""
+        """The condition ON, with qualified columns."""
         return self._text(self.statement.on)
 
     def steps(self) -> tuple[Step, ...]:
@@ -136,7 +137,7 @@ class Texts:
         """All words in the expressions, in lower case: the names of columns are among them."""
         found = {token.value for text in _texts(self.statement) for token in tokenize(text)}
         for clause in self.statement.clauses:
-            # A field is set by a new value of its whole column.
+            # A new value of a field becomes a new value of its whole column, which is read.
             found |= {path[0] for path in clause.values or {} if len(path) > 1}
         return frozenset(word.lower() for word in found)
 
@@ -189,7 +190,7 @@ class Texts:
 def _check_names(tree: Json, sides: Mapping[str, Sequence[str]], absent: tuple[str, str]) -> None:
     """Raise InvalidRequest for a column that a side lacks, outside of queries.
 
-    `absent` is the side without a row here, and its name.
+    `absent` is the side that has no row in this clause, and its name.
     """
     if isinstance(tree, list):
         for each in tree:

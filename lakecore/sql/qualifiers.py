@@ -1,6 +1,7 @@
-"""Qualified columns in an expression: replaces an alias with the name that verbs expect.
+"""Replaces the table names and aliases that qualify columns in an expression.
 
-A query in an expression, `(SELECT ...)`, has names of its own, and is copied unchanged.
+In a MERGE, `source` or `target` replaces them; in an UPDATE or DELETE, they are dropped. A query
+within an expression, `(SELECT ...)`, has names of its own, and is copied unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The result of a statement: a DuckDB relation whose errors are lakecore's.
 
-A relation reads its rows when they are asked for, perhaps long after the statement. By then its
-session may have dropped the state that it reads, or others the table.
+A relation reads its rows when they are requested, perhaps long after the statement. By then, the
+session may have dropped the state that the relation reads, or another process the table.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _tried(call: Callable[[], T]) -> T:
 
 
 def _told(found: object) -> object:
-    """What a call of the relation returned, so that errors of its own calls are lakecore's, too."""
+    """Wraps what a call of the relation returned: its own calls then raise lakecore's errors."""
     if isinstance(found, duckdb.DuckDBPyRelation):
         return SqlRelation(found)
     if not callable(found):

@@ -46,7 +46,7 @@ def run_mirror(
 ) -> Rows:
     """Follow the source that the statement names. Returns one row: the pipeline and its counts.
 
-    Raises KeyboardInterrupt after the last commit if a signal ended it.
+    If a signal ends the pipeline, raises KeyboardInterrupt after the last commit.
     """
     source = _source(workspace, mirror)
     takes_table = isinstance(statement, CreateTable)

@@ -3,7 +3,7 @@
 1. Run the query on the newest snapshots. All its rows are new.
 2. Wait until a table of the query has another snapshot (`continuous.discovery-interval`).
 3. Run the query again, and compare its rows with the previous ones. Missing rows are returned with
-   the kind -D, new rows with the kind +I. An updated row is returned as one of each.
+   the kind -D, new rows with the kind +I. For an updated row, both are returned.
 
 So the changes are right for any query. Each step costs as much as the query itself, and DuckDB
 keeps the rows of the previous step.
@@ -46,7 +46,10 @@ class StreamingQueries:
         self._numbers = count(1)
 
     def limited(self, text: str, scope: Scope) -> duckdb.DuckDBPyRelation:
-        """The first changes of a query, as many as its LIMIT. Raises InvalidRequest without one."""
+        """The first changes of a query, as many as its LIMIT says.
+
+        Raises InvalidRequest if the query has no LIMIT.
+        """
         query, limit = _without_limit(text)
         if limit is None:
             raise InvalidRequest(_NO_END)

@@ -280,9 +280,9 @@ class Workspace:
         return None if view is None else (name, view.own_query)
 
     def replaced(self, statement: CreateTable) -> Table | None:
-        """The table that a CREATE OR REPLACE or a REPLACE statement replaces; None if none exists.
+        """The table that a CREATE OR REPLACE or a REPLACE statement replaces.
 
-        Raises NotFound if REPLACE needs one.
+        If there is no such table, returns None for CREATE OR REPLACE, raises NotFound for REPLACE.
         """
         if not statement.replace:
             return None
