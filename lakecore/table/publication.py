@@ -108,7 +108,7 @@ class References(Protocol):
     """
 
     def create_tag(self, branch: str, name: str, snapshot_id: int, retained: str | None) -> None:
-        """Give a snapshot a name; `retained` is a duration such as `"1000 ms"`, None for ever."""
+        """Create a tag; `retained` is its time to live (`"1000 ms"`), None means for ever."""
         ...
 
     def delete_tag(self, branch: str, name: str) -> None:

@@ -191,7 +191,7 @@ class State:
         yield from wanted.stored(self._postponed(wanted))
 
     def planned(self, wanted: Wanted) -> Iterator[PlannedRows]:
-        """Like `streams`, without deletions, as values for another process to read."""
+        """Like `streams` without deletions, but as values from which another process can read."""
         if self._is_of_some_files(wanted):
             yield wanted.planned(self._some_files(wanted), None)
             return
@@ -276,8 +276,8 @@ class ChangesSource:
     ) -> Iterator[pa.RecordBatch]:
         """Rows in batches of the requested columns, in the order of the changes.
 
-        The predicate prunes only: the batches may still hold rows that do not match. `limit` is
-        exact without a predicate.
+        The predicate is only used for pruning: the batches may still hold rows that do not match.
+        `limit` is exact without a predicate.
         """
         names = self.schema.names if columns is None else list(columns)
         own = self.context.schema

@@ -14,7 +14,7 @@ The rules are Paimon's (https://paimon.apache.org/docs/master/flink/sql-query/#s
 | `from-creation-timestamp` | | as `from-timestamp`; as `from-file-creation-time` if the time is \
 before the earliest or after the latest snapshot |
 
-The progress of a consumer comes before all of these.
+A consumer that has progress overrides all of these: the stream continues at its position.
 
 A start that has expired is an error for the argument `from_snapshot` and for a consumer: changes
 would be missing. The options `scan.snapshot-id`, `scan.timestamp` and `scan.timestamp-millis` begin
@@ -205,7 +205,7 @@ def _reached(retained: RetainedChanges, snapshot_id: int, *, exact: bool) -> int
 
 
 def _live(retained: RetainedChanges, snapshot_id: int, *, exact: bool) -> Snapshot:
-    """The named snapshot, or the earliest one left if it has expired.
+    """The named snapshot; if it has expired, the earliest snapshot that still exists.
 
     A snapshot counts as expired even if its changelog exists. With `exact`, raises NotFound for it.
     """

@@ -1,10 +1,10 @@
-"""Finds the rows of keys in one split, with cached blocks.
+"""Finds the rows with given keys in one split, and caches blocks of rows.
 
 1. A block holds the rows of one row group of a file, with the columns that a merge needs. Data
    files never change, so a block is valid as long as its file is part of a snapshot.
-2. Bounds of files and of row groups say which blocks may hold a key.
-3. In a raw split, the rows found that no deletion vector marks are returned. In a section, the rows
-   found in its runs are merged by the merge function of reads.
+2. The smallest and largest keys of files and row groups say which blocks may hold a key.
+3. In a raw split, the rows found are returned, except those that a deletion vector marks. In a
+   section, the rows found in all runs are merged by the same merge function as in reads.
 
 INVARIANT: for each key, the rows of all runs are found, or none. The merge then gets the same rows
 as in a read.
@@ -56,8 +56,9 @@ class Group:
 class BlockReader:
     """Reads blocks of the columns `fields` and caches them; threads may share it.
 
-    `columns` are those of the look-up, which decide on `fields`: they are part of a block's name.
-    `groups` caches the row groups of files; `disk` holds blocks that did not fit in memory.
+    `columns` are the columns of the look-up. They determine `fields`, and are part of the name of a
+    block in the caches. `groups` caches the row groups of files; `disk` holds blocks that did not
+    fit in memory.
     """
 
     columns: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The keys of a look-up: rows that name the columns to look up by.
+"""The keys of a look-up: rows whose columns are the columns to look up by.
 
 Values are converted to the types of the table's columns without loss. As in SQL, a key with a null
 matches no row, and float keys are compared by `=`, so that -0.0 finds 0.0.
@@ -48,7 +48,7 @@ class Keys:
         return list(self.rows.schema.names)
 
     def predicate(self) -> Predicate:
-        """A condition that holds for every row that a key finds, and perhaps for others."""
+        """A condition that holds for every row that a key finds, and perhaps for other rows."""
         parts = []
         for name in self.names:
             column = self.rows.column(name).combine_chunks()

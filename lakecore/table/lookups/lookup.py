@@ -2,12 +2,13 @@
 
 - *partial* cache, for look-ups by the whole primary key: blocks are row groups of data files, read
   when a key needs them (`bucket_rows.py`). A new snapshot costs only its new files;
-- *full* cache, for other columns: the rows of each split, sorted by these columns, all read when
-  the handle opens, and again for splits whose files changed.
+- *full* cache, for other columns: the rows of each split, sorted by these columns. All rows are
+  read when the handle opens; later, only splits whose files have changed are read again.
 
-Where a catalog filters and masks rows, blocks hold the rows as stored, with the columns that its
-rules read; the rules are applied to the rows found. They are asked for whenever a newer snapshot is
-looked for. If a column to look up by is masked, each look-up is a read, which finds masked values.
+If the catalog filters or masks rows, blocks hold the rows as stored, with the additional columns
+that the rules read. The rules are applied to the rows that a look-up finds. The handle asks the
+catalog for its rules whenever it looks for a newer snapshot. If a column to look up by is masked,
+nothing is cached: each look-up reads the table, and keys are compared with the masked values.
 
 A newer snapshot replaces the whole state, so a look-up sees one snapshot. Threads may share a
 handle. The memory budget counts blocks as a cache: it may drop them, and they are then read again.
@@ -67,7 +68,7 @@ class LookupColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them, each once."""
+        """The columns of both, each once."""
         return tuple(dict.fromkeys((*self.result, *self.on)))
 
 
@@ -201,7 +202,7 @@ class Lookup:
     def _refresh_if_due(self) -> None:
         if not self._is_due():
             return
-        # No thread goes on with rules that are older than the interval, even if the server fails.
+        # No thread may use rules that are older than the interval, even if the server fails.
         waits = isinstance(self._now.source, GuardedSource)
         if not self._lock.acquire(blocking=waits):
             return

@@ -84,9 +84,9 @@ class LookupVerbs(ABC):
         columns, or `lookup.cache=FULL`, all rows are read when the handle opens.
         `lookup.cache-max-memory-size` limits the memory, within the memory budget.
 
-        Where a REST catalog filters and masks rows, its rules are asked for when the handle opens,
-        and whenever it looks for a newer snapshot. If a column of `on` is masked, each look-up
-        reads the table.
+        If a REST catalog filters or masks rows, the handle asks for the rules when it opens, and
+        whenever it looks for a newer snapshot. If a column of `on` is masked, each look-up reads
+        the table.
 
         Raises InvalidRequest for an unknown or nested column, and if `on` is missing for a table
         without a primary key.

@@ -71,9 +71,9 @@ class SplitState:
 
 @dataclass(frozen=True, eq=False)
 class LookupState:
-    """The splits of a snapshot, by partition and bucket, to be read with these columns.
+    """The splits of a snapshot, by partition and bucket, for look-ups that return `columns`.
 
-    `fields` are those that a merge of these columns needs.
+    `fields` are the columns that a merge needs to return `columns`.
     """
 
     source: TableSource

@@ -67,8 +67,8 @@ def maintain_tags(context: TableContext, *, batch: bool) -> None:
 def _due(context: TableContext) -> list[Tag]:
     """The tags that may have expired, with their current contents.
 
-    A file that has not changed is not read again, because a table may have many tags and commit
-    often.
+    A tag's file is not read again unless it has changed, because a table may have many tags and
+    commit often.
     """
     known, ends = _ENDS.get(context.history, {}), {}
     now_ms = context.ambient.local_wall_clock_ms()

@@ -336,9 +336,9 @@ class Reach:
         self.add_states(states(history))
 
     def add_states(self, found: Iterable[State]) -> None:
-        """Record as reached: all files that these states keep; snapshots are in order of id.
+        """Record as reached: all files that these states keep. Snapshots are in order of id.
 
-        Snapshots build on each other: after the first one, only the files that each adds are read.
+        For a snapshot that follows the previous one, only the files that it adds are read.
         """
         before: int | None = None
         for state in found:

@@ -6,8 +6,8 @@ regardless of conditions on values
 (https://paimon.apache.org/docs/master/maintenance/manage-branches/).
 
 A tag or a time selects a state on each of the two branches. A snapshot id names a snapshot of the
-table. From the fallback branch, the newest snapshot that is not younger is then read; if there is
-none, its first snapshot.
+table. The fallback branch is then read at the time of that snapshot; if it has no snapshot that
+early, at its first one.
 """
 
 from __future__ import annotations

@@ -93,8 +93,8 @@ class GuardedSource:
     ) -> Iterator[pa.RecordBatch]:
         """The columns (None: all) of the rows that the reader may see.
 
-        The predicate prunes only, and only by columns that are not masked. `limit` is exact without
-        a predicate.
+        The predicate is only used for pruning, and only by columns that are not masked: the batches
+        may still hold rows that do not match. `limit` is exact without a predicate.
         """
         names = self.schema.names if columns is None else list(columns)
         read = names if predicate is None else [*names, *columns_of(predicate)]
@@ -123,7 +123,8 @@ class GuardedSource:
     def check_files(self) -> None:
         """Raise Unsupported for a rule that is not known, and CorruptTable for visible damage.
 
-        If an engine raised these errors while it reads, it would hide them in errors of its own.
+        If lakecore raised these errors while an engine reads, the engine would raise an error of
+        its own class instead.
         """
         self.rules([])
         if isinstance(self.source, CheckedSource):

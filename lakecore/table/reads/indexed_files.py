@@ -103,7 +103,7 @@ class IndexedFiles:
 
 
 def has_index(file: DataFile) -> bool:
-    """Whether a data file has indexes of its own."""
+    """Whether a data file has file indexes."""
     return file.embedded_index is not None or any(
         name.endswith(FILE_INDEX_SUFFIX) for name in file.extra_files
     )

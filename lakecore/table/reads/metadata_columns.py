@@ -94,9 +94,11 @@ class MetadataSource:
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows in batches, split by split. The predicate only prunes files; the limit is ignored.
+        """Rows in batches, split by split.
 
-        If file or position is requested, a batch holds the rows of one file.
+        The predicate is only used to prune files: the batches may still hold rows that do not
+        match. The limit is ignored. If file or position is requested, a batch holds the rows of one
+        file.
         """
         del limit
         schema = self.schema

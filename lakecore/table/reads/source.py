@@ -175,8 +175,8 @@ class TableSource:
     ) -> Iterator[pa.RecordBatch]:
         """Rows in batches of the requested columns, in order of partition and bucket.
 
-        The predicate prunes only: the batches may still hold rows that do not match. `limit` is
-        exact without a predicate.
+        The predicate is only used for pruning: the batches may still hold rows that do not match.
+        `limit` is exact without a predicate.
         """
         splits = self.plan(predicate).splits
         plan = self.read_plan(splits, columns, predicate)

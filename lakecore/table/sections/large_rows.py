@@ -91,8 +91,8 @@ class Values:
     def rows(self, merged: pa.Table) -> Iterator[pa.Table]:
         """The merged rows with values instead of places. If values are read, one row at a time.
 
-        Rows whose keys the predicate excludes are dropped: the file that hides such a row may have
-        been pruned.
+        Rows whose keys the predicate excludes are dropped. Such a row may be an old version whose
+        newer version is in a pruned file; a failing cast of it must not fail the read.
         """
         placed = [field for field in self.placed if field.name in merged.schema.names]
         if not placed:

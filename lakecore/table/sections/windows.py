@@ -71,11 +71,12 @@ def merge_slices(
     budget: Budget | None = None,
     readers: int = 1,
 ) -> Generator[pa.Table, None, None]:
-    """Merge sorted streams of slices, window by window. Closes the streams at the end.
+    """Merge sorted runs, each an iterator of slices, window by window. Closes the runs at the end.
 
-    `readers` streams are read concurrently, each by one thread at a time. The rows of a key must
-    not span two slices of a stream; see `with_whole_keys`. Raises InvalidRequest if one batch of
-    each run exceeds `budget` (None: the budget of the process).
+    `readers` runs are read concurrently, each by one thread at a time. The rows of a key must not
+    span two slices of a run; see `with_whole_keys`. Raises InvalidRequest if one batch of every
+    run, taken together, exceeds `budget` (None: the budget of the process), or if a key has too
+    many rows for it.
     """
     budget_bytes = (process_budget() if budget is None else budget).size_bytes
     held_max_bytes = max(budget_bytes, _HELD_LEAST_BYTES)

@@ -87,9 +87,9 @@ class PolarsChunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flagged:
-    """Parts of the oldest run.
+    """Parts of the oldest run. Their rows survive unless a newer run holds their key.
 
-    A flag for each newer key within `span` decides which rows survive.
+    A flag for each key in `span` says whether a newer run holds it.
     """
 
     parts: tuple[Part, ...]

@@ -3,8 +3,8 @@
 If key, sequence number and kind of each row decide (`marks.py`), the result of the merge does not
 depend on the columns or the condition of a query. The bits are computed once from the deciding
 columns and cached. Every later read of the same files is a scan by an engine that leaves out rows,
-as if deletion vectors marked them: conditions on values are then safe below the merge, because the
-merge was decided before.
+as if deletion vectors marked them. The scan may then apply any condition on values, because it is
+already decided which rows survive.
 
 INVARIANT: the key of the cache names everything that the result depends on: the files in their
 order, with inode, size and time, their levels (a compaction may move a file to another level),
@@ -77,7 +77,7 @@ def forget() -> None:
 def survivors(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> KeptBits | None:
     """The bits of the surviving rows of a section; None if another reader must merge it.
 
-    The plan has no predicate: the bits are those of all rows. Raises CorruptTable for a file that
+    The plan has no predicate, so the bits cover all rows. Raises CorruptTable for a file that
     is missing, has a wrong checksum, or whose keys are out of order.
     """
     assert plan.predicate is None, "the bits of a section are those of all its rows"

@@ -53,8 +53,9 @@ class LateCast:
 class LateCasts:
     """The columns that are cast late, and the condition `wanted` on the keys of the result.
 
-    Rows that `wanted` excludes are dropped before the cast: the file that hides such a row may have
-    been pruned. With `packed`, the column itself holds the stored values, too (see the module).
+    Rows that `wanted` excludes are dropped before the cast. Such a row may be an old version whose
+    newer version is in a pruned file; a failing cast of it must not fail the read. With `packed`,
+    the column itself holds the stored values, too (see the module).
     """
 
     casts: tuple[LateCast, ...] = ()

@@ -122,7 +122,8 @@ class ChangeLogSource:
     ) -> Iterator[pa.RecordBatch]:
         """Rows in batches of the requested columns, in the order of the changes.
 
-        The predicate prunes only. `limit` is exact without a predicate.
+        The predicate is only used for pruning: the batches may still hold rows that do not match.
+        `limit` is exact without a predicate.
         """
         names = self.schema.names if columns is None else list(columns)
         own = self.context.schema
@@ -235,7 +236,7 @@ class ChangeLog(SystemTable):
         consumer_id: str | None = None,
         poll: str | float | timedelta | None = None,
     ) -> ChangeStream[pl.LazyFrame]:
-        """The changes of each snapshot, as `Table.stream` gives them, in the form of this table."""
+        """The changes that `Table.stream` returns for each snapshot, with this table's columns."""
         self._require_readable()
         request = StreamRequest(
             from_snapshot=from_snapshot,

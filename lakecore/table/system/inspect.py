@@ -96,7 +96,7 @@ class Inspect:
         - min_key, max_key STRING: first and last key, as [a, b]; null for an append table
         - null_value_counts STRING: number of nulls of each column, as {a=0, b=1}
         - min_value_stats, max_value_stats STRING: bounds of each column, as {a=1, b=null}; a DATE
-          is the number of days since 1970, a TIME that of milliseconds, a binary value hex
+          is the number of days since 1970, a TIME the milliseconds of the day, a binary value hex
         - min_sequence_number, max_sequence_number BIGINT: the range of sequence numbers
         - creation_time TIMESTAMP(3): when the file was written, in local time of the writer
         - deleteRowCount BIGINT: number of rows of kind -U and -D

@@ -75,7 +75,7 @@ def deleted(
 def matching_rows(
     source: TableSource, condition: Condition | None, columns: Sequence[str]
 ) -> Iterator[pa.Table]:
-    """The columns of the matching rows (None: of all rows), in batches as they are read."""
+    """The columns of the rows that match `condition` (None: all rows), in batches as read."""
     needed = list(columns)
     predicate = None
     if condition is not None:

@@ -35,8 +35,8 @@ _HELD_BYTES_MAX = 1 << 30  # Arrow counts string bytes in 32 bits when it reorde
 class MergeSource:
     """All rows of a source; a context manager that releases their memory and disk.
 
-    Without `on` columns, rows are assigned to arbitrary parts. The `on` columns are cast to the
-    types of the table's columns for the comparison.
+    Without `on` columns, rows are assigned to arbitrary parts; callers then accept only one part.
+    The `on` columns are cast to the types of the table's columns for the comparison.
     """
 
     def __init__(

@@ -14,8 +14,8 @@ Spilled runs take at most `write-buffer-spill.max-disk-size` plus one buffer of 
 the runs are written to data files, and later rows form another run. Large rows are handled in the
 same way, because the final merge would hold one row of each spilled run in memory.
 
-`RUNS_MERGED` runs of the same size class are merged into one. Therefore few runs exist, and a merge
-holds only a few batches of each run; and all rows of a key, if the runs keep all rows.
+`RUNS_MERGED` runs of the same size class are merged into one, so there are few runs. A merge holds
+only a few batches of each run and, if the runs keep all rows, all rows of one key.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ _SMALL_BUCKET_BYTES = 8 << 20
 _SMALL_CHUNK_BYTES = 1 << 20
 _SMALL_CHUNKS_MAX = 32
 _NARROW_ROW_BYTES = 60
-"""Bytes that a narrow row counts in addition to a part of its values. Sorting takes about 110 bytes
-per row in addition to the values: sequence number, key code, position, masks. The budget reserves
-memory in proportion to the values, which is enough from about 80 bytes per row."""
+"""A row counts at least this many bytes plus a quarter of its values' bytes. The memory that the
+budget reserves is proportional to the counted bytes. Sorting takes about 110 bytes per row in
+addition to the values (sequence number, key code, position, masks). For rows of fewer than about 80
+bytes, a count of the values alone would be too small."""
 _SORT_SHARE = 4
 """The merge of sorted rows takes the budget divided by this."""
 _SORT_LEAST_BYTES = 8 << 20

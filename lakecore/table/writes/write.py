@@ -235,8 +235,8 @@ class TableWrite:
     def read_again(self) -> None:
         """After the commit of all messages, forget the table's state, unless rows are buffered.
 
-        The partitions and buckets of keys are kept until an overwrite or a rollback removes rows:
-        if another writer adds rows, the next commit fails.
+        The partitions and buckets of keys are kept until an overwrite or a rollback removes rows.
+        They stay right: if another writer adds rows, the next commit fails.
         """
         if not self._buckets:
             self._forget(keeps_index=self._routing.keeps_keys)
