@@ -168,7 +168,7 @@ class Metastore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastorePublication:
-    """Snapshots and schemas become visible as files, under the lock of the table."""
+    """Publishes snapshots and schemas as files, under the lock of the table."""
 
     metastore: Metastore
     name: Identifier

@@ -40,7 +40,10 @@ class SourceCatalog:
     options: Mapping[str, str] = field(repr=False)
 
     def action(self, *, takes_table: bool) -> str:
-        """The action for one table, or else for a database. Raises Unsupported without one."""
+        """The name of the action for one table or for a database.
+
+        Raises Unsupported if the source has no such action.
+        """
         name = f"{self.type}_sync_{'table' if takes_table else 'database'}"
         if name not in SYNC_ACTIONS:
             raise Unsupported(

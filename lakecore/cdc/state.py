@@ -193,10 +193,10 @@ class StateFiles:
         self._store.put(self._letters_path(checkpoint), _joined(lines))
 
     def forget_before(self, checkpoint: int) -> None:
-        """Delete the files that this checkpoint replaces. All its tables must be committed.
+        """Delete the state files of earlier checkpoints, and temporary files of dead letters.
 
-        They are the state files of earlier checkpoints, and the temporary files of dead letters up
-        to this checkpoint.
+        The latter are deleted up to this checkpoint. Call it when all tables of this checkpoint are
+        committed.
         """
         for name in self._names():
             state, held = _NAME.fullmatch(name), _HELD.fullmatch(name)

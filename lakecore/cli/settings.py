@@ -1,8 +1,8 @@
 """Determines the warehouse, the options and the memory of a command.
 
 A setting is taken from the first of these that has it: a flag of the command; the profile that
-`--profile` names; a `LAKECORE_*` variable; the profile that `LAKECORE_PROFILE` names, or else the
-profile `default`, if it exists.
+`--profile` names; an environment variable `LAKECORE_*`; the profile that `LAKECORE_PROFILE` names,
+or else the profile `default`, if it exists.
 
 Profiles are tables of `config.toml` in `$XDG_CONFIG_HOME/lakecore` (`~/.config/lakecore`), or of
 the file that `LAKECORE_CONFIG` names:
@@ -46,7 +46,10 @@ _DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings from the profile and the variables. `origins` names the source of each value."""
+    """The settings from the profile and the environment variables.
+
+    `origins` names the source of each value.
+    """
 
     profile: str | None = None
     warehouse: str | None = None
@@ -67,7 +70,7 @@ def settings() -> Settings:
 
 
 def config_path() -> Path:
-    """The configuration file; it may not exist."""
+    """The path of the configuration file, which need not exist."""
     stated = os.environ.get(CONFIG)
     if stated:
         return Path(stated).expanduser()

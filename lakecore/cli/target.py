@@ -123,7 +123,7 @@ def place_of(
 ) -> tuple[Session, str, dict[str, str]]:
     """The session, the name in it, and the options of the table that a command names.
 
-    The directory of a table is `WAREHOUSE/DATABASE.db/TABLE`. The table may not exist. With
+    The directory of a table is `WAREHOUSE/DATABASE.db/TABLE`. The table need not exist. With
     `create`, a missing warehouse is created.
     """
     known = settings()

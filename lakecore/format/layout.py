@@ -97,8 +97,9 @@ class Layout:
     `index_in_data_dir` is the option `index-file-in-data-file-dir`, `data_directory` the option
     `data-file.path-directory`. `external_roots` are the directories outside the table whose files
     may be read: those of `data-file.external-paths` and `lakecore.external-paths`. `blob_roots` are
-    those whose files descriptors of BLOB values may name. Partition paths come from
-    `format/partition_path.py`; the partition path of an unpartitioned table is empty.
+    the directories outside the table whose files descriptors of BLOB values may name. Partition
+    paths come from `format/partition_path.py`; the partition path of an unpartitioned table is
+    empty.
     """
 
     root: str

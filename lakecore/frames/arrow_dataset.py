@@ -8,9 +8,9 @@ They read the C++ dataset inside the object: here one Parquet file that cannot b
 they raise an OSError that says what to do. Without a C++ dataset they would crash the process.
 
 NOTE: a `pyarrow.dataset.Scanner` reads up to 1 GiB ahead of its reader, and does not stop at a
-LIMIT. `scanner` therefore returns an object of its own, which is also an Arrow stream. Only
-pyarrow's writer, which accepts nothing else, gets a real Scanner; it is recognised by
-`use_threads`.
+LIMIT. `scanner` therefore returns an object of another class, which is also an Arrow stream. Only
+pyarrow's writer, which accepts nothing else, gets a real Scanner; a call by the writer is
+recognised by the argument `use_threads`.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ pushes no filter on a TIMESTAMP_MS column, so millisecond timestamps are present
 DuckDB's own TIMESTAMP, with the same values.
 
 The relation is DuckDB's own scan of the files if no file needs a merge, there are at most
-`FOOTERS_MAX`, and DuckDB's Parquet reader returns the dataset's types. In a file with a deletion
-vector, a bitmap selects the rows to return. The same is done in files that overlap, if it is
-already known which rows survive their merge. The scan is not used where it would return other rows:
-DuckDB interprets some paths as glob patterns and the name `*` as all columns, and matches column
-names case-insensitively.
+`FOOTERS_MAX` files, and DuckDB's Parquet reader returns the dataset's types. In a file with a
+deletion vector, a bitmap selects the rows to return. A bitmap is also used for overlapping files,
+if it is already known which rows survive their merge. The scan is not used where it would return
+wrong rows: DuckDB interprets some paths as glob patterns and the name `*` as all columns, and
+matches column names case-insensitively.
 
 NOTE: DuckDB turns every error during a read into its own InvalidInputException and keeps only the
 text. All files are therefore checked before the relation is created. Damage that is visible then

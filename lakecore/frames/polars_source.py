@@ -161,8 +161,8 @@ def engine_frames(source: BatchSource, scan: EngineScan) -> Generator[pl.DataFra
 def to_batches(frame: pl.DataFrame, schema: pa.Schema, bytes_max: int) -> Iterator[pa.RecordBatch]:
     """The rows of a frame in batches of an Arrow schema with the same columns.
 
-    A batch has at most about `bytes_max` bytes. Rows of a frame may share the bytes of a string;
-    rows of an Arrow batch cannot.
+    A batch has at most about `bytes_max` bytes in Arrow, unless one row has more. These bytes can
+    be more than the frame's own, because rows of a frame may share a string.
     """
     if frame.height > 1 and bytes_in_arrow(frame) > min(bytes_max, NARROW_BYTES_MAX):
         half = frame.height // 2

@@ -11,10 +11,10 @@ consecutive runs from the newest on, so that a lower level always holds newer ro
 4. *Run count*: take as many runs as exceed the limit, then continue as in 3.
 5. *Level 0*: in tables with look-ups, take all of level 0, then continue as in 3.
 
-Rules 2 and 3 apply from the trigger number of runs on, rule 4 from one more. The output level is
-one less than the level of the first run that is not taken. If that is level 0, more runs are taken,
-up to and including the first one above level 0. All runs together go to the last level. `steps.py`
-decides what happens to the files.
+Rules 2 and 3 apply if there are at least `trigger` runs, rule 4 if there are more. The output level
+is one less than the level of the first run that is not taken. If that is level 0, more runs are
+taken, up to and including the first one above level 0. All runs together go to the last level.
+`steps.py` decides what happens to the files.
 
 INVARIANT: a unit that `pick` returns has at least two runs, or one run of level 0 (only rule 5
 picks a single run). Therefore repeated picking and compacting ends.

@@ -4,10 +4,10 @@ https://paimon.apache.org/docs/master/primary-key-table/changelog-producer/
 
 1. The keys of a window, in order, are those of the merged rows, including tombstones.
 2. `changed_keys` finds, for each key, its row before and whether it can have changed:
-   - *lookup*: the key has a row in level 0. Its row before is that of the lowest level above 0,
-     because each compaction absorbed the rows of the levels above.
+   - *lookup*: the key has a row in level 0. Its row before is the row in the lowest level above 0
+     that has one: earlier compactions have merged the rows of all higher levels into it.
    - *full-compaction*: the key has a row outside the deepest level. (The changelog has already
-     reported the rows of the deepest level.) The row of the deepest level is its row before.
+     reported the rows of the deepest level.) Its row before is the row in the deepest level.
 3. `changelog_rows` compares the rows before with the merged rows:
 
    | before | after | rows |

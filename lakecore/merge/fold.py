@@ -217,7 +217,7 @@ class FoldEngine:
     def _stays(
         self, spec: MergeSpec, names: Sequence[str], rows: np.ndarray, kinds: np.ndarray | None
     ) -> np.ndarray:
-        """For each of these rows, whether the functions leave it unchanged if it is single."""
+        """A mask of these rows, each the only one of its key: the functions leave it unchanged."""
         functions = self.functions(spec, names)
         if functions is None or any(each.changes_single for each in functions.values()):
             return np.zeros(len(rows), bool)

@@ -1,7 +1,7 @@
 """Rows in merge order, one group for each key, and operations on all groups together.
 
-A position is that of a row in merge order. Loops run over ranks, never over rows or groups: step j
-processes the j-th row of every group that has one.
+A position is the index of a row in merge order. Loops run over ranks, never over rows or groups:
+step j processes the j-th row of every group that has so many rows.
 """
 
 from __future__ import annotations

@@ -22,7 +22,10 @@ _ENDS = ("\n", "\r\n", "\r")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineFormat:
-    """The format of a file, and its columns in order. All but the last two are of CSV only."""
+    """The format of a file, and its columns in order.
+
+    `separator`, `quote`, `escape` and `null_text` are used for CSV only.
+    """
 
     kind: str
     columns: tuple[str, ...]

@@ -47,7 +47,7 @@ class ExpiredSnapshots(ShownFacts):
     """The result of `Table.expire_snapshots`.
 
     - `snapshots_expired`: how many snapshots expired;
-    - `earliest_snapshot_id`: the first that is left; None if the table has no snapshot;
+    - `earliest_snapshot_id`: the earliest snapshot that still exists; None if the table has none;
     - `changelogs_kept`: the changelogs of expired snapshots that are kept as long-lived ones;
     - `files`: what was deleted, by kind;
     - `held_by_consumer`: the consumer that kept more from expiring, or None;
@@ -116,7 +116,7 @@ class ExpiredChangelogs(ShownFacts):
     """The result of `Table.expire_changelogs`.
 
     - `changelogs_expired`: how many long-lived changelogs expired;
-    - `earliest_changelog_id`: the first that is left; None if none is;
+    - `earliest_changelog_id`: the earliest long-lived changelog that still exists, or None;
     - `files`: what was deleted, by kind;
     - `held_by_consumer`: the consumer that kept more from expiring, or None;
     - `unreadable_changelogs`: expired changelogs of which a manifest was missing or damaged: their
@@ -186,7 +186,7 @@ class RolledBack(ShownFacts):
     """The result of `Table.rollback_to`.
 
     - `snapshot_id`: the snapshot that is the latest one now;
-    - `previous_snapshot_id`: the latest snapshot before;
+    - `previous_snapshot_id`: the snapshot that was the latest one before the call;
     - `snapshots_removed`: how many later snapshots were removed;
     - `tags_removed`: the names of the removed tags, those of later snapshots;
     - `changelogs_removed`: how many later long-lived changelogs were removed;

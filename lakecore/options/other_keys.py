@@ -240,7 +240,7 @@ OTHER_KEYS: Mapping[str, Option] = {known.key: known for known in _ALL if "#" no
 """Options without an attribute, by key."""
 
 OTHER_PATTERNS: tuple[Option, ...] = tuple(known for known in _ALL if "#" in known.key)
-"""Options without an attribute whose key has a free part; the first that matches counts."""
+"""Options without an attribute; `#` stands for a variable part of a key. The first match counts."""
 
 
 def matches(pattern: str, key: str) -> bool:

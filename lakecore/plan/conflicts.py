@@ -7,9 +7,9 @@ The changes of a commit were computed from some snapshot; the table may have cha
 2. An added file must not exist yet.
 3. On a primary-key table, files of one bucket and level above 0 must not overlap by key.
 4. A partition keeps its number of buckets, unless it is overwritten.
-5. If compaction looks up rows, the levels above 0 must not have changed since. Another compaction
-   may have written a row of the same key into a level that was not searched, and the row of the
-   lower level would win, whichever is newer.
+5. If compaction looks up rows, the levels above 0 must not have changed since the look-up. Another
+   compaction may have written a row of the same key into a level that was not searched, and the row
+   of the lower level would win, even if it is older.
 6. If files of level 0 are compacted, no older file may stay in level 0. It would be above the
    output: its rows would win over newer rows, and deleted rows would reappear. A conflict arises if
    a write compacts files that are not committed yet, and another commit adds files before them. A

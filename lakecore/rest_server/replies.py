@@ -31,7 +31,7 @@ class Reply:
 
 
 class Problem(Exception):
-    """Raised for a request that cannot be executed. It has the reply of the server."""
+    """Raised for a request that cannot be executed, with the status and message of the reply."""
 
     def __init__(self, code: int, message: str, resource: str = "", name: str = "") -> None:
         super().__init__(message)

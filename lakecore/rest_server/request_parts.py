@@ -46,7 +46,7 @@ def identifier_of(database: str, name: str) -> Identifier:
         check_directory(what, part)
     if SPLITTER in table or SPLITTER in branch:
         raise Problem(404, f"a system table is made by its reader: {name}", "TABLE", name)
-    # A quoted name would be taken for the table whose name is quoted.
+    # Quotes would be removed from the name, and the table of the name within them would be found.
     if QUOTE in name or is_too_long(table) or is_too_long(branch):
         raise Problem(404, "no table has such a name", "TABLE", name)
     return Identifier(database=database, table=table, branch=branch)
@@ -83,7 +83,7 @@ def object_of(body: Mapping[str, Any], key: str) -> Json:
 
 
 def check_database(name: str) -> None:
-    """Raise InvalidRequest for a bad name of a database, Problem for one that none can have."""
+    """Raise InvalidRequest for an invalid name, and Problem for one that no database can have."""
     check_directory("database", name)
     if QUOTE in name or is_too_long(name):
         raise Problem(404, "no database has such a name", "DATABASE", name)

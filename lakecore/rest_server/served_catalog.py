@@ -3,9 +3,9 @@
 https://paimon.apache.org/docs/master/concepts/rest/rest-api/
 
 Every table is served as an internal table: this server publishes its snapshots, one after another.
-Each commit, schema change, rename and drop holds a lock of the table in this process. So even a
-store without conditional creation is safe, if all writers use the same server, and no commit writes
-to the directory of a table that was dropped or renamed meanwhile.
+Each commit, schema change, rename and drop holds the lock of the table in this process. Therefore
+no commit writes to the directory of a table that was dropped or renamed meanwhile. If all writers
+use this server, even a store without conditional creation is safe.
 
 INVARIANT: a name in a request is never a path: `identifier.py` checks that each name stays below
 the warehouse.
@@ -350,7 +350,7 @@ class ServedCatalog:
         return Reply(200)
 
     def _lock(self, table: Table) -> Lock:
-        """The lock of a table, which lives as long as somebody has it."""
+        """The lock of a table: the same object for all requests that run at the same time."""
         with self._guard:
             return self._locks.setdefault(table.context.layout.root, Lock())
 

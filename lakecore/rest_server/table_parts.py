@@ -105,7 +105,8 @@ def _partitions(context: TableContext, query: Mapping[str, str]) -> Reply:
 def _of_specs(context: TableContext, specs: Sequence[Mapping[str, str]]) -> PartitionFilter:
     """A filter of the partitions that have one of the specs, as `GET partitions` lists them.
 
-    Several partitions may share a spec: a null, blank texts, and the default name itself.
+    Several partitions may share a spec: the spec has the default partition name for a null, for a
+    blank string, and for a string that is this name.
     """
 
     def chosen(partitions: Sequence[bytes]) -> Sequence[bool]:

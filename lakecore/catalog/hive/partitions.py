@@ -54,7 +54,7 @@ class HivePartitions:
         if deleted and not _has_branches(history):
             live = {e.partition for e in history.live_entries(proposal.snapshot)}
             emptied = specs_of(schema, deleted - live)
-            # Null and blank strings have the same spec: another partition of it may have files.
+            # Null and blank strings have the same spec: another partition with it may have files.
             for spec in emptied - specs_of(schema, live) if emptied else ():
                 self.client.drop_partition(name.database, name.table, [text for _, text in spec])
 

@@ -152,7 +152,7 @@ class Database:
             database=address.database,
         )
         if address.dialect == SQLITE:
-            # Each use opens the file anew: a pool would keep a file open that was replaced.
+            # Each use opens the file again: a pool would keep a file open that was replaced.
             settings = {
                 "poolclass": sql.pool.NullPool,
                 "connect_args": {"timeout": _BUSY_SECONDS},

@@ -57,7 +57,10 @@ class JdbcMetastore:
 
     @property
     def case_sensitive(self) -> bool:
-        """Always True, even if the database ignores case in comparisons (`has_database`)."""
+        """Always True: directory names are case-sensitive.
+
+        `has_database` therefore compares names itself, in case the SQL database ignores case.
+        """
         return True
 
     @property
@@ -71,7 +74,6 @@ class JdbcMetastore:
         return self._names(sql.LIST_DATABASES)
 
     def has_database(self, name: str) -> bool:
-        # The SQL database may ignore case in comparisons, but directory names are case-sensitive.
         return (name,) in self.database.rows(sql.FIND_DATABASE, self._values(name))
 
     def check_database_name(self, name: str) -> None:

@@ -127,7 +127,7 @@ def _signer(options: RestOptions) -> dlf_signers.Signer:
 
 
 def _loader(options: RestOptions, ambient: Ambient) -> Callable[[], Credentials]:
-    """The function that loads credentials: by the first documented method whose options are set."""
+    """A function that loads credentials by the first documented method whose options are set."""
     texts = options.texts
     loader = texts.get("dlf.token-loader")
     path = texts.get("dlf.token-path")

@@ -3,8 +3,8 @@
 https://paimon.apache.org/docs/master/concepts/rest/rest-api/
 
 Retries follow Paimon: a request is sent again at most 5 times, after the replies 429 and 503. After
-a broken connection, only requests that change nothing are sent again. The wait is that of
-`Retry-After`, or else 1 s, 2 s, 4 s ... with some jitter.
+a broken connection, only requests that change nothing are sent again. The client first waits as
+long as `Retry-After` says, or else 1 s, 2 s, 4 s ... with some jitter.
 
 INVARIANT: a request that may have had an effect is never sent twice. If its reply is lost,
 `ReplyLost` is raised, and the caller must check whether it had its effect.

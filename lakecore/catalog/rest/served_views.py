@@ -74,7 +74,7 @@ class ServedViews:
         return True
 
     def replace(self, name: Identifier, view: View) -> bool:
-        """Store a view, in place of the one of that name if there is one.
+        """Store a view. An existing view of that name is replaced.
 
         The protocol has no request for it: the old view is dropped, then the new one is created. If
         the server refuses the new view, the old one is created again.

@@ -1,4 +1,4 @@
-"""Avro schemas by id, from Confluent's schema registry or one that speaks its protocol.
+"""Avro schemas by id, from Confluent's schema registry or a registry with the same protocol.
 
 A message begins with a zero byte and the id of its schema in four bytes.
 """

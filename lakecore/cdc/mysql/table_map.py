@@ -49,7 +49,8 @@ _EXACT = frozenset(
         *("cp932", "ucs2", "utf16", "utf16le", "utf32", "macce", "macroman"),
     }
 )
-"""The character sets that Python decodes exactly as the server does. The server decodes others."""
+"""The character sets that Python decodes exactly as the server does. Strings in other character
+sets are decoded by the server."""
 _UCA_1400 = {2048: "utf8mb3", 2304: "utf8mb4", 2560: "ucs2", 2816: "utf16", 3072: "utf32"}
 """The character sets of MariaDB's Unicode 14 collations, by the first of their 256 ids."""
 _NAMED = frozenset({Code.VARCHAR, Code.BLOB, Code.VAR_STRING, Code.STRING, Code.ENUM, Code.SET})

@@ -6,9 +6,10 @@ of the schema to read with.
 
 A file that was migrated from Hive lacks its partition columns, and columns that were added later;
 the caller passes their values. If the file has a partition column, the file's values are used,
-because manifests of other engines may be less precise. There are two exceptions, because ORC does
-not store them exactly: times in the last second before 1970, and strings with blanks at the end.
-The fields of a ROW are matched by name: other programs write them in another order, or write more.
+because manifests of other engines may be less precise. The passed value is used for two kinds of
+values that ORC does not store exactly: times in the last second before 1970, and strings with
+blanks at the end. The fields of a ROW are matched by name: other programs write them in another
+order, or write more.
 
 INVARIANT: batches have the order of the file, and every row once. So the position of a row, which
 deletion vectors refer to, is the number of rows before it. `read_positions` returns it.

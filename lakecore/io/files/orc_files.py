@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 ID_ATTRIBUTE = "paimon.id"
 _CODECS = {"none": "uncompressed", "zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "lz4": "lz4"}
 _STRIPE_SHARE = 2
-"""The size of a stripe in stored bytes is that of a row group in decoded bytes, divided by this."""
+"""A stripe takes the size of a row group divided by this. A stripe's size is in stored bytes, a row
+group's in decoded bytes."""
 _DICTIONARY_SHARE_MAX = 0.8
 _NANOS_MAX = (1 << 63) - 1
 TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

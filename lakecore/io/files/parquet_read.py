@@ -278,7 +278,7 @@ class _RowSizes:
 def _narrow_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch in parts whose strings fit 32-bit offsets.
 
-    Repeated values are small only on disk.
+    Repeated strings are small on disk, but each takes its full size when it is decoded.
     """
     if size_of(batch) <= NARROW_BYTES_MAX or batch.num_rows <= 1:
         yield batch

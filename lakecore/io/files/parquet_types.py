@@ -6,7 +6,8 @@ declared as INT96 in the footer afterwards.
 
 Field ids: columns and fields of a ROW have the ids of the schema. The element of an array, and the
 value of a map, have 536870911 + 1024 * id + depth; the key of a map has 536870911 - 1024 * id -
-depth. Here, id is that of the enclosing column or field, and depth counts arrays and maps from 1.
+depth. Here, `id` is the id of the enclosing column or field, and `depth` counts arrays and maps
+from 1.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
    column that copies another column is not encoded again. Bounds of strings come from the footer,
    or from the dictionary of a dictionary-encoded column, which is not decoded.
 
-A writer waits for its own row groups in progress while all writers together have as many in
-progress as there are threads. A writer with none in progress never waits.
+If all writers together have as many row groups in progress as there are threads, a writer waits for
+one of its own. A writer with no row group in progress never waits.
 """
 
 from __future__ import annotations

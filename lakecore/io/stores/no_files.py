@@ -1,7 +1,7 @@
 """A file that cannot be opened, for libraries that require one.
 
-Opening it fails within Arrow's C++ code. Arrow's threads would call a file system in Python even
-while the interpreter shuts down, which would abort the process.
+Opening it fails within Arrow's C++ code. A file system written in Python could fail instead, but
+Arrow's threads may call it while the interpreter shuts down, which aborts the process.
 """
 
 from __future__ import annotations

@@ -127,9 +127,9 @@ class _Entries:
         return kept
 
     def outlast(self, taken: np.ndarray) -> np.ndarray:
-        """For a column without a count limit: the positions of the rows that retractions leave.
+        """For a column without a count limit: the positions of the rows that remain at the end.
 
-        A row of `taken` retracts the equal rows before it.
+        `taken` marks the retractions; each removes the earlier rows with the same code.
         """
         same = alike(self.codes)
         place = np.arange(len(self.codes))
@@ -145,9 +145,10 @@ class _Entries:
         return kept
 
     def take_turns(self, taken: np.ndarray) -> np.ndarray:
-        """With a limit: the positions that remain.
+        """For a column with a count limit: the positions of the rows that remain at the end.
 
-        Groups alternate between adding and retracting.
+        `taken` marks the retractions. In each group, stretches of additions and of retractions
+        alternate; they are applied in turn.
         """
         turns = _turns(self.groups, taken)
         order = np.argsort(turns, kind="stable")
