@@ -143,9 +143,9 @@ def rescale(  # noqa: PLR0913  the public verb
     """Give partitions of a table another number of buckets by tasks of Spark, in one commit.
 
     Arguments, result and errors are those of `Table.rescale`. No row is shuffled: a task rewrites
-    the old buckets whose rows go to the same new buckets. Each partition has as many tasks as the
-    greatest common divisor of both numbers of buckets, so a multiple of the old number is the best
-    choice.
+    the old buckets whose rows go to the same new buckets. The number of tasks for a partition is
+    the greatest common divisor of its old and its new number of buckets, so a multiple of the old
+    number is the best choice.
 
     - `spread`: whether tasks do the work (True) or the driver (False). Default: tasks, if more than
       256 MiB of files are rewritten in more than one part.

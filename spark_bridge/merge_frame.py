@@ -3,9 +3,9 @@
 1. *By buckets*: for a table with a key whose bucket follows from the source row
    (`merge_routing.py`). Source rows are shuffled to the task that owns their bucket, which reads
    that bucket.
-2. *By splits*: a small source is sent to every task. The tasks change their own splits and flag the
-   source rows that matched; the driver inserts the others. For tables without a key, and for merges
-   that insert nothing.
+2. *By splits*: for tables without a key, and for merges that insert nothing. A small source is sent
+   to every task. The tasks change their own splits and flag the source rows that matched; the
+   driver inserts the others.
 3. *By the driver*: if source and table are small, because starting tasks would take longer, or if
    neither of the other ways is possible.
 

@@ -77,8 +77,9 @@ def read(  # noqa: PLR0913  the public verb
     - `snapshot_id`, `tag` or `timestamp`: the state to read; by default the latest snapshot. A
       `timestamp` without a zone, or a time in an SQL condition, is in the session's time zone
       (`spark.sql.session.timeZone`).
-    - `limit`: the most rows to read; it is not defined which. A task ends by itself at this number,
-      so its Python worker stays for the next job; `df.limit(n)` and `df.show()` end the worker.
+    - `limit`: the most rows to read; which ones is not defined. A task ends by itself at this
+      number, so its Python worker stays for the next job; `df.limit(n)` and `df.show()` end the
+      worker.
     - `raw_by_spark`: if False, lakecore reads every file.
 
     All columns of the frame are nullable. Raises NotFound if the table or the state does not exist,

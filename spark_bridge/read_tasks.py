@@ -6,7 +6,7 @@
    target.
 2. Each piece keeps the files whose key range overlaps the piece.
 3. A large raw file without a key to cut it by is cut between row groups.
-4. Pieces are packed to tasks in order; a file counts as its open cost at least. The target is
+4. Pieces are packed into tasks in order; each file counts at least as its open cost. The target is
    `source.split.target-size`, or less, so that a small table still makes enough tasks.
 
 INVARIANT: the pieces of a split hold each row once. Where rows are merged, the pieces cover every

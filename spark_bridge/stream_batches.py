@@ -56,8 +56,8 @@ def foreach_batch(  # noqa: PLR0913  the public verb
     - `mode`: `overwrite` replaces the table by each batch, as the output mode `complete` needs.
     - `name`: distinguishes several sinks of one query that write to the same table. Keep it over
       restarts.
-    - `commit_user`: in place of `spark`. The user of the commits is `spark-QUERYID`, followed by
-      `-NAME`; the identifier is the number of the batch.
+    - `commit_user`: replaces `spark` in the user of the commits. That user is `spark-QUERYID`, or
+      `spark-QUERYID-NAME` with a `name`; the identifier is the number of the batch.
     - `compact_every`: the number of batches between two compactions, at most the stop trigger; 0
       means never. Default: `num-sorted-run.compaction-trigger`; for a `write-only` table, never.
       The next batch waits for the compaction.

@@ -59,8 +59,8 @@ def read_stream(  # noqa: PLR0913  the public verb
 
     A batch of a table with a primary key has the changes of one snapshot, unless a limit is given.
 
-    Raises InvalidRequest for wrong arguments, Unsupported for a type that Spark lacks. A start that
-    has expired is an error of the query, which names the earliest snapshot.
+    Raises InvalidRequest for wrong arguments, Unsupported for a type that Spark lacks. If the start
+    has expired, the query fails, and the error names the earliest snapshot that still exists.
 
         changes = spark_bridge.read_stream(spark, "/data/shop/orders")
     """

@@ -9,10 +9,12 @@
 | `scan.mode` and other options of the table | | for this stream |
 | `consumer-id` | | the consumer that records progress |
 | `maxSnapshotsPerTrigger` | `read.stream.maxSnapshotsPerTrigger` | the most snapshots of a batch |
-| `maxFilesPerTrigger`, `maxBytesPerTrigger`, `maxRowsPerTrigger` | likewise | other limits |
+| `maxFilesPerTrigger` | `read.stream.maxFilesPerTrigger` | the most files of a batch |
+| `maxBytesPerTrigger` | `read.stream.maxBytesPerTrigger` | the most bytes of a batch |
+| `maxRowsPerTrigger` | `read.stream.maxRowsPerTrigger` | the most rows of a batch |
 
-A name of the second column means the same as that of the first; both at once are an error. A batch
-has one snapshot at least, and one split of a state at least, whatever the limits are.
+A name in the second column means the same as the name in the first; both at once are an error.
+Whatever the limits are, a batch has at least one snapshot, or one split of a state.
 """
 
 from __future__ import annotations

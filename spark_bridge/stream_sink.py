@@ -9,8 +9,8 @@ does, for a streaming frame too. `spark_bridge.foreach_batch` prepares each batc
 | `write.memory-per-task` | bytes; as for `spark_bridge.write` |
 | `compact.every` | batches between two compactions, 0: none; see `stream_commit.py` |
 
-1. Spark makes a writer before the tasks of each batch, whose pickled form runs in the tasks, and
-   another writer for the commit. The messages therefore state the job and the query.
+1. For each batch, Spark makes a writer before the tasks, and runs copies of it in the tasks. It
+   makes another writer for the commit. The messages therefore state the job and the query.
 2. `commit` makes one snapshot. If the batch was committed before, the files of the repetition are
    removed. A batch without rows makes no snapshot.
 3. Every few batches, `commit` compacts what is due.

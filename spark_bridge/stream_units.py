@@ -1,9 +1,9 @@
 """Groups the rows of a snapshot into units, and units into tasks.
 
-Splits that may hold rows of the same key are one unit, in the order of the changes. That unit is
-usually a bucket. It is a partition if an overwrite may move a key to another bucket, and the whole
-table if a key may move to another partition. Every other split is a unit of its own: those of a
-state, and those of a table that has neither a key nor fixed buckets.
+Splits of changes that may hold rows of the same key are one unit, in the order of the changes. That
+unit is usually a bucket. It is a partition if an overwrite may move a key to another bucket, and
+the whole table if a key may move to another partition. In a state, and in a table that has neither
+a key nor fixed buckets, each split is one unit.
 """
 
 from __future__ import annotations

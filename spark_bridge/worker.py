@@ -34,7 +34,7 @@ __all__ = ["Batches", "acknowledge", "joined", "set_aside"]
 BATCH_ROWS = 65_536
 BATCH_BYTES = 16 << 20
 _DESCRIPTORS = range(3, 64)
-"""The worker's connection is among the first things that it opens."""
+"""The file descriptors to try: a worker opens its connection to the JVM early."""
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 

@@ -10,7 +10,7 @@ There are two ways to run the executor function. By default, Spark shuffles by t
 owner, and a task receives its rows unsorted (`repartitionById`, `mapInArrow`); this needs the least
 memory in the JVM. With `by="group"`, the JVM sorts rows by partition and bucket, and each call
 receives one bucket (`groupBy`, `applyInArrow`); this gives full buffers and few open files if a
-task owns thousands of buckets, at the cost of a writer for each.
+task owns thousands of buckets, at the cost of a new writer for each bucket.
 
 NOTE: a Spark shuffle does not keep the row order. If a frame has several rows of one key, the table
 needs a `sequence.field` that decides which row is newest.
