@@ -4,7 +4,8 @@ After a commit, the directories of the written buckets are searched for files of
 no message; after a failed job, all directories.
 
 INVARIANT: only files of this job are removed, never a committed file, and none if it is not certain
-whether the commit happened.
+whether the commit happened. No message names the managed files of BLOB values, to which committed
+rows refer: after a commit, all of them stay.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from lakecore import LakecoreError
 from lakecore.distributed.tables import JOB_ID_LENGTH
-from lakecore.distributed.values import BUCKET_PREFIX
+from lakecore.distributed.values import BUCKET_PREFIX, MANAGED_BLOB_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -76,6 +77,7 @@ def _remove(
     context: TableContext, job: str, directories: Sequence[str], kept: Iterable[str]
 ) -> int:
     begin, known = job[:JOB_ID_LENGTH], frozenset(kept)
+    staying = (MANAGED_BLOB_SUFFIX,) if known else ()
 
     def sweep(directory: str) -> int:
         removed = 0
@@ -83,7 +85,8 @@ def _remove(
         with suppress(LakecoreError, OSError):
             for file in context.store.list(directory):
                 name = file.path.rsplit("/", 1)[-1]
-                if begin in name and name not in known and not file.is_directory:
+                is_kept = name in known or name.endswith(staying)
+                if begin in name and not is_kept and not file.is_directory:
                     context.store.delete(file.path)
                     removed += 1
         return removed

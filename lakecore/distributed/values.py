@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakecore.format.layout import BUCKET_PREFIX, MAIN_BRANCH, Layout
+from lakecore.format.layout import BUCKET_PREFIX, MAIN_BRANCH, MANAGED_BLOB_SUFFIX, Layout
 from lakecore.model.arguments import check_flags
 from lakecore.model.files import HASH_INDEX, DataFile, Split
 from lakecore.model.schema import TableSchema
@@ -35,6 +35,7 @@ __all__ = [
     "INTEGERS",
     "LENGTH_MAX",
     "MAIN_BRANCH",
+    "MANAGED_BLOB_SUFFIX",
     "POSTPONE_BUCKET",
     "STRINGS",
     "TIMESTAMPS",

@@ -53,6 +53,16 @@ def test_rows_of_a_keyed_table_are_those_of_one_machine(
     assert files_of(ours) == live_files_of(ours)
 
 
+def test_blob_values_of_a_keyed_table_stay_after_the_job(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = table_at(tmp_path / "t", {"id": "BIGINT NOT NULL", "b": "BLOB"}, bucket="2")
+    rows = pl.DataFrame({"id": range(20), "b": [b"%d" % number for number in range(20)]})
+
+    assert spark_bridge.write(frame(spark, rows), table).leftovers == 0
+    assert held(table) == sorted(rows.rows(), key=repr)
+
+
 @pytest.mark.parametrize("by", ["task", "group"])
 def test_partitions_and_buckets_have_one_owner(
     spark: SparkSession, tmp_path: Path, by: str
