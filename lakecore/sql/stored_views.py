@@ -5,6 +5,9 @@ Any session can read a stored view, so its text must mean the same in all of the
 - its tables are named with their databases, `database.table`. A name of one part would depend on
   the current database of the reader, and raises an error when the view is created or read;
 - these tables are in the catalog of the view, whichever catalog is the current one.
+
+The author of a view must not choose files that the reader's process opens, so its hints must not
+have the option `lakecore.blob-paths`.
 """
 
 from __future__ import annotations
@@ -43,12 +46,20 @@ __all__ = [
 ]
 
 _FULL = 3
+_BLOB_PATHS = "lakecore.blob-paths"
 _NO_VIEWS = "this catalog stores no views; CREATE TEMPORARY VIEW makes one"
 
 
 def in_view(reference: Reference, view: str, catalog: str) -> Reference:
     """The reference to a table within a stored view, completed with the view's catalog."""
     chain = reference.chain
+    if _BLOB_PATHS in reference.options:
+        raise InvalidRequest(
+            "a stored view cannot say where descriptors of BLOB values may lead; whoever reads it "
+            "sets the option",
+            view=view,
+            option=_BLOB_PATHS,
+        )
     if len(chain) == 1:
         raise InvalidRequest(
             "a stored view names its tables with their databases: database.table",

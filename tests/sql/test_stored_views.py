@@ -83,6 +83,34 @@ def test_view_of_another_catalog_reads_the_tables_of_that_catalog(
     assert rows(session, "SELECT DISTINCT item FROM paimon.shop.late") == [("shop",)]
 
 
+def test_stored_view_does_not_say_which_files_descriptors_may_name(
+    session: lc.Session, options: dict[str, str], tmp_path: Path
+) -> None:
+    import sqlite3
+
+    (tmp_path / "secret").write_bytes(b"key")
+    evolving = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+    session.create_table(
+        "shop.scans",
+        {"id": "INT", "b": "BLOB"},
+        options={"blob-descriptor-field": "b", **evolving},
+    ).write([{"id": 1, "b": lc.BlobDescriptor(f"{tmp_path}/secret").to_bytes()}])
+    hint = f"/*+ OPTIONS('lakecore.blob-paths' = '{tmp_path}') */"
+    assert rows(session, f"SELECT b FROM shop.scans {hint}") == [(b"key",)]
+    with pytest.raises(InvalidRequest, match="whoever reads it"):
+        session.sql(f"CREATE VIEW shop.late AS SELECT b FROM shop.scans {hint}")
+
+    session.sql("CREATE VIEW shop.late AS SELECT b FROM shop.scans")
+    with sqlite3.connect(tmp_path / "catalog.db") as database:
+        database.execute(
+            "UPDATE paimon_views SET view_schema = replace(view_schema, 'shop.scans', ?)",
+            [f"shop.scans {hint}"],
+        )
+    database.close()
+    with pytest.raises(InvalidRequest, match="whoever reads it"):
+        rows(lc.connect(options), "SELECT * FROM shop.late")
+
+
 def test_names_are_taken_by_tables_and_views_alike(session: lc.Session) -> None:
     session.sql("CREATE VIEW shop.late AS SELECT 1 AS n")
     with pytest.raises(AlreadyExists):
