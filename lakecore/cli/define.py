@@ -157,7 +157,7 @@ def describe_table(
         "schema_id": schema.id,
         "primary_key": list(schema.primary_keys),
         "partitioned_by": list(schema.partition_keys),
-        "options": dict(table.options.texts),
+        "options": table.options.shown,
         "snapshot_id": None if latest is None else latest.id,
         "rows_stored": None if latest is None else latest.total_record_count,
     }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.display import pairs_html, pairs_text
 from lakecore.errors import Unsupported
+from lakecore.masking import masked_options
 from lakecore.options.blobs import BlobOptions
 from lakecore.options.choices import (
     LINE_FORMATS,
@@ -66,14 +67,19 @@ class TableOptions(
     table: str = ""
 
     def __repr__(self) -> str:
-        return f"TableOptions({dict(self.texts)})"
+        return f"TableOptions({self.shown})"
 
     def __str__(self) -> str:
         """A line for each option that was set."""
-        return pairs_text(self.texts.items()) or "no options are set"
+        return pairs_text(self.shown.items()) or "no options are set"
 
     def _repr_html_(self) -> str:
-        return pairs_html("options that were set", self.texts.items())
+        return pairs_html("options that were set", self.shown.items())
+
+    @property
+    def shown(self) -> dict[str, object]:
+        """The options that were set, with their secrets hidden."""
+        return masked_options(self.texts)
 
     def target_file_size(self, *, primary_key: bool) -> int:
         """The target size of a data file in bytes, for a table with or without a primary key."""

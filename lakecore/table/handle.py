@@ -156,7 +156,7 @@ class Table(
         return f"Table({self.identifier!r}, schema={schema_id}, path={self.path!r})"
 
     def _facts(self) -> list[tuple[str, object]]:
-        schema, texts = self._context.schema, self._context.options.texts
+        schema, options = self._context.schema, self._context.options.shown
         facts: list[tuple[str, object]] = [("table", self.identifier)]
         if self.path != self.identifier:
             facts.append(("path", self.path))
@@ -169,7 +169,7 @@ class Table(
             for what, names in (
                 ("primary key", schema.primary_keys),
                 ("partitioned by", schema.partition_keys),
-                ("options", [f"{key}={text}" for key, text in texts.items()]),
+                ("options", [f"{key}={text}" for key, text in options.items()]),
             )
             if names
         ]

@@ -158,3 +158,14 @@ def test_table_of_text_files_is_known_and_not_written(file_format: str) -> None:
     parsed.require_readable()
     with pytest.raises(Unsupported, match=r"option=file.format "):
         parsed.require_writable(primary_keys=("k",))
+
+
+def test_secrets_are_not_shown() -> None:
+    texts = {"blob-descriptor.s3.secret-key": "hunter2", "bucket": "2"}
+    options = parse_options(texts)
+
+    for shown in (str(options), repr(options), options._repr_html_()):
+        assert "hunter2" not in shown
+        assert "blob-descriptor.s3.secret-key" in shown
+    assert options.shown == {"blob-descriptor.s3.secret-key": "***", "bucket": "2"}
+    assert options.blob_descriptor_storage == {"s3.secret-key": "hunter2"}
