@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lakecore.options import TableOptions
 
 SCHEMA_VERSION = 3
+_SOURCE_TABLE = "blob-descriptor.source-table"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,11 +141,23 @@ class TableSchema:
         stored = {key: text for key, text in self.options.items() if key != "lakecore.blob-paths"}
         return defaults | stored
 
+    @property
+    def effective_options(self) -> dict[str, str]:
+        """The stated options, without those of the storage of descriptors of BLOB values.
+
+        They say to which service the caller's credentials are sent, so the caller gives them.
+        """
+        return {
+            key: text
+            for key, text in self.stated_options.items()
+            if key == _SOURCE_TABLE or not key.startswith("blob-descriptor.")
+        }
+
     def parsed_options(
         self, dynamic: Mapping[str, str] | None = None, *, table: str = ""
     ) -> TableOptions:
         """The typed options of the table; `dynamic` options override those of the schema."""
-        return parse_options(self.stated_options | dict(dynamic or {}), table=table)
+        return parse_options(self.effective_options | dict(dynamic or {}), table=table)
 
 
 def number_fields(fields: Sequence[Field], start: int = 0) -> tuple[tuple[Field, ...], int]:

@@ -65,7 +65,8 @@ class BlobOptions:
     )
     blob_descriptor_storage: Mapping[str, str] = keyed_family(
         "blob-descriptor.#", TEXT, OTHER,
-        "Option of the storage that descriptors name, if it is not the storage of the table.",
+        "Option of the storage that descriptors name, if it is not that of the table; a stored one "
+        "does not count.",
     )
     # fmt: on
 

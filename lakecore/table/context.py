@@ -169,7 +169,7 @@ def _laid_out(layout: Layout, options: TableOptions) -> Layout:
 
 def dynamic_options_of(context: TableContext) -> dict[str, str]:
     """The dynamic options: those that differ from the options stored with the table."""
-    stated = {RENAMED.get(key, key): text for key, text in context.schema.stated_options.items()}
+    stated = {RENAMED.get(key, key): text for key, text in context.schema.effective_options.items()}
     return {key: text for key, text in context.options.texts.items() if stated.get(key) != text}
 
 

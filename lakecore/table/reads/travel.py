@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.model.times import to_milliseconds
-from lakecore.options import parse_options, rename_in_options
+from lakecore.options import RENAMED, parse_options, rename_in_options
 from lakecore.plan.partitions import Partitions
 from lakecore.table.context import require_table
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _LEVELS = ("changelog-producer", "deletion-vectors.enabled")
 """The options that decide whether reads merge all levels or use the lowest one."""
+_BLOBS = ("blob-field", "blob-descriptor-field", "blob-view-field")
+"""The options that decide how the rows of a BLOB column are stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +76,17 @@ def as_of(context: TableContext, schema: TableSchema) -> TableContext:
     """The table with an older schema, to read an older snapshot; options use its column names.
 
     If a sequence field or bucket key was renamed later, the options have its old name. The level
-    options (`_LEVELS`) are those of the older schema, under which the files were compacted.
+    options (`_LEVELS`) are those of the older schema, under which the files were compacted, and so
+    are those of BLOB columns (`_BLOBS`), which name columns that were dropped since.
     """
     if schema.id == context.schema.id:
         return context
     context = with_levels_of(context, schema)
-    options = parse_options(in_names_of(context, schema), table=context.identifier)
+    texts = in_names_of(context, schema)
+    then = {RENAMED.get(key, key): text for key, text in schema.stated_options.items()}
+    texts = {key: text for key, text in texts.items() if key not in _BLOBS}
+    texts |= {key: then[key] for key in _BLOBS if key in then}
+    options = parse_options(texts, table=context.identifier)
     return replace(context, schema=schema, options=options, partitions=Partitions(schema, options))
 
 

@@ -137,6 +137,33 @@ def test_a_table_does_not_state_where_descriptors_may_lead(tmp_path: Path, image
 
 
 def test_files_of_the_table_itself_are_read(tmp_path: Path) -> None:
+def test_a_table_does_not_state_the_storage_of_descriptors(tmp_path: Path) -> None:
+    endpoint = {"blob-descriptor.s3.endpoint": "http://elsewhere"}
+    session = lc.connect({"warehouse": str(tmp_path)}, create=True)
+    session.create_database("db")
+    options = {"blob-descriptor-field": "b", **EVOLVING, **endpoint}
+    table = session.create_table("db.t", COLUMNS, options=options)
+    assert not table.context.options.blob_descriptor_storage
+    table = table.copy(endpoint).refresh()
+    assert table.context.options.blob_descriptor_storage == {"s3.endpoint": "http://elsewhere"}
+    session.alter_table("db.t", [lc.SchemaChange.update_comment("c")])
+    assert endpoint.items() <= session.get_table("db.t").context.schema.options.items()
+
+
+def test_a_state_before_a_column_was_dropped_has_its_values(tmp_path: Path, images: Path) -> None:
+    session = lc.connect({"warehouse": str(tmp_path)}, create=True)
+    session.create_database("db")
+    options = {"blob-descriptor-field": "b", **EVOLVING}
+    table = session.create_table("db.t", COLUMNS, options=options)
+    table.write([row(key, cat(images, key, 1)) for key in range(2)])
+    table.update({"v": "new"}, "k = 0")
+    session.alter_table("db.t", [lc.SchemaChange.drop_column("b")])
+    table = session.get_table("db.t").copy({"lakecore.blob-paths": str(images)})
+    assert table.schema.names == ("k", "v")
+    for snapshot_id in (1, 2):
+        assert blobs(table, snapshot_id=snapshot_id) == [b"0", b"1"]
+
+
     table = made(tmp_path, {"k": "INT", "b": "BLOB", "c": "BLOB"})
     table.write([{"k": 0, "b": None, "c": b"value"}])
     (own,) = table.copy({"blob-as-descriptor": "true"}).to_polars()["c"].to_list()
