@@ -50,7 +50,7 @@ def managed_here(layout: Layout, uri: str) -> str | None:
     values: list[str] = []
     while above and "=" in above[-1]:
         values.insert(0, above.pop())
-    return "/".join([layout.data_dir, *values, one_name(bucket), one_name(name)])
+    return "/".join([layout.data_dir, *map(one_name, (*values, bucket, name))])
 
 
 def _in_scheme_of(root: str, place: str) -> str:

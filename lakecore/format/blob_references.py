@@ -29,6 +29,7 @@ __all__ = [
     "BlobView",
     "are_references",
     "encode_file_list",
+    "files_of",
     "is_descriptor",
     "is_view",
 ]
@@ -126,6 +127,13 @@ def are_references(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.A
     heads = (_DESCRIPTOR_HEAD, _VIEW_HEAD)
     descriptors, views = (pc.starts_with(values, pattern=head) for head in heads)
     return pc.or_(descriptors, views)
+
+
+def files_of(values: pa.ChunkedArray | pa.Array) -> set[str]:
+    """The files that these descriptors name. Most descriptors differ only in their last bytes."""
+    heads = pc.unique(pc.binary_slice(values, start=0, stop=-_RANGE.size)).to_pylist()
+    nowhere = bytes(_RANGE.size)
+    return {BlobDescriptor.from_bytes(head + nowhere).uri for head in heads if head is not None}
 
 
 def encode_file_list(uris: Iterable[str]) -> bytes:

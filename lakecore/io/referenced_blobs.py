@@ -6,6 +6,8 @@ which files may be read.
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound
@@ -23,11 +25,24 @@ if TYPE_CHECKING:
     from lakecore.format.layout import Layout
     from lakecore.io.stores.store import Store
 
-__all__ = ["ReferencedBlobs"]
+__all__ = ["ReferencedBlobs", "store_of"]
+
+
+_OPEN_MAX = 16
+"""So many files stay open: rows that are next to each other have values in several files."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """An open file."""
+
+    path: str
+    file: pa.NativeFile
+    size_bytes: int
 
 
 class ReferencedBlobs:
-    """Reads values by their descriptors; a context manager that keeps the last file open.
+    """Reads values by their descriptors; a context manager that keeps a few files open.
 
     Files in another storage than the table are read with `storage_options`.
     """
@@ -36,9 +51,7 @@ class ReferencedBlobs:
         self._store = store
         self._layout = layout
         self._options = dict(storage_options)
-        self._path = ""
-        self._file: pa.NativeFile | None = None
-        self._file_bytes = 0
+        self._files: dict[str, _Opened] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -52,82 +65,88 @@ class ReferencedBlobs:
         self.close()
 
     def close(self) -> None:
-        """Close the open file."""
-        if self._file is not None:
-            self._file.close()
-        self._file, self._path = None, ""
+        """Close the open files."""
+        while self._files:
+            self._files.popitem()[1].file.close()
 
     def size(self, reference: bytes) -> int:
         """The length of a value in bytes; reads the length of its file if only that tells it."""
         named = _descriptor(reference)
         if named.length >= 0:
             return named.length
-        self._open(named)
-        return max(self._file_bytes - named.offset, 0)
+        return max(self._open(named.uri).size_bytes - named.offset, 0)
 
     def read(self, reference: bytes) -> bytes:
-        """The bytes of a value.
+        """The bytes of a value. For a value without bytes, no file is read.
 
         Raises InvalidRequest if the file may not be read, CorruptTable if it lacks these bytes or
         is a missing file of the table, and NotFound if another file is missing.
         """
         named = _descriptor(reference)
-        file = self._open(named)
-        length = self._file_bytes - named.offset if named.length < 0 else named.length
-        if named.offset + length > self._file_bytes or length < 0:
+        if named.length == 0:
+            return b""
+        opened = self._open(named.uri)
+        length = opened.size_bytes - named.offset if named.length < 0 else named.length
+        if named.offset + length > opened.size_bytes or length < 0:
             raise CorruptTable(
                 "a descriptor names bytes beyond the end of a file",
-                file=self._path,
+                file=opened.path,
                 offset=named.offset,
                 length=named.length,
-                file_bytes=self._file_bytes,
+                file_bytes=opened.size_bytes,
             )
-        found: bytes = file.read_at(length, named.offset)
+        found: bytes = opened.file.read_at(length, named.offset)
         if len(found) != length:
-            raise CorruptTable("a file of BLOB values ends early", file=self._path)
+            raise CorruptTable("a file of BLOB values ends early", file=opened.path)
         return found
 
-    def _open(self, named: BlobDescriptor) -> pa.NativeFile:
-        """The file that holds a value; it stays open until another one is needed."""
-        path = self._path_of(named.uri)
-        if self._file is None or path != self._path:
-            self.close()
-            try:
-                self._file = self._store_of(path).open_input(path)
-            except NotFound as error:
-                if is_within(path, self._layout.root):
-                    raise CorruptTable("a file of BLOB values is missing", file=path) from error
-                raise
-            self._path, self._file_bytes = path, self._file.size()
-        return self._file
+    def _open(self, uri: str) -> _Opened:
+        """The file that a descriptor names. The file that was not used for longest is closed."""
+        opened = self._files.pop(uri, None)
+        if opened is None:
+            if len(self._files) >= _OPEN_MAX:
+                self._files.pop(next(iter(self._files))).file.close()
+            path, file = self._found(uri)
+            opened = _Opened(path, file, file.size())
+        self._files[uri] = opened
+        return opened
 
-    def _path_of(self, uri: str) -> str:
-        """The path of the file that a descriptor names; also of a managed file that was moved."""
-        try:
-            return locate(referenced(self._layout, uri))
-        except InvalidRequest:
-            moved = managed_here(self._layout, uri)
-            if moved is None or not self._store.exists(moved):
-                raise
-            return moved
+    def _found(self, uri: str) -> tuple[str, pa.NativeFile]:
+        """The path of the file that a descriptor names, and the file.
 
-    def _store_of(self, path: str) -> Store:
-        """The store of a file.
-
-        Raises InvalidRequest for another bucket of the table's storage without options for it.
+        A managed file is also found if the table was moved.
         """
-        root = self._layout.root
-        own = is_local(root) and is_local(path)
-        if own or _bucket(path) == _bucket(root):
-            return self._store
-        if storage_of(path) == storage_of(root) and not self._options:
-            raise InvalidRequest(
-                "a descriptor names a file in another bucket than the table; give the options of "
-                "that storage with the prefix blob-descriptor.",
-                file=path,
-                table=root,
-            )
-        return open_store(path, self._options)
+        path = ""
+        try:
+            path = locate(referenced(self._layout, uri))
+            return path, store_of(path, self._store, self._layout, self._options).open_input(path)
+        except (InvalidRequest, NotFound) as error:
+            moved = managed_here(self._layout, uri)
+            if moved is not None and moved != path:
+                with suppress(NotFound):
+                    return moved, self._store.open_input(moved)
+            if isinstance(error, NotFound) and is_within(path, self._layout.root):
+                raise CorruptTable("a file of BLOB values is missing", file=path) from error
+            raise
+
+
+def store_of(path: str, store: Store, layout: Layout, storage_options: Mapping[str, str]) -> Store:
+    """The store of a file of BLOB values: that of the table, or one with `storage_options`.
+
+    Raises InvalidRequest for another bucket of the table's storage without options for it.
+    """
+    root = layout.root
+    own = is_local(root) and is_local(path)
+    if own or _bucket(path) == _bucket(root):
+        return store
+    if storage_of(path) == storage_of(root) and not storage_options:
+        raise InvalidRequest(
+            "the place of BLOB values is in another bucket than the table; give the options of "
+            "that storage with the prefix blob-descriptor., as dynamic options",
+            path=path,
+            table=root,
+        )
+    return open_store(path, storage_options)
 
 
 def _descriptor(reference: bytes) -> BlobDescriptor:

@@ -134,11 +134,13 @@ def _check_inline(options: TableOptions) -> None:
 
 
 def _check_keyed(schema: TableSchema, options: TableOptions, blobs: Sequence[str]) -> None:
-    """The rules of a table with a primary key. The first one is Paimon's for managed columns."""
+    """The rules of a table with a primary key. Paimon's rules of keys are for managed columns."""
+    groups = ",".join(options.fields_sequence_group)
     for what, names in (
         ("a primary key", schema.primary_keys),
         ("a bucket key", options.bucket_key),
         ("a sequence field", options.sequence_field),
+        ("a sequence field of a group", [name.strip() for name in groups.split(",")]),
     ):
         placing = [name for name in blobs if name in names]
         if placing:
@@ -168,6 +170,32 @@ def _check_keyed(schema: TableSchema, options: TableOptions, blobs: Sequence[str
                 option=key,
                 value=value,
                 columns=managed,
+                table=options.table,
+            )
+    if options.merge_engine is MergeEngine.PARTIAL_UPDATE and not options.ignore_delete:
+        _check_retractable(options, managed)
+
+
+def _check_retractable(options: TableOptions, managed: Sequence[str]) -> None:
+    """Refuse aggregate functions that need the value of a row that retracts another one.
+
+    Rows that retract have no values in managed columns.
+    """
+    grouped = {name for columns in options.fields_sequence_group.values() for name in columns}
+    default = options.fields_default_aggregate_function
+    for name in managed:
+        function = options.fields_aggregate_function.get(name) or default
+        if (
+            name in grouped
+            and function not in (None, "last_value")
+            and not options.fields_ignore_retract.get(name)
+        ):
+            raise InvalidRequest(
+                "rows that retract have no BLOB values, which the aggregate function would need; "
+                "set the option to ignore them",
+                column=name,
+                function=function,
+                option=f"fields.{name}.ignore-retract",
                 table=options.table,
             )
 

@@ -51,5 +51,6 @@ def test_managed_files_are_found_by_partition_bucket_and_name() -> None:
     assert managed_here(LOCAL, "bucket-3/x.managed.blob") == "/w/d.db/t/bucket-3/x.managed.blob"
     for other in ("/old/t/bucket-3/data-9.blob", "/old/x.managed.blob", "x.managed.blob", ""):
         assert managed_here(LOCAL, other) is None
-    with pytest.raises(CorruptTable, match="leads out"):
-        managed_here(LOCAL, "/t/bucket-\n/x.managed.blob")
+    for damaged in ("/t/bucket-\n/x.managed.blob", "/t/p=\0/bucket-0/x.managed.blob"):
+        with pytest.raises(CorruptTable, match="leads out"):
+            managed_here(LOCAL, damaged)

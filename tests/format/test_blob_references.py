@@ -14,6 +14,7 @@ from lakecore.format.blob_references import (
     BlobView,
     are_references,
     encode_file_list,
+    files_of,
     is_descriptor,
     is_view,
 )
@@ -79,6 +80,15 @@ def test_references_are_told_from_values() -> None:
     values = pa.array([DESCRIPTOR.to_bytes(), VIEW.to_bytes(), None, b"", b"value"])
 
     assert are_references(values).to_pylist() == [True, True, None, False, False]
+
+
+def test_the_files_of_descriptors() -> None:
+    old = b"\x01" + BlobDescriptor("x", 1, 2).to_bytes()[9:]
+    given = [DESCRIPTOR.to_bytes(), None, BlobDescriptor("file:/t/é.blob", 99, -1).to_bytes(), old]
+    assert files_of(pa.chunked_array([given[:2], given[2:]], pa.binary())) == {DESCRIPTOR.uri, "x"}
+    assert files_of(pa.array([None, None], pa.binary())) == set()
+    with pytest.raises(InvalidRequest, match="no descriptor"):
+        files_of(pa.array([b"a value"]))
 
 
 def test_a_file_list_is_sorted_and_names_each_file_once() -> None:

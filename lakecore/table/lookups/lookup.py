@@ -107,8 +107,8 @@ class Lookup:
         kinds = [context.schema.arrow.field(name).type for name in columns.on]
         # -0.0 must find 0.0, but `OrderColumns` distinguishes them.
         floats = any(map(pa.types.is_floating, kinds))
-        references = columns_to_follow(context.schema, options)
-        self._cached = not (floats or references or options.primary_key_nullable)
+        self._cached = not (floats or options.primary_key_nullable)
+        self._references = columns_to_follow(context.schema, options)
         limit = options.lookup_cache_max_memory_size_bytes
         self._limit_bytes = limit
         self._blocks: Cache[object, Block] = Cache(1, budget=context.budget, size_max_bytes=limit)
@@ -225,6 +225,8 @@ class Lookup:
             if any(name in rules.masks for name in self._columns.on):
                 return seen
             names = tuple(dict.fromkeys((*names, *rules.inputs(names))))
+        if self._references.intersection(names):
+            return seen
         known = None if self._seen is None else self._seen.state
         if known is not None and known.columns == names and known.source.snapshot == plain.snapshot:
             return replace(seen, state=known)

@@ -92,11 +92,10 @@ class GivenBlobs:
             return given
         try:
             return self._references.read(given)
-        except NotFound:
-            if self._rules.null_if_missing:
-                return None
-            raise
-        except (CorruptTable, StorageError, Unsupported):
-            if self._rules.null_if_unreadable:
+        except (NotFound, CorruptTable, StorageError, Unsupported) as error:
+            # A missing file of the table itself is damage.
+            missing = isinstance(error, NotFound) or isinstance(error.__cause__, NotFound)
+            rules = self._rules
+            if rules.null_if_missing if missing else rules.null_if_unreadable:
                 return None
             raise

@@ -18,12 +18,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.format.blob_references import BlobDescriptor, is_descriptor
+from lakecore.errors import InvalidRequest
+from lakecore.format.blob_references import BlobDescriptor, files_of, is_descriptor
 from lakecore.format.blob_values import blobs_of, with_each_blob
 from lakecore.format.layout import MANAGED_BLOB_SUFFIX, data_file_name
-from lakecore.format.locations import canonical, is_within, storage_of
+from lakecore.format.locations import canonical, is_local, is_within
+from lakecore.io.referenced_blobs import store_of
 from lakecore.model.blob_rules import is_managed
 from lakecore.model.rows import RETRACTS, VALUE_KIND
 from lakecore.model.types import arrow_type
@@ -48,7 +50,7 @@ class StoredBlobs:
         external = options.blob_external_storage_field
         prefix = options.data_file_prefix
         self._columns = [
-            _Column(place, field, rules, prefix, _directory(place, field, options))
+            _Column(place, field, rules, prefix, _directory(field, options))
             for field in schema.fields
             if field.name in external or is_managed(field, schema, options)
         ]
@@ -74,28 +76,32 @@ class StoredBlobs:
 
 def managed_files(rows: pa.Table, columns: Sequence[str]) -> set[str]:
     """The managed files to which these columns of the rows refer."""
-    uris = {
-        BlobDescriptor.from_bytes(blob).uri
-        for name in columns
-        for value in rows.column(name).to_pylist()
-        if value is not None
-        for blob in blobs_of(value)
-    }
+    uris = {uri for name in columns for uri in files_of(_blobs_in(rows.column(name)))}
     return {uri for uri in uris if uri.endswith(MANAGED_BLOB_SUFFIX)}
 
 
-def _directory(place: BucketPlace, field: Field, options: TableOptions) -> str:
+def _blobs_in(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """All BLOBs within the values of a column."""
+    if pa.types.is_binary(column.type):
+        return column
+    if pa.types.is_list(column.type):
+        return pc.list_flatten(column)
+    values = (value for value in column.to_pylist() if value is not None)
+    return pa.array([blob for value in values for blob in blobs_of(value)], pa.binary())
+
+
+def _directory(field: Field, options: TableOptions) -> str:
     """The directory for the values of a column; empty for that of the bucket."""
     if field.name not in options.blob_external_storage_field:
         return ""
-    path = canonical(options.blob_external_storage_path or "")
-    if storage_of(path) != storage_of(place.layout.root):
-        raise Unsupported(
-            "blob-external-storage-path is in a different storage than the table",
+    path = canonical(options.blob_external_storage_path or "").rstrip("/")
+    if is_local(path) and not path.startswith("/"):
+        raise InvalidRequest(
+            "blob-external-storage-path must be absolute: descriptors name its files",
             path=path,
-            table=place.layout.root,
+            table=options.table,
         )
-    return path.rstrip("/")
+    return path
 
 
 class _Column:
@@ -107,6 +113,9 @@ class _Column:
         self.name = field.name
         self._place, self._field, self._rules = place, field, rules
         self._prefix, self._directory = prefix, directory
+        self._store = place.store
+        if directory:
+            self._store = store_of(directory, place.store, place.layout, dict(rules.storage))
         self._given = GivenBlobs(place.store, place.layout, rules, field.name)
         self._open: BlobOutput | None = None
         self._done: list[str] = []
@@ -114,7 +123,7 @@ class _Column:
     def stored(self, rows: pa.Table) -> pa.Array:
         kinds = rows.column(VALUE_KIND).to_pylist() if VALUE_KIND in rows.schema.names else ()
         values = [
-            self._of_retraction() if kinds and kinds[row] in RETRACTS else self._stored(value)
+            self._retracted(value) if kinds and kinds[row] in RETRACTS else self._stored(value)
             for row, value in enumerate(rows.column(self.name).to_pylist())
         ]
         return pa.array(values, arrow_type(self._field.type))
@@ -125,8 +134,13 @@ class _Column:
             raise InvalidRequest("a NOT NULL column cannot hold null", column=self.name)
         return found
 
-    def _of_retraction(self) -> object:
-        """Null, or, in a NOT NULL column, a value that nobody reads."""
+    def _retracted(self, value: object) -> object:
+        """Null, or, in a NOT NULL column, an empty value.
+
+        A descriptor of an external file stays: a changelog may tell the old value.
+        """
+        if self._directory and isinstance(value, bytes) and self._is_stored(value):
+            return value
         if self._field.type.nullable:
             return None
         if pa.types.is_binary(arrow_type(self._field.type)):
@@ -134,21 +148,24 @@ class _Column:
         return []
 
     def _descriptor(self, given: bytes) -> bytes | None:
-        if is_descriptor(given) and self._is_in_place(BlobDescriptor.from_bytes(given).uri):
+        if self._is_stored(given):
             return given
         value = self._given.blob(given)
         if value is None:
             return None
         if self._open is None:
-            self._open = BlobOutput(self._place.store, self._next_path())
+            self._open = BlobOutput(self._store, self._next_path())
         offset, length = self._open.add([value])
         path = self._open.path
         if self._open.size_bytes >= self._rules.target_bytes:
             self._end_file()
         return BlobDescriptor(path, offset, length).to_bytes()
 
-    def _is_in_place(self, uri: str) -> bool:
-        path = canonical(uri)
+    def _is_stored(self, given: bytes) -> bool:
+        """Whether a value is a descriptor of a file in the right place."""
+        if not is_descriptor(given):
+            return False
+        path = canonical(BlobDescriptor.from_bytes(given).uri)
         if self._directory:
             return is_within(path, self._directory)
         return path.endswith(MANAGED_BLOB_SUFFIX) and is_within(path, self._place.layout.root)
@@ -178,5 +195,5 @@ class _Column:
             self._open.abort()
             self._open = None
         for path in self._done:
-            self._place.store.delete(path)
+            self._store.delete(path)
         self._done.clear()

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 _SHARE = 8
 _LEAST_BYTES = 8 << 20
 """The values that are read at once take the budget divided by `_SHARE`, or a single row."""
+ARRAY_BYTES_MAX = 1 << 30
+"""An Arrow array of binaries holds less than 2 GiB."""
+_HUGE_BYTES = 1 << 40
 
 
 def columns_to_follow(schema: TableSchema, options: TableOptions) -> frozenset[str]:
@@ -75,7 +78,8 @@ def followed(
         ReferencedBlobs(store, plan.layout, storage) as blobs,
     ):
         for batch in rows:
-            for piece in _pieces(batch, names, blobs, lease.size_bytes):
+            most = min(lease.size_bytes, ARRAY_BYTES_MAX)
+            for piece in _pieces(batch, names, blobs, most):
                 yield _with_values(piece, plan, blobs)
                 del piece
             del batch
@@ -90,7 +94,8 @@ def _pieces(
         for row, value in enumerate(batch.column(name).to_pylist()):
             if value is not None:
                 _refuse_views(value, name)
-                sizes[row] += sum(map(blobs.size, blobs_of(value)))
+                # A descriptor may state any length.
+                sizes[row] += min(sum(map(blobs.size, blobs_of(value))), _HUGE_BYTES)
     ends = np.cumsum(sizes)
     begin = 0
     while begin < batch.num_rows:

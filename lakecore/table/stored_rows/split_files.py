@@ -207,6 +207,8 @@ class SplitFiles:
 
     def _matching_row_groups(self, file: DataFile) -> list[int] | None:
         plan = self.plan
+        if plan.predicate is None:
+            return None
         names = plan.schema.names if self.split.raw else plan.merge.key
         # The statistics of references say nothing about the values.
         names = tuple(name for name in names if name not in plan.follows)

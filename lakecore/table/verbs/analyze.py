@@ -25,6 +25,7 @@ from lakecore.table.context import require_table
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.reads.count import count_rows
 from lakecore.table.reads.source import TableSource
+from lakecore.table.stored_rows.followed import columns_to_follow
 from lakecore.table.verbs.column_sketch import ColumnSketch, length_of
 from lakecore.table.writes.batch_write import author
 
@@ -90,10 +91,16 @@ def analyze(
 
 
 def _chosen(context: TableContext, columns: Sequence[str] | str | None) -> list[Field]:
-    """The columns to analyze: those named, or all whose type has statistics."""
+    """The columns to analyze: those named, or all whose type has statistics.
+
+    BLOB columns whose rows hold references must be named: their values may be in files that must
+    not be read.
+    """
     schema = context.schema
     if columns is None:
-        return [each for each in schema.fields if length_of(each) is not None]
+        references = columns_to_follow(schema, context.options)
+        own = (each for each in schema.fields if each.name not in references)
+        return [each for each in own if length_of(each) is not None]
     names = checked_columns(columns, schema)
     if len(set(names)) < len(names):
         raise InvalidRequest("a column is named twice", columns=names, table=context.identifier)

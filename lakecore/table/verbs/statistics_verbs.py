@@ -30,9 +30,9 @@ class StatisticsVerbs(ABC):
         """Compute statistics of the newest snapshot and store them in an ANALYZE snapshot.
 
         The table is read once. `columns` are the columns to analyze, or one name; None means all
-        columns except arrays, maps, multisets and rows; with `[]`, only rows are counted. Other
-        engines use the statistics to plan queries. `inspect.statistics()` shows them. They are
-        valid until the schema changes.
+        columns except arrays, maps, multisets, rows, and BLOB columns whose rows hold descriptors;
+        with `[]`, only rows are counted. Other engines use the statistics to plan queries.
+        `inspect.statistics()` shows them. They are valid until the schema changes.
 
         For each column: the number of distinct values (exact up to 65,536, else an estimate), the
         number of nulls, the least and the greatest value (not for strings and binaries), and the

@@ -140,8 +140,8 @@ class BucketBuffer:
         spilled = self._spilled or (self._sort is not None and self._sort.has_spilled)
         return not spilled and self.size_bytes < _SMALL_BUCKET_BYTES
 
-    def add(self, rows: pa.Table) -> None:
-        """Add rows, in order of arrival."""
+    def add(self, rows: pa.Table) -> pa.Table:
+        """Add rows, in order of arrival. Returns the rows as they are held, with descriptors."""
         rows = self._blobs.stored(rows)
         self._chunks.append(rows)
         narrow_bytes = rows.nbytes // 4 + _NARROW_ROW_BYTES * rows.num_rows if self._keyed else 0
@@ -154,6 +154,7 @@ class BucketBuffer:
         ):
             # Each chunk may keep the whole batch it was sliced from in memory.
             self._chunks[-_SMALL_CHUNKS_MAX:] = [pa.concat_tables(newest).combine_chunks()]
+        return rows
 
     def empty(self, *, spill: bool) -> None:
         """Write the buffered rows to a sorted run on local disk (`spill`), or to data files.

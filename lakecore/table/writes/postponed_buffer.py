@@ -81,11 +81,12 @@ class PostponedBuffer:
         """Whether writing the files takes little memory: rows are neither sorted nor merged."""
         return True
 
-    def add(self, rows: pa.Table) -> None:
-        """Add rows, in order of arrival."""
+    def add(self, rows: pa.Table) -> pa.Table:
+        """Add rows, in order of arrival. Returns the rows as they are held, with descriptors."""
         rows = self._blobs.stored(rows)
         self._chunks.append(rows)
         self.size_bytes += rows.nbytes
+        return rows
 
     def empty(self, *, spill: bool) -> None:
         """Write the buffered rows to the open data file."""

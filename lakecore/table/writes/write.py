@@ -209,10 +209,12 @@ class TableWrite:
             raise
         for key, bucket in self._buckets.items():
             self._sequences[key] = bucket.next_sequence
+        written = [*self._buckets.values()]
         self._forget(keeps_index=self._streaming)
         try:
             return self._compaction.compact(messages, in_flight, waiting)
         except BaseException:
+            _abort(written)
             delete_files(self._context, messages)
             raise
 
@@ -252,10 +254,7 @@ class TableWrite:
             raise InvalidRequest(_ENDED, table=self._context.identifier)
 
     def _drop(self) -> None:
-        for bucket in self._buckets.values():
-            # A file that cannot be removed is an orphan; report the original error instead.
-            with suppress(LakecoreError, OSError):
-                bucket.abort()
+        _abort(self._buckets.values())
         self._forget()
 
     def _forget(self, *, keeps_index: bool = False) -> None:
@@ -317,8 +316,8 @@ class TableWrite:
         return found
 
     def _add(self, bucket: BucketBuffer | PostponedBuffer, rows: pa.Table) -> None:
-        bucket.add(rows)
-        if is_large(rows.nbytes, rows.num_rows, self._context.budget, _LARGE_ROW_SHARE):
+        held = bucket.add(rows)
+        if is_large(held.nbytes, held.num_rows, self._context.budget, _LARGE_ROW_SHARE):
             # Encode large rows before more rows arrive.
             bucket.empty(spill=False)
 
@@ -384,3 +383,11 @@ class TableWrite:
             base_snapshot_id=self._base_state().snapshot_id,
             base_snapshot_uuid=self._base_state().snapshot_uuid,
         )
+
+
+def _abort(buckets: Iterable[BucketBuffer | PostponedBuffer]) -> None:
+    """Remove the files of these buckets."""
+    for bucket in buckets:
+        # A file that cannot be removed is an orphan; report the original error instead.
+        with suppress(LakecoreError, OSError):
+            bucket.abort()

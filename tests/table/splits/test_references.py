@@ -13,6 +13,7 @@ import pytest
 import lakecore as lc
 from lakecore import BlobDescriptor
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound, Unsupported
+from lakecore.table.stored_rows import followed
 
 if TYPE_CHECKING:
     from lakecore.table.handle import Table
@@ -136,7 +137,6 @@ def test_a_table_does_not_state_where_descriptors_may_lead(tmp_path: Path, image
     assert blobs(opened(tmp_path, images)) == [b"0123456789"]
 
 
-def test_files_of_the_table_itself_are_read(tmp_path: Path) -> None:
 def test_a_table_does_not_state_the_storage_of_descriptors(tmp_path: Path) -> None:
     endpoint = {"blob-descriptor.s3.endpoint": "http://elsewhere"}
     session = lc.connect({"warehouse": str(tmp_path)}, create=True)
@@ -164,6 +164,7 @@ def test_a_state_before_a_column_was_dropped_has_its_values(tmp_path: Path, imag
         assert blobs(table, snapshot_id=snapshot_id) == [b"0", b"1"]
 
 
+def test_files_of_the_table_itself_are_read(tmp_path: Path) -> None:
     table = made(tmp_path, {"k": "INT", "b": "BLOB", "c": "BLOB"})
     table.write([{"k": 0, "b": None, "c": b"value"}])
     (own,) = table.copy({"blob-as-descriptor": "true"}).to_polars()["c"].to_list()
@@ -244,6 +245,48 @@ def test_descriptors_that_cannot_be_copied_become_null_if_options_say_so(
     assert blobs(table) == [None, None]
 
 
+def test_a_missing_file_of_the_table_becomes_null_if_options_say_so(
+    tmp_path: Path, images: Path
+) -> None:
+    made(tmp_path, blob_descriptor_field="")
+    gone = BlobDescriptor(str(tmp_path / "t" / "dog")).to_bytes()
+    with pytest.raises(CorruptTable, match="is missing"):
+        opened(tmp_path, images).write([row(0, gone)])
+    opened(tmp_path, images, blob_write_null_on_missing_file="true").write([row(0, gone)])
+    assert blobs(opened(tmp_path, images)) == [None]
+
+
+@pytest.mark.parametrize("length", [1 << 40, (1 << 63) - 1])
+def test_a_descriptor_of_more_bytes_than_memory_is_damage(
+    tmp_path: Path, images: Path, length: int
+) -> None:
+    huge = cat(images, 0, length)
+    columns = {"k": "INT", "b": "BLOB", "c": "BLOB"}
+    table = made(tmp_path, columns, blob_descriptor_field="b,c")
+    table.write([{"k": key, "b": huge, "c": huge} for key in range(3)])
+    with pytest.raises(CorruptTable, match="beyond the end"):
+        blobs(opened(tmp_path, images))
+
+
+def test_values_next_to_each_other_may_be_in_many_files(tmp_path: Path, images: Path) -> None:
+    for number in range(20):
+        (images / f"{number}").write_bytes(b"%d" % number)
+    given = [BlobDescriptor(f"{images}/{key % 20}").to_bytes() for key in range(100)]
+    made(tmp_path).write([row(key, blob) for key, blob in enumerate(given)])
+    assert blobs(opened(tmp_path, images)) == [b"%d" % (key % 20) for key in range(100)]
+
+
+def test_statistics_of_all_columns_read_no_descriptor(tmp_path: Path, images: Path) -> None:
+    table = made(tmp_path)
+    table.write([row(0, cat(images))])
+    found = table.analyze().statistics
+    assert found is not None
+    assert found.columns.keys() == {"k", "v"}
+    found = opened(tmp_path, images).analyze(["b"]).statistics
+    assert found is not None
+    assert found.columns["b"].max_length == 10
+
+
 def test_views_are_stored_and_read_as_they_are(tmp_path: Path) -> None:
     table = made(tmp_path, blob_descriptor_field="", blob_view_field="b")
     view = lc.BlobView("db.t", 2, 7).to_bytes()
@@ -281,6 +324,42 @@ def test_values_of_an_external_storage_are_written_there(tmp_path: Path, images:
 
     assert blobs(opened(tmp_path, images)) == [b"first", b"second", b""]
     assert len([each for each in images.iterdir() if each.suffix == ".blob"]) == 2
+
+
+def test_the_place_of_an_external_storage_is_absolute(tmp_path: Path) -> None:
+    table = made(tmp_path, blob_external_storage_field="b", blob_external_storage_path="images")
+    with pytest.raises(InvalidRequest, match="must be absolute"):
+        table.write([row(0, b"value")])
+
+
+def test_a_changelog_tells_the_old_value_of_an_external_storage(
+    tmp_path: Path, images: Path
+) -> None:
+    options = {
+        "primary-key": "k",
+        "bucket": "1",
+        "changelog-producer": "input",
+        "blob-descriptor-field": "b",
+        "blob-external-storage-field": "b",
+        "blob-external-storage-path": str(images),
+    }
+    columns = {**COLUMNS, "k": "INT NOT NULL"}
+    lc.open_table(tmp_path / "t", create=True, schema=columns, options=options).write(
+        [row(0, b"old")]
+    )
+    table = opened(tmp_path, images)
+    table.update({"b": b"new"}, "k = 0")
+    (_, _), (_, changes) = table.stream(from_snapshot=1, until="latest")
+    assert changes.collect().select("_row_kind", "b").rows() == [("-U", b"old"), ("+U", b"new")]
+
+
+def test_values_of_a_batch_fit_an_array(
+    tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed, "ARRAY_BYTES_MAX", 25)
+    made(tmp_path).write([row(key, cat(images)) for key in range(5)])
+    batches = [*opened(tmp_path, images).to_batches(["b"])]
+    assert [batch.num_rows for batch in batches] == [2, 2, 1]
 
 
 def test_large_values_come_in_small_batches(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 import lakecore as lc
 from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.format.blob_references import BlobDescriptor, encode_file_list
+from lakecore.table.writes.write_compaction import WriteCompaction
 from tests.stores import FailingStore
 from tests.tables import in_directory, new_table, reopened
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 COLUMNS = {"id": "INT NOT NULL", "b": "BLOB", "l": "ARRAY<BLOB>", "v": "STRING"}
 MANAGED = ".managed.blob"
+SEQUENCE_OF_B = "fields__v__sequence_group"
 
 
 def row(key: int, blob: bytes | None, *parts: bytes | None, v: str = "v") -> dict[str, Any]:
@@ -30,6 +32,10 @@ def row(key: int, blob: bytes | None, *parts: bytes | None, v: str = "v") -> dic
 
 def held(table: Table, **arguments: Any) -> list[dict[str, Any]]:
     return sorted(table.to_arrow(**arguments).to_pylist(), key=lambda each: each["id"])
+
+
+def grouped(group: str, columns: str, **options: str) -> dict[str, str]:
+    return {"merge_engine": "partial-update", group: columns, **options}
 
 
 def managed(table: Table, directory: str = "bucket-0") -> set[str]:
@@ -125,6 +131,10 @@ def test_changes_and_lookups_have_the_values() -> None:
     assert table.lookup([{"id": 2}, {"id": 1}])["b"].to_list() == [b"two", b"uno"]
     with table.open_lookup(on=["id"]) as lookup:
         assert lookup.rows([{"id": 1}])["b"].to_list() == [b"uno"]
+        assert not lookup.cached_bytes
+    with table.open_lookup(on=["id"], columns=["id"]) as lookup:
+        assert lookup.rows([{"id": 1}])["id"].to_list() == [1]
+        assert lookup.cached_bytes
 
 
 def test_a_table_that_was_moved_finds_its_values(tmp_path: Path) -> None:
@@ -140,6 +150,28 @@ def test_a_table_that_was_moved_finds_its_values(tmp_path: Path) -> None:
         file.unlink()
     with pytest.raises(InvalidRequest, match="outside the table"):
         table.to_polars()
+
+
+def test_a_table_that_was_moved_within_the_blob_paths_finds_its_values(tmp_path: Path) -> None:
+    table = lc.open_table(
+        tmp_path / "t",
+        create=True,
+        schema={"id": "INT NOT NULL", "b": "BLOB"},
+        options={"primary-key": "id", "bucket": "1"},
+    )
+    table.write([{"id": 1, "b": b"one"}])
+    shutil.move(tmp_path / "t", tmp_path / "u")
+    table = lc.open_table(tmp_path / "u", options={"lakecore.blob-paths": str(tmp_path)})
+    assert table.to_polars()["b"].to_list() == [b"one"]
+
+
+def test_large_values_make_no_small_data_files() -> None:
+    table = new_table(COLUMNS, write_only="true", budget_bytes=16 << 20)
+    with table.new_write() as writer:
+        for key in range(4):
+            writer.write([row(key, b"x" * (3 << 20))])
+        table.commit(writer.prepare_commit())
+    assert table.inspect.files()["record_count"].to_list() == [4]
 
 
 def test_a_missing_managed_file_is_damage(tmp_path: Path) -> None:
@@ -173,6 +205,8 @@ def test_columns_that_must_not_be_null() -> None:
     table.write([{"id": 1, "b": b"one", "l": []}, {"id": 2, "b": b"two", "l": [b"x"]}])
     table.delete("id = 1")
     assert held(table) == [{"id": 2, "b": b"two", "l": [b"x"]}]
+    (_, _), (_, deleted) = table.stream(from_snapshot=1, until="latest")
+    assert deleted.collect().rows() == [("-D", 1, b"", [])]
 
 
 @pytest.mark.parametrize(
@@ -182,6 +216,8 @@ def test_columns_that_must_not_be_null() -> None:
         ({"changelog_producer": "input"}, "changelog-producer"),
         ({"sequence__field": "b"}, "cannot be a sequence field"),
         ({"keys": ("id", "b")}, "cannot be a primary key"),
+        (grouped("fields__b__sequence_group", "v"), "cannot be a sequence field of a group"),
+        (grouped(SEQUENCE_OF_B, "b", fields__b__aggregate_function="first_value"), "no BLOB"),
     ],
 )
 def test_what_paimon_forbids_is_refused(options: dict[str, Any], match: str) -> None:
@@ -206,4 +242,16 @@ def test_a_failed_write_leaves_no_file(refused: int) -> None:
         reopened(table, store=Refusing(table.context.store)).write(
             [row(key, b"x" * 700) for key in range(6)]
         )
+    assert in_directory(table, "bucket-0") == set()
+
+
+def test_a_write_whose_compaction_fails_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = new_table(COLUMNS)
+
+    def refuse(*_: object) -> None:
+        raise OSError("refused")
+
+    monkeypatch.setattr(WriteCompaction, "compact", refuse)
+    with pytest.raises(OSError, match="refused"):
+        table.write([row(1, b"value", b"part")])
     assert in_directory(table, "bucket-0") == set()
