@@ -1,6 +1,7 @@
 """A file of BLOB values that is being written.
 
-Values wait until they take about 1 MiB, so memory does not grow with their number.
+Values wait until they take about 1 MiB, so memory does not grow with their number. Only then, or at
+its end, the file is opened.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _WAITING_BYTES_MAX = 1 << 20
 """Small values are written together, about so many bytes at once."""
+_OPEN_BYTES = 4 << 20
+"""What an open file counts: some storages buffer a part of it, and a process may open few files."""
 
 
 class BlobOutput:
@@ -34,7 +37,13 @@ class BlobOutput:
         self.size_bytes = 0
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
-        self._file = OutputFile(store, path)
+        self._store = store
+        self._file: OutputFile | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory in bytes that the file takes."""
+        return self._waiting_bytes + (0 if self._file is None else _OPEN_BYTES)
 
     def add(self, pieces: Sequence[bytes]) -> tuple[int, int]:
         """Append a value that is in pieces. Returns its offset and length in the file."""
@@ -57,25 +66,29 @@ class BlobOutput:
         """Append a placeholder: an older file holds the value."""
         self.lengths.append(PLACEHOLDER)
 
-    def _write_waiting(self) -> None:
+    def _write_waiting(self) -> OutputFile:
+        if self._file is None:
+            self._file = OutputFile(self._store, self.path)
         parts, self._waiting = self._waiting, []
         # Joining large values would copy them.
         joined = self._waiting_bytes <= 2 * _WAITING_BYTES_MAX
         for part in [b"".join(parts)] if joined else parts:
             self._file.write(part)
         self._waiting_bytes = 0
+        return self._file
 
     def close(self) -> int:
         """End the file. Returns its size in bytes."""
         try:
-            self._write_waiting()
-            self._file.write(encode_index(self.lengths))
-            self._file.close()
+            file = self._write_waiting()
+            file.write(encode_index(self.lengths))
+            file.close()
         except BaseException:
             self.abort()
             raise
-        return self._file.size_bytes
+        return file.size_bytes
 
     def abort(self) -> None:
         """Abandon the file and remove it."""
-        self._file.abort()
+        if self._file is not None:
+            self._file.abort()

@@ -63,8 +63,13 @@ class StoredBlobs:
                 rows = rows.set_column(at, rows.schema.field(at), column.stored(rows))
         return rows
 
+    @property
+    def held_bytes(self) -> int:
+        """The memory in bytes that open files take."""
+        return sum(column.held_bytes for column in self._columns)
+
     def close(self) -> None:
-        """End the open files; `abort` can still delete them."""
+        """End the open files; `abort` can still delete them. Later values begin other files."""
         for column in self._columns:
             column.close()
 
@@ -119,6 +124,10 @@ class _Column:
         self._given = GivenBlobs(place.store, place.layout, rules, field.name)
         self._open: BlobOutput | None = None
         self._done: list[str] = []
+
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self._open is None else self._open.held_bytes
 
     def stored(self, rows: pa.Table) -> pa.Array:
         kinds = rows.column(VALUE_KIND).to_pylist() if VALUE_KIND in rows.schema.names else ()

@@ -88,8 +88,8 @@ class _Spilled:
 class BucketBuffer:
     """The buffered rows of one bucket, and the files written from them.
 
-    `size_bytes` is the memory of the buffered rows, `next_sequence` the sequence number of the next
-    row.
+    `size_bytes` is the memory of the buffered rows, `blob_bytes` that of open files of BLOB values,
+    `next_sequence` the sequence number of the next row.
     """
 
     def __init__(  # noqa: PLR0913 - one argument for each fact of the bucket
@@ -106,7 +106,7 @@ class BucketBuffer:
         schema, options = context.schema, context.options
         self.key = key
         self.next_sequence = next_sequence
-        self.size_bytes = 0
+        self.size_bytes = self.blob_bytes = 0
         self.index_paths: list[str] = []
         self._keyed = bool(schema.primary_keys)
         self._context = context
@@ -143,6 +143,7 @@ class BucketBuffer:
     def add(self, rows: pa.Table) -> pa.Table:
         """Add rows, in order of arrival. Returns the rows as they are held, with descriptors."""
         rows = self._blobs.stored(rows)
+        self.blob_bytes = self._blobs.held_bytes
         self._chunks.append(rows)
         narrow_bytes = rows.nbytes // 4 + _NARROW_ROW_BYTES * rows.num_rows if self._keyed else 0
         self.size_bytes += max(rows.nbytes, narrow_bytes)
@@ -187,9 +188,14 @@ class BucketBuffer:
             if self._changelog is not None:
                 self._changelog.close()
 
+    def end_blobs(self) -> None:
+        """End the open files of BLOB values."""
+        self._blobs.close()
+        self.blob_bytes = 0
+
     def finish(self) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
         """Write everything. Returns the data files and the changelog files."""
-        self._blobs.close()
+        self.end_blobs()
         if self._sort is not None:
             self._write_sorted(self._sort)
         elif not self._keyed:

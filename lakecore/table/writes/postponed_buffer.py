@@ -61,7 +61,7 @@ class PostponedBuffer:
         assert bucket == POSTPONE_BUCKET
         self.key = key
         self.next_sequence = 0
-        self.size_bytes = 0
+        self.size_bytes = self.blob_bytes = 0
         self.index_paths: list[str] = []
         self._chunks: list[pa.Table] = []
         place = BucketPlace(
@@ -84,6 +84,7 @@ class PostponedBuffer:
     def add(self, rows: pa.Table) -> pa.Table:
         """Add rows, in order of arrival. Returns the rows as they are held, with descriptors."""
         rows = self._blobs.stored(rows)
+        self.blob_bytes = self._blobs.held_bytes
         self._chunks.append(rows)
         self.size_bytes += rows.nbytes
         return rows
@@ -94,9 +95,14 @@ class PostponedBuffer:
         self._write()
         self._data.flush()
 
+    def end_blobs(self) -> None:
+        """End the open files of BLOB values."""
+        self._blobs.close()
+        self.blob_bytes = 0
+
     def finish(self) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
         """Write everything. Returns the data files; there are no changelog files."""
-        self._blobs.close()
+        self.end_blobs()
         self._write()
         return tuple(_in_order(self._data.close())), ()
 

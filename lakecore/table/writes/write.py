@@ -46,6 +46,8 @@ from lakecore.table.writes.buffer_limits import (
     UNLEASED_BYTES,
     batch_limit,
     buffer_limit,
+    held_bytes,
+    limit_open_files,
 )
 from lakecore.table.writes.postponed_buffer import PostponedBuffer, postponed_prefix
 from lakecore.table.writes.routing import Routing
@@ -331,15 +333,19 @@ class TableWrite:
         limit = buffer_limit(budget.size_bytes)
         if "write-buffer-size" in self._options.texts:
             limit = min(limit, self._options.write_buffer_size_bytes)
+        limit_open_files(self._buckets.values())
         while True:
-            held = sum(bucket.size_bytes for bucket in self._buckets.values())
+            held = sum(map(held_bytes, self._buckets.values()))
             wanted = -(-held // _LEASE_STEP_BYTES) * _LEASE_STEP_BYTES
             if held <= limit and (self._lease.resize(wanted) or held <= UNLEASED_BYTES):
                 return
-            largest = max(self._buckets.values(), key=lambda bucket: bucket.size_bytes)
-            if largest.size_bytes == 0:
+            largest = max(self._buckets.values(), key=held_bytes)
+            if largest.blob_bytes > largest.size_bytes:
+                largest.end_blobs()
+            elif largest.size_bytes:
+                largest.empty(spill=self._options.write_buffer_spillable is not False)
+            else:
                 return
-            largest.empty(spill=self._options.write_buffer_spillable is not False)
 
     # --- finishing -------------------------------------------------------------------------------
 

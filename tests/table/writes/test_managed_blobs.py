@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import struct
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -17,6 +18,7 @@ from tests.stores import FailingStore
 from tests.tables import in_directory, new_table, reopened
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from lakecore.table.handle import Table
@@ -255,3 +257,28 @@ def test_a_write_whose_compaction_fails_leaves_no_file(monkeypatch: pytest.Monke
     with pytest.raises(OSError, match="refused"):
         table.write([row(1, b"value", b"part")])
     assert in_directory(table, "bucket-0") == set()
+
+
+def test_a_write_to_many_buckets_has_few_open_files() -> None:
+    class Counting(FailingStore):
+        now = most = 0
+
+        @contextmanager
+        def open_output(self, path: str) -> Iterator[Any]:
+            self.now += path.endswith(MANAGED)
+            self.most = max(self.most, self.now)
+            try:
+                with super().open_output(path) as out:
+                    yield out
+            finally:
+                self.now -= path.endswith(MANAGED)
+
+    table = new_table(COLUMNS, bucket="16", write_only="true")
+    store = Counting(table.context.store)
+    rows = [row(key, b"%d" % key * (1 << 19), b"small") for key in range(10, 50)]
+    with reopened(table, store=store, budget_bytes=32 << 20).new_write() as writer:
+        for each in rows:
+            writer.write([each])
+        table.commit(writer.prepare_commit())
+    assert 1 <= store.most < 10
+    assert held(table) == rows
