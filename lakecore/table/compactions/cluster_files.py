@@ -37,7 +37,7 @@ from lakecore.table.compactions.compact_plan import files_by_bucket
 from lakecore.table.compactions.pack_files import alone, check_copied, rewritten
 from lakecore.table.reads.live_files import vectors_of
 from lakecore.table.reads.source import TableSource
-from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
+from lakecore.table.run_writer.bucket_place import new_place
 from lakecore.table.run_writer.file_shape import data_shape
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 from lakecore.table.sections.external_sort import ExternalSort
@@ -204,14 +204,7 @@ def cluster_files(context: TableContext, work: Clustering, rows_done: RowsDone) 
     if context.options.row_tracking_enabled:
         # The rows keep their ids.
         context = replace(context, schema=with_tracking_columns(context.schema))
-    place = BucketPlace(
-        store=context.store,
-        layout=context.layout,
-        ambient=context.ambient,
-        partition_path=context.partitions.path(work.partition),
-        bucket=work.bucket,
-        names=FileNames(context.ambient.new_uuid()),
-    )
+    place = new_place(context, context.partitions.path(work.partition), work.bucket)
     shape = data_shape(context.schema, context.options)
     writer = RollingWriter(place, replace(shape, level=work.level, source=FileSource.COMPACT))
     try:

@@ -40,7 +40,7 @@ from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
 from lakecore.table.compactions.marking import Marking, mark_keys
 from lakecore.table.compactions.placed_changes import EqualPlaces, PlacedChanges
 from lakecore.table.reads.source import TableSource
-from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
+from lakecore.table.run_writer.bucket_place import new_place
 from lakecore.table.run_writer.file_shape import changelog_shape, data_shape
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 from lakecore.table.sections.coded_columns import coded_columns
@@ -133,14 +133,7 @@ class _Rewriter:
         self._compaction = compaction
         self._rows_done = rows_done
         self._partition_path = context.partitions.path(compaction.partition)
-        self._place = BucketPlace(
-            store=context.store,
-            layout=context.layout,
-            ambient=context.ambient,
-            partition_path=self._partition_path,
-            bucket=compaction.bucket,
-            names=FileNames(context.ambient.new_uuid()),
-        )
+        self._place = new_place(context, self._partition_path, compaction.bucket)
         schema, options, level = context.schema, context.options, compaction.level
         self._shape = replace(data_shape(schema, options, level), source=FileSource.COMPACT)
         self.marking = Marking(context, compaction)

@@ -40,7 +40,7 @@ from lakecore.plan.row_ids import with_tracking_columns
 from lakecore.table.compactions.compact_plan import files_by_bucket
 from lakecore.table.reads.live_files import vectors_of
 from lakecore.table.reads.source import TableSource
-from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
+from lakecore.table.run_writer.bucket_place import new_place
 from lakecore.table.run_writer.file_shape import data_shape
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 
@@ -195,14 +195,7 @@ def pack_files(context: TableContext, packing: Packing, rows_done: RowsDone) -> 
         context = replace(context, schema=with_tracking_columns(context.schema))
     writers: list[RollingWriter] = []
     after: list[DataFile] = []
-    place = BucketPlace(
-        store=context.store,
-        layout=context.layout,
-        ambient=context.ambient,
-        partition_path=context.partitions.path(packing.partition),
-        bucket=packing.bucket,
-        names=FileNames(context.ambient.new_uuid()),
-    )
+    place = new_place(context, context.partitions.path(packing.partition), packing.bucket)
     shape = replace(data_shape(context.schema, context.options), source=FileSource.COMPACT)
     try:
         for group in packing.groups:

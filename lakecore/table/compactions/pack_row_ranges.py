@@ -35,7 +35,7 @@ from lakecore.table.compactions.compact_plan import files_by_bucket
 from lakecore.table.compactions.pack_files import rewritten
 from lakecore.table.reads.live_files import vectors_of
 from lakecore.table.reads.source import TableSource
-from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
+from lakecore.table.run_writer.bucket_place import new_place
 from lakecore.table.run_writer.file_shape import column_shape
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 
@@ -137,14 +137,7 @@ def pack_row_ranges(context: TableContext, work: RowRange, rows_done: RowsDone) 
         states_columns=has_blobs,
         source=FileSource.COMPACT,
     )
-    place = BucketPlace(
-        store=context.store,
-        layout=context.layout,
-        ambient=context.ambient,
-        partition_path=context.partitions.path(work.partition),
-        bucket=work.bucket,
-        names=FileNames(context.ambient.new_uuid()),
-    )
+    place = new_place(context, context.partitions.path(work.partition), work.bucket)
     writer = RollingWriter(place, shape)
     source = TableSource(
         context=context, snapshot=None, table_schema=context.schema, as_stored=True

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lakecore.format.layout import Layout
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
+    from lakecore.table.context import TableContext
     from lakecore.table.run_writer.file_shape import FileShape
 
 
@@ -44,3 +45,15 @@ class BucketPlace:
     partition_path: str
     bucket: int
     names: FileNames
+
+
+def new_place(context: TableContext, partition_path: str, bucket: int) -> BucketPlace:
+    """The place of one new writer of a bucket: no other writer uses its file names."""
+    return BucketPlace(
+        store=context.store,
+        layout=context.layout,
+        ambient=context.ambient,
+        partition_path=partition_path,
+        bucket=bucket,
+        names=FileNames(context.ambient.new_uuid()),
+    )

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakecore.errors import CorruptTable, LakecoreError
 from lakecore.table.run_writer.blob_files import blob_writers
-from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
+from lakecore.table.run_writer.bucket_place import new_place
 from lakecore.table.run_writer.file_shape import column_shape
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 from lakecore.table.run_writer.stored_blobs import StoredBlobs
@@ -32,14 +32,7 @@ class ColumnFiles:
 
     def __init__(self, context: TableContext, unit: Split, columns: Sequence[str]) -> None:
         shape = column_shape(context.schema, context.options, columns)
-        place = BucketPlace(
-            store=context.store,
-            layout=context.layout,
-            ambient=context.ambient,
-            partition_path=unit.partition_path,
-            bucket=unit.bucket,
-            names=FileNames(context.ambient.new_uuid()),
-        )
+        place = new_place(context, unit.partition_path, unit.bucket)
         self._rows_of = unit.files[0]
         self._columns = list(shape.schema.names)
         self._writer = RollingWriter(place, replace(shape, blobs=())) if self._columns else None

@@ -36,7 +36,7 @@ from lakecore.merge.orderings import write_ordering
 from lakecore.merge.spec import MergeSpec, Slice
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
 from lakecore.options import ChangelogProducer
-from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
+from lakecore.table.run_writer.bucket_place import new_place
 from lakecore.table.run_writer.file_shape import changelog_shape, data_shape
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 from lakecore.table.run_writer.stored_blobs import StoredBlobs
@@ -120,14 +120,7 @@ class BucketBuffer:
         self._spilled: list[_Spilled] = []
         self._sort = None if streaming else _clustering_sort(context)
         partition, number = key
-        self._place = BucketPlace(
-            store=context.store,
-            layout=context.layout,
-            ambient=context.ambient,
-            partition_path=context.partitions.path(partition),
-            bucket=number,
-            names=FileNames(context.ambient.new_uuid()),
-        )
+        self._place = new_place(context, context.partitions.path(partition), number)
         self._blobs = StoredBlobs(self._place, schema, options)
         self._data = RollingWriter(self._place, data_shape(schema, options))
         self._changelog: RollingWriter | None = None

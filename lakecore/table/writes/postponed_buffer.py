@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.options import POSTPONE_BUCKET
-from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
+from lakecore.table.run_writer.bucket_place import new_place
 from lakecore.table.run_writer.file_shape import postponed_shape
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 from lakecore.table.run_writer.stored_blobs import StoredBlobs
@@ -64,14 +64,7 @@ class PostponedBuffer:
         self.size_bytes = self.blob_bytes = 0
         self.index_paths: list[str] = []
         self._chunks: list[pa.Table] = []
-        place = BucketPlace(
-            store=context.store,
-            layout=context.layout,
-            ambient=context.ambient,
-            partition_path=context.partitions.path(partition),
-            bucket=bucket,
-            names=FileNames(context.ambient.new_uuid()),
-        )
+        place = new_place(context, context.partitions.path(partition), bucket)
         shape = postponed_shape(context.schema, context.options, prefix)
         self._blobs = StoredBlobs(place, context.schema, context.options)
         self._data = RollingWriter(place, shape)
