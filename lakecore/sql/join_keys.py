@@ -30,12 +30,13 @@ import duckdb
 
 from lakecore.sql.query_errors import raise_interrupt
 from lakecore.sql.semi_joins import LISTED_MAX, are_alike, conjuncts_of, literal
+from lakecore.sql.syntax_tree import nodes, selects
 from lakecore.sql.tokens import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from lakecore.sql.semi_joins import Node
+    from lakecore.sql.syntax_tree import Node
 
 __all__ = ["Side", "key_filters"]
 
@@ -112,24 +113,13 @@ def key_filters(
     `side_at` returns the table at a position; None for an unknown table.
     """
     found: dict[int, list[str]] = {}
-    for select in _selects(tree):
+    for select in (each for each in selects(tree) if each.get("sample") is None):
         for join, conditions in _joins(select, side_at):
             query = _query(connection, join, conditions, found.get(join.source.place, ()))
             text = None if query is None else _filter(connection, query, join.column)
             if text is not None:
                 found.setdefault(join.target.place, []).append(text)
     return {place: " AND ".join(texts) for place, texts in found.items()}
-
-
-def _selects(node: object) -> Iterator[Node]:
-    if isinstance(node, list):
-        for each in node:
-            yield from _selects(each)
-    elif isinstance(node, dict):
-        if node.get("type") == "SELECT_NODE" and node.get("sample") is None:
-            yield node
-        for each in node.values():
-            yield from _selects(each)
 
 
 def _joins(
@@ -235,22 +225,11 @@ def _conditions(
     """The conditions on one table alone that can be evaluated without the others."""
     found = []
     for each in conjuncts:
-        columns = list(_columns(each))
+        columns = [node for node in nodes(each) if node.get("class") == "COLUMN_REF"]
         owners = [_column(column, sources, known=known) for column in columns]
         if columns and all(owner is not None and owner[0] is source for owner in owners):
             found.append(each)
     return [each for each in found if _is_safe(each)]
-
-
-def _columns(node: object) -> Iterator[Node]:
-    if isinstance(node, list):
-        for each in node:
-            yield from _columns(each)
-    elif isinstance(node, dict):
-        if node.get("class") == "COLUMN_REF":
-            yield node
-        for each in node.values():
-            yield from _columns(each)
 
 
 def _is_safe(node: object) -> bool:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, cast
 
 from lakecore.errors import Unsupported
 from lakecore.sql.semi_joins import sources_of
+from lakecore.sql.syntax_tree import selects
 from lakecore.sql.tokens import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lakecore.sql.semi_joins import Node
+    from lakecore.sql.syntax_tree import Node
 
 __all__ = ["PREFIX", "stars_without", "wanted_at"]
 
@@ -32,7 +33,7 @@ def wanted_at(tree: object) -> dict[int, tuple[str, ...]]:
     refer to tables of the surrounding queries.
     """
     found: dict[int, set[str]] = {}
-    for select in _selects(tree):
+    for select in selects(tree):
         own = set(_names(select, nested=False))
         every = set(_names(select, nested=True))
         for source, place in sources_of(select.get("from_table")):
@@ -53,7 +54,7 @@ def stars_without(
     patches: list[tuple[int, int, str]] = []
     if not hidden_at:
         return patches
-    for select in _selects(tree):
+    for select in selects(tree):
         sources = {
             source.lower(): hidden_at[place]
             for source, place in sources_of(select.get("from_table"))
@@ -87,18 +88,6 @@ def _patched(star: Node, sources: Mapping[str, Sequence[str]]) -> list[tuple[int
         )
     end = place + cast("int", length)
     return [(end, end, f" EXCLUDE ({', '.join(map(quoted, names))})")]
-
-
-def _selects(node: object) -> Iterator[Node]:
-    """Every SELECT of a parsed query."""
-    if isinstance(node, list):
-        for each in node:
-            yield from _selects(each)
-    elif isinstance(node, dict):
-        if node.get("type") == "SELECT_NODE":
-            yield node
-        for each in node.values():
-            yield from _selects(each)
 
 
 def _names(node: object, *, nested: bool, top: bool = True) -> Iterator[tuple[str | None, str]]:

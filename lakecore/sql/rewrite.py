@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from lakecore.sql.statements import Chain
+    from lakecore.sql.syntax_tree import Node
 
 __all__ = ["Views", "rewritten"]
 
@@ -115,7 +116,7 @@ class _Rewrite:
                 raise _bad(text, tree)
             return _by_tokens(text, self.references, self.view_of)
         tables: list[_Table] = []
-        columns: list[_Node] = []
+        columns: list[Node] = []
         _walk(tree, frozenset(), tables, columns)
         if any(table.place >= _NOWHERE for table in tables):
             return _by_tokens(text, self.references, self.view_of)
@@ -194,12 +195,7 @@ class _Table:
     place: int
 
 
-_Node = dict[str, object]
-
-
-def _walk(
-    node: object, defined: frozenset[str], tables: list[_Table], columns: list[_Node]
-) -> None:
+def _walk(node: object, defined: frozenset[str], tables: list[_Table], columns: list[Node]) -> None:
     """Collect tables that WITH does not define, and column references."""
     if isinstance(node, list):
         for each in node:
@@ -228,7 +224,7 @@ def _walk(
             _walk(each, inner, tables, columns)
 
 
-def _entries(cte_map: object) -> list[_Node]:
+def _entries(cte_map: object) -> list[Node]:
     found = cte_map.get("map") if isinstance(cte_map, dict) else None
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
@@ -250,7 +246,7 @@ def _length(encoded: bytes, start: int, parts: int) -> int:
 
 
 def _unqualified(
-    columns: Sequence[_Node],
+    columns: Sequence[Node],
     chains: set[tuple[str, ...]],
     encoded: bytes,
     held: Sequence[Candidate],

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyarrow.compute import unique
+
+    from lakecore.sql.syntax_tree import Node
 else:
     unique = deferred("pyarrow.compute", "unique")
 
@@ -38,7 +40,6 @@ __all__ = [
     "LISTED_MAX",
     "ROWS_MAX",
     "Candidate",
-    "Node",
     "are_alike",
     "candidates",
     "column_type",
@@ -50,7 +51,6 @@ __all__ = [
 
 LISTED_MAX = 1000
 ROWS_MAX = 4_000_000
-Node = dict[str, object]
 _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT"})
 
 

@@ -23,6 +23,7 @@ from lakecore.io.ambient import SYSTEM
 from lakecore.options.kinds import parse_duration
 from lakecore.sql.query_errors import drop_table
 from lakecore.sql.rewrite import rewritten
+from lakecore.sql.syntax_tree import nodes
 from lakecore.sql.tokens import quoted_text
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from lakecore.sql.run_rows import RowStatements
     from lakecore.sql.semi_joins import Candidate
     from lakecore.sql.statements import Chain, Insert
+    from lakecore.sql.syntax_tree import Node
     from lakecore.sql.workspace import Workspace
     from lakecore.table.writes.ingest import IngestResult
 
@@ -52,7 +54,6 @@ _EXPECTED = (
     "SUM, MIN or MAX; 'number-of-rows' ends the rows and allows any query"
 )
 _PLACES = frozenset({"alias", "query_location", "query_location_length"})
-_Node = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,9 +197,9 @@ class StreamingInserts:
         )
         if not is_plain:
             raise Unsupported(_EXPECTED)
-        generator = str(cast("_Node", source)["table_name"])
-        selected = cast("list[_Node]", node.get("select_list"))
-        groups = cast("list[_Node]", node.get("group_expressions") or [])
+        generator = str(cast("Node", source)["table_name"])
+        selected = cast("list[Node]", node.get("select_list"))
+        groups = cast("list[Node]", node.get("group_expressions") or [])
         folds = tuple(self._fold(each) for each in selected)
         if not groups and not any(folds):
             return _Shape(generator=generator)
@@ -207,7 +208,7 @@ class StreamingInserts:
             raise Unsupported("a streaming INSERT selects each expression of its GROUP BY, once")
         return _Shape(generator=generator, folds=folds)
 
-    def _fold(self, expression: _Node) -> str | None:
+    def _fold(self, expression: Node) -> str | None:
         """The function that combines the values of an aggregate of two steps.
 
         None if the expression is not an aggregate.
@@ -222,7 +223,11 @@ class StreamingInserts:
             if plain and not (isinstance(order, dict) and order.get("orders")):
                 return _FOLDS[name]
             raise Unsupported(_EXPECTED)
-        used = set(_functions(expression))
+        used = {
+            str(each.get("function_name", "")).lower()
+            for each in nodes(expression)
+            if each.get("class") == "FUNCTION"
+        }
         listed = ", ".join(map(quoted_text, sorted(used))) or "''"
         aggregates = self._queries.connection.execute(
             "FROM duckdb_functions() SELECT function_name "
@@ -238,7 +243,7 @@ def _plain(text: str) -> str:
     return text.replace("`", '"')
 
 
-def _are_the_keys(groups: list[_Node], keys: list[_Node], selected: list[_Node]) -> bool:
+def _are_the_keys(groups: list[Node], keys: list[Node], selected: list[Node]) -> bool:
     """Whether GROUP BY lists exactly the selected expressions that are not aggregates."""
     if len(groups) != len(keys):
         return False
@@ -247,7 +252,7 @@ def _are_the_keys(groups: list[_Node], keys: list[_Node], selected: list[_Node])
     found = set()
     for group in groups:
         names = cast("list[str]", group.get("column_names") or [])
-        literal = cast("_Node", group.get("literal") or {})
+        literal = cast("Node", group.get("literal") or {})
         if group.get("class") == "CONSTANT":  # GROUP BY 1: the first column
             text = str(literal.get("text", ""))
             place = int(text) if literal.get("kind") == "INTEGER" and text.isdecimal() else 0
@@ -262,7 +267,7 @@ def _are_the_keys(groups: list[_Node], keys: list[_Node], selected: list[_Node])
     return len(found) == len(keys)
 
 
-def _text_of(node: _Node) -> str:
+def _text_of(node: Node) -> str:
     """An expression as JSON without alias and position: equal texts mean equal expressions."""
 
     def bare(part: object) -> object:
@@ -273,23 +278,9 @@ def _text_of(node: _Node) -> str:
     return json.dumps(bare(node), sort_keys=True).lower()
 
 
-def _finds(node: object, kind: str) -> bool:
+def _finds(tree: object, kind: str) -> bool:
     """Whether a tree holds a node of this class."""
-    if isinstance(node, dict):
-        return node.get("class") == kind or any(_finds(each, kind) for each in node.values())
-    return isinstance(node, list) and any(_finds(each, kind) for each in node)
-
-
-def _functions(node: object) -> Iterator[str]:
-    """The names of the functions in a tree."""
-    if isinstance(node, dict):
-        if node.get("class") == "FUNCTION":
-            yield str(node.get("function_name", "")).lower()
-        for each in node.values():
-            yield from _functions(each)
-    elif isinstance(node, list):
-        for each in node:
-            yield from _functions(each)
+    return any(each.get("class") == kind for each in nodes(tree))
 
 
 class _Names:
