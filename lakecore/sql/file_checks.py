@@ -44,31 +44,40 @@ def fields_to_check(types: Mapping[str, pa.DataType]) -> tuple[Field, ...]:
 
 def check_values(
     connection: duckdb.DuckDBPyConnection,
-    source: str,
+    whole: str,
+    sources: Sequence[tuple[str, str]],
     kind: str,
     fields: Sequence[Field],
-    file: str,
 ) -> None:
     """Raise InvalidRequest for the first value of a file that does not fit the type of its column.
 
-    `source` has the columns of a CSV file as texts, or the records of a JSON file as `json`.
+    `whole` is the source with the rows of all files, and `sources` has each file with its own. A
+    source has the columns of CSV files as texts, or the records of JSON files as `json`.
     """
     if not fields:
         return
     empty = arrow_schema(fields).empty_table()
     types = [str(each) for each in connection.from_arrow(empty).types]
-    texts = source
-    if kind == "csv":
-        named = ", ".join(f"{quoted(each.name)} AS {FIELD}{n}" for n, each in enumerate(fields))
-        texts = f"(FROM {source} SELECT {named})"
     columns = columns_of(
         fields, types, ImportFormat(kind=kind.upper()), {}, by_row=False, zeros=True
     )
     wrong = ", ".join(f"coalesce(bool_or(({each.error}) IS NOT NULL), false)" for each in columns)
-    (found,) = connection.sql(f"FROM {texts} SELECT {wrong}").fetchall()
-    for field, column, is_wrong in zip(fields, columns, found, strict=True):
-        if is_wrong:
-            raise _misfit(connection, texts, field, column.error, file)
+    named = ", ".join(f"{quoted(each.name)} AS {FIELD}{n}" for n, each in enumerate(fields))
+
+    def texts(source: str) -> str:
+        return f"(FROM {source} SELECT {named})" if kind == "csv" else source
+
+    def checked(source: str) -> tuple[bool, ...]:
+        """For each column, whether a value of the source is wrong."""
+        (found,) = connection.sql(f"FROM {texts(source)} SELECT {wrong}").fetchall()
+        return tuple(found)
+
+    if not any(checked(whole)):  # the usual case: one query for all files
+        return
+    for file, source in sources:
+        for field, column, is_wrong in zip(fields, columns, checked(source), strict=True):
+            if is_wrong:
+                raise _misfit(connection, texts(source), field, column.error, file)
 
 
 def check_columns(files: Mapping[str, Mapping[str, str]], kind: str) -> None:

@@ -299,19 +299,33 @@ class FileRows:
             for field in fields_to_check(stated)
             if getattr(field.type, "root", None) not in by_format
         ]
-        texts = dict.fromkeys((each.name for each in self._columns), "VARCHAR")
-        for path, shown in zip(self.paths, self._shown(), strict=True):
-            source = f"read_json_objects([{quoted_text(exactly(path))}], format = 'auto')"
-            if self.format.kind == "csv":
-                source = self._read((path,), texts)
-            check_values(self._connection, source, self.format.kind, fields, shown)
+        check_values(
+            self._connection,
+            self._texts(self.paths),
+            [
+                (shown, self._texts((path,)))
+                for path, shown in zip(self.paths, self._shown(), strict=True)
+            ],
+            self.format.kind,
+            fields,
+        )
 
-    def _source(self, types: Mapping[str, str]) -> str:
-        """The rows of all files as SQL. Types that are not given are inferred."""
+    def _texts(self, paths: Sequence[str]) -> str:
+        """The source with the columns of CSV files as texts, or with the records of JSON files."""
+        if self.format.kind == "csv":
+            return self._source(
+                dict.fromkeys((each.name for each in self._columns), "VARCHAR"), paths
+            )
+        files = ", ".join(quoted_text(exactly(path)) for path in paths)
+        return f"read_json_objects([{files}], format = 'auto')"
+
+    def _source(self, types: Mapping[str, str], paths: Sequence[str] = ()) -> str:
+        """The rows of files as SQL; by default of all. Types that are not given are inferred."""
+        paths = paths or self.paths
         if self.format.kind != "csv" or not types:
-            return self._read(self.paths, types)
+            return self._read(paths, types)
         # NOTE: one call of DuckDB for several CSV files gives stated types by place, not by name.
-        each = (f"FROM {self._read((path,), types)}" for path in self.paths)
+        each = (f"FROM {self._read((path,), types)}" for path in paths)
         return f"({' UNION ALL BY NAME '.join(each)})"
 
     def _read(self, paths: Sequence[str], types: Mapping[str, str], *, header: bool = True) -> str:
