@@ -14,7 +14,7 @@ from lakecore.sql.query_errors import without_line, written
 from lakecore.sql.tokens import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import pyarrow as pa
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakecore.table.handle import Table
     from lakecore.table.verbs.merge_into import MergeInto
 
-__all__ = ["merge_found", "newest_rows"]
+__all__ = ["equal_columns", "merge_found", "newest_rows"]
 
 _ATTEMPTS_MAX = 5
 _NEWEST = "deletion-vectors.merge-on-read"
@@ -40,6 +40,13 @@ def newest_rows(queries: Queries, table: Table, chain: Chain) -> str:
     named = ".".join(map(quoted, queries.name_of_table(chain)))
     vectors = table.options.deletion_vectors_enabled
     return f"{named} /*+ OPTIONS('{_NEWEST}' = 'true') */" if vectors else named
+
+
+def equal_columns(names: Iterable[str], left: str, right: str) -> str:
+    """The condition that two rows have equal values in these columns; nulls are equal."""
+    return " AND ".join(
+        f"{left}.{quoted(name)} IS NOT DISTINCT FROM {right}.{quoted(name)}" for name in names
+    )
 
 
 def merge_found(

@@ -23,7 +23,7 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.sql.assignments import check_nested
-from lakecore.sql.found_rows import merge_found, newest_rows
+from lakecore.sql.found_rows import equal_columns, merge_found, newest_rows
 from lakecore.sql.merge_texts import Texts
 from lakecore.sql.python_objects import NotingScope
 from lakecore.sql.tokens import quoted, quoted_text
@@ -123,11 +123,7 @@ class _Query:
         """The merge of the result into the table."""
         on: list[str] | str = list(self._ids)
         if not self.table.schema.primary_keys:
-            same = (
-                f"source.{quoted(name)} IS NOT DISTINCT FROM target.{quoted(name)}"
-                for name in self._ids
-            )
-            on = f"source.{_IS_OLD} AND " + " AND ".join(same)
+            on = f"source.{_IS_OLD} AND {equal_columns(self._ids, 'source', 'target')}"
         found = self.table.merge(rows, on)
         for number, step in enumerate(self.steps):
             chosen = pl.col(f"source.{_CLAUSE}") == number
@@ -201,10 +197,7 @@ class _Query:
         )
 
     def _alone(self) -> str:
-        same = " AND ".join(
-            f"_lakecore_pair.{quoted(name)} IS NOT DISTINCT FROM {self._t}.{quoted(name)}"
-            for name in self._ids
-        )
+        same = equal_columns(self._ids, "_lakecore_pair", self._t)
         return (
             f"SELECT {self._distinct}{self._carried()}, {self._choice('by_source')} "
             f"FROM {self._target()} "

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.sql.assignments import assigned, check_nested
-from lakecore.sql.found_rows import merge_found, newest_rows
+from lakecore.sql.found_rows import equal_columns, merge_found, newest_rows
 from lakecore.sql.python_objects import NotingScope
 from lakecore.sql.qualifiers import has_query
 from lakecore.sql.statements import Update
@@ -59,9 +59,7 @@ def change_by_query(
     text = _query(queries, table, statement, values)
     on: list[str] | str = list(keys)
     if not schema.primary_keys:
-        on = " AND ".join(
-            f"source.{quoted(name)} IS NOT DISTINCT FROM target.{quoted(name)}" for name in keys
-        )
+        on = equal_columns(keys, "source", "target")
     objects = NotingScope(scope)
 
     def merge(rows: object) -> MergeInto:
