@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
+from lakecore.format.java_text import encode_java_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -143,17 +144,9 @@ def encode_file_list(uris: Iterable[str]) -> bytes:
     a checksum. Numbers are big-endian, texts are in Java's modified UTF-8.
     """
     places = sorted({(place, name) for place, _, name in (uri.rpartition("/") for uri in uris)})
-    texts = [_java_text(text) for place in places for text in place]
+    texts = [encode_java_text(text, "the path of a file") for place in places for text in place]
     payload = b"".join([struct.pack(">bi", 1, len(places)), *texts])
     return b"".join([_LIST_MAGIC, payload, struct.pack(">I", zlib.crc32(payload))])
-
-
-def _java_text(text: str) -> bytes:
-    units = text.encode("utf-16-be")
-    codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
-    data = b"".join(chr(code).encode("utf-8", "surrogatepass") for code in codes)
-    data = data.replace(b"\0", b"\xc0\x80")
-    return struct.pack(">H", len(data)) + data
 
 
 def _text(data: bytes) -> tuple[str, bytes]:

@@ -14,7 +14,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakecore.errors import CorruptTable, InvalidRequest
+from lakecore.errors import CorruptTable
+from lakecore.format.java_text import encode_java_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _MAGIC = 1493475289347502
 _VERSION = 1
 _HEAD = struct.Struct(">qii")
-_NAME_BYTES_MAX = 65_535
+_NAME = "the name of a file index"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +43,11 @@ def encode_container(indexes: Iterable[StoredIndex]) -> bytes:
     columns: dict[str, list[StoredIndex]] = {}
     for index in indexes:
         columns.setdefault(index.column, []).append(index)
-    names = {column: _encode_name(column) for column in columns}
+    names = {column: encode_java_text(column, _NAME) for column in columns}
     types = {
-        each.index_type: _encode_name(each.index_type) for own in columns.values() for each in own
+        each.index_type: encode_java_text(each.index_type, _NAME)
+        for own in columns.values()
+        for each in own
     }
     head_length = _HEAD.size + 4 + 4
     for column, own in columns.items():
@@ -102,18 +105,6 @@ def _body(data: bytes, start: int, length: int, head_length: int) -> bytes:
             "a file index points outside of its bytes", start=start, length=length, size=len(data)
         )
     return data[start : start + length]
-
-
-def _encode_name(name: str) -> bytes:
-    """The name in modified UTF-8: NUL as two bytes, characters beyond U+FFFF as surrogate pairs."""
-    pairs = name.encode("utf-16-be", "surrogatepass")
-    units = struct.unpack(f">{len(pairs) // 2}H", pairs)
-    data = b"".join(
-        b"\xc0\x80" if unit == 0 else chr(unit).encode("utf-8", "surrogatepass") for unit in units
-    )
-    if len(data) > _NAME_BYTES_MAX:
-        raise InvalidRequest("the name of a file index is too long", bytes=len(data))
-    return struct.pack(">H", len(data)) + data
 
 
 def _decode_name(data: bytes, at: int) -> tuple[str, int]:

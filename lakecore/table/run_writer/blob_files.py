@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.format.blob_values import encode_value
-from lakecore.format.layout import data_file_name
 from lakecore.model.files import DataFile, FileSource
 from lakecore.plan.row_ids import BLOB
 from lakecore.table.run_writer.blob_output import BlobOutput
@@ -60,7 +59,7 @@ class BlobFiles:
     def _add(self, value: object, *, is_new: bool) -> None:
         if self._open is None:
             place = self._place
-            where = (place.partition_path, place.bucket, self._next_name())
+            where = (place.partition_path, place.bucket, place.names.next_of(self._prefix, BLOB))
             self._open = BlobOutput(place.store, place.layout.file_in_bucket(*where))
         if not is_new:
             self._open.add_placeholder()
@@ -116,12 +115,6 @@ class BlobFiles:
         for file in self.files:
             place.store.delete(place.layout.data_file(place.partition_path, place.bucket, file))
         self.files.clear()
-
-    def _next_name(self) -> str:
-        names = self._place.names
-        name = data_file_name(self._prefix, names.writer, names.count, BLOB)
-        names.count += 1
-        return name
 
 
 def blob_writers(place: BucketPlace, shape: FileShape) -> dict[str, BlobFiles]:

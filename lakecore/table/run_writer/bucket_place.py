@@ -23,14 +23,13 @@ class FileNames:
     count: int = 0
 
     def next(self, shape: FileShape) -> str:
-        """The next unused name."""
-        name = data_file_name(
-            shape.prefix,
-            self.writer,
-            self.count,
-            shape.write_format.format,
-            shape.write_format.compression if shape.name_compression else None,
-        )
+        """The next unused name of a file of this shape."""
+        compression = shape.write_format.compression if shape.name_compression else None
+        return self.next_of(shape.prefix, shape.write_format.format, compression)
+
+    def next_of(self, prefix: str, kind: str, compression: str | None = None) -> str:
+        """The next unused name with this prefix, and with `kind` as its ending."""
+        name = data_file_name(prefix, self.writer, self.count, kind, compression)
         self.count += 1
         return name
 

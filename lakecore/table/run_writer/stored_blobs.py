@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from lakecore.errors import InvalidRequest
 from lakecore.format.blob_references import BlobDescriptor, files_of, is_descriptor
 from lakecore.format.blob_values import blobs_of, with_each_blob
-from lakecore.format.layout import MANAGED_BLOB_SUFFIX, data_file_name
+from lakecore.format.layout import MANAGED_BLOB_SUFFIX
 from lakecore.format.locations import canonical, is_local, is_within
 from lakecore.io.referenced_blobs import store_of
 from lakecore.model.blob_rules import is_managed
@@ -180,10 +180,9 @@ class _Column:
         return path.endswith(MANAGED_BLOB_SUFFIX) and is_within(path, self._place.layout.root)
 
     def _next_path(self) -> str:
-        place, names = self._place, self._place.names
+        place = self._place
         kind = "blob" if self._directory else MANAGED_BLOB_SUFFIX.removeprefix(".")
-        name = data_file_name(self._prefix, names.writer, names.count, kind)
-        names.count += 1
+        name = place.names.next_of(self._prefix, kind)
         if self._directory:
             return f"{self._directory}/{name}"
         return place.layout.file_in_bucket(place.partition_path, place.bucket, name)
