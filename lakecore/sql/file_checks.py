@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.errors import InvalidRequest
-from lakecore.model.types import BINARIES, Vector, arrow_schema, fields_from_arrow, leaves
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.model.types import BINARIES, Atomic, Vector, arrow_schema, fields_from_arrow, leaves
 from lakecore.sql.copy_columns import FIELD, WHOLE_TYPES, columns_of
 from lakecore.sql.copy_format import ImportFormat
 from lakecore.sql.tokens import quoted
@@ -31,15 +31,22 @@ __all__ = ["check_columns", "check_values", "fields_to_check"]
 def fields_to_check(types: Mapping[str, pa.DataType]) -> tuple[Field, ...]:
     """The columns of stated types whose values could lose something when they are read.
 
-    Bytes are hexadecimal in files, and their reader accepts nothing else.
+    Bytes are hexadecimal in files, and their reader accepts nothing else. Raises Unsupported for
+    bytes within a nested column, which have no such reader.
     """
-    fields = fields_from_arrow([pa.field(name, kind) for name, kind in types.items()])
-    return tuple(
-        field
-        for field in fields
-        if not isinstance(field.type, Vector)
-        and not any(leaf.root in BINARIES for leaf in leaves(field.type))
-    )
+    checked = []
+    for field in fields_from_arrow([pa.field(name, kind) for name, kind in types.items()]):
+        has_bytes = any(leaf.root in BINARIES for leaf in leaves(field.type))
+        if has_bytes and not isinstance(field.type, Atomic):
+            raise Unsupported(
+                "bytes within a nested column are not read from CSV and JSON files; import them "
+                "from Parquet",
+                column=field.name,
+                type=field.type,
+            )
+        if not has_bytes and not isinstance(field.type, Vector):
+            checked.append(field)
+    return tuple(checked)
 
 
 def check_values(

@@ -107,6 +107,15 @@ def test_values_that_fit_are_read(tmp_path: Path) -> None:
     assert rows_of(written(tmp_path / "x.json", text), types=types) == [expected]
 
 
+@pytest.mark.parametrize("kind", ["ROW<b BYTES, x INT>", "ARRAY<BYTES>", "MAP<STRING, BINARY(2)>"])
+def test_bytes_within_a_nested_column_are_refused(kind: str, tmp_path: Path) -> None:
+    """They would be the characters of a hexadecimal text, and numbers beside them be rounded."""
+    file = written(tmp_path / "x.json", '{"v": {"b": "6162", "x": 1.5}}\n')
+
+    with pytest.raises(lc.Unsupported, match=r"bytes within a nested column.* column=v"):
+        rows_of(file, types={"v": kind})
+
+
 def test_stated_date_format_decides(tmp_path: Path) -> None:
     file = written(tmp_path / "x.csv", "day\n01/02/2026\n")
 
