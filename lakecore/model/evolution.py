@@ -21,6 +21,7 @@ from lakecore.model.column_directives import (
     refuse_directive,
     without_column,
 )
+from lakecore.model.merge_rules import check_have_effect
 from lakecore.model.paths import change_fields, change_type, find_path, index_of
 from lakecore.model.schema import SCHEMA_VERSION, TableSchema, number_type
 from lakecore.model.schema_change import (
@@ -95,6 +96,7 @@ def evolve(
         version=SCHEMA_VERSION,
     )
     validate_schema(outcome, options, table=table)
+    check_have_effect((each.key for each in changes if isinstance(each, SetOption)), options)
     return outcome
 
 

@@ -20,9 +20,19 @@ from lakecore.model.types import (
 from lakecore.options import ChangelogProducer, MergeEngine, TableOptions, member
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lakecore.model.schema import TableSchema
+
+
+_DEFAULT_FUNCTION = "fields.default-aggregate-function"
+_AGGREGATING = (MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE)
+_USED_BY = {
+    "fields_default_aggregate_function": _AGGREGATING,
+    "fields_aggregate_function": _AGGREGATING,
+    "fields_sequence_group": (MergeEngine.PARTIAL_UPDATE,),
+}
+"""The merge engines that use an option, by its attribute."""
 
 
 def needs_primary_key(key: str, options: TableOptions) -> InvalidRequest:
@@ -44,6 +54,27 @@ def check_fields_families(schema: TableSchema, options: TableOptions) -> None:
         family, named = found
         for name in named.split(",") if family == "fields_sequence_group" else (named,):
             _need_column(name, key, schema, options)
+
+
+def check_have_effect(keys: Iterable[str], options: TableOptions) -> None:
+    """Check that the merge engine of the table uses these options, which a user has set now.
+
+    A table of another engine may have options that its merge engine ignores.
+    """
+    for key in keys:
+        found = "fields_default_aggregate_function" if key == _DEFAULT_FUNCTION else None
+        if key.startswith("fields.") and (own := member(key)) is not None:
+            found = own[0]
+        engines = _USED_BY.get(found or "")
+        if engines is not None and options.merge_engine not in engines:
+            raise InvalidRequest(
+                "the merge engine of the table ignores the option: set merge-engine, or leave the "
+                "option out",
+                option=key,
+                merge_engine=options.merge_engine.value,
+                used_by=[each.value for each in engines],
+                table=options.table,
+            )
 
 
 def check_sequence(schema: TableSchema, options: TableOptions) -> None:

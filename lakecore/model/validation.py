@@ -34,6 +34,7 @@ from lakecore.model.file_indexes import check_file_indexes
 from lakecore.model.merge_rules import (
     check_changelog,
     check_fields_families,
+    check_have_effect,
     check_merge_engine,
     check_row_kind,
     check_sequence,
@@ -120,6 +121,7 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
         time_ms=now_ms,
     )
     validate_schema(schema, table=table)
+    check_have_effect(kept, parse_known(kept, table=table))
     return schema
 
 

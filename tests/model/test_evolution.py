@@ -253,6 +253,21 @@ def test_rename_keeps_the_id_and_travels_into_keys_and_options() -> None:
     }
 
 
+def test_an_option_that_the_merge_engine_ignores_is_not_set() -> None:
+    change = SchemaChange.set_option("fields.v.aggregate-function", "sum")
+    with pytest.raises(InvalidRequest, match="the merge engine of the table ignores the option"):
+        after(make(), change)
+    after(make(merge_engine="aggregation"), change)
+
+
+def test_an_ignored_option_of_another_engine_stays() -> None:
+    written = replace(make(), options={"bucket": "2", "fields.v.aggregate-function": "sum"})
+
+    renamed = after(written, SchemaChange.rename_column("v", "w"))
+
+    assert renamed.options["fields.w.aggregate-function"] == "sum"
+
+
 def test_rename_travels_into_sequence_and_row_kind_fields() -> None:
     options = {"bucket": "2", "rowkind.field": "s", "sequence.field": "v"}
     table = replace(make(), options=options)

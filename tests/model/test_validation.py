@@ -219,6 +219,20 @@ def test_each_rule_has_its_own_error(
     assert "table=shop.orders" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("engine", "option"),
+    [
+        ("deduplicate", "fields.v.aggregate-function=sum"),
+        ("first-row", "fields.default-aggregate-function=sum"),
+        ("deduplicate", "fields.s.sequence-group=v"),
+        ("aggregation", "fields.s.sequence-group=v"),
+    ],
+)
+def test_an_option_that_the_merge_engine_ignores_is_refused(engine: str, option: str) -> None:
+    with pytest.raises(InvalidRequest, match="the merge engine of the table ignores the option"):
+        check("k", "", f"merge-engine={engine} {option}")
+
+
 ENGINE = "merge-engine=partial-update "
 REMOVING = "merge-engine=aggregation aggregation.remove-record-on-delete=true "
 NESTED = "fields.ar.aggregate-function="
