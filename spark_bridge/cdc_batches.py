@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import logging
-import pickle
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -188,12 +187,11 @@ class CdcSink:
     def _run(self, df: DataFrame, task: CdcTask, targets: CdcTargets) -> list[WrittenTargets]:
         """Run the Spark job. Returns the report of each writing task."""
         try:
-            outcomes = run_job(df, task)
+            return run_job(df, task)
         except BaseException:
             # No message has reached the driver, so no snapshot can contain files of this job.
             targets.discard_job(task.job)
             raise
-        return [pickle.loads(each) for each in outcomes]  # noqa: S301  of our tasks
 
     def _store_letters(
         self, batch: int, reports: Iterable[DecodingReport], done: frozenset[str]

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 
 from lakecore import InvalidRequest, LakecoreError
 from lakecore.distributed.cdc import (
@@ -38,7 +37,7 @@ from lakecore.distributed.tables import SYSTEM
 from spark_bridge.cdc_values import NO_TARGET, DecodingReport
 from spark_bridge.failures import DATA_ERRORS, portable, raised_in_task
 from spark_bridge.placement import owner_numbers, routing_of
-from spark_bridge.worker import acknowledge, set_aside
+from spark_bridge.worker import acknowledge, partition_number, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -115,9 +114,8 @@ class _Decoding:
     """The state of one attempt of a decoding task."""
 
     def __init__(self, task: CdcTask) -> None:
-        spark = TaskContext.get()
         self._task = task
-        self._number = spark.partitionId() if spark else 0
+        self._number = partition_number()
         self._rules = rules_for(task.arguments, task.given)
         self._decoder: Decoder = decoder_for(
             task.arguments.conf["value.format"], task.arguments.mapping, task.registry_url

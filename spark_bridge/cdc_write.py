@@ -19,8 +19,9 @@ from lakecore.distributed.tables import SYSTEM, of_job
 from lakecore.distributed.writing import TableWrite
 from spark_bridge.cdc_values import NO_TARGET, WrittenTargets
 from spark_bridge.failures import DATA_ERRORS, portable, raised_in_task
+from spark_bridge.spread import answer
 from spark_bridge.task import TaskOutcome
-from spark_bridge.worker import acknowledge, set_aside
+from spark_bridge.worker import acknowledge, partition_number, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,13 +35,12 @@ __all__ = ["write_function"]
 
 
 def write_function(task: CdcTask) -> Callable[[Batches], Batches]:
-    """The function for `mapInArrow`: maps chunks to one row with the outcomes."""
+    """The function for `mapInArrow`: maps chunks to the outcomes of the targets."""
 
     def write(batches: Batches) -> Batches:
         acknowledge()
         with raised_in_task():
-            content = pickle.dumps(_written(task, batches))
-            yield pa.RecordBatch.from_arrays([pa.array([content], pa.binary())], names=["outcome"])
+            yield answer(partition_number(), _written(task, batches))
         set_aside("write changes")
 
     return write
@@ -77,7 +77,7 @@ def _outcome(
 ) -> TaskOutcome:
     """Write the rows of one target. Returns the outcome."""
     spark = TaskContext.get()
-    partition = spark.partitionId() if spark else 0
+    partition = partition_number()
     began_ms = SYSTEM.now_ms()
     messages: tuple[CommitMessage, ...] = ()
     rows, failure, source = 0, None, ""

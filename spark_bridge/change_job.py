@@ -12,10 +12,9 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from lakecore import CommitConflict, InvalidRequest
 from lakecore.distributed.committing import committed_before
@@ -26,12 +25,12 @@ from lakecore.distributed.tables import SYSTEM
 from lakecore.distributed.values import POSTPONE_BUCKET
 from lakecore.distributed.writing import read_base, read_start
 from spark_bridge.change_tasks import ChangeTask
-from spark_bridge.failures import DATA_ERRORS, raised_as_own
+from spark_bridge.failures import DATA_ERRORS
 from spark_bridge.job_files import remove_files_of_job, remove_leftovers
 from spark_bridge.packing import packed
 from spark_bridge.postponed import is_postponed
-from spark_bridge.settings import described
-from spark_bridge.task import INITIAL_BUCKETS, WRITE_ONLY
+from spark_bridge.spread import answers
+from spark_bridge.task import INITIAL_BUCKETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -125,7 +124,9 @@ class ChangeJob:
             # Postponed buckets are those of the snapshot whose splits the tasks have.
             postponed = is_postponed(context)
             base = read_start(context, source.snapshot) if postponed else read_base(context)
-        options = {**WRITE_ONLY, INITIAL_BUCKETS: str(self.assigners)}
+        # A task compacts what is due in its buckets, as the driver does: rows that a table shows
+        # only after a compaction must not depend on who has written them.
+        options = {INITIAL_BUCKETS: str(self.assigners)}
         assert context.statement_ms is not None, "a statement has its time"
         return ChangeTask(
             table=describe(context, options),
@@ -141,20 +142,26 @@ class ChangeJob:
         )
 
     def run(
-        self, task: ChangeTask, rows: Callable[[], DataFrame], count: int
-    ) -> tuple[ChangeOutcome, ...]:
-        """The outcomes of the tasks, in order. After a failure, removes all files and raises it."""
+        self,
+        task: ChangeTask,
+        rows: Callable[[], DataFrame],
+        count: int,
+        rest: Callable[[Sequence[int]], DataFrame] | None = None,
+    ) -> Sequence[ChangeOutcome]:
+        """The outcomes of the parts, in order. After a failure, removes all files and raises it.
+
+        For `rows`, `count` and `rest`, see `answers`.
+        """
         name = f"lakecore: {self.verb} {self.context.identifier}, {count} parts"
         try:
-            with raised_as_own(), described(self.spark, name):
-                found = rows().collect()
-            outcomes = [pickle.loads(bytes(row.outcome)) for row in found]  # noqa: S301  of our tasks
+            found = answers(self.spark, name, rows, count, rest=rest)
+            outcomes = cast("list[ChangeOutcome]", found)
             self._refuse(outcomes)
         except BaseException:
             # Nothing is committed yet.
             remove_files_of_job(self.context, task.job)
             raise
-        return tuple(sorted(outcomes, key=lambda outcome: outcome.number))
+        return outcomes
 
     def _refuse(self, outcomes: Sequence[ChangeOutcome]) -> None:
         """Raise the first failure, or InvalidRequest if two tasks wrote one bucket with a key."""
@@ -164,15 +171,13 @@ class ChangeJob:
         if not self.context.schema.primary_keys:
             return
         owner: dict[tuple[bytes, int], int] = {}
-        for outcome in outcomes:
+        for number, outcome in enumerate(outcomes):
             for message in outcome.changed.messages if outcome.changed else ():
                 if message.bucket == POSTPONE_BUCKET:
                     # Each task writes its own files in the postponed bucket, and no two tasks have
                     # rows of one key.
                     continue
-                if owner.setdefault((message.partition, message.bucket), outcome.number) != (
-                    outcome.number
-                ):
+                if owner.setdefault((message.partition, message.bucket), number) != number:
                     raise InvalidRequest(
                         "two tasks changed one bucket: run the verb with spread=False, and "
                         "report this",

@@ -22,9 +22,10 @@ from lakecore.distributed.row_verbs import (
 from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER
 from spark_bridge.arguments import SPREAD_BYTES, check_counts, check_spread, opened
 from spark_bridge.change_job import ChangeJob, committed_once, groups_of, size_of, statement
-from spark_bridge.change_tasks import OUTCOME_SCHEMA, group_function
+from spark_bridge.change_tasks import group_function
 from spark_bridge.placement import parallelism
 from spark_bridge.settings import require_version
+from spark_bridge.spread import OUTCOME_SCHEMA
 from spark_bridge.task import MEMORY_PER_TASK
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from lakecore.distributed.tables import TableContext
     from lakecore.distributed.values import Split
 
-__all__ = ["delete", "in_groups", "update"]
+__all__ = ["delete", "update"]
 
 
 def delete(  # noqa: PLR0913  the public verb
@@ -147,13 +148,11 @@ def _changed(
         return [here()], None
     task = job.task(source, change)
     sealed = [pickle.dumps(group) for group in groups]
-    rows = in_groups(job, len(groups))
-    outcomes = job.run(
-        task, lambda: rows().mapInArrow(group_function(task, sealed), OUTCOME_SCHEMA), len(groups)
-    )
+    count = len(groups)
+
+    def rows() -> DataFrame:
+        numbers = job.spark.range(0, count, 1, count)
+        return numbers.mapInArrow(group_function(task, sealed), OUTCOME_SCHEMA)
+
+    outcomes = job.run(task, rows, count)
     return [outcome.changed for outcome in outcomes if outcome.changed], task.job
-
-
-def in_groups(job: ChangeJob, count: int) -> Callable[[], DataFrame]:
-    """The numbers of the groups, one for each task."""
-    return lambda: job.spark.range(0, count, 1, count)

@@ -17,7 +17,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from lakecore import LakecoreError
 from lakecore.distributed.row_verbs import (
@@ -31,7 +30,8 @@ from lakecore.distributed.row_verbs import (
 )
 from lakecore.distributed.tables import of_job
 from spark_bridge.failures import portable, raised_in_task
-from spark_bridge.worker import acknowledge, joined, set_aside
+from spark_bridge.spread import answer
+from spark_bridge.worker import acknowledge, joined, partition_number, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     from lakecore.distributed.writing import WriteStart
     from spark_bridge.worker import Batches
 
-__all__ = ["OUTCOME_SCHEMA", "ChangeOutcome", "ChangeTask", "group_function", "owner_function"]
+__all__ = ["ChangeOutcome", "ChangeTask", "group_function", "owner_function"]
 
-OUTCOME_SCHEMA = "outcome binary"
 Change: TypeAlias = Condition | Assignment | MergeRequest
 """The rows to delete, the values to set, or the clauses to apply."""
 
@@ -75,7 +74,6 @@ class ChangeTask:
 class ChangeOutcome:
     """The result of a task, or its failure. `found` flags the source rows that matched."""
 
-    number: int
     changed: Changed | None = None
     found: np.ndarray | None = None
     failure: LakecoreError | None = None
@@ -91,7 +89,7 @@ def group_function(
         with raised_in_task():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield _pickled(_outcome(task, number, groups[number], source))
+                    yield answer(number, _outcome(task, number, groups[number], source))
         set_aside("change")
 
     return change
@@ -102,10 +100,9 @@ def owner_function(task: ChangeTask, groups: Sequence[bytes]) -> Callable[[Batch
 
     def change(batches: Batches) -> Batches:
         acknowledge()
-        spark = TaskContext.get()
-        number = spark.partitionId() if spark else 0
+        number = partition_number()
         with raised_in_task():
-            yield _pickled(_outcome(task, number, groups[number], _rows(task, batches)))
+            yield answer(number, _outcome(task, number, groups[number], _rows(task, batches)))
         set_aside("change")
 
     return change
@@ -144,12 +141,7 @@ def _outcome(
                 done = merged(
                     context, target, source, request, base=task.base, inserts=task.inserts
                 )
-                return ChangeOutcome(number=number, changed=done.changed, found=done.found)
+                return ChangeOutcome(changed=done.changed, found=done.found)
     except LakecoreError as error:
-        return ChangeOutcome(number=number, failure=portable(error, task=number))
-    return ChangeOutcome(number=number, changed=changed)
-
-
-def _pickled(outcome: ChangeOutcome) -> pa.RecordBatch:
-    content = pickle.dumps(outcome)
-    return pa.RecordBatch.from_arrays([pa.array([content], pa.binary())], names=["outcome"])
+        return ChangeOutcome(failure=portable(error, task=number))
+    return ChangeOutcome(changed=changed)

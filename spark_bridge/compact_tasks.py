@@ -16,25 +16,23 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, cast
 
 from lakecore import LakecoreError, Uncomputable
 from lakecore.distributed.descriptor import describe
 from lakecore.distributed.tables import SYSTEM, of_job
 from lakecore.distributed.verb_tasks import do_work
-from spark_bridge.failures import portable, raised_as_own, raised_in_task
+from spark_bridge.failures import portable, raised_in_task
 from spark_bridge.job_files import remove_files_of_job, remove_leftovers
 from spark_bridge.packing import packed
-from spark_bridge.settings import described
 from spark_bridge.skew import report_skew
+from spark_bridge.spread import OUTCOME_SCHEMA, answer, answers
 from spark_bridge.worker import acknowledge, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakecore import CommitMessage
     from lakecore.distributed.descriptor import TableDescriptor
@@ -44,8 +42,6 @@ if TYPE_CHECKING:
     from spark_bridge.worker import Batches
 
 __all__ = ["CompactTask", "SparkRunner", "compact_function"]
-
-_SCHEMA = "number int, outcome binary"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +79,7 @@ class SparkRunner:
             raise
         failed: Failures = {}
         failure: LakecoreError | None = None
-        for number, work in enumerate(works):
-            outcome = outcomes[number]
+        for work, outcome in zip(works, outcomes, strict=True):
             if isinstance(outcome, Uncomputable):
                 failed[work.partition, work.bucket] = outcome
             elif isinstance(outcome, LakecoreError):
@@ -105,15 +100,18 @@ class SparkRunner:
         task: CompactTask,
         works: Sequence[Work],
         groups: Sequence[Sequence[int]],
-    ) -> dict[int, CommitMessage | LakecoreError]:
-        """The outcome of each item, by its number."""
+    ) -> Sequence[CommitMessage | LakecoreError]:
+        """The outcome of each item, in order."""
         sealed = [pickle.dumps([(number, works[number]) for number in group]) for group in groups]
         size_mb = sum(map(_size, works)) >> 20
         name = f"lakecore: compact {context.identifier}, {len(works)} buckets, {size_mb} MiB"
-        with raised_as_own(), described(self.spark, name):
+
+        def rows() -> DataFrame:
             numbers = self.spark.range(0, len(groups), 1, len(groups))
-            rows = numbers.mapInArrow(compact_function(task, sealed), _SCHEMA).collect()
-        return {row.number: pickle.loads(bytes(row.outcome)) for row in rows}  # noqa: S301  of our tasks
+            return numbers.mapInArrow(compact_function(task, sealed), OUTCOME_SCHEMA)
+
+        found = answers(self.spark, name, rows, len(works))
+        return cast("list[CommitMessage | LakecoreError]", found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +138,7 @@ def compact_function(task: CompactTask, sealed: Sequence[bytes]) -> Callable[[Ba
             for batch in batches:
                 for group in batch.column(0).to_pylist():
                     for number, work in pickle.loads(sealed[group]):  # noqa: S301  of our driver
-                        yield _row(number, _outcome(context, work))
+                        yield answer(number, _outcome(context, work))
         set_aside("compact")
 
     return compact
@@ -155,10 +153,3 @@ def _outcome(context: TableContext, work: Work) -> CommitMessage | LakecoreError
 
 def _uncounted(rows: int) -> None:
     """Does nothing: the driver counts whole buckets."""
-
-
-def _row(number: int, outcome: CommitMessage | LakecoreError) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([number], pa.int32()), pa.array([pickle.dumps(outcome)], pa.binary())],
-        names=["number", "outcome"],
-    )

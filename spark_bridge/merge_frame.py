@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
 
 from lakecore.distributed.row_verbs import (
     Match,
@@ -37,12 +38,13 @@ from lakecore.distributed.writing import read_start
 from spark_bridge.arguments import SPREAD_BYTES, check_counts, check_spread, opened
 from spark_bridge.assigners import assigners_of
 from spark_bridge.change_job import ChangeJob, committed_once, groups_of, size_of, statement
-from spark_bridge.change_tasks import OUTCOME_SCHEMA, group_function, owner_function
+from spark_bridge.change_tasks import group_function, owner_function
 from spark_bridge.check import with_types_of
 from spark_bridge.merge_routing import equal_columns, is_all_equal, merge_owners
 from spark_bridge.placement import parallelism
 from spark_bridge.postponed import is_postponed
 from spark_bridge.settings import require_version, settings, transfer
+from spark_bridge.spread import OUTCOME_SCHEMA
 from spark_bridge.task import MEMORY_PER_TASK
 from spark_bridge.types import spark_arrow_schema
 
@@ -183,7 +185,8 @@ class _SparkMerge:
     ) -> tuple[Sequence[Changed], str]:
         """Shuffle the source rows to the tasks that own the buckets, and merge there."""
         count = len(groups)
-        task = job.task(target, request, inserts=True, schema=spark_arrow_schema(df.schema))
+        schema = spark_arrow_schema(df.schema)
+        task = job.task(target, request, inserts=True, schema=schema)
         sealed = [pickle.dumps(group) for group in groups]
         # PySpark reads a dot in a name as a struct field.
         numbered = df.toDF(*(str(number) for number in range(len(df.columns))))
@@ -193,8 +196,14 @@ class _SparkMerge:
             routed = numbered.repartitionById(count, number)
             return routed.mapInArrow(owner_function(task, sealed), OUTCOME_SCHEMA)
 
+        def rest(missing: Sequence[int]) -> DataFrame:
+            # Clauses for rows that match no source row have work without a source.
+            numbers = self.spark.range(0, count, 1, count).where(f.col("id").isin(list(missing)))
+            nothing = group_function(task, sealed, schema.empty_table())
+            return numbers.mapInArrow(nothing, OUTCOME_SCHEMA)
+
         with settings(self.spark, transfer(self.spark, df.schema)):
-            outcomes = job.run(task, rows, count)
+            outcomes = job.run(task, rows, count, rest)
         return [outcome.changed for outcome in outcomes if outcome.changed], task.job
 
     def _by_split(

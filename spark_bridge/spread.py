@@ -1,12 +1,18 @@
-"""Runs independent parts of a verb as the tasks of one Spark job; each maps a value to a value."""
+"""Runs a Spark job whose tasks return outcomes, and collects the outcome of every part.
+
+INVARIANT: no part is left out without an error. Adaptive execution replaces a shuffle without rows
+by an empty relation, and runs no task above it: a part that has work without rows runs again.
+"""
 
 from __future__ import annotations
 
 import pickle
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from lakecore import InvalidRequest
 from spark_bridge.failures import raised_as_own, raised_in_task
 from spark_bridge.settings import described
 from spark_bridge.worker import acknowledge, set_aside
@@ -14,15 +20,65 @@ from spark_bridge.worker import acknowledge, set_aside
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from spark_bridge.worker import Batches
 
-__all__ = ["spread"]
+__all__ = ["OUTCOME_SCHEMA", "all_answers", "answer", "answers", "spread"]
 
 Part = TypeVar("Part")
 Outcome = TypeVar("Outcome")
-_SCHEMA = "number int, outcome binary"
+OUTCOME_SCHEMA = "number int, outcome binary"
+
+
+def answers(
+    spark: SparkSession,
+    name: str,
+    rows: Callable[[], DataFrame],
+    count: int,
+    *,
+    rest: Callable[[Sequence[int]], DataFrame] | None = None,
+    or_none: bool = False,
+) -> list[object]:
+    """The outcomes of parts 0 to `count` - 1, in order; `name` describes the job.
+
+    `rows` makes the frame of outcomes (`answer`). `rest` makes the frame of the parts which have
+    not answered. With `or_none`, a job without rows may return no outcome at all: its parts have
+    nothing to do. Raises InvalidRequest if parts are missing, and the error of lakecore that made a
+    task fail.
+    """
+    found = dict(all_answers(spark, name, rows))
+    if or_none and not found:
+        return []
+    missing = [number for number in range(count) if number not in found]
+    if missing and rest is not None:
+        found |= all_answers(spark, name, lambda: rest(missing))
+        missing = [number for number in range(count) if number not in found]
+    if missing:
+        raise InvalidRequest(
+            "Spark ended the job without running all of its tasks, and nothing was committed: set "
+            "spark.sql.adaptive.enabled to false, and report this",
+            job=name,
+            parts=count,
+            missing=missing[:10],
+        )
+    return [found[number] for number in range(count)]
+
+
+def all_answers(
+    spark: SparkSession, name: str, rows: Callable[[], DataFrame]
+) -> list[tuple[int, object]]:
+    """The numbers and outcomes of the tasks that had rows, in order of the numbers."""
+    with raised_as_own(), described(spark, name):
+        found = rows().collect()
+    outcomes = [(row.number, pickle.loads(bytes(row.outcome))) for row in found]  # noqa: S301  of our tasks
+    return sorted(outcomes, key=itemgetter(0))
+
+
+def answer(number: int, outcome: object) -> pa.RecordBatch:
+    """The outcome of a part, as a row of `OUTCOME_SCHEMA`."""
+    arrays = [pa.array([number], pa.int32()), pa.array([pickle.dumps(outcome)], pa.binary())]
+    return pa.RecordBatch.from_arrays(arrays, names=["number", "outcome"])
 
 
 def spread(
@@ -34,11 +90,12 @@ def spread(
     """
     sealed = [pickle.dumps(part) for part in parts]
     count = len(sealed)
-    with raised_as_own(), described(spark, name):
+
+    def rows() -> DataFrame:
         numbers = spark.range(0, count, 1, count)
-        rows = numbers.mapInArrow(_function(sealed, work), _SCHEMA).collect()
-    found = {row.number: pickle.loads(bytes(row.outcome)) for row in rows}  # noqa: S301  of our tasks
-    return [found[number] for number in range(count)]
+        return numbers.mapInArrow(_function(sealed, work), OUTCOME_SCHEMA)
+
+    return answers(spark, name, rows, count)  # type: ignore[return-value]
 
 
 def _function(
@@ -50,12 +107,7 @@ def _function(
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     part: Part = pickle.loads(sealed[number])  # noqa: S301  of our driver
-                    yield _row(number, pickle.dumps(work(part)))
+                    yield answer(number, work(part))
         set_aside("spread")
 
     return run
-
-
-def _row(number: int, outcome: bytes) -> pa.RecordBatch:
-    arrays = [pa.array([number], pa.int32()), pa.array([outcome], pa.binary())]
-    return pa.RecordBatch.from_arrays(arrays, names=["number", "outcome"])

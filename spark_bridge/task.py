@@ -14,11 +14,9 @@ files that no snapshot names, and the driver removes them after its commit.
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark import TaskContext
 
 from lakecore import LakecoreError
@@ -26,7 +24,8 @@ from lakecore.distributed.descriptor import describe
 from lakecore.distributed.tables import SYSTEM, of_job
 from lakecore.distributed.writing import batch_writer, read_base
 from spark_bridge.failures import DATA_ERRORS, portable, raised_in_task
-from spark_bridge.worker import Batches, acknowledge, joined, set_aside
+from spark_bridge.spread import answer
+from spark_bridge.worker import Batches, acknowledge, joined, partition_number, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,17 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MEMORY_PER_TASK",
-    "OUTCOME_SCHEMA",
     "TaskOutcome",
     "WriteTask",
     "grouped_function",
     "new_task",
     "partition_function",
-    "unpickled",
     "write_rows",
 ]
 
-OUTCOME_SCHEMA = "outcome binary"
 MEMORY_PER_TASK = 256 << 20
 INITIAL_BUCKETS = "dynamic-bucket.initial-buckets"
 WRITE_ONLY = {"write-only": "true"}
@@ -118,7 +114,7 @@ def partition_function(task: WriteTask) -> Callable[[Batches], Batches]:
 
     def write_partition(batches: Batches) -> Batches:
         with raised_in_task():
-            yield _pickled(write_rows(task, batches))
+            yield answer(partition_number(), write_rows(task, batches))
 
     return write_partition
 
@@ -128,7 +124,7 @@ def grouped_function(task: WriteTask) -> Callable[[Batches], Batches]:
 
     def write_group(batches: Batches) -> Batches:
         with raised_in_task():
-            yield _pickled(write_rows(task, batches))
+            yield answer(partition_number(), write_rows(task, batches))
 
     return write_group
 
@@ -136,7 +132,7 @@ def grouped_function(task: WriteTask) -> Callable[[Batches], Batches]:
 def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
     """Write the rows of one attempt of a task. An error names the task."""
     spark = TaskContext.get()
-    partition = spark.partitionId() if spark else 0
+    partition = partition_number()
     began_ms = SYSTEM.now_ms()
     messages: tuple[CommitMessage, ...] = ()
     rows, failure = 0, None
@@ -163,19 +159,8 @@ def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
     )
 
 
-def unpickled(outcome: bytes | bytearray) -> TaskOutcome:
-    """The outcome from the bytes that a task has sent."""
-    value: TaskOutcome = pickle.loads(bytes(outcome))  # noqa: S301  made by this job's tasks
-    return value
-
-
 def _named(batches: Batches, columns: tuple[str, ...]) -> Batches:
     """The rows with the last columns renamed to `columns`; unchanged if `columns` is empty."""
     for batch in batches:
         own = range(batch.num_columns - len(columns), batch.num_columns)
         yield batch.select(own).rename_columns(list(columns)) if columns else batch
-
-
-def _pickled(outcome: TaskOutcome) -> pa.RecordBatch:
-    content = pickle.dumps(outcome)
-    return pa.RecordBatch.from_arrays([pa.array([content], pa.binary())], names=["outcome"])

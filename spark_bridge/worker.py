@@ -29,7 +29,7 @@ from lakecore.distributed.arrays import with_offsets
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Batches", "acknowledge", "joined", "set_aside"]
+__all__ = ["Batches", "acknowledge", "joined", "partition_number", "set_aside"]
 
 BATCH_ROWS = 65_536
 BATCH_BYTES = 16 << 20
@@ -48,6 +48,12 @@ def set_aside(kind: str) -> None:
     del kind
     if TaskContext.get() is not None:
         gc.freeze()
+
+
+def partition_number() -> int:
+    """The number of the task in its stage; 0 outside of Spark."""
+    spark = TaskContext.get()
+    return spark.partitionId() if spark else 0
 
 
 def acknowledge() -> None:

@@ -22,7 +22,7 @@ import re
 import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from pyspark.sql import functions as f
 
@@ -35,21 +35,20 @@ from spark_bridge.assigners import assigners_of
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.check import check_schema, with_types_of
 from spark_bridge.evolve import evolved
-from spark_bridge.failures import DATA_ERRORS, raised_as_own
+from spark_bridge.failures import DATA_ERRORS
 from spark_bridge.job_commit import Publication, publish
 from spark_bridge.job_files import remove_files_of_job, remove_leftovers
 from spark_bridge.placement import Owner, Routing, owner_of, parallelism
-from spark_bridge.settings import GROUPS, described, rebalanced, require_version, settings, transfer
+from spark_bridge.settings import GROUPS, rebalanced, require_version, settings, transfer
 from spark_bridge.skew import SkewedBucket, report_skew
+from spark_bridge.spread import OUTCOME_SCHEMA, all_answers, answers
 from spark_bridge.task import (
     MEMORY_PER_TASK,
-    OUTCOME_SCHEMA,
     TaskOutcome,
     WriteTask,
     grouped_function,
     new_task,
     partition_function,
-    unpickled,
 )
 
 if TYPE_CHECKING:
@@ -305,19 +304,26 @@ def _run(
     if owner.routing is Routing.REBALANCE and not by_group:
         wanted |= rebalanced(df, parallelism(spark))
     name = f"lakecore: write {task.table.identifier}"
-    with raised_as_own(), described(spark, name), settings(spark, wanted):
-        numbered = replace(task, columns=tuple(df.columns))
+    numbered = replace(task, columns=tuple(df.columns))
+
+    def outcomes() -> DataFrame:
         if by_group:
             groups = [each.alias(f"group{number}") for number, each in enumerate(owner.groups)]
             rows = df.select(*groups, *_numbers(df))
             together = rows.groupBy(*rows.columns[: len(groups)])
-            outcomes = together.applyInArrow(grouped_function(numbered), OUTCOME_SCHEMA)
-        elif any(_PARSED.search(name) for name in df.columns):
+            return together.applyInArrow(grouped_function(numbered), OUTCOME_SCHEMA)
+        if any(_PARSED.search(name) for name in df.columns):
             rows = owner.together(df).select(*_numbers(df))
-            outcomes = rows.mapInArrow(partition_function(numbered), OUTCOME_SCHEMA)
+            return rows.mapInArrow(partition_function(numbered), OUTCOME_SCHEMA)
+        return owner.together(df).mapInArrow(partition_function(task), OUTCOME_SCHEMA)
+
+    with settings(spark, wanted):
+        if by_group or owner.number is None:
+            # Spark decides how many tasks there are.
+            found = [outcome for _, outcome in all_answers(spark, name, outcomes)]
         else:
-            outcomes = owner.together(df).mapInArrow(partition_function(task), OUTCOME_SCHEMA)
-        return tuple(unpickled(row.outcome) for row in outcomes.collect())
+            found = answers(spark, name, outcomes, owner.tasks, or_none=True)
+    return tuple(cast("list[TaskOutcome]", found))
 
 
 def _numbers(df: DataFrame) -> list[Column]:

@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 from spark_bridge.cdc_batches import CdcSettings, CdcSink
 from spark_bridge.cdc_decode import decode_function
 from spark_bridge.cdc_targets import CdcTargets
-from spark_bridge.cdc_values import MESSAGE_COLUMNS, ORDER, CdcTask
+from spark_bridge.cdc_values import MESSAGE_COLUMNS, ORDER, CdcTask, WrittenTargets
 from spark_bridge.cdc_write import write_function
 from spark_bridge.task import MEMORY_PER_TASK
 
@@ -188,7 +188,7 @@ class Stream:
         log.done += 1
         return True
 
-    def _job(self, frame: Frame, task: CdcTask) -> list[bytes]:
+    def _job(self, frame: Frame, task: CdcTask) -> list[WrittenTargets]:
         decode = cloudpickle.loads(cloudpickle.dumps(decode_function(task)))
         tasks = list(frame.tasks)
         self.random.shuffle(tasks)
@@ -207,7 +207,7 @@ class Stream:
             raise Crash(point)
 
 
-def written(task: CdcTask, chunks: Sequence[dict[str, Any]]) -> list[bytes]:
+def written(task: CdcTask, chunks: Sequence[dict[str, Any]]) -> list[WrittenTargets]:
     """What the writing tasks return for these chunks."""
     write: Callable[..., Any] = cloudpickle.loads(cloudpickle.dumps(write_function(task)))
     outcomes = []
@@ -218,7 +218,5 @@ def written(task: CdcTask, chunks: Sequence[dict[str, Any]]) -> list[bytes]:
         kinds = pa.schema({"target": pa.int32(), "source": pa.string(), "content": pa.binary()})
         batches = pa.table(columns, schema=kinds).to_batches()
         (outcome,) = write(iter(batches))
-        content = outcome.column(0)[0].as_py()
-        pickle.loads(content)
-        outcomes.append(content)
+        outcomes.append(pickle.loads(outcome.column("outcome")[0].as_py()))
     return outcomes

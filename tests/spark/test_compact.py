@@ -186,17 +186,15 @@ class _Here(SparkRunner):
 
     def _collected(
         self, context: Any, task: Any, works: Sequence[Any], groups: Sequence[Sequence[int]]
-    ) -> dict[int, Any]:
+    ) -> list[Any]:
         del context
         sealed = [pickle.dumps([(number, works[number]) for number in group]) for group in groups]
         numbers = pa.record_batch({"id": pa.array(range(len(groups)), pa.int64())})
         found = pickle.loads(pickle.dumps((task, sealed)))
         batches = list(compact_function(*found)(iter([numbers])))
-        return {
-            row["number"]: pickle.loads(row["outcome"])
-            for batch in batches
-            for row in batch.to_pylist()
-        }
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        rows.sort(key=lambda row: row["number"])
+        return [pickle.loads(row["outcome"]) for row in rows]
 
 
 @pytest.mark.parametrize("strategy", ["order", "zorder", "hilbert"])
