@@ -26,6 +26,7 @@ import re
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -42,7 +43,7 @@ from lakecore.errors import (
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.stores.hdfs_options import HdfsSettings, hdfs_settings
 from lakecore.io.stores.reachable import check_reachable
-from lakecore.io.stores.storage_errors import plain_remote_errors
+from lakecore.io.stores.storage_errors import TranslatedFile, plain_remote_errors
 from lakecore.io.stores.store import FileStatus
 
 if TYPE_CHECKING:
@@ -218,18 +219,18 @@ class HdfsStore:
 
     def open_input(self, path: str) -> pa.NativeFile:
         with _plain_errors(path):
-            return pa.PythonFile(self._open(path), mode="r")
+            translated = TranslatedFile(self._open(path), partial(_plain_errors, path))
+            return pa.PythonFile(translated, mode="r")
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:
         """As `Store.open_output`, but the file is visible from the start."""
         with _plain_errors(path):
             file = self._create(_key(path), overwrite=True)
-        sink = pa.PythonFile(file, mode="w")
+        sink = pa.PythonFile(TranslatedFile(file, partial(_plain_errors, path)), mode="w")
         try:
             yield sink
-            with _plain_errors(path):
-                sink.close()
+            sink.close()
         except BaseException:
             with suppress(*_FAILURES):
                 file.close()

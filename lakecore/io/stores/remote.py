@@ -30,6 +30,7 @@ import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from glob import has_magic
 from typing import IO, TYPE_CHECKING
 
@@ -47,7 +48,13 @@ from lakecore.errors import (
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.stores.service_settings import client_settings
 from lakecore.io.stores.services import FileSystem, Service, client_failures, connect, flag
-from lakecore.io.stores.storage_errors import Answer, answer, http_status, plain_remote_errors
+from lakecore.io.stores.storage_errors import (
+    Answer,
+    TranslatedFile,
+    answer,
+    http_status,
+    plain_remote_errors,
+)
 from lakecore.io.stores.store import FileStatus
 from lakecore.masking import mask_exception, secret_values
 
@@ -216,19 +223,18 @@ class RemoteStore:
             details = getattr(file, "details", {})  # `open` has already sent this request
             if details.get("type") == "directory":
                 raise NotFound("a directory, not a file", path=path)
-            return pa.PythonFile(file, mode="r")
+            translated = TranslatedFile(file, partial(self._plain_errors, path))
+            return pa.PythonFile(translated, mode="r")
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:
         """As `Store.open_output`; the file becomes visible when the block ends."""
         with self._plain_errors(path):
             file = self._files.open(_key(path), "wb", block_size=UPLOAD_PART_BYTES)
-        sink = pa.PythonFile(file, mode="w")
+        sink = pa.PythonFile(TranslatedFile(file, partial(self._plain_errors, path)), mode="w")
         try:
             yield sink
-            with self._plain_errors(path):
-                sink.close()
-                file.close()
+            sink.close()
         except BaseException:
             failures = self._connected().failures
             with suppress(*failures):

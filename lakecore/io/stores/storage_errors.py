@@ -4,6 +4,9 @@ fsspec's clients report "no such file" and "exists" with Python's own exceptions
 errors with their own classes; the HTTP status is then somewhere in the chain of causes. An
 unrecognised error counts as no answer: if an unknown outcome were treated as a refusal, a commit
 could be lost.
+
+A file of a client is used long after it was opened, by the readers and writers of a format:
+`TranslatedFile` translates the errors of each of its calls.
 """
 
 from __future__ import annotations
@@ -11,15 +14,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import contextmanager
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from lakecore.errors import AlreadyExists, LakecoreError, NotFound, StorageError
 from lakecore.masking import mask_exception
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
-__all__ = ["Answer", "answer", "http_status", "plain_remote_errors"]
+__all__ = ["Answer", "TranslatedFile", "answer", "http_status", "plain_remote_errors"]
 
 
 class Answer(Enum):
@@ -86,6 +90,47 @@ def plain_remote_errors(
         raise StorageError("the storage refused", path=path, reason=reason) from error
     except failures as error:
         raise StorageError("the storage refused", path=path, reason=error) from error
+
+
+class TranslatedFile:
+    """A file of a remote client, as `pa.PythonFile` uses it; every call raises lakecore's errors.
+
+    `translated` makes the context in which the client is called.
+    """
+
+    def __init__(
+        self, file: IO[bytes], translated: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._file = file
+        self._translated = translated
+
+    def read(self, size_bytes: int = -1) -> bytes:
+        with self._translated():
+            return self._file.read(size_bytes)
+
+    def write(self, data: bytes) -> int:
+        with self._translated():
+            return self._file.write(data)
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        with self._translated():
+            return self._file.seek(position, whence)
+
+    def tell(self) -> int:
+        with self._translated():
+            return self._file.tell()
+
+    def flush(self) -> None:
+        with self._translated():
+            self._file.flush()
+
+    def close(self) -> None:
+        with self._translated():
+            self._file.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
 
 
 def _own_status(error: BaseException) -> int | None:

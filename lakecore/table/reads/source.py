@@ -39,7 +39,7 @@ from lakecore.table.splits.read_path import (
 from lakecore.table.splits.survivors import known_survivors, survivors
 from lakecore.table.stored_rows.followed import columns_to_follow, without_references
 from lakecore.table.stored_rows.read_plan import ReadPlan
-from lakecore.table.stored_rows.split_files import SplitFiles
+from lakecore.table.stored_rows.split_files import SplitFiles, missing_is_corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -277,11 +277,21 @@ class TableSource:
         return decide_split(split, plan, self.context.store, self.context.budget)
 
     def check_files(self) -> None:
-        """Raise CorruptTable if a file is missing or visibly damaged; reads no data."""
+        """Raise CorruptTable if a local file is missing or visibly damaged.
+
+        Remote files are not checked, because each would be fetched twice. One byte of the first
+        one is read: this raises StorageError if the storage does not answer.
+        """
         splits = self.plan().splits
         plan, store = self.read_plan(splits, None), self.context.store
-        for split in splits:
-            SplitFiles(split, plan, store).check()
+        opened = [SplitFiles(split, plan, store) for split in splits]
+        for files in opened:
+            files.check()
+        remote = next((files for files in opened if not files.are_local), None)
+        if remote is not None:
+            path = remote.path(remote.split.files[0])
+            with missing_is_corrupt(path), store.open_input(path) as file:
+                file.read(1)
 
     def _few_match(self, splits: Sequence[Split], plan: ReadPlan, paths: Sequence[str]) -> bool:
         """Whether reading the matching row groups is cheaper than verifying the whole files.

@@ -1,0 +1,93 @@
+"""No verb raises an error of the storage's own client, for whatever format of data files."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import botocore.exceptions  # type: ignore[import-untyped]
+import pytest
+import s3fs.core  # type: ignore[import-untyped]
+from fsspec.asyn import sync_wrapper  # type: ignore[import-untyped]
+
+import lakecore as lc
+from lakecore.errors import LakecoreError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.stores import S3Service
+
+READS: dict[str, Callable[[lc.Session, lc.Table], object]] = {
+    "to_arrow": lambda _, t: t.to_arrow(),
+    "scan": lambda _, t: t.scan().collect(),
+    "to_batches": lambda _, t: list(t.to_batches()),
+    "to_arrow_dataset": lambda _, t: t.to_arrow_dataset().to_table(),
+    "to_duckdb": lambda _, t: t.to_duckdb().fetchall(),
+    "lookup": lambda _, t: t.lookup({"id": 1}),
+    "sql": lambda s, t: s.sql(f"SELECT sum(v) FROM {t.identifier}").fetchall(),
+    "stream": lambda _, t: [rows.collect() for _, rows in t.stream(1, "latest")],
+    "compact": lambda _, t: t.compact(full=True),
+    "delete": lambda _, t: t.delete("v = 1"),
+    "merge": lambda _, t: (
+        t.merge([{"id": 1, "v": 3}], on="id")
+        .when_matched_update({"v": lc.sql_expr("source.v")})
+        .execute()
+    ),
+}
+WRITES: dict[str, Callable[[lc.Session, lc.Table], object]] = {
+    "write": lambda _, t: t.write([{"id": 1, "v": 7}]),
+    "insert": lambda s, t: s.sql(f"INSERT INTO {t.identifier} VALUES (1, 2)"),
+    **{name: READS[name] for name in ("compact", "delete", "merge")},
+}
+CASES = [
+    *[(verb, "get_object") for verb in READS],
+    *[(verb, "put_object") for verb in WRITES],
+]
+
+
+@contextmanager
+def client_that_fails(method: str) -> Iterator[None]:
+    """S3's client raises its own error at each request of this method for a data file."""
+    client = s3fs.core.S3FileSystem
+    sent, called = client._call_s3, client.call_s3
+
+    async def fail(self: Any, wanted: str, *arguments: Any, **named: Any) -> Any:
+        if wanted == method and "data-" in str(named.get("Key")):
+            raise botocore.exceptions.EndpointConnectionError(endpoint_url=f"x/{named['Key']}")
+        return await sent(self, wanted, *arguments, **named)
+
+    client._call_s3, client.call_s3 = fail, sync_wrapper(fail)
+    try:
+        yield
+    finally:
+        client._call_s3, client.call_s3 = sent, called
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_each_verb_translates_the_errors_of_the_client(s3: S3Service, file_format: str) -> None:
+    options = {"warehouse": f"s3://warehouse/errors-{file_format}", **s3.options}
+    session = lc.connect(options, create=True)
+    session.create_database("d")
+    table = session.create_table(
+        f"d.{file_format}",
+        {"id": "INT NOT NULL", "v": "INT"},
+        primary_keys=["id"],
+        options={"bucket": "1", "file.format": file_format, "write-only": "true"},
+    )
+    for v in range(2):
+        table.write([{"id": n, "v": v} for n in range(50)])
+    raised = {}
+    for verb, method in CASES:
+        fresh = lc.connect(options)
+        read = fresh.get_table(f"d.{file_format}")
+        with client_that_fails(method):
+            try:
+                (READS | WRITES)[verb](fresh, read)
+                raised[verb, method] = "nothing"
+            except StorageError as error:
+                raised[verb, method] = "" if "data-" in str(error) else str(error)
+            except LakecoreError as error:
+                raised[verb, method] = repr(error)
+
+    assert {case: how for case, how in raised.items() if how} == {}
