@@ -50,18 +50,17 @@ CASES = [
 def client_that_fails(method: str) -> Iterator[None]:
     """S3's client raises its own error at each request of this method for a data file."""
     client = s3fs.core.S3FileSystem
-    sent, called = client._call_s3, client.call_s3
+    sent = vars(client)["_call_s3"]
 
     async def fail(self: Any, wanted: str, *arguments: Any, **named: Any) -> Any:
         if wanted == method and "data-" in str(named.get("Key")):
             raise botocore.exceptions.EndpointConnectionError(endpoint_url=f"x/{named['Key']}")
         return await sent(self, wanted, *arguments, **named)
 
-    client._call_s3, client.call_s3 = fail, sync_wrapper(fail)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "_call_s3", fail)
+        patch.setattr(client, "call_s3", sync_wrapper(fail))
         yield
-    finally:
-        client._call_s3, client.call_s3 = sent, called
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
