@@ -20,6 +20,7 @@ from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import Move, SchemaChange
 from lakecore.session import sql_engine
 from lakecore.sql.tokens import quoted
+from lakecore.table.reads.told import told_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -150,6 +151,7 @@ def describe_table(
     table = table_of(name, warehouse, option)
     schema = table.schema
     latest = table.context.history.latest_snapshot()
+    latest = None if latest is None else told_snapshot(latest, table.context)
     record: dict[str, object] = {
         "table": table.identifier,
         "path": table.path,

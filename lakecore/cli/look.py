@@ -12,6 +12,7 @@ from lakecore.cli.printing import note, say, write_frame, write_record
 from lakecore.cli.target import session_of, table_of
 from lakecore.display import show_bytes
 from lakecore.errors import LakecoreError
+from lakecore.table.reads.told import told_snapshot
 
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
@@ -85,6 +86,7 @@ def _listed(session: Session, database: str, name: str) -> tuple[object, ...]:
     try:
         table = session.get_table(f"`{database}`.`{name}`")
         snapshot = table.context.history.latest_snapshot()
+        snapshot = None if snapshot is None else told_snapshot(snapshot, table.context)
     except LakecoreError as error:
         note(f"{database}.{name}: {error}")
         return (f"{database}.{name}", None, None, None, None)

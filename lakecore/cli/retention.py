@@ -17,6 +17,7 @@ import polars as pl
 from lakecore.cli.confirm import confirmed, require_consent
 from lakecore.cli.printing import write_frame, write_record
 from lakecore.cli.target import table_of
+from lakecore.table.reads.told import told_snapshot
 
 if TYPE_CHECKING:
     from lakecore.cli.arguments import Format
@@ -63,8 +64,9 @@ def list_snapshots(
             "tags": ", ".join(tags[found.id]) or None,
             "next_of_consumers": ", ".join(consumers[found.id]) or None,
         }
-        for found in map(history.snapshot_if_there, history.snapshot_ids())
-        if found is not None
+        for each in map(history.snapshot_if_there, history.snapshot_ids())
+        if each is not None
+        for found in [told_snapshot(each, table.context)]
     ]
     schema = {
         "snapshot_id": pl.Int64,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.table.changes.between import changes_of_options
 from lakecore.table.reads.fallback import falls_back
+from lakecore.table.reads.told import told_snapshot
 from lakecore.table.reads.travel import Travel, resolve
 from lakecore.table.system.system_table import SystemTable
 
@@ -24,7 +25,7 @@ def stored_rows(table: Table, travel: ReadState) -> int | None:
     if not travel and changes_of_options(table.context) is not None:
         return None
     snapshot, _ = resolve(table.context, Travel(**travel))
-    return None if snapshot is None else snapshot.total_record_count
+    return None if snapshot is None else told_snapshot(snapshot, table.context).total_record_count
 
 
 def pruning_columns(table: Table) -> frozenset[str]:

@@ -44,6 +44,7 @@ from lakecore.table.reads.guarded import GuardedSource, guarded
 from lakecore.table.reads.readable import Readable, lazy
 from lakecore.table.reads.row_values import as_filter, setting_of, sql_condition
 from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.told import gated
 from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
 from lakecore.table.system.inspect import Inspect
 from lakecore.table.verbs.compact_choice import idle_ms
@@ -608,6 +609,19 @@ class Table(
         source = TableSource(context=context, snapshot=snapshot, table_schema=schema)
         falls = falls_back(self._context)
         return with_fallback(source, self._context, travel) if falls else source
+
+
+GATED = (
+    *("write", "overwrite", "truncate", "drop_partition", "commit", "ingest", "new_stream_write"),
+    *("compact", "compact_manifests", "rewrite_file_index", "purge_files", "rollback_to"),
+    *("expire_snapshots", "expire_changelogs", "expire_partitions", "expire_tags"),
+    *("remove_orphan_files", "remove_unexisting_files", "mark_partition_done", "repair_hints"),
+    *("tags", "create_tag", "replace_tag", "rename_tag", "delete_tag", "repair_earliest_snapshot"),
+    *("create_branch", "rename_branch", "delete_branch", "fast_forward"),
+)
+"""The verbs that work on all rows of a table, also if its catalog hides some from the caller."""
+for _verb in GATED:
+    setattr(Table, _verb, gated(getattr(Table, _verb)))
 
 
 def load_table(  # noqa: PLR0913  what it is given is what a table is bound to

@@ -31,11 +31,13 @@ from lakecore.model.rows import (
     VALUE_KIND_ID,
     RowKind,
 )
+from lakecore.model.snapshot import CommitKind
 from lakecore.model.times import to_wall_clock
 from lakecore.model.types import Field, parse_type
+from lakecore.options import ChangelogProducer
 from lakecore.plan.changes import files_of_first_plan
 from lakecore.plan.predicate import condition_on
-from lakecore.table.changes.wanted import Wanted, column_to_count
+from lakecore.table.changes.wanted import Held, Wanted, column_to_count
 from lakecore.table.reads.postponed_rows import in_order_of_writing, shows_postponed
 from lakecore.table.reads.scan import plan_merged, plan_scan
 from lakecore.table.reads.side_by_side import side_by_side
@@ -83,7 +85,11 @@ class StoredRows:
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """The rows file by file, by partition, and in manifest order within a partition."""
-        yield from wanted.stored(self._splits(wanted))
+        producer = wanted.context.options.changelog_producer
+        # Such a changelog is made by a compaction, from merged rows.
+        merged = producer in (ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION)
+        made = self.changelog and merged and self.snapshot.commit_kind is CommitKind.COMPACT
+        yield from wanted.stored(self._splits(wanted), Held.ALL if made else Held.WRITTEN)
 
     def planned(self, wanted: Wanted) -> Iterator[PlannedRows]:
         """Like `streams`, but as values that another process can read."""
@@ -242,12 +248,14 @@ class State:
 class ChangesSource:
     """The rows of a sequence of changes.
 
-    Without `kinds`, only +I and +U rows are returned, with the table's columns alone.
+    Without `kinds`, only +I and +U rows are returned, with the table's columns alone. Rows that may
+    not hold the columns `needs` are left out; reads name these columns, too.
     """
 
     context: TableContext
     changes: tuple[Change, ...]
     kinds: bool = True
+    needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kinds and ROW_KIND in self.context.schema.by_name:
@@ -283,7 +291,7 @@ class ChangesSource:
         own = self.context.schema
         stored = tuple(name for name in names if name != ROW_KIND) or column_to_count(own)
         condition = condition_on(predicate, own.names)
-        wanted = Wanted(context=self.context, columns=stored, predicate=condition)
+        wanted = Wanted(context=self.context, columns=stored, predicate=condition, needs=self.needs)
         left = limit if predicate is None else None
         with closing(side_by_side(self._streams(wanted))) as batches:
             for batch in batches:
@@ -293,6 +301,10 @@ class ChangesSource:
                     return
                 left = None if left is None else left - rows.num_rows
                 yield rows
+
+    def holding(self, columns: Sequence[str]) -> ChangesSource:
+        """The changes without rows that may not hold these columns of the table."""
+        return replace(self, needs=tuple(columns))
 
     def engine_files(
         self,

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
 
 from lakecore.errors import Unsupported
 from lakecore.model.rows import (
     KIND_FIELD,
+    RETRACTS,
     SEQUENCE_FIELD,
     SEQUENCE_NUMBER,
     VALUE_KIND,
@@ -24,8 +29,6 @@ from lakecore.table.stored_rows.followed import followed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import pyarrow as pa
-
     from lakecore.model.files import Split
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
@@ -36,12 +39,29 @@ if TYPE_CHECKING:
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
 
+_RETRACTS = np.array([kind in RETRACTS for kind in RowKind])
+
+
+class Held(Enum):
+    """Which columns rows hold.
+
+    - WRITTEN: those that their writer set; with an engine that folds, also values to be folded;
+    - MERGED: all, but rows of kind -U and -D only those that their writer set;
+    - ALL: all columns.
+    """
+
+    WRITTEN = "written"
+    MERGED = "merged"
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """What to read of the changes: columns of the table, and a predicate that prunes rows.
 
     - `keeps_deletions`: a state has the stored kind of each merged row, tombstones included;
-    - `sequence`: rows have their sequence number too.
+    - `sequence`: rows have their sequence number too;
+    - `needs`: rows that may not hold these columns are left out. They are among `columns`.
     """
 
     context: TableContext
@@ -49,6 +69,7 @@ class Wanted:
     predicate: Predicate | None = None
     keeps_deletions: bool = False
     sequence: bool = False
+    needs: tuple[str, ...] = ()
 
     @property
     def scan(self) -> ScanContext:
@@ -125,10 +146,48 @@ class Wanted:
                     table=self.context.identifier,
                 )
 
-    def stored(self, splits: Sequence[Split]) -> Iterator[Iterator[pa.RecordBatch]]:
+    def stored(
+        self, splits: Sequence[Split], held: Held = Held.WRITTEN
+    ) -> Iterator[Iterator[pa.RecordBatch]]:
         """The stored rows of each split, with their stored kinds."""
         context = self.context
-        yield from self.planned(splits, None).streams(context.store, context.budget)
+        if self.needs and context.options.data_evolution_enabled:
+            splits = [part for each in splits if (part := self._holding(each)).files]
+        for batches in self.planned(splits, None).streams(context.store, context.budget):
+            yield self._held(batches, held)
+
+    def _holding(self, split: Split) -> Split:
+        """The split without files of rows that lack a needed column."""
+        fields = map(self.context.schema.field, self.needs)
+        partition_keys = self.context.schema.partition_keys
+        needed = {field.id for field in fields if field.name not in partition_keys}
+        groups = [[file] for file in split.files] if split.raw else [split.files]
+        history = self.context.history
+        kept: set[str] = set()
+        for files in groups:
+            schemas = ((file, history.schema(file.schema_id)) for file in files)
+            own = {field.id for file, schema in schemas for field in columns_of_file(file, schema)}
+            kept.update(file.name for file in files if needed <= own)
+        runs = (tuple(file for file in run if file.name in kept) for run in split.runs)
+        return replace(split, runs=tuple(filter(None, runs)))
+
+    def _held(self, batches: Iterator[pa.RecordBatch], held: Held) -> Iterator[pa.RecordBatch]:
+        """The rows that hold the needed columns. A null of a row may stand for an unset value."""
+        schema = self.context.schema
+        needs = [
+            name
+            for name in self.needs
+            if name not in (*schema.primary_keys, *schema.partition_keys)
+        ]
+        if not needs or not schema.primary_keys or held is Held.ALL:
+            yield from batches
+            return
+        if held is Held.WRITTEN and self.context.options.folds_rows:
+            return
+        for batch in batches:
+            kinds = batch.column(VALUE_KIND).to_numpy(zero_copy_only=False)
+            unset = [batch.column(name).is_null().to_numpy(zero_copy_only=False) for name in needs]
+            yield batch.filter(pa.array(~(_RETRACTS[kinds] & np.logical_or.reduce(unset))))
 
     def merged(self, splits: Sequence[Split], kind: RowKind) -> Iterator[Iterator[pa.RecordBatch]]:
         """The merged rows of each split, all with the same kind."""
@@ -149,9 +208,9 @@ class Wanted:
         plan = replace(plan, merge=merge, system_columns=True)
         for split in splits:
             if split.raw or not context.schema.primary_keys:
-                yield from self.stored([split])
+                yield from self.stored([split], Held.MERGED)
             else:
-                yield self._merged_with_kinds(split, plan)
+                yield self._held(self._merged_with_kinds(split, plan), Held.MERGED)
 
     def _merged_with_kinds(self, split: Split, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
         context = self.context

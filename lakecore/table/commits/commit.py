@@ -61,6 +61,7 @@ from lakecore.table.commits.message_files import check_files_are_there, delete_c
 from lakecore.table.commits.next_snapshot import Step, next_snapshot
 from lakecore.table.context import newest_schema_id, require_table
 from lakecore.table.publication import LostRace, Published, Refused, SnapshotProposal, Unknown
+from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -207,7 +208,8 @@ class _Committer:
         try:
             self.publish(change)
         except CommitUnknown as error:
-            log.warning("compaction unknown table=%s reason=%s", context.identifier, error)
+            reason = told_by(error, context)
+            log.warning("compaction unknown table=%s reason=%s", context.identifier, reason)
             self.facts["compaction_unknown"] = 1
         except (LakecoreError, OSError) as error:
             # All these errors mean that the snapshot was not made, except AlreadyExists.

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from lakecore.errors import AlreadyExists, CommitConflict
+from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,5 +47,5 @@ def log_lost_compaction(context: TableContext, error: Exception) -> None:
         level,
         "rows are committed, their compaction is left to a later one: table=%s reason=%s",
         context.identifier,
-        error,
+        told_by(error, context),
     )

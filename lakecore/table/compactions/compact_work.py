@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from lakecore.errors import InvalidRequest, LakecoreError, Uncomputable
 from lakecore.table.compactions.cluster_files import (
     Clustering,
     cluster_files,
@@ -22,6 +23,7 @@ from lakecore.table.compactions.pack_row_ranges import (
     pack_row_ranges,
     plan_row_ranges,
 )
+from lakecore.table.reads.told import told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,6 +80,20 @@ def plan_work(
 
 def do_work(context: TableContext, work: Work, rows_done: RowsDone) -> CommitMessage:
     """Write the new files of one item and return the message. A failure removes the files."""
+    failure: LakecoreError | None = None
+    try:
+        return _done(context, work, rows_done)
+    except Uncomputable:
+        # Its key decides what the caller does; the verbs of a table replace this error (`gated`).
+        raise
+    except InvalidRequest as error:
+        if not context.options.query_auth_enabled:
+            raise
+        failure = told(error, context)
+    raise failure
+
+
+def _done(context: TableContext, work: Work, rows_done: RowsDone) -> CommitMessage:
     if isinstance(work, Packing):
         return pack_files(context, work, rows_done)
     if isinstance(work, RowRange):

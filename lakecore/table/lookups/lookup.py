@@ -18,6 +18,7 @@ A block of a *partial* cache that is read again is also stored on local disk (`d
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -38,6 +39,7 @@ from lakecore.table.lookups.keys import Keys, keys_of, rows_in_order
 from lakecore.table.lookups.state import lookup_state
 from lakecore.table.reads.guarded import GuardedSource
 from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.told import told_call
 from lakecore.table.stored_rows.followed import columns_to_follow
 
 if TYPE_CHECKING:
@@ -230,11 +232,20 @@ class Lookup:
         known = None if self._seen is None else self._seen.state
         if known is not None and known.columns == names and known.source.snapshot == plain.snapshot:
             return replace(seen, state=known)
+        if rules is None:
+            return replace(seen, state=self._filled(plain, names))
+        with suppress(InvalidRequest):
+            # If a hidden row cannot be read, each look-up reads the table.
+            state = told_call(lambda: self._filled(plain, names), self._context)
+            return replace(seen, state=state)
+        return seen
+
+    def _filled(self, plain: TableSource, names: tuple[str, ...]) -> LookupState:
         state = lookup_state(plain, names)
         if not self._partial:
             for split in state.splits:
                 self._full_block(state, split)
-        return replace(seen, state=state)
+        return state
 
     def _retried(self, look_up: Callable[[], pl.DataFrame]) -> pl.DataFrame:
         """Call `look_up`.
@@ -255,9 +266,16 @@ class Lookup:
 
     def _rows(self, keys: Keys) -> pl.DataFrame:
         seen = self._now
-        state, result = seen.state, list(self._columns.result)
-        if state is None:
-            return find_rows(seen.source, keys, result)
+        if seen.state is not None and seen.rules is None:
+            return self._cached_rows(seen, seen.state, keys)
+        if seen.state is not None:
+            state = seen.state
+            with suppress(InvalidRequest):
+                return told_call(lambda: self._cached_rows(seen, state, keys), self._context)
+        return find_rows(seen.source, keys, list(self._columns.result))
+
+    def _cached_rows(self, seen: _Seen, state: LookupState, keys: Keys) -> pl.DataFrame:
+        result = list(self._columns.result)
         wanted = Keys(rows=_without_nulls(keys.rows))
         parts: list[pa.Table] = []
         if self._partial:

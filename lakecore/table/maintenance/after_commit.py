@@ -34,6 +34,7 @@ from lakecore.table.maintenance.expire_changelogs import expire_changelogs
 from lakecore.table.maintenance.expire_partitions import expire_partitions_if_due
 from lakecore.table.maintenance.expire_snapshots import expire_snapshots, keeps_changelogs
 from lakecore.table.maintenance.expire_tags import maintain_tags
+from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +89,7 @@ def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -
             "again: table=%s snapshot=%s reason=%s",
             context.identifier,
             latest_id,
-            error,
+            told_by(error, context),
         )
         return False
     return True

@@ -45,6 +45,7 @@ from lakecore.table.maintenance.reachable import (
     tags_near,
     tags_of,
 )
+from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -197,7 +198,7 @@ def _files(
                 "table=%s changelog=%d reason=%s",
                 context.identifier,
                 each.id,
-                error,
+                told_by(error, context),
             )
             unreadable.append(each.id)
     return pl.concat(data).drop("added"), pl.concat(changelog).drop("added"), tuple(unreadable)

@@ -85,7 +85,7 @@ def expire_partitions(
     ages = _Ages(context, rule)
     known = ages.of_live_partitions()
     untimed = tuple(ages.texts(each) for each, time_ms in known.items() if time_ms is None)
-    if untimed:
+    if untimed and not context.options.query_auth_enabled:
         log.warning(
             "partitions never expire, because their values are not a time: correct the option "
             "partition.timestamp-pattern or partition.timestamp-formatter, drop them yourself, "

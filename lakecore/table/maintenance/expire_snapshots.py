@@ -50,6 +50,7 @@ from lakecore.table.maintenance.reachable import (
     tags_near,
     tags_of,
 )
+from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -235,7 +236,7 @@ class _Expiry:
                     "read. table=%s snapshot=%d reason=%s",
                     self.context.identifier,
                     snapshot.id,
-                    error,
+                    told_by(error, self.context),
                 )
                 return None
 

@@ -149,6 +149,8 @@ class RetentionVerbs:
         """
         check_flags(dry_run=dry_run)
         context = self._context
+        # The result names partitions. Commits expire them by the options all the same.
+        context.options.require_all_rows()
         given = {
             "partition.expiration-time": _span_text(expiration_time),
             "partition.timestamp-formatter": timestamp_formatter,

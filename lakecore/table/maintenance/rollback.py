@@ -53,6 +53,7 @@ from lakecore.table.maintenance.reachable import (
     states,
     tags_of,
 )
+from lakecore.table.reads.told import told_by
 from lakecore.table.reads.travel import Travel, resolve
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ def _files_of(
         log.warning(
             "a remaining state cannot be read, so no file is deleted: table=%s reason=%s",
             context.identifier,
-            error,
+            told_by(error, context),
         )
         return None
     gone = metadata_left(context, (*record.removed, *record.kept_by), data=True, changelog=True)

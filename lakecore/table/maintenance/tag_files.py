@@ -33,6 +33,7 @@ from lakecore.table.maintenance.reachable import (
     other_branches,
     states,
 )
+from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,7 +88,7 @@ def files_of_tag(context: TableContext, tag: Tag) -> TagFiles:
             context.identifier,
             tag.name,
             tag.snapshot.id,
-            error,
+            told_by(error, context),
         )
         data, metadata, unreadable = none, Metadata(), (tag.snapshot.id,)
     plan = Deletion(data=data, changelog=none, metadata=metadata, unreadable=unreadable)

@@ -3,20 +3,23 @@
 The catalog states row filters and column masks for each read. They are applied to merged rows, in
 this order: filter, mask, then the condition of the caller, which sees masked values only.
 
-INVARIANT: no file, count or statistic of the source reaches an engine: all rows pass `batches`.
+INVARIANT: no file, count, statistic or error of the source reaches an engine or a user: all rows
+pass `batches`, and all errors `told.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from lakecore.errors import NotFound, Unsupported
 from lakecore.frames.source import CheckedSource, reading
 from lakecore.model.types import with_nullable
 from lakecore.plan.predicate import columns_of, condition_on
+from lakecore.rows.read_rules import inputs_of
 from lakecore.rows.read_rules_json import parse_rules
+from lakecore.table.reads.told import told_call, told_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,6 +66,15 @@ def guarded_now(source: Source, context: TableContext) -> Source | GuardedSource
     return GuardedSource(source=source, context=context, access=access)
 
 
+@runtime_checkable
+class PartialSource(Protocol):
+    """A source of rows as written, which may lack columns of the table."""
+
+    def holding(self, columns: Sequence[str]) -> RowSource:
+        """The source without rows that may not hold these columns."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class GuardedSource:
     """The rows of a source, filtered and masked. All columns are nullable: a mask may give null."""
@@ -95,11 +107,24 @@ class GuardedSource:
 
         The predicate is only used for pruning, and only by columns that are not masked: the batches
         may still hold rows that do not match. `limit` is exact without a predicate.
+
+        Raises the errors of `rules`; any other error tells nothing of the rows (`told.py`).
         """
         names = self.schema.names if columns is None else list(columns)
         read = names if predicate is None else [*names, *columns_of(predicate)]
         rules = self.rules(read)
-        wanted = list(dict.fromkeys((*names, *rules.inputs(names)))) or self.schema.names[:1]
+        yield from told_each(self._batches(names, predicate, limit, rules), self.context)
+
+    def _batches(
+        self,
+        names: Sequence[str],
+        predicate: Predicate | None,
+        limit: int | None,
+        rules: ReadRules,
+    ) -> Iterator[pa.RecordBatch]:
+        # The stored values of a masked column are only read if a rule reads them.
+        seen = (name for name in names if name not in rules.masks)
+        wanted = list(dict.fromkeys((*seen, *rules.inputs(names)))) or self.schema.names[:1]
         shown = self.schema.empty_table().select(names).schema
         plain = [name for name in self.schema.names if name not in rules.masks]
         pruning = condition_on(predicate, plain)
@@ -107,7 +132,11 @@ class GuardedSource:
         pushed = left if rules.row_filter is None else None
         if left == 0:
             return
-        with reading(self.source.batches(wanted, pruning, pushed)) as batches:
+        source = self.source
+        if isinstance(source, PartialSource) and rules.row_filter is not None:
+            # A filter that cannot be judged on a row hides it.
+            source = source.holding(inputs_of(rules.row_filter))
+        with reading(source.batches(wanted, pruning, pushed)) as batches:
             for batch in batches:
                 rows = rules.apply(batch, shown)
                 if left is not None:
@@ -127,8 +156,9 @@ class GuardedSource:
         its own class instead.
         """
         self.rules([])
-        if isinstance(self.source, CheckedSource):
-            self.source.check_files()
+        source = self.source
+        if isinstance(source, CheckedSource):
+            told_call(source.check_files, self.context)
 
     def engine_files(self, columns: Sequence[str], predicate: Predicate | None = None) -> None:
         """Always None: an engine's own reader would not apply the rules."""

@@ -80,6 +80,7 @@ class ChangeLogSource:
     changes: tuple[Change, ...]
     numbered: bool = False
     pairs: bool = False
+    needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self._sequence:
@@ -135,6 +136,7 @@ class ChangeLogSource:
             predicate=condition_on(predicate, own.names),
             keeps_deletions=True,
             sequence=self._sequence,
+            needs=self.needs,
         )
         left = limit if predicate is None else None
         streams = (stream for change in self.changes for stream in change.streams(wanted))
@@ -146,6 +148,10 @@ class ChangeLogSource:
                     return
                 left = None if left is None else left - rows.num_rows
                 yield rows
+
+    def holding(self, columns: Sequence[str]) -> ChangeLogSource:
+        """The changes without rows that may not hold these columns of the table."""
+        return replace(self, needs=tuple(columns))
 
     def engine_files(
         self,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lakecore.model.types import field_to_json
 from lakecore.table.maintenance.branches import branch_times
 from lakecore.table.maintenance.consumers import list_consumers
+from lakecore.table.reads.told import told_snapshot
 from lakecore.table.system.cell_texts import duration_text, json_text, local_time
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 def _snapshot_rows(context: TableContext) -> Iterable[Row]:
     history = context.history
-    return (_snapshot_row(history.snapshot(found)) for found in history.snapshot_ids())
+    return (
+        _snapshot_row(told_snapshot(history.snapshot(found), context))
+        for found in history.snapshot_ids()
+    )
 
 
 def _snapshot_row(snapshot: Snapshot) -> Row:
@@ -66,20 +70,23 @@ def _option_rows(context: TableContext) -> Iterable[Row]:
 
 
 def _tag_rows(context: TableContext) -> Iterable[Row]:
-    return (_tag_row(context.history.tag(name)) for name in context.history.tag_names())
+    return (
+        _tag_row(tag, told_snapshot(tag.snapshot, context))
+        for tag in map(context.history.tag, context.history.tag_names())
+    )
 
 
-def _tag_row(tag: Tag) -> Row:
+def _tag_row(tag: Tag, snapshot: Snapshot) -> Row:
     created: datetime | None = None
     if tag.create_time is not None:
         year, month, day, hour, minute, second, nanos = tag.create_time
         created = datetime(year, month, day, hour, minute, second, nanos // 1_000_000 * 1000)
     return (
         tag.name,
-        tag.snapshot.id,
-        tag.snapshot.schema_id,
-        local_time(tag.snapshot.time_ms),
-        tag.snapshot.total_record_count,
+        snapshot.id,
+        snapshot.schema_id,
+        local_time(snapshot.time_ms),
+        snapshot.total_record_count,
         created,
         None if tag.retained_seconds is None else duration_text(tag.retained_seconds),
     )

@@ -41,6 +41,7 @@ def mark_partition_done(
     Before the first action is carried out, all actions are checked.
     """
     require_table(context)
+    context.options.require_all_rows()
     if not context.schema.partition_keys:
         raise InvalidRequest("the table has no partitions", table=context.identifier)
     return mark_chosen(context, specs, matching(context, specs))

@@ -52,6 +52,8 @@ class RepairVerbs(ABC):
             table.remove_unexisting_files(dry_run=True)
         """
         check_flags(dry_run=dry_run)
+        # The result names partitions.
+        self._context.options.require_all_rows()
         return remove_unexisting_files(self._context, dry_run=dry_run)
 
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:

@@ -31,6 +31,7 @@ from lakecore.table.commits.message_files import delete_files
 from lakecore.table.context import require_table
 from lakecore.table.reads.scan import plan_scan
 from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.told import told_by
 from lakecore.table.verbs.compact_choice import chosen_entries
 from lakecore.table.verbs.rescale_part import RescalePart, one_by_one, target_of
 from lakecore.table.verbs.row_writer import require_known_columns
@@ -131,7 +132,8 @@ def rescale_grown(context: TableContext, result: CommitResult) -> None:
         for partition, count in _grown(context, result.snapshot_ids[0]).items():
             _rescale(context, count, partial(_of, partition), one_by_one)
     except (LakecoreError, OSError) as error:
-        log.warning("rescale after a write failed table=%s error=%s", context.identifier, error)
+        reason = told_by(error, context)
+        log.warning("rescale after a write failed table=%s error=%s", context.identifier, reason)
 
 
 def _grown(context: TableContext, snapshot_id: int) -> dict[bytes, int]:

@@ -34,6 +34,7 @@ from lakecore.table.commits.commit_change import check_commit, check_messages
 from lakecore.table.commits.message_files import check_not_committed, delete_files
 from lakecore.table.context import require_table
 from lakecore.table.maintenance.after_commit import commit_and_maintain
+from lakecore.table.reads.told import gated
 from lakecore.table.writes.batch_write import check_author, compact_again, records_nothing
 from lakecore.table.writes.full_compaction import WaitingBuckets
 from lakecore.table.writes.own_index import OwnIndex
@@ -102,6 +103,7 @@ class StreamWrite:
         """The number of rows written so far."""
         return self._writer.row_count
 
+    @gated
     def write(self, data: object) -> int:
         """Add rows to the next checkpoint and return their number.
 
@@ -112,6 +114,7 @@ class StreamWrite:
         with self._lock:
             return self._writer.write(data)
 
+    @gated
     def prepare_commit(self, checkpoint: int) -> list[CommitMessage]:
         """Write the rows since the last checkpoint to files, and run due compactions.
 
@@ -142,6 +145,7 @@ class StreamWrite:
             self._last = checkpoint
             return list(messages)
 
+    @gated
     def commit(
         self,
         checkpoint: int,
@@ -196,6 +200,7 @@ class StreamWrite:
             if last is None or checkpoint > last
         }
 
+    @gated
     def recover(self, prepared: Mapping[int, Sequence[CommitMessage]]) -> tuple[CommitResult, ...]:
         """Commit the checkpoints that a crashed process prepared but did not commit.
 

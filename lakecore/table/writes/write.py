@@ -39,6 +39,7 @@ from lakecore.options import POSTPONE_BUCKET
 from lakecore.rows.conform import ConformedBatch, KindRule, conform
 from lakecore.table.commits.commit_change import check_messages
 from lakecore.table.commits.message_files import check_not_committed, delete_files
+from lakecore.table.reads.told import gated
 from lakecore.table.sections.large_rows import is_large
 from lakecore.table.writes.bucket_buffer import BucketBuffer, BucketKey
 from lakecore.table.writes.buffer_limits import (
@@ -147,6 +148,7 @@ class TableWrite:
         """The number of rows written so far."""
         return self._rows
 
+    @gated
     def write(self, data: object) -> int:
         """Add rows and return their number. `Table.write` describes `data`.
 
@@ -184,6 +186,7 @@ class TableWrite:
             self.close()
             raise
 
+    @gated
     def prepare_commit(self) -> list[CommitMessage]:
         """Write all buffers and run due compactions. Returns one message for each changed bucket.
 

@@ -51,6 +51,7 @@ from lakecore.table.compactions.drop_vectors import without_vectors
 from lakecore.table.compactions.pack_files import plan_after_write
 from lakecore.table.context import reload_context
 from lakecore.table.reads.live_files import vectors_of
+from lakecore.table.reads.told import told_by
 from lakecore.table.writes.full_compaction import due_in_full, last_levels
 
 if TYPE_CHECKING:
@@ -191,14 +192,8 @@ class WriteCompaction:
             except Uncomputable as error:
                 if self._brings(message, error):
                     raise
-                log.warning(
-                    "compaction left, as a key cannot be merged: table=%s partition=%s bucket=%d "
-                    "key=%s",
-                    self._context.identifier,
-                    self._context.partitions.path(message.partition),
-                    message.bucket,
-                    error.facts["key"],
-                )
+                reason = told_by(error, self._context)
+                log.warning("compaction left, as a key cannot be merged: %s", reason)
                 return message
             return replace(
                 message,
