@@ -25,6 +25,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakecore.errors import InvalidRequest
 from lakecore.merge.keys import order_columns
 from lakecore.rows.casts import cast
 
@@ -143,9 +144,13 @@ class ReadRules:
         return tuple(dict.fromkeys(found))
 
     def apply(self, rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """The rows that the filter keeps, with the columns of `schema`, masked."""
+        """The rows that the filter keeps, with the columns of `schema`, masked.
+
+        The filter does not keep rows for which it cannot be computed. Raises InvalidRequest if a
+        mask cannot be computed for a row.
+        """
         if self.row_filter is not None:
-            rows = rows.filter(self.row_filter.mask(rows))
+            rows = rows.filter(_judged(self.row_filter, rows))
         columns = [
             _as_type(_computed(self.masks[each.name], rows), each.type)
             if each.name in self.masks
@@ -153,6 +158,19 @@ class ReadRules:
             for each in schema
         ]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _judged(condition: Condition, rows: pa.RecordBatch) -> pa.Array:
+    """For each row, whether the condition is true; false if it cannot be computed."""
+    try:
+        return condition.mask(rows)
+    except InvalidRequest:
+        if rows.num_rows <= 1:
+            return pa.array(np.zeros(rows.num_rows, np.bool_))
+        half = rows.num_rows // 2
+        return pa.concat_arrays(
+            [_judged(condition, part) for part in (rows.slice(0, half), rows.slice(half))]
+        )
 
 
 def inputs_of(rule: Condition | Value) -> tuple[str, ...]:
@@ -189,6 +207,8 @@ def _computed(value: Value, rows: pa.RecordBatch) -> pa.Array:
 
 
 def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), kind)
     return values if values.type == kind else values.cast(kind)
 
 
@@ -204,7 +224,10 @@ def _concat(texts: Sequence[pa.Array], count: int) -> pa.Array:
 def _concat_ws(texts: Sequence[pa.Array], count: int) -> pa.Array:
     """The texts after the first one, joined by it, without nulls; null if the first one is null."""
     del count
-    separator, *parts = texts
+    separator, first, *rest = texts
+    # Arrow has no result for a row without any text; in Java, it is empty.
+    held = reduce(pc.or_, (each.is_valid() for each in texts[1:]))
+    parts = (pc.if_else(held, first, ""), *rest)
     joined = pc.binary_join_element_wise(*parts, pc.fill_null(separator, ""), null_handling="skip")
     return pc.if_else(separator.is_valid(), joined, pa.scalar(None, pa.string()))
 

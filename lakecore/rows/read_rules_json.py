@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.types import (
@@ -52,6 +53,7 @@ _STRING = parse_type("STRING")
 _COUNTS = {"BETWEEN": 2, "NOT_BETWEEN": 2, "IS_NULL": 0, "IS_NOT_NULL": 0, "TRUE": 0, "FALSE": 0}
 """The number of literals of these tests; of the others, only IN and NOT_IN may have several."""
 _ANY_COUNT = ("IN", "NOT_IN")
+_ONE_ROW = pa.RecordBatch.from_pydict({"": [None]})
 _TEXT_TESTS = ("STARTS_WITH", "ENDS_WITH", "CONTAINS", "LIKE")
 _INPUTS_MAX = 1 << 16
 _TEXT_INPUTS = {
@@ -171,6 +173,12 @@ class _Reader:
         if transform.get("name") == "FIELD_REF":
             self._same_type(transform.get("fieldRef"))
         kept = tuple(self._literal(each, kind, test) for each in literals)
+        if compared is Kind.TEXT:
+            probe = Leaf(value=TextOf("CONCAT", ("",)), kind=compared, test=test, literals=kept)
+            try:
+                probe.mask(_ONE_ROW)
+            except pa.ArrowInvalid as error:
+                raise self._refusal("a pattern that is too long", test) from error
         return Leaf(value=value, kind=compared, test=test, literals=kept)
 
     def _value(self, given: object) -> tuple[Value, DataType | None]:
