@@ -156,7 +156,7 @@ def _on_tags(
         case ("POST",):
             name = text_of(body, "tagName")
             number = body.get("snapshotId")
-            if number is not None:
+            if number is not None and number not in [tag.snapshot.id for tag in table.tags()]:
                 version_of(table.context, str(number))
             with problems("TAG", name):
                 table.create_tag(name, snapshot_id=number, time_retained=body.get("timeRetained"))

@@ -127,8 +127,8 @@ class References(Protocol):
         """Give `main` the state of the branch."""
         ...
 
-    def rollback(self, branch: str, snapshot_id: int) -> None:
-        """Make an earlier snapshot the newest one again."""
+    def rollback(self, branch: str, snapshot_id: int, tag: str | None) -> None:
+        """Make an earlier snapshot the newest one again; `tag` is the tag that keeps it, if any."""
         ...
 
 

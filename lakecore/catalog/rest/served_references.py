@@ -40,7 +40,10 @@ class ServedReferences:
         """Replace `main` by the branch."""
         self.table.ask("POST", f"branches/{encoded(name)}/forward", {})
 
-    def rollback(self, branch: str, snapshot_id: int) -> None:
-        """Make an earlier snapshot the newest one again."""
-        instant = {"type": "snapshot", "snapshotId": snapshot_id}
+    def rollback(self, branch: str, snapshot_id: int, tag: str | None) -> None:
+        """Make an earlier snapshot the newest one again; `tag` is the tag that keeps it, if any."""
+        instant: dict[str, object] = {"type": "snapshot", "snapshotId": snapshot_id}
+        if tag is not None:
+            # The snapshot may have expired: only the tag names it then.
+            instant = {"type": "tag", "tagName": tag}
         self.table.on_branch(branch).ask("POST", "rollback", {"instant": instant})

@@ -94,7 +94,7 @@ def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False)
         plan = _files_of(context, removal.record, _kept(context, removal.record))
         files = None if plan is None else plan.counts
     elif context.publication.references is not None:
-        context.publication.references.rollback(context.layout.branch, target.id)
+        context.publication.references.rollback(context.layout.branch, target.id, travel.tag)
     else:
         context.store.put(context.layout.rollback_record, encode_rollback(removal.record))
         files = _carry_out(context, removal.record, removal.tags)

@@ -129,6 +129,19 @@ def test_tags_branches_and_rollback_are_calls_to_the_server(
     assert f"POST {place}/branches/trial/forward" in app.seen
 
 
+def test_tag_whose_snapshot_has_expired_is_a_target(catalog: Catalog) -> None:
+    table = create(catalog)
+    for number in (1, 2, 3):
+        table.write(rows(number))
+        if number == 1:
+            table.create_tag("first")
+    table.expire_snapshots(retain_max=1, retain_min=1)
+
+    assert table.create_tag("second", snapshot_id=1).snapshot_id == 1
+    assert table.rollback_to(tag="first").snapshot_id == 1
+    assert ids_of(table) == [1]
+
+
 def test_verbs_for_which_the_protocol_has_no_call_are_refused(catalog: Catalog) -> None:
     table = create(catalog)
     table.write(rows(1))
