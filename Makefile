@@ -14,6 +14,7 @@ MUTANTS ?= 100
 SEEDS ?= 1000
 CHANGES ?= 200000
 TABLES ?= 12
+FAULTS ?= ../shared/faults
 # Each other PySpark has an environment of its own below $(SPARK_VENVS).
 SPARK ?=
 SPARK_VERSIONS ?= 4.1.* 4.2.* 4.3.*
@@ -25,7 +26,7 @@ SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore examples tests prop
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fmt lint types props mutate simulate interop services cdc-load differential bench browser spark spark-versions demo-spark bench-spark docs ci clean
+.PHONY: help venv demo test fmt lint types props mutate simulate faults interop services cdc-load differential bench browser spark spark-versions demo-spark bench-spark docs ci nightly clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -67,6 +68,9 @@ simulate: venv ## play many actors and faults on one table (SEEDS=n, SEED=s to l
 
 mutate: venv ## put small faults into the engine and see which the tests catch (MUTANTS=n, SEED=s, ARGS='--only lakecore/lsm --log FILE')
 	$(BIN)/python -m tests.mutation $(MUTANTS) --seed $(or $(SEED),1) $(ARGS)
+
+faults: $(VENV)/.installed-services $(VENV)/.installed-spark ## run the scripts of a folder (FAULTS=folder), each of which shows a fault and ends with 0 once it is gone
+	$(BIN)/python -m tests.scripts $(FAULTS) $(ARGS)
 
 interop: $(VENV)/.installed-interop ## exchange tables with other implementations of Paimon (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers
@@ -130,6 +134,12 @@ docs: $(VENV)/.installed-docs ## build the documentation site into site/; a brok
 $(VENV)/.installed-docs: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
+
+nightly: ## what takes hours: all laws, seeds, histories, mutants, faults and versions of Spark
+	@failed=0; \
+	$(MAKE) -k SEEDS=10000 HISTORIES=600 MUTANTS=200 SEED=$(SEED) \
+	    props simulate interop services cdc-load differential mutate spark-versions || failed=1; \
+	$(MAKE) faults ARGS=--also-slow || failed=1; exit $$failed
 
 ci: ## run all that a change must pass
 	.ci/run

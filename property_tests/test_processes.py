@@ -197,12 +197,12 @@ def test_threads_commit_side_by_side_through_one_handle(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 8])
+@pytest.mark.parametrize("count", sized([2, 8], quick=[8]))
 @pytest.mark.parametrize("place", ["local", "s3"], indirect=True)
 def test_processes_commit_many_times_side_by_side(place: Place, count: int) -> None:
     # Each commit of eight writers loses some races, on S3 all of them against one service.
     on_s3 = place.path.startswith("s3:")
-    check_writers(place, count, sized(200, quick={2: 50, 8: 8 if on_s3 else 25}[count]))
+    check_writers(place, count, sized(200, quick=8 if on_s3 else 25))
 
 
 def check_killed(place: Place, rounds: int) -> None:

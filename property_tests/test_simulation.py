@@ -35,14 +35,17 @@ def test_nothing_is_wrong_with_a_hundred_seeds() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(100, 2_100, 500))
+@pytest.mark.parametrize("first", sized(range(100, 2_100, 500), quick=range(100, 101)))
 def test_nothing_is_wrong_with_many_seeds(first: int) -> None:
     assert play_many(range(first, first + sized(500, quick=100))) == []
 
 
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PLANTED],
+    [
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+        for name in sized(list(PLANTED), quick=sorted(QUICK))
+    ],
 )
 def test_planted_fault_is_found(fault: str) -> None:
     with PLANTED[fault](), quietly():
