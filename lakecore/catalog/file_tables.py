@@ -19,6 +19,7 @@ from lakecore.model.arguments import check_flags
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import check_changes
 from lakecore.options import OptionValue, option_texts
+from lakecore.suggestions import did_you_mean
 from lakecore.table.publication import SchemaProposal
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ __all__ = [
     "data_table",
     "directories",
     "is_table",
+    "near",
     "shown",
 ]
 
@@ -154,6 +156,11 @@ def shown(names: Sequence[str]) -> list[str]:
     """The first names of a long list, for an error message."""
     more = len(names) - _NAMES_SHOWN
     return [*names[:_NAMES_SHOWN], *([f"... {more} more"] if more > 0 else [])]
+
+
+def near(what: str, name: str, names: Sequence[str]) -> dict[str, object]:
+    """The facts of an error about an unknown name: the most similar name, and `what`, all names."""
+    return {**did_you_mean(name, names), what: shown(names)}
 
 
 def _done(verb: str) -> str:

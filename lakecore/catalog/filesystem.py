@@ -29,6 +29,7 @@ from lakecore.catalog.file_tables import (
     data_table,
     directories,
     is_table,
+    near,
     shown,
 )
 from lakecore.catalog.identifier import (
@@ -306,7 +307,9 @@ class FilesystemCatalog:
             raise self._no_table(name) from error
 
     def _no_database(self, name: str) -> NotFound:
-        return NotFound("no such database", database=name, databases=shown(self.list_databases()))
+        return NotFound(
+            "no such database", database=name, **near("databases", name, self.list_databases())
+        )
 
     def _no_table(self, name: Identifier) -> NotFound:
         if not self.database_exists(name.database):
@@ -314,8 +317,8 @@ class FilesystemCatalog:
         tables = self.list_tables(name.database)
         if name.branch != MAIN_BRANCH and name.table in tables:
             branches = branch_names(self.store, self.table_path(name))
-            return NotFound("no such branch", table=name, branches=shown(branches))
-        return NotFound("no such table", table=name, tables=shown(tables))
+            return NotFound("no such branch", table=name, **near("branches", name.branch, branches))
+        return NotFound("no such table", table=name, **near("tables", name.table, tables))
 
 
 def open_filesystem(given: Mapping[str, str], *, create: bool) -> FilesystemCatalog:

@@ -26,6 +26,7 @@ from lakecore.catalog.file_tables import (
     change_schema,
     data_table,
     is_table,
+    near,
     shown,
 )
 from lakecore.catalog.filesystem import create_table_at
@@ -370,7 +371,9 @@ class MetastoreCatalog:
             store = self._store(entry.path)
             if name.branch != MAIN_BRANCH and is_table(store, entry.path):
                 branches = branch_names(store, entry.path)
-                raise NotFound("no such branch", table=name, branches=shown(branches)) from error
+                raise NotFound(
+                    "no such branch", table=name, **near("branches", name.branch, branches)
+                ) from error
             raise self._without_files(name, entry) from error
 
     def _await_entry(self, name: Identifier) -> None:
@@ -381,7 +384,9 @@ class MetastoreCatalog:
             self.ambient.sleep(_LISTED_WAIT_SECONDS)
 
     def _no_database(self, name: str) -> NotFound:
-        return NotFound("no such database", database=name, databases=shown(self.list_databases()))
+        return NotFound(
+            "no such database", database=name, **near("databases", name, self.list_databases())
+        )
 
     def _no_table(self, name: Identifier) -> NotFound | Unsupported:
         if not self.database_exists(name.database):
@@ -389,7 +394,7 @@ class MetastoreCatalog:
         if name.table in self.metastore.others(name.database):
             return Unsupported("a view (SQL reads it), or not a table of Paimon", table=name)
         tables = self.metastore.tables(name.database)
-        return NotFound("no such table", table=name, tables=shown(tables))
+        return NotFound("no such table", table=name, **near("tables", name.table, tables))
 
     def _without_files(self, name: Identifier, entry: Entry) -> NotFound:
         return NotFound(

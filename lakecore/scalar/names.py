@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import InvalidRequest
+from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,7 +48,6 @@ def find_name(name: str, types: Mapping[str, object]) -> str | None:
 
 def unknown_column(name: str, types: Mapping[str, object]) -> InvalidRequest:
     """The error for a name that is not a column; it suggests the most similar column."""
-    lower = {other.lower(): other for other in types}
-    close = get_close_matches(name.lower(), list(lower), n=1)
-    facts: dict[str, object] = {"did_you_mean": lower[close[0]]} if close else {}
-    return InvalidRequest("unknown column", column=name, **facts, columns=list(types))
+    return InvalidRequest(
+        "unknown column", column=name, **did_you_mean(name, types), columns=list(types)
+    )

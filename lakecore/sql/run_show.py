@@ -11,6 +11,8 @@ from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.model.types import with_nullable
 from lakecore.sql.stored_views import create_view_text, list_views, view_of
 from lakecore.sql.tokens import quoted_text
+from lakecore.sql.workspace import no_database
+from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,7 +107,7 @@ def _branches(workspace: Workspace, chain: Chain) -> list[str]:
 def _functions(workspace: Workspace, chain: Chain) -> list[str]:
     catalog, database = workspace.databases(chain)
     if not catalog.database_exists(database):
-        raise NotFound("no database of that name", database=database)
+        raise no_database(database, catalog)
     return [] if catalog.functions is None else list(catalog.functions.names(database))
 
 
@@ -135,7 +137,7 @@ def describe(workspace: Workspace, statement: Describe) -> Rows:
     if statement.database:
         catalog, name = workspace.databases(statement.chain)
         if not catalog.database_exists(name):
-            raise NotFound("no database of that name", database=name)
+            raise no_database(name, catalog)
         return ("name", "value"), [("database", name), ("warehouse", catalog.warehouse)]
     if statement.function:
         return _describe_function(workspace, statement)
@@ -201,7 +203,9 @@ def _describe_function(workspace: Workspace, statement: Describe) -> Rows:
     found = None if catalog.functions is None else catalog.functions.find(name)
     if found is None:
         known = _functions(workspace, workspace.full(statement.chain)[:2])
-        raise NotFound("no such function", function=name, functions=known)
+        raise NotFound(
+            "no such function", function=name, **did_you_mean(str(name), known), functions=known
+        )
 
     def listed(fields: tuple[Field, ...] | None) -> str | None:
         return None if fields is None else ", ".join(f"{each.name} {each.type}" for each in fields)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from lakecore.catalog.identifier import BRANCH_MARK, SYSTEM_DATABASE, parse_identifier
 from lakecore.deferred import deferred
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
+from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +38,7 @@ else:
     parse_duration = deferred("lakecore.options.kinds", "parse_duration")
     Table = deferred("lakecore.table.handle", "Table")
 
-__all__ = ["DEFAULT_CATALOG", "DEFAULT_DATABASE", "Workspace"]
+__all__ = ["DEFAULT_CATALOG", "DEFAULT_DATABASE", "Workspace", "no_database"]
 
 DEFAULT_CATALOG = "paimon"
 DEFAULT_DATABASE = "default"
@@ -117,7 +118,10 @@ class Workspace:
                 "CREATE CATALOG c WITH ('warehouse' = '...') and USE CATALOG c"
             )
         if name not in self.catalogs:
-            raise NotFound("no catalog of that name", catalog=name, known=sorted(self.catalogs))
+            known = sorted(self.catalogs)
+            raise NotFound(
+                "no catalog of that name", catalog=name, **did_you_mean(name, known), known=known
+            )
         return self.catalogs[name]
 
     def full(self, chain: Chain) -> tuple[str, str, str]:
@@ -162,7 +166,7 @@ class Workspace:
             return
         owner, name = self.databases(chain)
         if not owner.database_exists(name):
-            raise NotFound("no database of that name", database=name, known=owner.list_databases())
+            raise no_database(name, owner)
         if len(chain) > 1:
             self.catalog_name = chain[0]
         self.database = name
@@ -379,6 +383,12 @@ def _split_system(name: str) -> tuple[str, str | None]:
     if len(rest) != 1 or not rest[0].strip():
         return name, None  # no suffix, or several: then the catalog raises the error
     return table, rest[0].lower()
+
+
+def no_database(name: str, catalog: Catalog) -> NotFound:
+    """The error for the name of a database that the catalog does not have."""
+    known = catalog.list_databases()
+    return NotFound("no such database", database=name, **did_you_mean(name, known), known=known)
 
 
 def _is_path(name: str) -> bool:

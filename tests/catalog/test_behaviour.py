@@ -134,7 +134,7 @@ def test_dropped_database_is_gone(catalog: Catalog) -> None:
 def test_database_that_is_not_there_cannot_be_dropped_unless_ignored(
     catalog: Catalog,
 ) -> None:
-    with pytest.raises(NotFound, match=r"database=sop databases=\[shop\]"):
+    with pytest.raises(NotFound, match=r"database=sop did_you_mean=shop databases=\[shop\]"):
         catalog.drop_database("sop")
 
     catalog.drop_database("sop", ignore_if_not_exists=True)
@@ -156,7 +156,9 @@ def test_database_with_tables_is_dropped_by_cascade_alone(catalog: Catalog) -> N
 def test_tables_of_a_database_that_is_not_there_cannot_be_listed(
     catalog: Catalog,
 ) -> None:
-    with pytest.raises(NotFound, match=r"no such database\. database=sop databases=\[shop\]"):
+    with pytest.raises(
+        NotFound, match=r"no such database\. database=sop did_you_mean=shop databases=\[shop\]"
+    ):
         catalog.list_tables("sop")
 
 
@@ -250,7 +252,9 @@ def test_table_that_is_not_there_is_not_found_with_those_that_are(
     catalog: Catalog,
 ) -> None:
     create(catalog)
-    with pytest.raises(NotFound, match=r"no such table\. table=shop\.order tables=\[orders\]"):
+    with pytest.raises(
+        NotFound, match=r"no such table\. table=shop\.order did_you_mean=orders tables=\[orders\]"
+    ):
         catalog.get_table("shop.order")
     with pytest.raises(NotFound, match="no such database"):
         catalog.get_table("sop.orders")

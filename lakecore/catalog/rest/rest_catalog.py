@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from lakecore.catalog.file_tables import asked_table, change_schema, data_table, shown
+from lakecore.catalog.file_tables import asked_table, change_schema, data_table, near, shown
 from lakecore.catalog.filled_table import first_schema
 from lakecore.catalog.identifier import (
     MAIN_BRANCH,
@@ -365,15 +365,19 @@ class RestCatalog:
         return tuple(sorted(str(each) for each in found if each != MAIN_BRANCH))
 
     def _no_database(self, name: str) -> NotFound:
-        return NotFound("no such database", database=name, databases=shown(self.list_databases()))
+        return NotFound(
+            "no such database", database=name, **near("databases", name, self.list_databases())
+        )
 
     def _no_table(self, name: Identifier) -> NotFound:
         if not self.database_exists(name.database):
             return self._no_database(name.database)
         tables = self.list_tables(name.database)
         if name.branch != MAIN_BRANCH and name.table in tables:
-            return NotFound("no such branch", table=name, branches=shown(self._branches(name)))
-        return NotFound("no such table", table=name, tables=shown(tables))
+            return NotFound(
+                "no such branch", table=name, **near("branches", name.branch, self._branches(name))
+            )
+        return NotFound("no such table", table=name, **near("tables", name.table, tables))
 
 
 def open_rest(given: Mapping[str, str], *, create: bool) -> RestCatalog:

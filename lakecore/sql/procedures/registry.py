@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
@@ -15,6 +14,7 @@ from lakecore.sql.procedures import (
     tagging,
 )
 from lakecore.sql.procedures.procedure import Call
+from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,11 +96,10 @@ def call(
             raise Unsupported(
                 "this procedure is not supported", procedure=name, reason=UNSUPPORTED[name]
             )
-        near = get_close_matches(name, PROCEDURES, 1)
         raise NotFound(
             "no procedure of that name; CALL sys.help() lists them",
             procedure=name,
-            **({"did_you_mean": near[0]} if near else {}),
+            **did_you_mean(name, PROCEDURES),
         )
     values = queries.values([*statement.positional, *statement.named.values()])
     positional = values[: len(statement.positional)]
@@ -128,6 +127,5 @@ def listed(text: str = "") -> Rows:
         if text.lower() in name
     ]
     if not rows:
-        near = get_close_matches(text, PROCEDURES, 1)
-        raise NotFound("no procedure has such a name", name=text, nearest=near[0] if near else None)
+        raise NotFound("no procedure has such a name", name=text, **did_you_mean(text, PROCEDURES))
     return ("procedure", "usage", "about"), rows

@@ -1,0 +1,23 @@
+"""Suggests a known name for an unknown one. `options/nearest.py` does so for keys with dots."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["did_you_mean"]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> dict[str, str]:
+    """The known name most similar to `name` as facts of an error; empty if none is similar.
+
+    Upper and lower case do not matter.
+
+        raise NotFound("no such table", table=name, **did_you_mean(name, tables))
+    """
+    lower = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), lower, 1)
+    return {"did_you_mean": lower[near[0]]} if near else {}
