@@ -1,21 +1,26 @@
 """Rows as text for people: a grid that fits the width, or one block per row.
 
 1. Each column gets the width of its widest cell. If the grid fits, it is printed.
-2. Otherwise the widest text columns shrink, and their longer cells end in `…`. Numbers are never
-   cut, and each cell has one line.
+2. Otherwise the widest text columns shrink, and their longer lines end in `…`. Numbers are never
+   cut.
 3. If the columns would be narrower than 12 characters, each row becomes a block of
    `column  value` lines.
+
+Nothing is cut if `Style.whole` is set: then longer lines of cells are wrapped, or, if a cell has
+several lines, each row becomes a block. A single cell of several lines is printed without a frame.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["Cell", "Column", "Style", "layout"]
 
@@ -27,10 +32,15 @@ _ASCII = ("+++", "+++", "+++", "-", "|", "~")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell: the text of a value. Text that is not data, such as NULL, is faint."""
+    """A cell: the lines of a value's text. Text that is not data, such as NULL, is faint."""
 
     text: str
     faint: bool = False
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the text; at least one."""
+        return self.text.split("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +53,34 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """How a grid is printed: width in characters (None: unlimited), line characters, colours."""
+    """How a grid is printed: width in characters (None: unlimited), line characters, colours.
+
+    With `whole`, no text is cut.
+    """
 
     width: int | None = None
     unicode: bool = True
     colour: bool = False
+    whole: bool = False
 
 
 def layout(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], style: Style) -> list[str]:
     """The lines of a grid, or of one block per row if a grid would be too narrow."""
     natural = [
-        max([cell_len(column.name), *(cell_len(row[at].text) for row in rows)])
+        max([cell_len(column.name), *(_width(row[at]) for row in rows)])
         for at, column in enumerate(columns)
     ]
+    has_lines = any("\n" in cell.text for row in rows for cell in row)
+    if style.whole and has_lines and len(rows) == len(columns) == 1:
+        return rows[0][0].lines
     widths = natural if style.width is None else _fitted(columns, natural, style.width)
-    if widths is None:
+    if widths is None or (style.whole and has_lines and widths != natural):
         return _blocks(columns, rows, style)
     return _grid(columns, rows, widths, style)
+
+
+def _width(cell: Cell) -> int:
+    return cell_len(cell.text) if "\n" not in cell.text else max(map(cell_len, cell.lines))
 
 
 def _fitted(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int] | None:
@@ -91,23 +112,32 @@ def _grid(
     def rule(corners: str) -> str:
         return corners[0] + corners[1].join(dash * (size + 2) for size in widths) + corners[2]
 
-    def line(cells: Sequence[Cell], codes: str) -> str:
-        shown = (
-            _painted(
-                _sized(cell.text, size, style, right=column.number), codes or _faint(cell), style
+    def lines(cells: Sequence[Cell], codes: str) -> Iterator[str]:
+        parts = [_wrapped(cell, size, style) for cell, size in zip(cells, widths, strict=True)]
+        for texts in zip_longest(*parts, fillvalue=""):
+            shown = (
+                _painted(
+                    _sized(text, size, style, right=column.number), codes or _faint(cell), style
+                )
+                for text, cell, size, column in zip(texts, cells, widths, columns, strict=True)
             )
-            for cell, size, column in zip(cells, widths, columns, strict=True)
-        )
-        return f"{bar} " + f" {bar} ".join(shown) + f" {bar}"
+            yield f"{bar} " + f" {bar} ".join(shown) + f" {bar}"
 
     heads = [Cell(column.name) for column in columns]
     return [
         rule(top),
-        line(heads, "1"),
+        *lines(heads, "1"),
         rule(middle),
-        *(line(row, "") for row in rows),
+        *(line for row in rows for line in lines(row, "")),
         rule(bottom),
     ]
+
+
+def _wrapped(cell: Cell, width: int, style: Style) -> list[str]:
+    """The lines of a cell; a longer line is broken after a blank if nothing may be cut."""
+    if not style.whole:
+        return cell.lines
+    return [part for line in cell.lines for part in wrap(line, max(width, 1)) or [""]]
 
 
 def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], style: Style) -> list[str]:
@@ -121,8 +151,13 @@ def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], style: St
         for column, cell in zip(columns, row, strict=True):
             name = _painted(_sized(column.name, head, style), "1", style)
             room = max(_NARROW, width - head - 2)
-            text = _cut(cell.text, room, style)
-            lines.append(f"{name}  {_painted(text, _faint(cell), style)}")
+            if style.whole and "\n" in cell.text:
+                lines += [name.rstrip(), *cell.lines]
+                continue
+            for text in cell.lines:
+                shown = text if style.whole else _cut(text, room, style)
+                lines.append(f"{name}  {_painted(shown, _faint(cell), style)}")
+                name = " " * head
     return lines
 
 

@@ -64,10 +64,11 @@ def write_grid(
     title: str | None = None,
     *,
     null: str = NULL,
+    whole: bool = False,
 ) -> None:
-    """Print rows of Python values for people."""
+    """Print rows of Python values for people. With `whole`, no text is cut."""
     heads = [replace(column, name=one_line(column.name)) for column in columns]
-    lines = layout(heads, [cells(row, null) for row in rows], _style())
+    lines = layout(heads, [cells(row, null) for row in rows], replace(_style(), whole=whole))
     say("\n".join([*([title] if title else []), *lines]))
 
 

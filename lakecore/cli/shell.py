@@ -19,7 +19,7 @@ from prompt_toolkit.key_binding import KeyBindings
 
 from lakecore.cli.arguments import Format
 from lakecore.cli.printing import note
-from lakecore.cli.sql_rows import print_rows
+from lakecore.cli.sql_rows import ALL_ROWS, print_rows
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.io.ambient import SYSTEM
 from lakecore.options import DECLARED
@@ -88,7 +88,7 @@ class _Shell:
             if text.strip().startswith("."):
                 self._command(text.split())
                 return
-            for statement in split(text):
+            for statement in self._engine.checked(split(text)):
                 start_ms = SYSTEM.now_ms()
                 count = print_rows(self._engine, statement, self._form, self._limit)
                 if self._timing:
@@ -107,7 +107,7 @@ class _Shell:
             case [".output", ("table" | "json" | "csv") as form]:
                 self._form = Format(form)
             case [".limit", "all"]:
-                self._limit = None
+                self._limit = ALL_ROWS
             case [".limit", number] if number.isdecimal():
                 self._limit = int(number)
             case _:

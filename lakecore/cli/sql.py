@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakecore.cli.arguments import Format
 from lakecore.cli.printing import say, write_frame
 from lakecore.cli.run import run
-from lakecore.cli.sql_rows import print_rows
+from lakecore.cli.sql_rows import check_one_result, print_rows
 from lakecore.cli.target import engine_of
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
@@ -49,9 +50,9 @@ def sql(  # noqa: PLR0913, PLR0917  the parameters of the command
         # The library of the shell is only loaded for interactive use.
         run("lakecore.cli.shell", "run_shell", engine, form, limit)
         return
-    for text in split(given):
-        if text.upper() in {"EXIT", "QUIT"}:
-            return
+    statements = list(takewhile(lambda text: text.upper() not in {"EXIT", "QUIT"}, split(given)))
+    check_one_result(statements, form)
+    for text in engine.checked(statements):
         print_rows(engine, text, form, limit)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,13 @@ from lakecore.cli.grid import Column
 from lakecore.cli.printing import note, write_batches, write_frame, write_grid
 from lakecore.cli.running import watched
 from lakecore.deferred import deferred
+from lakecore.errors import InvalidRequest
 from lakecore.sql.printable import printable
 from lakecore.sql.queries import batches_of
+from lakecore.sql.tokens import tokenize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import polars as pl
 
@@ -27,11 +30,26 @@ if TYPE_CHECKING:
 else:
     to_frame = deferred("lakecore.frames.arrow_frames", "to_frame")
 
-__all__ = ["print_rows"]
+__all__ = ["ALL_ROWS", "check_one_result", "print_rows"]
 
 _DEFINES = frozenset(
     {"CREATE", "DROP", "ALTER", "USE", "SET", "RESET", "COMMENT", "TRUNCATE", "ANALYZE"}
 )
+_DESCRIBES = frozenset({"SHOW", "EXPLAIN", "DESCRIBE", "DESC", "CALL", "SUMMARIZE"})
+"""Their answers are texts to read: no cell is cut."""
+ALL_ROWS = sys.maxsize
+"""The limit of a table that shows all rows."""
+
+
+def check_one_result(statements: Sequence[str], form: Format) -> None:
+    """Raise InvalidRequest if several results would become one Parquet file."""
+    results = sum(_verb(text) not in _DEFINES for text in statements)
+    if form is Format.PARQUET and results > 1:
+        raise InvalidRequest(
+            "a Parquet file holds the rows of one statement: run each statement that has a result "
+            "by itself",
+            results=results,
+        )
 
 
 def print_rows(engine: SqlEngine, text: str, form: Format, limit: int | None) -> int:
@@ -63,19 +81,20 @@ def _printed(engine: SqlEngine, text: str, form: Format, limit: int | None) -> i
     rows = pa.Table.from_batches(batches, schema)
     cut = limit is None and rows.num_rows > ROWS_SHOWN
     rows = rows.slice(0, ROWS_SHOWN) if cut else rows
-    _write_table(rows)
+    _write_table(rows, whole=_verb(text) in _DESCRIBES)
     if cut:
         note(f"the first {ROWS_SHOWN} rows; --limit N shows more, --json or --csv prints all")
     return int(rows.num_rows)
 
 
-def _write_table(rows: pa.Table) -> None:
+def _write_table(rows: pa.Table, *, whole: bool) -> None:
     """Print a grid. Polars is only loaded for types whose values Python cannot always represent."""
     if not all(map(_is_plain, rows.schema.types)):
         write_frame(to_frame(rows), Format.TABLE)
         return
     columns = [Column(each.name, _is_number(each.type)) for each in rows.schema]
-    write_grid(columns, zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    values = zip(*(column.to_pylist() for column in rows.columns), strict=True)
+    write_grid(columns, values, whole=whole)
 
 
 def _follow(changes: Iterator[pa.Table], form: Format) -> int:
@@ -83,7 +102,7 @@ def _follow(changes: Iterator[pa.Table], form: Format) -> int:
     frames = map(to_frame, changes)
     if form is not Format.TABLE:
         first = next(frames, None)
-        return 0 if first is None else _stream(first, chain([first], frames), form)
+        return 0 if first is None else _stream(first.clear(), chain([first], frames), form)
     height = 0
     for frame in frames:
         write_frame(frame, form)
@@ -127,4 +146,9 @@ def _is_number(kind: pa.DataType) -> bool:
 
 def _is_done(text: str) -> bool:
     """Whether the result of a statement only says that it succeeded."""
-    return text.lstrip().split(None, 1)[0].upper() in _DEFINES
+    return _verb(text) in _DEFINES
+
+
+def _verb(text: str) -> str:
+    """The first word of a statement, in upper case."""
+    return tokenize(text)[0].word

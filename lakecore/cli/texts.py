@@ -45,7 +45,7 @@ def json_text(value: object) -> str:
 def _cell(value: object) -> Cell:
     if value in ("", NULL):
         return Cell(f"'{value}'")
-    return Cell(one_line(_shown(value)))
+    return Cell("\n".join(map(one_line, _shown(value).split("\n"))))
 
 
 def _shown(value: object) -> str:

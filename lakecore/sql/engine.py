@@ -15,11 +15,12 @@ from lakecore.sql import statements as s
 from lakecore.sql.parse import parse
 from lakecore.sql.python_objects import names_in_scope
 from lakecore.sql.queries import Queries
+from lakecore.sql.syntax_check import check_syntax
 from lakecore.sql.tokens import split
 from lakecore.sql.workspace import DEFAULT_CATALOG, Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import duckdb
 
@@ -102,6 +103,16 @@ class SqlEngine:
         percent = self._queries.connection.query_progress()
         return percent if percent >= 0 else None
 
+    def checked(self, statements: Sequence[str]) -> Sequence[str]:
+        """The statements of one text, after a check that none has a syntax error.
+
+        A single statement is checked when it runs.
+        """
+        if len(statements) > 1:
+            for text in statements:
+                check_syntax(text, parse(text), self._queries.connection)
+        return statements
+
     def changes(self, text: str) -> Iterator[pa.Table] | None:
         """The changes of a query as they arrive, in streaming mode.
 
@@ -130,8 +141,7 @@ class SqlEngine:
             raise InvalidRequest("parameters are for one statement", statements=len(parts))
         find = names_in_scope(currentframe()) if scope is None else scope
         found = None
-        # All statements are read before the first one runs: a syntax error changes nothing.
-        for statement in [parse(part) for part in parts]:
+        for statement in [parse(part) for part in self.checked(parts)]:
             found = self._run(statement, parameters, find)
         assert found is not None, "there is a statement"
         return found

@@ -1,7 +1,8 @@
 """Splits SQL text into tokens, each with its position in the text.
 
 The lexical rules are DuckDB's; backquotes quote identifiers too, as in Flink and Spark. A comment
-`/*+ ... */` is a hint and stays a token; other comments and white space are dropped.
+`/*+ ... */` is a hint and stays a token; other comments, white space and byte order marks are
+dropped.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Token:
 
 _TOKEN = re.compile(
     r"""
-      (?P<blank>\s+|--[^\n]*)
+      (?P<blank>[\s\ufeff]+|--[^\n]*)
     | (?P<hint>/\*\+.*?\*/)
     | (?P<comment>/\*)
     | (?P<estring>[eE]'(?:[^'\\]|''|\\.)*')

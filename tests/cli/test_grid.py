@@ -64,3 +64,28 @@ def test_faint_cells_are_so_only_where_there_are_colours() -> None:
 
     assert "\x1b[2mNULL" in layout([Column("name")], null, Style(colour=True))[3]
     assert layout([Column("name")], null, Style())[3] == "│ NULL │"
+
+
+def test_a_cell_of_several_lines_takes_several_lines() -> None:
+    assert layout(
+        [Column("n", number=True), Column("t")], rows(("1", "a\nlong"), ("2", "b")), Style()
+    )[3:-1] == ["│ 1 │ a    │", "│   │ long │", "│ 2 │ b    │"]
+
+
+def test_whole_texts_are_wrapped_and_never_cut() -> None:
+    lines = layout([Column("t")], rows(("one two three four",)), Style(width=16, whole=True))
+
+    assert lines[3:-1] == ["│ one two      │", "│ three four   │"]
+
+
+def test_whole_lines_that_do_not_fit_stay_as_they_are() -> None:
+    wide = "a wide line of a plan\nand one more"
+    style = Style(width=20, whole=True)
+
+    assert layout([Column("plan")], rows((wide,)), style) == wide.split("\n")
+    assert layout([Column("part"), Column("plan")], rows(("p", wide)), style) == [
+        "── row 1 ───────────",
+        "part  p",
+        "plan",
+        *wide.split("\n"),
+    ]

@@ -174,3 +174,51 @@ def test_a_table_is_named_by_its_path_without_a_warehouse(warehouse: str) -> Non
 
     assert (done.returncode, done.stdout) == (1, "n\n2\n")
     assert "CREATE CATALOG" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "second",
+    ["selct 2", "SELECT * FORM x y", "UPDATE shop.t SET v = = 1", "DELETE FROM shop.t WHERE id =="],
+)
+def test_a_syntax_error_is_found_before_the_first_statement_runs(
+    warehouse: str, second: str
+) -> None:
+    rows = lc.connect(warehouse).sql("SELECT count(*) FROM shop.t").fetchall()
+    done = run("-w", warehouse, "-e", f"INSERT INTO shop.t VALUES (3, 'c');\n{second}")
+
+    assert done.returncode == 1
+    assert lc.connect(warehouse).sql("SELECT count(*) FROM shop.t").fetchall() == rows
+
+
+def test_a_syntax_error_of_a_later_statement_has_its_position(warehouse: str) -> None:
+    session = lc.connect(warehouse)
+
+    with pytest.raises(lc.InvalidRequest, match=r'at or near "x", at line 1, column 15\n'):
+        session.sql("SELECT 1; SELECT * FORM x y")
+    with pytest.raises(
+        lc.InvalidRequest, match=r"line 2, column 12\n  WHERE id = = 2\n             \^"
+    ):
+        session.sql("SELECT 1; DELETE FROM t\nWHERE id = = 2")
+
+
+def test_two_results_are_no_parquet_file(warehouse: str) -> None:
+    done = run("-w", warehouse, "--output", "parquet", "-e", "SELECT 1", "-e", "SELECT 2")
+
+    assert done.returncode == 1
+    assert "one statement" in done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize("form", ["--json", "--csv"])
+def test_the_first_answer_of_a_streaming_query_is_printed_once(warehouse: str, form: str) -> None:
+    streaming = "SET 'execution.runtime-mode' = 'streaming'; SELECT id FROM shop.t LIMIT 2"
+    done = run("-w", warehouse, form, "-e", streaming)
+
+    assert sum("+I" in line for line in done.stdout.splitlines()) == 2
+
+
+def test_a_byte_order_mark_is_no_part_of_a_statement(tmp_path: Path) -> None:
+    file = tmp_path / "marked.sql"
+    file.write_bytes(b"\xef\xbb\xbfSELECT 1 AS x;\n\xef\xbb\xbfSELECT 2 AS x;\n")
+
+    assert run(str(file), "--csv").stdout == "x\n1\nx\n2\n"

@@ -28,7 +28,7 @@ VALUES: list[tuple[pl.DataType, object, object, str]] = [
         "12345678901234567890.10",
     ),
     (pl.Decimal(10, 8), Decimal(0), "0.00000000", "0.00000000"),
-    (pl.String(), 'quo"te\n\u2028\x00ü', 'quo"te\n\u2028\x00ü', 'quo"te\\n\\u2028\\x00ü'),
+    (pl.String(), 'quo"te\n\u2028\x00ü', 'quo"te\n\u2028\x00ü', 'quo"te\n\\u2028\\x00ü'),
     (pl.String(), "\x1b[31mred", "\x1b[31mred", "\\x1b[31mred"),
     (pl.Binary(), b"\x00\xff", "00ff", "00ff"),
     (pl.Date(), date(2026, 11, 26), "2026-11-26", "2026-11-26"),
