@@ -18,7 +18,7 @@ from lakecore import InvalidRequest, open_table
 from lakecore.distributed.planning import SystemTable, Travel, checked_limit
 from lakecore.distributed.values import wall_time
 from spark_bridge.bucket_sql import quoted
-from spark_bridge.plan_read import pin, plan_read
+from spark_bridge.plan_read import pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
 from spark_bridge.settings import require_version
 from spark_bridge.system import refuse_state, split_system
@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
     from lakecore import Table
+    from lakecore.distributed.tables import TableContext
     from lakecore.distributed.values import TableSchema, Time
-    from spark_bridge.plan_read import PlannedRead
+    from spark_bridge.plan_read import Pinned, PlannedRead
+    from spark_bridge.pushdown import Need
 
-__all__ = ["in_zone_of_session", "read", "resolved"]
+__all__ = ["in_zone_of_session", "read", "read_needed", "resolved"]
 
 _WORDS_MAX = 1 << 31
 """The largest estimate, in words of 8 bytes: Spark never broadcasts 16 GiB, and a range of so many
@@ -113,6 +115,35 @@ def read(  # noqa: PLR0913  the public verb
         zone=zone,
         limit=limit,
     )
+    return _framed(spark, planned, limit)
+
+
+def read_needed(
+    spark: SparkSession, context: TableContext, pinned: Pinned, need: Need
+) -> DataFrame:
+    """A state of a table with all of its columns, for a query that needs a part of it.
+
+    Columns that the query does not need are null.
+    """
+    every = read_schema(context.history.schema(pinned.schema_id))
+    kept = set(range(len(every.fields))) if need.columns is None else need.columns or {0}
+    names = [field.name for place, field in enumerate(every.fields) if place in kept]
+    native = need.where is None
+    planned = plan_read(context, pinned, columns=names, where=need.where, native=native)
+    rows = _framed(spark, planned, None)
+    if len(names) == len(every.fields):
+        return rows
+    return rows.select(
+        [
+            f.col(quoted(each.name))
+            if place in kept
+            else f.lit(None).cast(each.dataType).alias(each.name)
+            for place, each in enumerate(every.fields)
+        ]
+    )
+
+
+def _framed(spark: SparkSession, planned: PlannedRead, limit: int | None) -> DataFrame:
     frames = [
         frame for frame in (_native(spark, planned), _merged(spark, planned)) if frame is not None
     ]

@@ -1,27 +1,46 @@
-"""Runs queries of Spark SQL over attached tables, with time travel and system tables.
+"""Runs queries of Spark SQL over attached tables: pruned, with time travel and system tables.
 
-Spark's planner refuses `VERSION AS OF`, `TIMESTAMP AS OF` and `t$snapshots` for a Python source.
-These parts of the text are replaced by frames of `spark_bridge.read`; the rest is passed to Spark
-unchanged.
+1. The mentions of attached tables in the text are found. Spark's planner refuses `VERSION AS OF`,
+   `TIMESTAMP AS OF` and `t$snapshots` for a Python source.
+2. Spark optimizes the query over probes, which shows the columns and the rows that it needs of each
+   mention (`pushdown.py`).
+3. The mentions are replaced by frames of these columns and rows; the rest of the text is passed to
+   Spark unchanged. All mentions of a table read one snapshot.
+
+If step 2 is impossible (Spark Connect has no plan, or a mention was none), tables without time
+travel stay as they are, and Spark reads them whole.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakecore import InvalidRequest
-from lakecore.distributed.planning import SYSTEM_TABLES
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from lakecore import InvalidRequest, LakecoreError
+from lakecore.distributed.planning import SYSTEM_TABLES, Travel
 from lakecore.distributed.sql import Kind, tokenize
 from spark_bridge.attached_names import attached_table
-from spark_bridge.read_frame import read
+from spark_bridge.bucket_sql import quoted
+from spark_bridge.plan_read import pin, read_schema
+from spark_bridge.pushdown import EVERYTHING, NOTHING, needs_of, probe
+from spark_bridge.read_frame import read, read_needed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from lakecore import Table
     from lakecore.distributed.sql import Token
+    from lakecore.distributed.tables import TableContext
+    from spark_bridge.plan_read import Pinned
+    from spark_bridge.pushdown import Need
 
 __all__ = ["query"]
 
@@ -29,34 +48,128 @@ _NAMES = {Kind.WORD, Kind.QUOTED}
 _UNITS = {"VERSION": "VERSION", "SYSTEM_VERSION": "VERSION"} | dict.fromkeys(
     ("TIMESTAMP", "SYSTEM_TIME"), "TIMESTAMP"
 )
+_AFTER_TABLE = re.compile(
+    "ANTI|CLUSTER|CROSS|DISTRIBUTE|EXCEPT|FETCH|FULL|GROUP|HAVING|INNER|INTERSECT|JOIN|LATERAL|LEFT"
+    "|LIMIT|MINUS|NATURAL|OFFSET|ON|ORDER|PIVOT|QUALIFY|RIGHT|SELECT|SEMI|SORT|TABLESAMPLE|UNION"
+    "|UNPIVOT|USING|WHEN|WHERE|WINDOW|WITH"
+)
+"""Words after the name of a table that are not its alias."""
+_PROBE = "lakecore_probe_{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """A state of a table."""
+
+    context: TableContext
+    pinned: Pinned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mention:
+    """A table in the text of a query: its place, its alias if it has none yet, and what it reads.
+
+    `plain`: Spark itself could read the table by its name.
+    """
+
+    start: int
+    end: int
+    alias: str
+    source: DataFrame | _State
+    plain: bool
 
 
 def query(spark: SparkSession, text: str) -> DataFrame:
     """The rows of a query."""
-    tokens = tokenize(text)
-    pieces: list[str] = []
-    frames: dict[str, DataFrame] = {}
-    copied = place = 0
-    while tokens[place].kind is not Kind.END:
-        chain, end = _chain(text, tokens, place)
-        found = None if not chain else _state(spark, text, tokens, chain, end)
-        if found is None:
-            place = max(end, place + 1)
-            continue
-        frame, last = found
-        name = f"lakecore_{len(frames)}"
-        frames[name] = frame
-        pieces += [_literal(text[copied : tokens[place].start]), "{", name, "}"]
-        copied = tokens[last].end
-        place = last + 1
-    if not frames:
+    mentions = list(_mentions(spark, text))
+    try:
+        needs = _needs(spark, text, mentions)
+    except (PySparkException, Py4JError, AttributeError):
+        # Without a plan: through Spark Connect, or for an error, which the query raises itself.
+        needs = {}
+        mentions = [mention for mention in mentions if not mention.plain]
+    frames = [
+        read_needed(
+            spark, mention.source.context, mention.source.pinned, needs.get(number, EVERYTHING)
+        )
+        if isinstance(mention.source, _State)
+        else mention.source
+        for number, mention in enumerate(mentions)
+    ]
+    return _filled(spark, text, mentions, frames)
+
+
+def _needs(spark: SparkSession, text: str, mentions: Sequence[_Mention]) -> Mapping[int, Need]:
+    """What the query needs of each mention, by Spark's optimizer; none for a missing number."""
+    states = {n: each.source for n, each in enumerate(mentions) if isinstance(each.source, _State)}
+    if not states:
+        return {}
+    frames = [
+        probe(spark, _PROBE.format(number), _schema(mention.source))
+        if isinstance(mention.source, _State)
+        else mention.source
+        for number, mention in enumerate(mentions)
+    ]
+    found = needs_of(_filled(spark, text, mentions, frames))
+    return {number: found.get(_PROBE.format(number), NOTHING) for number in states}
+
+
+def _schema(state: _State) -> StructType:
+    return read_schema(state.context.history.schema(state.pinned.schema_id))
+
+
+def _filled(
+    spark: SparkSession, text: str, mentions: Sequence[_Mention], frames: Sequence[DataFrame]
+) -> DataFrame:
+    """The query with frames in the places of the mentions."""
+    if not mentions:
         return spark.sql(text)
-    return spark.sql("".join([*pieces, _literal(text[copied:])]), **frames)
+    pieces: list[str] = []
+    copied = 0
+    for number, mention in enumerate(mentions):
+        pieces += [_literal(text[copied : mention.start]), f"{{lakecore_{number}}}"]
+        if mention.alias:
+            pieces.append(f" AS {quoted(mention.alias)}")
+        copied = mention.end
+    named = {f"lakecore_{number}": frame for number, frame in enumerate(frames)}
+    return spark.sql("".join([*pieces, _literal(text[copied:])]), **named)
 
 
 def _literal(text: str) -> str:
     """The text with doubled braces: `spark.sql` reads single ones as placeholders of frames."""
     return text.replace("{", "{{").replace("}", "}}")
+
+
+def _mentions(spark: SparkSession, text: str) -> Iterator[_Mention]:
+    """The mentions of attached tables, in order."""
+    tokens = tokenize(text)
+    names = _Names.of(spark, text, tokens)
+    place = 0
+    while tokens[place].kind is not Kind.END:
+        chain, end = _chain(text, tokens, place)
+        found = (
+            None
+            if not chain
+            else _system(spark, chain, end) or _past(spark, text, tokens, chain, end)
+        )
+        if found is None and chain and place and _opens_table(tokens[place - 1]):
+            state = names.state(chain)
+            found = None if state is None else (state, end - 1)
+        if found is None:
+            place = max(end, place + 1)
+            continue
+        source, last = found
+        after = tokens[last + 1]
+        named = after.kind in _NAMES and not _AFTER_TABLE.fullmatch(after.word)
+        alias = "" if named or after.word == "TABLESAMPLE" else chain[-1]
+        yield _Mention(
+            start=tokens[place].start,
+            end=tokens[last].end,
+            alias=alias,
+            source=source,
+            plain=last == end - 1 and isinstance(source, _State),
+        )
+        place = last + 1
 
 
 def _chain(text: str, tokens: Sequence[Token], place: int) -> tuple[list[str], int]:
@@ -71,20 +184,95 @@ def _chain(text: str, tokens: Sequence[Token], place: int) -> tuple[list[str], i
     return names, place
 
 
-def _state(
-    spark: SparkSession, text: str, tokens: Sequence[Token], chain: list[str], end: int
-) -> tuple[DataFrame, int] | None:
-    """The frame for a system table or time travel, and the index of its last token.
+def _opens_table(token: Token) -> bool:
+    return token.word in {"FROM", "JOIN"} or (token.kind is Kind.OTHER and token.value == ",")
 
-    None for others.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    """Which names of a query are attached tables. `session` is None if none is replaced.
+
+    `ctes` are names that the query itself defines. `states` holds the tables that were found.
     """
-    base, mark, system = chain[-1].rpartition("$")
-    if mark and system.lower() in SYSTEM_TABLES:
-        found = attached_table(spark, [*chain[:-1], base])
-        if found is None:
+
+    spark: SparkSession
+    session: JavaObject | None
+    ctes: frozenset[str]
+    states: dict[tuple[str, str], _State] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, spark: SparkSession, text: str, tokens: Sequence[Token]) -> _Names:
+        try:
+            session = spark._jsparkSession  # noqa: SLF001  Spark's only way
+        except (PySparkException, AttributeError):
+            session = None
+        if "\\" in text:
+            # In a string, Spark reads a backslash as an escape, and the tokenizer does not.
+            session = None
+        return cls(spark=spark, session=session, ctes=_ctes(tokens))
+
+    def state(self, chain: Sequence[str]) -> _State | None:
+        """The newest state of an attached table; None for other names.
+
+        None also for a table under CACHE TABLE: Spark then reads the cached rows.
+        """
+        session = self.session
+        found = None if session is None else attached_table(self.spark, chain)
+        if session is None or found is None or (len(chain) == 1 and self._is_other(chain[0])):
             return None
-        table = found[0].session.get_table(f"{found[0].name}.{found[1]}")
-        return read(spark, table.inspect.system_table(system.lower())), end - 1
+        if not session.sharedState().cacheManager().isEmpty() and self.spark.catalog.isCached(
+            ".".join(map(quoted, chain))
+        ):
+            return None
+        database, name = found
+        key = database.name, name
+        if key not in self.states:
+            try:
+                context = database.session.get_table(f"{database.name}.{name}").context
+                self.states[key] = _State(context=context, pinned=pin(context, Travel()))
+            except LakecoreError:
+                # Spark raises it if the name is that of a table.
+                return None
+        return self.states[key]
+
+    def _is_other(self, name: str) -> bool:
+        """Whether the query or a temporary view defines the name."""
+        assert self.session is not None, "the caller checks"
+        catalog = self.session.sessionState().catalog()
+        return name.lower() in self.ctes or catalog.getTempView(name).isDefined()
+
+
+def _ctes(tokens: Sequence[Token]) -> frozenset[str]:
+    """The names that are defined by `name AS (` or `name (...) AS (`, in lower case."""
+    found = set()
+    for place, token in enumerate(tokens[:-1]):
+        if token.word != "AS" or tokens[place + 1].value != "(":
+            continue
+        before = place - 1
+        if tokens[before].value == ")":
+            before = max(at for at in range(before) if tokens[at].value == "(") - 1
+        found.add(tokens[before].value.lower())
+    return frozenset(found)
+
+
+def _system(
+    spark: SparkSession, chain: Sequence[str], end: int
+) -> tuple[DataFrame | _State, int] | None:
+    """The frame of a system table, and the index of its last token; None for other names."""
+    base, mark, system = chain[-1].rpartition("$")
+    if not mark or system.lower() not in SYSTEM_TABLES:
+        return None
+    found = attached_table(spark, [*chain[:-1], base])
+    if found is None:
+        return None
+    table = found[0].session.get_table(f"{found[0].name}.{found[1]}")
+    return read(spark, table.inspect.system_table(system.lower())), end - 1
+
+
+def _past(
+    spark: SparkSession, text: str, tokens: Sequence[Token], chain: Sequence[str], end: int
+) -> tuple[DataFrame | _State, int] | None:
+    """The state for `VERSION AS OF` or `TIMESTAMP AS OF`, and the index of its last token."""
     place = end + (tokens[end].word == "FOR")
     unit = _UNITS.get(tokens[place].word)
     words = [tokens[each].word for each in range(place + 1, min(place + 3, len(tokens)))]
@@ -120,13 +308,15 @@ def _moment(text: str, tokens: Sequence[Token], place: int) -> tuple[str, int]:
     return text[tokens[first].start : tokens[last].end], last
 
 
-def _at(spark: SparkSession, table: Table, unit: str, moment: str) -> DataFrame:
+def _at(spark: SparkSession, table: Table, unit: str, moment: str) -> _State:
     if unit == "TIMESTAMP":
         value = spark.sql(f"SELECT unix_millis(CAST({moment} AS TIMESTAMP)) AS ms").collect()[0].ms
         if value is None:
             raise InvalidRequest("the time of a table is null", given=moment)
-        return read(spark, table, timestamp=int(value))
-    version = spark.sql(f"SELECT CAST({moment} AS STRING) AS version").collect()[0].version
-    if version is None:
-        raise InvalidRequest("the version of a table is null", given=moment)
-    return read(spark, table.copy({"scan.version": version}))
+        context, travel = table.context, Travel(timestamp=int(value))
+    else:
+        version = spark.sql(f"SELECT CAST({moment} AS STRING) AS version").collect()[0].version
+        if version is None:
+            raise InvalidRequest("the version of a table is null", given=moment)
+        context, travel = table.copy({"scan.version": version}).context, Travel()
+    return _State(context=context, pinned=pin(context, travel))

@@ -85,7 +85,14 @@ def sql(spark: SparkSession, text: str) -> DataFrame:
     """
     require_version(spark)
     found: DataFrame | None = None
-    for part in split(text):
+    try:
+        parts = split(text)
+    except LakecoreError:
+        # Only Spark knows the escapes in its strings.
+        if _is_ours(spark, text.strip().partition(" ")[0]):
+            raise
+        return spark.sql(text)
+    for part in parts:
         found = _run(spark, part)
     if found is None:
         raise InvalidRequest("the text contains no statement")
@@ -96,7 +103,7 @@ def _run(spark: SparkSession, text: str) -> DataFrame:
     try:
         statement = parse(text)
     except LakecoreError:
-        if tokenize(text)[0].word in _OURS and databases(spark):
+        if _is_ours(spark, tokenize(text)[0].word):
             raise
         return spark.sql(text)
     if isinstance(statement, Query):
@@ -108,6 +115,11 @@ def _run(spark: SparkSession, text: str) -> DataFrame:
     chain = getattr(statement, "chain", ())
     place = attached_table(spark, chain) if chain else None
     return spark.sql(text) if place is None else _on_table(spark, *place, statement, text)
+
+
+def _is_ours(spark: SparkSession, word: str) -> bool:
+    """Whether Spark itself would refuse a statement that begins with this word."""
+    return word.upper() in _OURS and bool(databases(spark))
 
 
 def _create(spark: SparkSession, statement: CreateTable, text: str) -> DataFrame:
