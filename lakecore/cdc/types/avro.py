@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
 
-from lakecore.cdc.types.binary_texts import each_text, geo_json
-from lakecore.cdc.types.debezium import ConnectField, debezium_column
+from lakecore.cdc.types.binary_texts import each_text
+from lakecore.cdc.types.debezium import STRUCTS, ConnectField, debezium_column
 from lakecore.cdc.types.mapping import (
     BYTES,
     DEFAULT_MAPPING,
@@ -39,7 +40,6 @@ Convert: TypeAlias = Callable[["list[object]", str], pa.Array]
 
 _PARAMETERS = "connect.parameters"
 _SOURCE = "__debezium.source.column"
-_GEOMETRIES = frozenset({"io.debezium.data.geometry.Point", "io.debezium.data.geometry.Geometry"})
 _CONNECT_TYPES = {"int": "int32", "long": "int64"}
 _PRIMITIVES: dict[str, DataType] = {
     "boolean": atomic(Root.BOOLEAN),
@@ -142,8 +142,8 @@ def _natural(
     """The natural type of the values by their Avro schema, and the conversion to it."""
     if isinstance(schema, Mapping):
         connect = schema.get("connect.name")
-        if connect in _GEOMETRIES:
-            return STRING, _geometries
+        if connect in STRUCTS:
+            return STRING, _struct_texts(str(connect))
         base = schema["type"]
         if isinstance(connect, str) and "logicalType" not in schema and isinstance(base, str):
             texts = {str(key): str(value) for key, value in parameters.items()}
@@ -155,7 +155,7 @@ def _natural(
                     parameters=texts,
                 )
             )
-            if column.type not in {STRING, BYTES}:
+            if isinstance(column.type, Atomic) and column.type not in {STRING, BYTES}:
                 return column.type, lambda values, at: column.convert(_given(values), at)
     data_type = _type(schema)
     return data_type, lambda values, at: _values(values, data_type, at)
@@ -228,16 +228,21 @@ def _text(value: object) -> str | None:
     return f"{value:f}" if hasattr(value, "as_tuple") else str(value)
 
 
-def _geometries(values: list[object], column: str) -> pa.Array:
-    shapes = [value if isinstance(value, dict) else None for value in values]
-    blobs = [None if each is None else each["wkb"].hex() for each in shapes]
-    return each_text(
-        pa.array(blobs, pa.string()),
-        lambda text: geo_json(bytes.fromhex(text)),
-        pa.string(),
-        column,
-        "a geometry",
-    )
+def _struct_texts(name: str) -> Convert:
+    member, text_of = STRUCTS[name]
+
+    def text(value: object) -> str | None:
+        if not isinstance(value, Mapping):
+            return None
+        return text_of(value, value[member])
+
+    def convert(values: list[object], column: str) -> pa.Array:
+        try:
+            return pa.array(map(text, values), pa.string())
+        except (ValueError, KeyError, IndexError, TypeError, struct.error) as error:
+            raise InvalidRequest(f"a value is not a {name}", column=column, cause=error) from error
+
+    return convert
 
 
 def _recast(natural: DataType, wanted: DataType, convert: Convert) -> Convert:

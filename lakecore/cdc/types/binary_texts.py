@@ -26,6 +26,7 @@ __all__ = [
     "each_text",
     "geo_json",
     "reversed_base64",
+    "unscaled_decimal",
 ]
 
 _WKB_KINDS = {
@@ -79,8 +80,7 @@ def connect_decimals(texts: pa.Array, data_type: Atomic, scale: int, column: str
     def number(text: str) -> Decimal | str:
         if not text.startswith('"'):
             return text if as_text else Decimal(text)
-        unscaled = int.from_bytes(decode_base64(text[1:]), "big", signed=True)
-        exact = Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+        exact = unscaled_decimal(decode_base64(text[1:]), scale)
         return f"{exact:f}" if as_text else exact
 
     try:
@@ -89,6 +89,12 @@ def connect_decimals(texts: pa.Array, data_type: Atomic, scale: int, column: str
         raise InvalidRequest(
             "a value does not fit the column's type", column=column, type=data_type, cause=error
         ) from error
+
+
+def unscaled_decimal(data: bytes, scale: int) -> Decimal:
+    """The number of a big-endian integer and its scale."""
+    unscaled = int.from_bytes(data, "big", signed=True)
+    return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
 
 def geo_json(wkb: bytes, srid: int = 0) -> str:

@@ -1,8 +1,9 @@
 """The columns of Debezium's messages: converts their types and values.
 
 The schema of a message names each column's Kafka Connect type (`int32`) and maybe a logical name
-(`io.debezium.time.Date`). The rules are Paimon's, with one difference: `float64` is DOUBLE, because
-FLOAT would lose digits.
+(`io.debezium.time.Date`). `LOGICAL` and `_column` know every logical type of Debezium and Connect;
+another name leaves the plain type. The rules are Paimon's, except where those lose something:
+`float64` is DOUBLE, times of day are TIME, nanoseconds TIMESTAMP(9), and vectors arrays.
 
 Values arrive as strings, integers, booleans, or in the Arrow type that `hint` names.
 """
@@ -25,6 +26,7 @@ from lakecore.cdc.types.binary_texts import (
     each_text,
     geo_json,
     reversed_base64,
+    unscaled_decimal,
 )
 from lakecore.cdc.types.mapping import (
     BYTES,
@@ -32,26 +34,49 @@ from lakecore.cdc.types.mapping import (
     STRING,
     TypeMapping,
     TypeOption,
+    array_of,
     atomic,
 )
 from lakecore.cdc.types.texts import from_text
 from lakecore.errors import InvalidRequest
-from lakecore.model.types import Atomic, Root, arrow_type
+from lakecore.model.types import Atomic, DataType, Root, arrow_type
 from lakecore.rows.casts import cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ConnectField", "DebeziumColumn", "debezium_column"]
+__all__ = ["LOGICAL", "STRUCTS", "ConnectField", "DebeziumColumn", "debezium_column"]
 
 Convert: TypeAlias = Callable[[pa.Array, str], pa.Array]
 
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _BITS = "io.debezium.data.Bits"
-_GEOMETRIES = frozenset({"io.debezium.data.geometry.Point", "io.debezium.data.geometry.Geometry"})
-_GEOMETRY_WKB = "wkb"
 _DIGITS_MAX = 38
-_DAY_MICROSECONDS = 86_400_000_000
+_DAY_SECONDS = 86_400
+_CLOCKS = {
+    "io.debezium.time.Time": 10**3,
+    "org.apache.kafka.connect.data.Time": 10**3,
+    "io.debezium.time.MicroTime": 10**6,
+    "io.debezium.time.NanoTime": 10**9,
+}
+"""The types of a time of day, and how many units a second has."""
+
+
+def _shape(_struct: Mapping[str, object], wkb: bytes) -> str:
+    return geo_json(wkb)
+
+
+def _digits(struct: Mapping[str, object], unscaled: bytes) -> str:
+    return f"{unscaled_decimal(unscaled, int(str(struct['scale']))):f}"
+
+
+STRUCTS: dict[str, tuple[str, Callable[[Mapping[str, object], bytes], str]]] = {
+    "io.debezium.data.geometry.Point": ("wkb", _shape),
+    "io.debezium.data.geometry.Geometry": ("wkb", _shape),
+    "io.debezium.data.geometry.Geography": ("wkb", _shape),
+    "io.debezium.data.VariableScaleDecimal": ("value", _digits),
+}
+"""The structs that become text: the member that holds bytes, and the text of a struct and them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +99,7 @@ class DebeziumColumn:
     """
 
     name: str
-    type: Atomic
+    type: DataType
     convert: Convert
     hint: pa.DataType | None = None
     quoted: bool = False
@@ -109,14 +134,10 @@ def _column(field: ConnectField) -> DebeziumColumn:
         return _made(data_type, reversed_base64, pa.string())
     if name == _DECIMAL and field.type == "bytes":
         return _decimal_column(parameters)
-    if name in _GEOMETRIES:
-        return _made(STRING, _geometries, None)
-    if name in _TIMES:
-        return _TIMES[name]
-    return _PLAIN.get(field.type, _TEXT)
+    return LOGICAL.get(name) or _PLAIN.get(field.type, _TEXT)
 
 
-def _made(data_type: Atomic, convert: Convert, hint: pa.DataType | None) -> DebeziumColumn:
+def _made(data_type: DataType, convert: Convert, hint: pa.DataType | None) -> DebeziumColumn:
     return DebeziumColumn(name="", type=data_type, convert=convert, hint=hint)
 
 
@@ -137,11 +158,19 @@ def _decimal_column(parameters: Mapping[str, str]) -> DebeziumColumn:
     return replace(_made(data_type, convert, None), quoted=True)
 
 
-def _geometries(array: pa.Array, column: str) -> pa.Array:
-    def shape(text: str) -> str:
-        return geo_json(decode_base64(json.loads(text)[_GEOMETRY_WKB]))
+def _struct_texts(name: str) -> Convert:
+    member, text_of = STRUCTS[name]
 
-    return each_text(array, shape, pa.string(), column, "a geometry")
+    def text(given: str) -> str:
+        struct = json.loads(given)
+        return text_of(struct, decode_base64(struct[member]))
+
+    return lambda array, column: each_text(array, text, pa.string(), column, f"a {name}")
+
+
+def _vectors(data_type: DataType) -> Convert:
+    wanted = arrow_type(data_type)
+    return lambda array, column: each_text(array, json.loads, wanted, column, "a vector")
 
 
 def _as(data_type: Atomic) -> Convert:
@@ -181,19 +210,25 @@ def _timestamps(unit: str) -> Convert:
     return lambda array, column: _integers(array, column).cast(pa.timestamp(unit))
 
 
-def _micro_times(array: pa.Array, column: str) -> pa.Array:
-    """Times of day in microseconds, converted to TIME in milliseconds."""
-    numbers = _integers(array, column)
-    values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
-    bad = (values < 0) | (values >= _DAY_MICROSECONDS) | (values % 1_000 != 0)
-    if bad.any():
-        raise InvalidRequest(
-            "a TIME is outside of one day, or finer than milliseconds; --type_mapping to-string "
-            "keeps it as text",
-            column=column,
-            microseconds=int(values[np.flatnonzero(bad)[0]]),
-        )
-    return pc.divide(numbers, 1_000).cast(pa.int32()).cast(pa.time32("ms"))
+def _clock(unit: int) -> Convert:
+    """Times of day, with `unit` in a second, converted to TIME in milliseconds."""
+
+    def convert(array: pa.Array, column: str) -> pa.Array:
+        numbers = _integers(array, column)
+        values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+        milli = unit // 1_000
+        bad = (values < 0) | (values >= _DAY_SECONDS * unit) | (values % milli != 0)
+        if bad.any():
+            raise InvalidRequest(
+                "a TIME is outside of one day, or finer than milliseconds; "
+                "--type_mapping to-string keeps it as text",
+                column=column,
+                value=int(values[np.flatnonzero(bad)[0]]),
+                units_in_a_second=unit,
+            )
+        return pc.divide(numbers, milli).cast(pa.int32()).cast(pa.time32("ms"))
+
+    return convert
 
 
 def _zoned(array: pa.Array, column: str) -> pa.Array:
@@ -210,12 +245,15 @@ def _printed(field: ConnectField, column: DebeziumColumn) -> Convert:
     """The conversion of values to strings, for `--type_mapping to-string`."""
     if field.name == _BITS:
         return lambda array, name: each_text(array, _bits_text, pa.string(), name, "Base64")
-    if field.name == "io.debezium.time.MicroTime":
-        return lambda array, name: _clock_texts(_integers(array, name))
-    inner = column.convert
+    if field.name in _CLOCKS:
+        unit = _CLOCKS[field.name]
+        return lambda array, name: _clock_texts(_integers(array, name), unit)
+    data_type, inner = column.type, column.convert
+    if not isinstance(data_type, Atomic):
+        return _to_text
 
     def convert(array: pa.Array, name: str) -> pa.Array:
-        return cast(inner(array, name), column.type, STRING, name)
+        return cast(inner(array, name), data_type, STRING, name)
 
     return convert
 
@@ -224,14 +262,15 @@ def _bits_text(text: str) -> str:
     return "".join(f"{byte:08b}" for byte in reversed(decode_base64(text)))
 
 
-def _clock_texts(numbers: pa.Array) -> pa.Array:
-    """Microseconds as strings `hh:mm:ss.ffffff`. MySQL's times may be negative or exceed a day."""
+def _clock_texts(numbers: pa.Array, unit: int) -> pa.Array:
+    """Times as strings `hh:mm:ss.ffffff`. MySQL's times may be negative or exceed a day."""
+    digits = len(str(unit)) - 1
 
     def text(value: str) -> str:
         number = int(value)
-        seconds, micro = divmod(abs(number), 1_000_000)
+        seconds, rest = divmod(abs(number), unit)
         clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-        fraction = f".{micro:06d}".rstrip("0").rstrip(".")
+        fraction = f".{rest:0{digits}d}".rstrip("0").rstrip(".")
         return f"{'-' if number < 0 else ''}{clock}{fraction}"
 
     return each_text(numbers.cast(pa.string()), text, pa.string(), "", "a time")
@@ -262,16 +301,47 @@ _PLAIN: dict[str, DebeziumColumn] = {
 }
 _DATE = _made(atomic(Root.DATE), _days, pa.int64())
 _MILLIS = _made(atomic(Root.TIMESTAMP, precision=3), _timestamps("ms"), pa.int64())
-_TIMES: dict[str, DebeziumColumn] = {
-    "io.debezium.time.Date": _DATE,
+_FLOATS, _DOUBLES = (array_of(atomic(each)) for each in (Root.FLOAT, Root.DOUBLE))
+LOGICAL: dict[str, DebeziumColumn] = {
     "org.apache.kafka.connect.data.Date": _DATE,
-    "io.debezium.time.Timestamp": _MILLIS,
     "org.apache.kafka.connect.data.Timestamp": _MILLIS,
+    "io.debezium.time.Date": _DATE,
+    "io.debezium.time.Timestamp": _MILLIS,
     "io.debezium.time.MicroTimestamp": _made(
         atomic(Root.TIMESTAMP, precision=6), _timestamps("us"), pa.int64()
+    ),
+    "io.debezium.time.NanoTimestamp": _made(
+        atomic(Root.TIMESTAMP, precision=9), _timestamps("ns"), pa.int64()
     ),
     "io.debezium.time.ZonedTimestamp": _made(
         atomic(Root.TIMESTAMP, precision=6), _zoned, pa.string()
     ),
-    "io.debezium.time.MicroTime": _made(atomic(Root.TIME, precision=3), _micro_times, pa.int64()),
+    **{
+        name: _made(atomic(Root.TIME, precision=3), _clock(unit), pa.int64())
+        for name, unit in _CLOCKS.items()
+    },
+    "io.debezium.time.Year": _PLAIN["int32"],
+    "io.debezium.time.MicroDuration": _PLAIN["int64"],
+    "io.debezium.time.NanoDuration": _PLAIN["int64"],
+    **dict.fromkeys(
+        (
+            "io.debezium.time.Interval",
+            "io.debezium.time.IsoDate",
+            "io.debezium.time.IsoTime",
+            "io.debezium.time.IsoTimestamp",
+            "io.debezium.time.ZonedTime",
+            "io.debezium.data.Enum",
+            "io.debezium.data.EnumSet",
+            "io.debezium.data.Json",
+            "io.debezium.data.Ltree",
+            "io.debezium.data.TsVector",
+            "io.debezium.data.Uuid",
+            "io.debezium.data.Xml",
+        ),
+        _PLAIN["string"],
+    ),
+    **{name: _made(STRING, _struct_texts(name), None) for name in STRUCTS},
+    "io.debezium.data.FloatVector": _made(_FLOATS, _vectors(_FLOATS), None),
+    "io.debezium.data.DoubleVector": _made(_DOUBLES, _vectors(_DOUBLES), None),
+    "io.debezium.data.SparseVector": _TEXT,
 }
