@@ -241,6 +241,7 @@ class FilesystemCatalog:
         name = data_table(identifier, "drop", branch_allowed=False)
         path = self.table_path(name)
         if not is_table(self.store, path):
+            sweep(self.store, self.database_path(name.database))
             if finish_drop(self.store, path) or ignore_if_not_exists:
                 return
             raise self._no_table(name)

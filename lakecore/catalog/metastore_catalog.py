@@ -264,6 +264,9 @@ class MetastoreCatalog:
         name = data_table(identifier, "drop", branch_allowed=False)
         entry = self.metastore.find(name)
         if entry is None or not self.metastore.remove(name):
+            if self.database_exists(name.database):
+                path = self.metastore.database_path(name.database)
+                sweep(self._store(path), path)
             if not ignore_if_not_exists:
                 raise self._no_table(name)
             return

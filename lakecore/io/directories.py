@@ -7,7 +7,8 @@ and its files are deleted afterwards.
 If the storage renames a directory atomically (`Store.renames_at_once`):
 
 1. the directory is renamed to the sibling `.dropped-UUID/NAME`, where no engine looks for a table;
-2. `.dropped-UUID` is deleted. If the process dies before that, the next drop deletes it.
+2. `.dropped-UUID` is deleted. If the process dies or the storage fails before that, the next drop
+   next to it deletes it, also a drop that finds no table.
 
 If the storage does not:
 
@@ -25,24 +26,29 @@ deleted after all files are written. Another process that finds the mark does no
 A table that is copied to a new name has the mark at the new name until its last file is copied.
 Then both tables are complete for a moment, until the old one is dropped.
 
+A failure of the storage after the table is hidden is logged: the drop has taken effect.
+
 INVARIANT: no file of a table is deleted before the step that hides the table.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+import logging
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from lakecore.errors import AlreadyExists, LakecoreError
+from lakecore.errors import AlreadyExists, CommitUnknown, LakecoreError, NotFound
 from lakecore.format.layout import SCHEMA_PREFIX, Layout, parse_numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
 
 __all__ = ["create_directory", "drop_database", "drop_table", "finish_drop", "move_table", "sweep"]
+
+log = logging.getLogger("lakecore.storage")
 
 DROPPED_PREFIX = ".dropped-"
 CREATING_PREFIX = ".creating-"
@@ -65,13 +71,17 @@ def create_directory(store: Store, path: str, files: Mapping[str, bytes], ambien
             return False
         for name, data in files.items():
             store.put(f"{path}/{name}", data)
-        store.delete(mark)
+        try:
+            store.delete(mark)
+        except (LakecoreError, OSError) as error:
+            if _answers(store, mark, error):
+                raise
         return True
     made = f"{path.rpartition('/')[0]}/{CREATING_PREFIX}{ambient.new_uuid()}"
     try:
         for name, data in files.items():
             store.put(f"{made}/{name}", data)
-        store.rename_directory(made, path)
+        _rename(store, made, path)
     except AlreadyExists:
         store.delete_directory(made)
         return False
@@ -86,8 +96,14 @@ def drop_table(store: Store, path: str, ambient: Ambient) -> None:
     """Remove a table or branch atomically: a reader sees all of it or nothing."""
     if store.renames_at_once:
         _move_out_of_sight(store, path, ambient)
-    else:
-        store.put(Layout(root=path).dropped_mark, b"")
+        return
+    mark = Layout(root=path).dropped_mark
+    try:
+        store.put(mark, b"")
+    except (LakecoreError, OSError) as error:
+        if not _answers(store, mark, error):
+            raise
+    with _hidden(path):
         finish_drop(store, path)
 
 
@@ -105,7 +121,7 @@ def drop_database(store: Store, path: str, ambient: Ambient) -> None:
 def move_table(store: Store, source: str, target: str, ambient: Ambient) -> None:
     """Move a table or a branch to a path where nothing exists. It must have no writers."""
     if store.renames_at_once:
-        store.rename_directory(source, target)
+        _rename(store, source, target)
         return
     mark = Layout(root=target).dropped_mark
     store.put(mark, b"")
@@ -151,16 +167,50 @@ def sweep(store: Store, directory: str) -> None:
     """
     for child in store.list(directory) if store.renames_at_once else ():
         if child.path.rpartition("/")[2].startswith(DROPPED_PREFIX):
-            with suppress(LakecoreError):
+            with suppress(LakecoreError, OSError):
                 store.delete_directory(child.path)
 
 
 def _move_out_of_sight(store: Store, path: str, ambient: Ambient) -> None:
     parent, _, name = path.rpartition("/")
     out_of_sight = f"{parent}/{DROPPED_PREFIX}{ambient.new_uuid()}"
-    store.rename_directory(path, f"{out_of_sight}/{name}")
-    store.delete_directory(out_of_sight)
-    sweep(store, parent)
+    _rename(store, path, f"{out_of_sight}/{name}")
+    with _hidden(path):
+        store.delete_directory(out_of_sight)
+        sweep(store, parent)
+
+
+def _rename(store: Store, source: str, target: str) -> None:
+    """Rename a directory in one step. A failure that is only a lost reply is not raised."""
+    try:
+        store.rename_directory(source, target)
+    except (AlreadyExists, NotFound):
+        raise
+    except (LakecoreError, OSError) as error:
+        if _answers(store, source, error) or not _answers(store, target, error):
+            raise
+
+
+def _answers(store: Store, path: str, error: Exception) -> bool:
+    """Whether a path exists, after a call that was to make it has failed with `error`.
+
+    Raises CommitUnknown if the storage does not answer.
+    """
+    try:
+        return store.exists(path)
+    except (LakecoreError, OSError):
+        raise CommitUnknown(
+            "the reply of the storage was lost: the call may have taken effect", path=path
+        ) from error
+
+
+@contextmanager
+def _hidden(path: str) -> Iterator[None]:
+    """Log a failure of the storage within the block: the directory is out of sight already."""
+    try:
+        yield
+    except (LakecoreError, OSError) as error:
+        log.warning("dropped, but files are left: path=%s reason=%s", path, error)
 
 
 def _schema_files(store: Store, layout: Layout) -> list[str]:
