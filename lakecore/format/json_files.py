@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SNAPSHOT_VERSION = 3
+_RENAMED_FROM = "renamedFrom"
 _SCHEMAS_KEPT = 256
 
 
@@ -115,6 +116,18 @@ def encode_tag(tag: Tag) -> bytes:
     if tag.retained_seconds is not None:
         out["tagTimeRetained"] = tag.retained_seconds
     return json_bytes(out)
+
+
+def renamed_tag(data: bytes, path: str, old_name: str | None) -> bytes:
+    """The bytes of a tag file, with the name from which the tag is being renamed, or without it.
+
+    Every reader ignores this field.
+    """
+    fields = {**Record.parse(data, path, "tag").source}
+    if old_name is None and _RENAMED_FROM not in fields:
+        return data
+    fields.pop(_RENAMED_FROM, None)
+    return json_bytes(fields if old_name is None else {**fields, _RENAMED_FROM: old_name})
 
 
 def decode_tag(data: bytes, name: str, path: str) -> Tag:

@@ -161,6 +161,11 @@ class Layout:
         return f"{self.snapshot_dir}/ROLLBACK"
 
     @property
+    def fast_forward_record(self) -> str:
+        """A file that exists only while a fast-forward is in progress; it names the branch."""
+        return f"{self.snapshot_dir}/FAST_FORWARD"
+
+    @property
     def tag_dir(self) -> str:
         """The folder of tags."""
         return f"{self.metadata_dir}/tag"

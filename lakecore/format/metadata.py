@@ -24,6 +24,7 @@ from lakecore.format.json_files import (
     encode_snapshot,
     encode_success,
     encode_tag,
+    renamed_tag,
 )
 from lakecore.format.manifest_files import (
     decode_manifest,
@@ -54,4 +55,5 @@ __all__ = [
     "encode_statistics",
     "encode_success",
     "encode_tag",
+    "renamed_tag",
 ]

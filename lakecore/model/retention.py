@@ -53,6 +53,8 @@ class ExpiredSnapshots(ShownFacts):
     - `held_by_consumer`: the consumer that kept more from expiring, or None;
     - `unreadable_snapshots`: expired snapshots of which a manifest was missing or damaged: their
       data files are left to `remove_orphan_files`;
+    - `is_complete`: False if the storage failed while files were deleted: the snapshots have
+      expired, and the next expiry deletes the rest;
     - `dry_run`: whether nothing was deleted; the numbers are then those of a real run.
     """
 
@@ -64,6 +66,7 @@ class ExpiredSnapshots(ShownFacts):
     files: FilesDeleted = FilesDeleted()
     held_by_consumer: str | None = None
     unreadable_snapshots: tuple[int, ...] = ()
+    is_complete: bool = True
     dry_run: bool = False
 
     def _shown(self) -> list[tuple[str, object]]:
@@ -77,6 +80,8 @@ class ExpiredSnapshots(ShownFacts):
             lines.append(("held by consumer", self.held_by_consumer))
         if self.unreadable_snapshots:
             lines.append(("unreadable", ", ".join(map(str, self.unreadable_snapshots))))
+        if not self.is_complete:
+            lines.append(("files", "some are left to the next expiry: the storage failed"))
         if self.dry_run:
             lines.append(("dry run", "nothing was deleted"))
         return lines
@@ -193,8 +198,9 @@ class RolledBack(ShownFacts):
     - `files`: what was deleted, by kind;
     - `consumers_ahead`: consumers that would read a later snapshot next. They miss the changes up
       to it; `reset_consumer` moves them;
-    - `is_complete`: False if a state that the table keeps cannot be read. It is then unknown which
-      files are needed, so all files were left to `remove_orphan_files`;
+    - `is_complete`: False if a state that the table keeps cannot be read, so that it is unknown
+      which files are needed, or if the storage failed after the rollback. Files were left: the next
+      rollback or `remove_orphan_files` deletes them;
     - `dry_run`: whether nothing was changed.
     """
 
@@ -223,7 +229,7 @@ class RolledBack(ShownFacts):
         if self.consumers_ahead:
             lines.append(("consumers ahead", ", ".join(self.consumers_ahead)))
         if not self.is_complete:
-            lines.append(("files", "left to remove_orphan_files: a state is unreadable"))
+            lines.append(("files", "some are left to remove_orphan_files; the log says why"))
         if self.dry_run:
             lines.append(("dry run", "nothing was changed"))
         return lines

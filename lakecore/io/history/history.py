@@ -40,6 +40,8 @@ _LIVE_KEPT = 8
 """The most snapshots whose live files are cached: each takes memory for all files of the table."""
 _SCHEMAS_KEPT = 1_000
 _HINT_BYTES_MAX, _HINT_DIGITS_MAX = 64, 18
+_LISTINGS_MAX = 5
+"""How often the newest snapshot may be removed after it was listed."""
 
 
 class _Live:
@@ -189,6 +191,18 @@ class History:
         except NotFound:
             return None
 
+    def listed_snapshot(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot of that id; None if it does not exist, or if its files may be deleted.
+
+        An expiry moves the hint EARLIEST before it deletes a file.
+        """
+        found = self.snapshot_if_there(snapshot_id)
+        if found is None:
+            return None
+        earliest = self._hint(self.layout.earliest_hint)
+        expires = earliest is not None and earliest > snapshot_id
+        return None if expires and self.snapshot_if_there(earliest or 0) is not None else found
+
     def latest_snapshot(self) -> Snapshot | None:
         """The newest snapshot; None if nothing was committed."""
         hint = self._hint(self.layout.latest_hint)
@@ -196,13 +210,23 @@ class History:
             hinted = self.snapshot_if_there(hint)
             if hinted is not None:
                 return hinted
-        ids = self._numbers(self.layout.snapshot_dir, "snapshot-")
-        return self.snapshot(ids[-1]) if ids else None
+        for _ in range(_LISTINGS_MAX):
+            ids = self._numbers(self.layout.snapshot_dir, "snapshot-")
+            found = self.snapshot_if_there(ids[-1]) if ids else None
+            if found is not None or not ids:
+                return found
+            # A rollback has removed it since the listing.
+        return self.snapshot(ids[-1])
 
     def latest_after(self, before: Snapshot | None) -> Snapshot | None:
         """The newest snapshot, searched from `before`, which was the newest one recently."""
         followed = None if before is None else self.commits.follow(before)
-        return followed or self.latest_snapshot()
+        if followed is None:
+            return self.latest_snapshot()
+        # During a rollback or a fast-forward, and after its crash, ids are missing between
+        # `followed` and the newest snapshot, and there is no hint, or a later one.
+        hint = self._hint(self.layout.latest_hint)
+        return self.latest_snapshot() if hint is None or hint > followed.id else followed
 
     def changelog_ids(self) -> tuple[int, ...]:
         """The ids of expired snapshots whose changelog was kept, ascending."""

@@ -82,7 +82,7 @@ def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -
         maintain_tags(context, batch=request.identifier == BATCH_COMMIT_IDENTIFIER)
         dropped = expire_partitions_if_due(context, request.identifier)
         expire_consumers(context)
-        _expire(context, dropped[-1] if dropped else latest_id)
+        return _expire(context, dropped[-1] if dropped else latest_id)
     except (LakecoreError, OSError) as error:
         log.warning(
             "the commit succeeded, but the housekeeping after it failed; the next commit tries "
@@ -92,15 +92,17 @@ def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -
             told_by(error, context),
         )
         return False
-    return True
 
 
-def _expire(context: TableContext, latest_id: int | None) -> None:
+def _expire(context: TableContext, latest_id: int | None) -> bool:
+    """Expire snapshots and changelogs. Returns whether all their files were deleted."""
     # Up to `snapshot.num-retained.min` snapshots never expire: then nothing needs to be read.
     if latest_id is None or latest_id > context.options.snapshot_num_retained_min:
-        expire_snapshots(context, latest_id=latest_id)
+        done = expire_snapshots(context, latest_id=latest_id)
         if keeps_changelogs(context.options):
             expire_changelogs(context)
+        return done.is_complete
+    return True
 
 
 class _Background:

@@ -27,6 +27,7 @@ from lakecore.io.directories import create_directory, drop_table, move_table
 from lakecore.model.branches import Branch
 from lakecore.table.context import on_branch, require_own_references, require_table
 from lakecore.table.maintenance.reachable import branch_names, tags_of
+from lakecore.table.maintenance.steps import require_whole
 from lakecore.table.maintenance.tags import known_tag
 
 if TYPE_CHECKING:
@@ -92,7 +93,14 @@ def create_branch(context: TableContext, name: str, tag: str | None) -> Branch:
             branch=name,
             table=context.identifier,
         )
-    if kept is not None and not _still_there(context, kept):
+    if kept is None:
+        return Branch(name=name, schema_id=context.history.schema_ids()[-1])
+    try:
+        there = _still_there(context, kept)
+    except BaseException:
+        drop_table(context.store, path, context.ambient)
+        raise
+    if not there:
         drop_table(context.store, path, context.ambient)
         raise NotFound(
             "the tag was deleted while the branch was created from it",
@@ -100,7 +108,13 @@ def create_branch(context: TableContext, name: str, tag: str | None) -> Branch:
             branch=name,
             table=context.identifier,
         )
-    return known_branch(context, name)
+    number = kept.snapshot.id
+    return Branch(
+        name=name,
+        schema_id=kept.snapshot.schema_id,
+        earliest_snapshot_id=number,
+        latest_snapshot_id=number,
+    )
 
 
 def delete_branch(context: TableContext, name: str, *, dry_run: bool = False) -> Branch:
@@ -127,7 +141,7 @@ def rename_branch(context: TableContext, name: str, new_name: str) -> Branch:
     require_own_references(context, "rename_branch")
     check_branch_name(context, new_name)
     _check_not_in_use(context, name, "rename")
-    known_branch(context, name)
+    branch = known_branch(context, name)
     if not context.store.renames_at_once and not context.options.commit_single_writer:
         raise Unsupported(
             "this storage cannot rename a directory in one step, so a writer could lose its "
@@ -144,7 +158,7 @@ def rename_branch(context: TableContext, name: str, new_name: str) -> Branch:
         move_table(context.store, source, target, context.ambient)
     except AlreadyExists as error:
         raise _taken(context, new_name) from error
-    return known_branch(context, new_name)
+    return replace(branch, name=new_name)
 
 
 def known_branch(context: TableContext, name: str) -> Branch:
@@ -189,6 +203,7 @@ def _files(context: TableContext, tag: Tag | None) -> dict[str, bytes]:
     store, layout, files = context.store, context.layout, {}
     newest = context.history.schema_ids()[-1]
     if tag is not None:
+        require_whole(context, tag.snapshot)
         newest = tag.snapshot.schema_id
         files[f"tag/{TAG_PREFIX}{tag.name}"] = store.read(layout.tag(tag.name))
         alive = tag.snapshot.is_same(context.history.snapshot_if_there(tag.snapshot.id))
@@ -205,7 +220,7 @@ def _files(context: TableContext, tag: Tag | None) -> dict[str, bytes]:
 
 def _still_there(context: TableContext, tag: Tag) -> bool:
     """Whether the tag's snapshot is alive or tagged: only then the branch's files are kept."""
-    if tag.snapshot.is_same(context.history.snapshot_if_there(tag.snapshot.id)):
+    if tag.snapshot.is_same(context.history.listed_snapshot(tag.snapshot.id)):
         return True
     return any(tag.snapshot.is_same(other.snapshot) for other in tags_of(context.history))
 

@@ -9,16 +9,21 @@ https://paimon.apache.org/docs/master/maintenance/manage-snapshots/
    changelogs.
 4. Metadata of the expired snapshots is deleted, unless the snapshot `end`, a tag or a branch
    references it.
-5. Files are deleted in the order of `deletion.py`. After that, for each snapshot, oldest first, the
-   changelog is kept if that is due, and the snapshot file is deleted. Finally the hint EARLIEST is
-   written.
+5. The changelogs are kept if that is due, and the hint EARLIEST is written. **This step decides**:
+   readers do not list the snapshots below it any more, and no verb leads back to them.
+6. If a rollback has begun meanwhile, the hint is written back, and the expiry ends. If tags have
+   changed, the deletions are planned again. Whoever tags or rolls back to an expiring snapshot
+   reads EARLIEST after a write of its own, so one of the two sees the other.
+7. Files are deleted in the order of `deletion.py`, then the snapshot files. The last of them is
+   deleted alone at the end: as long as it exists, an interrupted expiry has left something.
 
-A crash leaves snapshots that the next run expires again. If the snapshot `end`, a tag or a branch
+A failure after step 6 is logged. After a crash, the next run also expires the snapshots that are
+left below EARLIEST. They may belong to another history than the snapshot `end` (after a
+fast-forward), so the files of `end` are checked too. If the snapshot `end`, a tag or a branch
 cannot be read, nothing is deleted. If the delta of an expiring snapshot cannot be read, the data
 files that it names stay.
 
-INVARIANT: all deletions are planned before the first file is deleted, and the tags are listed again
-before the deletion.
+INVARIANT: all deletions are planned before the first file is deleted.
 """
 
 from __future__ import annotations
@@ -30,6 +35,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from lakecore.errors import CommitConflict, CorruptTable
+from lakecore.format.layout import SNAPSHOT_PREFIX
+from lakecore.io.history.numbers import numbers
 from lakecore.io.parallel import delete_all, read_all
 from lakecore.model.files import FileSource
 from lakecore.model.retention import ExpiredSnapshots
@@ -50,11 +57,14 @@ from lakecore.table.maintenance.reachable import (
     tags_near,
     tags_of,
 )
+from lakecore.table.maintenance.rollback import finish_rollback
+from lakecore.table.maintenance.steps import clean_up_after, decide
 from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakecore.io.stores.store import FileStatus
     from lakecore.model.snapshot import Snapshot, Tag
     from lakecore.options import TableOptions
     from lakecore.table.context import TableContext
@@ -96,7 +106,8 @@ def expire_snapshots(
     `latest_id` is the newest snapshot, if the caller has just committed it.
 
     Raises CorruptTable, with nothing deleted, if the first snapshot to stay, a tag, a branch or a
-    consumer cannot be read; StorageError if the storage fails: a later call continues the work.
+    consumer cannot be read; StorageError if the storage fails before anything is deleted. A later
+    failure is logged, and makes the result incomplete: a later call continues the work.
     """
     keep = retention_of(context) if keep is None else keep
     history = context.history
@@ -108,7 +119,15 @@ def expire_snapshots(
     if latest is None or earliest is None:
         return ExpiredSnapshots(dry_run=dry_run)
     end, consumer = _end(context, earliest, latest, keep)
-    snapshots = _snapshots(context, earliest, end) if end > earliest else []
+    first = _left_below(context, earliest)
+    if first < earliest:
+        # An interrupted expiry has left snapshots; they go on expiring once all of them are due.
+        due = _end(context, first, latest, keep)[0]
+        first = first if due >= earliest else earliest
+    if end > earliest and not dry_run and history.store.exists(context.layout.rollback_record):
+        finish_rollback(context)
+        return expire_snapshots(context, keep, dry_run=dry_run)
+    snapshots = _snapshots(context, first, end) if end > first else []
     if not snapshots or snapshots[-1].id != end or len(snapshots) == 1:
         # Nothing expires, or another process expires the same snapshots.
         if not dry_run:
@@ -116,8 +135,26 @@ def expire_snapshots(
         return ExpiredSnapshots(
             earliest_snapshot_id=earliest, held_by_consumer=consumer, dry_run=dry_run
         )
-    work = _Expiry(context, tuple(snapshots), keeps=keeps_changelogs(context.options))
+    work = _Expiry(
+        context,
+        tuple(snapshots),
+        earliest,
+        keeps=keeps_changelogs(context.options),
+        is_mixed=first < earliest or history.store.exists(context.layout.fast_forward_record),
+    )
     return work.run(consumer, dry_run=dry_run)
+
+
+def _left_below(context: TableContext, earliest: int) -> int:
+    """The first snapshot file of those that directly precede `earliest`, or `earliest` itself."""
+    store, layout = context.store, context.layout
+    if earliest == 1 or not store.exists(layout.snapshot(earliest - 1)):
+        return earliest
+    names = (status.path.rpartition("/")[2] for status in store.list(layout.snapshot_dir))
+    there = {*numbers(names, SNAPSHOT_PREFIX)}
+    while earliest - 1 in there:
+        earliest -= 1
+    return earliest
 
 
 def _end(
@@ -148,24 +185,39 @@ def _snapshots(context: TableContext, earliest: int, end: int) -> list[Snapshot]
 
 @dataclass(frozen=True, slots=True)
 class _Expiry:
-    """One run; `snapshots` holds those that expire, followed by the first that stays."""
+    """One run; `snapshots` holds those that expire, followed by the first that stays.
+
+    `is_mixed`: the expiring snapshots may belong to another history than the first that stays.
+    """
 
     context: TableContext
     snapshots: tuple[Snapshot, ...]
+    earliest: int  # the first snapshot that readers list
     keeps: bool  # whether changelogs outlive their snapshots
+    is_mixed: bool
 
     def run(self, consumer: str | None, *, dry_run: bool) -> ExpiredSnapshots:
         context, expiring = self.context, self.snapshots[:-1]
-        tags = tags_of(context.history)
-        plan = self._plan(tags)
+        before = self._listed_tags()
+        try:
+            plan = self._plan(tags_of(context.history))
+        except CorruptTable:
+            if context.history.listed_snapshot(self.snapshots[-1].id) is not None:
+                raise
+            # Another process has let the first snapshot to stay expire, too.
+            return ExpiredSnapshots(
+                earliest_snapshot_id=context.history.earliest_snapshot_id(), dry_run=dry_run
+            )
+        is_complete = True
         if not dry_run:
-            if {tag.name for tag in tags} != set(context.history.tag_names()):
-                raise CommitConflict(
-                    "tags were created or deleted while the expiry was planned; repeat the call",
-                    table=context.identifier,
-                )
-            delete_files_of(context, plan)
-            self._delete_snapshots()
+            self._mark()
+            while (now := self._listed_tags()) != before:
+                before, plan = now, self._plan(tags_of(context.history))
+            is_complete = False
+            with clean_up_after(context, "the expiry"):
+                delete_files_of(context, plan)
+                self._delete_snapshots()
+                is_complete = True
             log.info(
                 "expired table=%s snapshots=%d earliest=%d data_files=%d manifests=%d",
                 context.identifier,
@@ -181,8 +233,13 @@ class _Expiry:
             files=plan.counts,
             held_by_consumer=consumer,
             unreadable_snapshots=plan.unreadable,
+            is_complete=is_complete,
             dry_run=dry_run,
         )
+
+    def _listed_tags(self) -> tuple[FileStatus, ...]:
+        """The files of the tags: other ones, if a tag was created, replaced or deleted."""
+        return self.context.store.list(self.context.layout.tag_dir)
 
     # --- planning ---------------------------------------------------------------------------------
 
@@ -208,6 +265,8 @@ class _Expiry:
                 reach.add_branch(branch)
             for each in kept:
                 reach.add_changelog(each)
+            if self.is_mixed:
+                reach.add_live(end)
             data, changelog = reach.without_reached(data), reach.without_reached(changelog)
         metadata = metadata_left(
             context, expiring, data=not added_is_changelog, changelog=not self.keeps
@@ -269,10 +328,11 @@ class _Expiry:
 
     # --- deletion ---------------------------------------------------------------------------------
 
-    def _delete_snapshots(self) -> None:
+    def _mark(self) -> None:
+        """Carry out the step that decides (see the module)."""
         context, history = self.context, self.context.history
         layout, store = context.layout, context.store
-        expiring, end = self.snapshots[:-1], self.snapshots[-1]
+        expiring, end = self.snapshots[:-1], self.snapshots[-1].id
 
         def keep_changelog(snapshot: Snapshot) -> None:
             store.put(layout.changelog(snapshot.id), store.read(layout.snapshot(snapshot.id)))
@@ -280,8 +340,23 @@ class _Expiry:
         if self.keeps:
             read_all(keep_changelog, expiring)
             store.put(layout.changelog_latest_hint, str(expiring[-1].id).encode())
-        delete_all(store.delete, [layout.snapshot(snapshot.id) for snapshot in expiring])
-        history.write_earliest_hint(end.id)
+        decide(
+            lambda: history.write_earliest_hint(end),
+            lambda: history.earliest_snapshot_id() == end,
+            table=context.identifier,
+        )
+        if store.exists(layout.rollback_record):
+            history.write_earliest_hint(self.earliest)
+            raise CommitConflict(
+                "the table is being rolled back; expire its snapshots afterwards",
+                table=context.identifier,
+            )
+
+    def _delete_snapshots(self) -> None:
+        layout, store = self.context.layout, self.context.store
+        *others, last = (layout.snapshot(snapshot.id) for snapshot in self.snapshots[:-1])
+        delete_all(store.delete, others)
+        store.delete(last)
 
 
 def _metadata_of_changelogs(context: TableContext, kept: Sequence[Snapshot]) -> Metadata:

@@ -5,21 +5,27 @@ The resulting files are those of Paimon's fast-forward
 of the branch on, the table has the branch's snapshots, schemas and tags; below E it keeps its own
 snapshots and tags.
 
-Snapshots that both have in common stay, so that a table whose branch was created from one of its
-tags is never without a snapshot:
+Snapshots that both have in common stay. One step decides: before it, readers see the newest
+snapshot N of the table, after it the newest snapshot B of the branch. The steps:
 
-1. delete the hint LATEST, because it points to a snapshot that is deleted next;
-2. delete the snapshots of the table that differ, newest first: readers see older states of the
-   table;
-3. delete the tags of the table at or above E, then its schemas at or above that of E which the
-   branch does not have;
-4. write the schemas of the branch, then its snapshots, oldest first: readers see states of the
-   branch;
-5. write its tags, then the hints. EARLIEST becomes E if the snapshots below E belong to another
-   history.
+1. prove that B is whole; write a record, so that an expiry knows that histories may be mixed;
+2. delete the hint LATEST, so that readers list the snapshots; write the schemas of the branch;
+3. delete the snapshots of the table that differ, but for N;
+4. write B. **This step decides** if the number of B is N's, or a greater one. If it is a smaller
+   one, deleting N decides;
+5. write the snapshots between, oldest first;
+6. delete the tags of the table at or above E, then its schemas at or above that of E which the
+   branch does not have; write the tags of the branch;
+7. write the hints. EARLIEST becomes E if the snapshots below E belong to another history;
+8. delete the record.
 
-INVARIANT: a snapshot is always read with the schemas it was committed with. The table's schemas are
-deleted after its snapshots; the branch's schemas are written before its snapshots.
+If both have changed the schema since they parted, the same number has two schemas. Readers then see
+the state in which they parted before they see that of the branch; if the table has expired that
+state, the call is refused.
+
+A failure after the deciding step is logged; the same call does the rest.
+
+INVARIANT: a snapshot is always read with the schemas it was committed with.
 """
 
 from __future__ import annotations
@@ -29,9 +35,16 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import CommitConflict, InvalidRequest
 from lakecore.format.layout import SNAPSHOT_PREFIX, parse_numbered
+from lakecore.io.parallel import delete_all
 from lakecore.model.branches import FastForwardResult
 from lakecore.table.context import require_table
-from lakecore.table.maintenance.branches import branch_history, check_branch_name, known_branch
+from lakecore.table.maintenance.branches import (
+    branch_context,
+    branch_history,
+    check_branch_name,
+    known_branch,
+)
+from lakecore.table.maintenance.steps import clean_up_after, decide, require_whole
 
 if TYPE_CHECKING:
     from lakecore.format.layout import Layout
@@ -50,10 +63,12 @@ class _Steps:
 
     earliest: int
     latest: int
+    before: int | None  # the newest snapshot of the table before the call
     snapshots_out: tuple[int, ...]
     tags_out: tuple[str, ...]
     schemas_out: tuple[int, ...]
     schemas_in: tuple[int, ...]
+    schemas_changed: bool  # whether the table has another schema of such a number
     snapshots_in: tuple[int, ...]
     tags_in: tuple[str, ...]
     is_one_history: bool
@@ -76,7 +91,8 @@ def fast_forward(context: TableContext, name: str, *, dry_run: bool) -> FastForw
     if server is not None and not dry_run:
         server.fast_forward(name)
     elif not dry_run:
-        _carry_out(context, source.layout, target.layout, steps)
+        require_whole(branch_context(context, name), source.snapshot(steps.latest))
+        _carry_out(context, source.layout, target, steps)
     return FastForwardResult(
         branch=name,
         snapshot_id=steps.latest,
@@ -108,9 +124,11 @@ def _plan(context: TableContext, source: History, target: History) -> _Steps:
     tags = tuple(source.tag(tag) for tag in source.tag_names())
     own_tags = tuple(target.tag(tag) for tag in target.tag_names())
     visible = target.snapshot_ids()
+    coming_in = tuple(n for n, schema in schemas.items() if own_schemas.get(n) != schema)
     steps = _Steps(
         earliest=first.id,
         latest=coming[-1].id,
+        before=max(visible, default=None),
         snapshots_out=tuple(reversed(own[same:])),
         tags_out=tuple(
             tag.name for tag in own_tags if tag.snapshot.id >= first.id and tag not in tags
@@ -120,7 +138,8 @@ def _plan(context: TableContext, source: History, target: History) -> _Steps:
             for number in sorted(own_schemas, reverse=True)
             if number >= first.schema_id and number not in schemas
         ),
-        schemas_in=tuple(n for n, schema in schemas.items() if own_schemas.get(n) != schema),
+        schemas_in=coming_in,
+        schemas_changed=not {*own_schemas}.isdisjoint(coming_in),
         snapshots_in=tuple(ids[same:]),
         tags_in=tuple(tag.name for tag in tags if tag not in own_tags),
         is_one_history=same > 0 and visible[0] <= first.id,
@@ -128,6 +147,14 @@ def _plan(context: TableContext, source: History, target: History) -> _Steps:
     used = [tag.snapshot.schema_id for tag in own_tags if tag.snapshot.id < first.id]
     used += [target.snapshot(number).schema_id for number in visible if number < first.id][-1:]
     _check_older(context, steps, {*own_schemas}, used)
+    if steps.schemas_changed and steps.snapshots_out and not same:
+        raise InvalidRequest(
+            "both the table and the branch have changed the schema since they parted, and the table"
+            " has expired that state; create a branch from a newer tag",
+            schema_ids=sorted({*own_schemas}.intersection(coming_in)),
+            branch=source.layout.branch,
+            table=context.identifier,
+        )
     return steps
 
 
@@ -157,31 +184,92 @@ def _check_older(
         )
 
 
-def _carry_out(context: TableContext, source: Layout, target: Layout, steps: _Steps) -> None:
-    store = context.store
-    store.delete(target.latest_hint)
-    for number in steps.snapshots_out:
-        store.delete(target.snapshot(number))
-    for name in steps.tags_out:
-        store.delete(target.tag(name))
-    for number in steps.schemas_out:
-        store.delete(target.schema(number))
+def _carry_out(context: TableContext, source: Layout, target: History, steps: _Steps) -> None:
+    store, layout = context.store, target.layout
+    store.put(layout.fast_forward_record, source.branch.encode())
+    store.delete(layout.latest_hint)
+    out, newest = steps.snapshots_out, steps.latest
+    last = next(iter(out), 0)  # N of the module
+    if steps.schemas_changed:
+        # Show the state in which both parted, as it has no schema that changes.
+        delete_all(store.delete, [layout.snapshot(number) for number in out[1:]])
+        if out:
+            _sync(context, layout, source)
+            store.delete(layout.snapshot(last))
+        _write_schemas(context, source, layout, steps)
+        last = 0
+    else:
+        _write_schemas(context, source, layout, steps)
+        gone = [layout.snapshot(number) for number in out[1:]]
+        delete_all(store.delete, gone)
+    if not steps.schemas_changed and target.latest_snapshot_id() != steps.before:
+        raise _conflict(context, target.latest_snapshot_id())
+    if newest in steps.snapshots_in:
+        _publish(context, source, layout, newest, replaces=last == newest)
+    if last > newest:
+        _sync(context, layout, source)
+        path = layout.snapshot(last)
+        decide(lambda: store.delete(path), lambda: not store.exists(path), table=context.identifier)
+    with clean_up_after(context, "the fast-forward"):
+        for number in steps.snapshots_in:
+            if number != newest:
+                _publish(context, source, layout, number, replaces=number == last)
+        _finish(context, source, target, steps)
+
+
+def _sync(context: TableContext, layout: Layout, source: Layout) -> None:
+    """Make earlier deletions durable: on local disk, a write in the same directory does that."""
+    context.store.put(layout.fast_forward_record, source.branch.encode())
+
+
+def _write_schemas(context: TableContext, source: Layout, layout: Layout, steps: _Steps) -> None:
+    if steps.schemas_changed:
+        for number in steps.schemas_out:
+            context.store.delete(layout.schema(number))
     for number in steps.schemas_in:
-        store.put(target.schema(number), store.read(source.schema(number)))
-    for number in steps.snapshots_in:
-        path, data = target.snapshot(number), store.read(source.snapshot(number))
-        if not store.put_if_absent(path, data) and store.read(path) != data:
-            raise CommitConflict(
-                "another writer committed to the table during the call; call fast_forward again"
-                " to replace its snapshot with that of the branch",
-                snapshot_id=number,
-                table=context.identifier,
-            )
+        context.store.put(layout.schema(number), context.store.read(source.schema(number)))
+
+
+def _publish(
+    context: TableContext, source: Layout, layout: Layout, number: int, *, replaces: bool
+) -> None:
+    """Write a snapshot of the branch; with `replaces`, over that of the table."""
+    store, path = context.store, layout.snapshot(number)
+    data = store.read(source.snapshot(number))
+
+    def is_there() -> bool:
+        return store.exists(path) and store.read(path) == data
+
+    def write() -> None:
+        if replaces:
+            store.put(path, data)
+        elif not store.put_if_absent(path, data) and not is_there():
+            raise _conflict(context, number)
+
+    decide(write, is_there, snapshot_id=number, table=context.identifier)
+
+
+def _finish(context: TableContext, source: Layout, target: History, steps: _Steps) -> None:
+    """Carry out steps 6 to 8 (see the module)."""
+    store, layout = context.store, target.layout
+    for name in steps.tags_out:
+        store.delete(layout.tag(name))
+    for number in steps.schemas_out:
+        store.delete(layout.schema(number))
     for name in steps.tags_in:
-        store.put(target.tag(name), store.read(source.tag(name)))
+        store.put(layout.tag(name), store.read(source.tag(name)))
     if not steps.is_one_history:
-        store.put(target.earliest_hint, str(steps.earliest).encode())
-    store.put(target.latest_hint, str(steps.latest).encode())
+        target.write_earliest_hint(steps.earliest)
+    store.put(layout.latest_hint, str(steps.latest).encode())
     gone = [name for name in steps.tags_out if name not in steps.tags_in]
-    history = context.publication.history(store, target)
-    context.publication.note_tags(history, made=steps.tags_in, gone=gone)
+    context.publication.note_tags(target, made=steps.tags_in, gone=gone)
+    store.delete(layout.fast_forward_record)
+
+
+def _conflict(context: TableContext, snapshot_id: int | None) -> CommitConflict:
+    return CommitConflict(
+        "another writer committed to the table during the call; call fast_forward again to"
+        " replace its snapshot with that of the branch",
+        snapshot_id=snapshot_id,
+        table=context.identifier,
+    )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.errors import InvalidRequest, NotFound
+from lakecore.errors import CorruptTable, InvalidRequest, NotFound
 from lakecore.format.layout import CHANGELOG_PREFIX, SNAPSHOT_PREFIX, parse_numbered
 from lakecore.table.context import require_table
+from lakecore.table.maintenance.steps import require_whole
 
 if TYPE_CHECKING:
     from lakecore.table.context import TableContext
@@ -40,11 +41,25 @@ def repair_hints(context: TableContext) -> tuple[int, int] | None:
         if ids:
             # The first id of the last contiguous range: a fast-forward may leave older ids behind.
             first = last = max(ids)
-            while first - 1 in ids:
+            while first - 1 in ids and not _is_expiring(context, directory, first - 1):
                 first -= 1
             context.store.put(earliest, str(first).encode())
             context.store.put(latest, str(last).encode())
     return (first, last) if ids else None
+
+
+def _is_expiring(context: TableContext, directory: str, snapshot_id: int) -> bool:
+    """Whether an interrupted expiry has deleted files of a snapshot that readers do not list."""
+    if directory != context.layout.snapshot_dir:
+        return False
+    snapshot = context.history.snapshot_if_there(snapshot_id)
+    if snapshot is None or context.history.listed_snapshot(snapshot_id) is not None:
+        return False
+    try:
+        require_whole(context, snapshot)
+    except CorruptTable:
+        return True
+    return False
 
 
 def repair_earliest_snapshot(context: TableContext, snapshot_id: object) -> int:

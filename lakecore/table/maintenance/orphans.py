@@ -176,14 +176,15 @@ def _is_left_over(context: TableContext, status: FileStatus, prefix: str | None)
     """Whether a file in a metadata directory is left over and may be deleted.
 
     The directories of snapshots and changelogs hold snapshot files, hints and the record of a
-    rollback; any other file there is left over, as in Paimon. In the directories of schemas, tags
-    and consumers, only the remains of an unfinished local write are left over.
+    rollback or a fast-forward; any other file there is left over, as in Paimon. In the directories
+    of schemas, tags and consumers, only the remains of an unfinished local write are left over.
     """
     name = status.path.rpartition("/")[2]
     if prefix is None:
         return _HIDDEN.fullmatch(name) is not None
-    record = context.layout.rollback_record.rpartition("/")[2]
-    return not name.startswith(prefix) and name not in _HINTS and name != record
+    records = (context.layout.rollback_record, context.layout.fast_forward_record)
+    kept = _HINTS.union(path.rpartition("/")[2] for path in records)
+    return not name.startswith(prefix) and name not in kept
 
 
 def _bucket_dirs(context: TableContext) -> Iterator[str]:

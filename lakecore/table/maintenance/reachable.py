@@ -47,6 +47,7 @@ __all__ = [
     "follows",
     "history_of",
     "lists_of",
+    "live_files",
     "metadata_of",
     "other_branches",
     "states",
@@ -125,13 +126,14 @@ def tags_near(history: History, tags: Sequence[Tag], end: int) -> list[Snapshot]
     """The tagged snapshots that may hold a file of a state before `end`.
 
     These are all tags before `end`, not only the newest: after a fast-forward, an older tag may
-    belong to another history, and hold files that newer tags lack. If a tag names a snapshot after
-    the latest one, a rollback was interrupted; then the snapshots of all tags are returned.
+    belong to another history, and hold files that newer tags lack. A later tag is also returned if
+    its snapshot is not that of the table: an interrupted rollback has left it.
     """
-    latest = history.latest_snapshot_id() or end
-    if tags and tags[-1].snapshot.id > latest:
-        return [tag.snapshot for tag in tags]
-    return [tag.snapshot for tag in tags if tag.snapshot.id < end]
+
+    def is_foreign(tag: Tag) -> bool:
+        return not tag.snapshot.is_same(history.snapshot_if_there(tag.snapshot.id))
+
+    return [tag.snapshot for tag in tags if tag.snapshot.id < end or is_foreign(tag)]
 
 
 def states(history: History) -> Iterator[State]:
@@ -307,6 +309,15 @@ def changelog_manifests(history: History, changelog: Snapshot) -> Sequence[Manif
         if history.store.exists(history.layout.manifest(changelog.delta_manifest_list)):
             raise
         return ()
+
+
+def live_files(frame: pl.DataFrame) -> pl.DataFrame:
+    """One row for each file that is live after these manifest entries."""
+    sign = 1 - 2 * pl.col("_KIND")
+    others = [name for name in frame.columns if name not in {*KEY, "_KIND"}]
+    added = pl.col(others).filter(pl.col("_KIND") == FileKind.ADD).last()
+    found = frame.group_by(KEY, maintain_order=True).agg(sign.sum().alias("count"), added)
+    return found.filter(pl.col("count") > 0).drop("count")
 
 
 class Reach:

@@ -6,19 +6,21 @@ Later snapshots, tags and long-lived changelogs are removed, with the files that
 references. The schema stays the newest. A tag may be older than the earliest snapshot: its snapshot
 is restored. The steps:
 
-1. Write a record of what will be removed (`format/rollback_record.py`).
-2. Delete the tags of later snapshots: a tag must not outlive a removed snapshot, because expiry
-   assumes that history is linear.
+1. Prove that the target is whole: every file that it names exists.
+2. Write a record of what will be removed (`format/rollback_record.py`). If an expiry has begun to
+   delete the target meanwhile, end here: of two that run at the same time, one sees the other.
 3. Restore the target if only a tag keeps it.
-4. Point LATEST at the target; delete the snapshots from the newest down. At each moment the table
-   is in one of its states.
-5. Delete later long-lived changelogs.
-6. Find the files of everything that was removed. Delete those that no remaining state references.
-7. Delete the record.
+4. Delete the hint LATEST, so that readers list the snapshots; then the snapshots between the target
+   and the latest one.
+5. Delete the latest snapshot. **This step decides**: readers see the old latest snapshot before it,
+   and the target after it.
+6. Write LATEST. Delete the tags of removed snapshots, and later long-lived changelogs.
+7. Find the files of everything that was removed. Delete those that no remaining state references.
+8. Delete the record.
 
-After a crash, the next rollback first finishes the recorded one. If another writer has committed
-since the crash, its snapshots and those below them stay; only the files of removed snapshots are
-cleaned up.
+A failure after step 5 is logged. After a crash, the next rollback or expiry first finishes the
+recorded one. If another writer has committed on top of the old latest snapshot since, the rollback
+is given up, and the snapshots that step 4 deleted are written again from the record.
 
 INVARIANT: files are deleted after everything that names them.
 """
@@ -53,6 +55,13 @@ from lakecore.table.maintenance.reachable import (
     states,
     tags_of,
 )
+from lakecore.table.maintenance.steps import (
+    clean_up_after,
+    decide,
+    existing_snapshot,
+    expired_during,
+    require_whole,
+)
 from lakecore.table.reads.told import told_by
 from lakecore.table.reads.travel import Travel, resolve
 
@@ -68,7 +77,8 @@ log = logging.getLogger("lakecore.rollback")
 def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False) -> RolledBack:
     """Make a snapshot the latest one again.
 
-    Raises NotFound if the snapshot is not there, CorruptTable if it cannot be read.
+    Raises NotFound if the snapshot is not there; CorruptTable, with nothing changed, if one of its
+    files is missing or a manifest cannot be read.
     """
     if travel == Travel():
         raise InvalidRequest(
@@ -82,8 +92,7 @@ def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False)
     if latest is None:
         raise NotFound("the table has no snapshot to roll back to", table=context.identifier)
     target = _target(context, travel)
-    context.history.live_entries(target)  # raises an error if the target state cannot be read
-    metadata_of(context, [target], changelog=False)
+    require_whole(context, target)
     consumers = list_consumers(context)
     ahead = sorted(each.consumer_id for each in consumers if each.next_snapshot > target.id + 1)
     removal = _removal(context, target)
@@ -97,7 +106,10 @@ def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False)
         context.publication.references.rollback(context.layout.branch, target.id, travel.tag)
     else:
         context.store.put(context.layout.rollback_record, encode_rollback(removal.record))
-        files = _carry_out(context, removal.record, removal.tags)
+        if not _is_kept(context, target):
+            context.store.delete(context.layout.rollback_record)
+            raise expired_during(context, target.id)
+        files = _carry_out(context, removal.record)
         log.info(
             "rolled back table=%s snapshot=%d before=%d", context.identifier, target.id, latest.id
         )
@@ -127,11 +139,14 @@ def finish_rollback(context: TableContext) -> None:
         return
     latest = context.history.latest_snapshot()
     committed = latest is None or latest not in (*record.removed, record.target)
-    goes_on = not committed and _is_kept(context, record.target)
-    tags = _tags_above(context, record.target) if goes_on else []
-    if goes_on:
-        _carry_out(context, record, tags)
+    if not committed and _is_kept(context, record.target):
+        _carry_out(context, record)
+    elif _is_given_up(context, record):
+        _bring_back(context, record)
+        context.store.delete(path)
     else:
+        if record.target.is_same(context.history.snapshot_if_there(record.target.id)):
+            _remove_tags(context, record)
         _clean_up(context, record)
     log.info("finished a rollback table=%s snapshot=%d", context.identifier, record.target.id)
 
@@ -139,8 +154,28 @@ def finish_rollback(context: TableContext) -> None:
 def _is_kept(context: TableContext, target: Snapshot) -> bool:
     """Whether the target still exists, as a snapshot or as the snapshot of a tag."""
     kept = (tag.snapshot for tag in tags_of(context.history))
-    alive = context.history.snapshot_if_there(target.id)
+    alive = context.history.listed_snapshot(target.id)
     return target.is_same(alive) or any(map(target.is_same, kept))
+
+
+def _is_given_up(context: TableContext, record: RollbackRecord) -> bool:
+    """Whether the snapshot that a rollback was to remove last is there."""
+    newest = max(record.removed, key=lambda each: each.id, default=record.target)
+    return newest.id > record.target.id and newest.is_same(
+        context.history.snapshot_if_there(newest.id)
+    )
+
+
+def _bring_back(context: TableContext, record: RollbackRecord) -> None:
+    """Write again the snapshots that a rollback has removed before it was given up.
+
+    If the target has expired since, the files of those after it may be deleted: they stay away.
+    """
+    if record.target.is_same(context.history.listed_snapshot(record.target.id)):
+        for snapshot in record.removed:
+            if snapshot.id > record.target.id:
+                data = metadata.encode_snapshot(snapshot)
+                context.store.put_if_absent(context.layout.snapshot(snapshot.id), data)
 
 
 # --- what goes ------------------------------------------------------------------------------------
@@ -158,12 +193,8 @@ class _Removal:
 
 
 def _target(context: TableContext, travel: Travel) -> Snapshot:
-    number = travel.snapshot_id
-    if number is not None and context.history.snapshot_if_there(number) is None:
-        # A tag may still keep it.
-        for tag in tags_of(context.history):
-            if tag.snapshot.id == number:
-                return tag.snapshot
+    if travel.snapshot_id is not None:
+        return existing_snapshot(context, travel.snapshot_id)
     snapshot, _ = resolve(context, travel)
     assert snapshot is not None, "a named state exists, or an error was raised"
     return snapshot
@@ -188,23 +219,51 @@ def _tags_above(context: TableContext, target: Snapshot) -> list[Tag]:
 # --- the steps ------------------------------------------------------------------------------------
 
 
-def _carry_out(
-    context: TableContext, record: RollbackRecord, tags: Sequence[Tag]
-) -> FilesDeleted | None:
-    """Do steps 2 to 7. Returns None if it cannot be determined which files are needed."""
+def _carry_out(context: TableContext, record: RollbackRecord) -> FilesDeleted | None:
+    """Do steps 3 to 8. Returns None if files were left to the removal of orphan files."""
     store, layout, target = context.store, context.layout, record.target
-    for tag in reversed(tags):
-        store.delete(layout.tag(tag.name))
-        if context.options.tag_create_success_file:
-            store.delete(layout.tag_success(tag.name))
-    context.publication.note_tags(context.history, gone=[tag.name for tag in tags])
     _restore(context, target)
-    store.put(layout.latest_hint, str(target.id).encode())
-    for snapshot in reversed(record.removed):
-        if snapshot.id != target.id:
-            store.delete(layout.snapshot(snapshot.id))
-    _remove_changelogs(context, target)
-    return _clean_up(context, _with_stragglers(context, record))
+    store.delete(layout.latest_hint)
+    out = [each for each in record.removed if each.id != target.id]
+    if out:
+        latest = max(out, key=lambda each: each.id)
+        between = [each for each in out if each is not latest]
+        read_all(lambda each: _delete_snapshot(context, each), between)
+        # On local disk, a write makes earlier deletions in its directory durable.
+        store.put(layout.rollback_record, encode_rollback(record))
+        decide(
+            lambda: _delete_snapshot(context, latest),
+            lambda: not latest.is_same(context.history.snapshot_if_there(latest.id)),
+            table=context.identifier,
+        )
+    files: FilesDeleted | None = None
+    with clean_up_after(context, "the rollback"):
+        store.put(layout.latest_hint, str(target.id).encode())
+        _remove_tags(context, record)
+        _remove_changelogs(context, target)
+        files = _clean_up(context, _with_stragglers(context, record))
+    return files  # noqa: RET504 - after a failure in the block, it is None
+
+
+def _delete_snapshot(context: TableContext, snapshot: Snapshot) -> None:
+    """Delete the file of a snapshot, unless another snapshot has taken its number."""
+    if snapshot.is_same(context.history.snapshot_if_there(snapshot.id)):
+        context.store.delete(context.layout.snapshot(snapshot.id))
+
+
+def _remove_tags(context: TableContext, record: RollbackRecord) -> None:
+    """Delete the tags of the removed snapshots."""
+    gone = [
+        tag
+        for tag in tags_of(context.history)
+        if tag.snapshot.id > record.target.id
+        and any(map(tag.snapshot.is_same, (*record.removed, *record.kept_by)))
+    ]
+    for tag in reversed(gone):
+        context.store.delete(context.layout.tag(tag.name))
+        if context.options.tag_create_success_file:
+            context.store.delete(context.layout.tag_success(tag.name))
+    context.publication.note_tags(context.history, gone=[tag.name for tag in gone])
 
 
 def _restore(context: TableContext, target: Snapshot) -> None:
@@ -248,7 +307,7 @@ def _remove_changelogs(context: TableContext, target: Snapshot) -> None:
 
 
 def _clean_up(context: TableContext, record: RollbackRecord) -> FilesDeleted | None:
-    """Carry out steps 6 and 7 of a rollback (see the module)."""
+    """Carry out steps 7 and 8 of a rollback (see the module)."""
     kept = [*states(context.history), *_of_branches(context)]
     plan = _files_of(context, record, kept)
     if plan is not None:

@@ -17,18 +17,15 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from lakecore.errors import CorruptTable
-from lakecore.model.manifest import FileKind
 from lakecore.table.maintenance.deletion import Deletion, delete_files_of, metadata_left
 from lakecore.table.maintenance.reachable import (
-    KEY,
     Metadata,
     Reach,
     StateKind,
     entry_frame,
     follows,
+    live_files,
     metadata_of,
     other_branches,
     states,
@@ -37,6 +34,8 @@ from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import polars as pl
 
     from lakecore.io.history.history import History
     from lakecore.model.retention import FilesDeleted
@@ -107,7 +106,7 @@ def _named_twice(context: TableContext, tag: Tag) -> bool:
 
 def _unreached(context: TableContext, tag: Tag) -> tuple[pl.DataFrame, Metadata]:
     history = context.history
-    data = _live(entry_frame(history, history.manifests(tag.snapshot)))
+    data = live_files(entry_frame(history, history.manifests(tag.snapshot)))
     metadata = metadata_of(context, [tag.snapshot], changelog=False)
     reach = Reach(history, data)
     snapshots, changelogs = [], []
@@ -145,12 +144,3 @@ def _roots(history: History, without: str | None) -> Iterator[tuple[StateKind, S
 def _of_changelogs(context: TableContext, changelogs: Sequence[Snapshot]) -> Metadata:
     found = metadata_left(context, changelogs, data=True, changelog=True)
     return Metadata(lists=found.lists, manifests=found.manifests)
-
-
-def _live(frame: pl.DataFrame) -> pl.DataFrame:
-    """One row for each file that is live after these manifest entries."""
-    sign = 1 - 2 * pl.col("_KIND")
-    others = [name for name in frame.columns if name not in {*KEY, "_KIND"}]
-    added = pl.col(others).filter(pl.col("_KIND") == FileKind.ADD).last()
-    found = frame.group_by(KEY, maintain_order=True).agg(sign.sum().alias("count"), added)
-    return found.filter(pl.col("count") > 0).drop("count")

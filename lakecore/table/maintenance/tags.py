@@ -2,13 +2,17 @@
 
 A tag is one file, and each verb has one step that takes effect: the tag exists, or it does not.
 
-1. `create_tag` creates the file if it does not exist. If the snapshot expires during the call, its
-   files may be deleted; then the tag is removed, and the call fails.
-2. `replace_tag` overwrites the file.
-3. `rename_tag` creates the new file, then deletes the old one. After a crash both tags exist.
+1. `create_tag` creates the file if it does not exist. A snapshot other than the latest one is
+   proved to be whole before. If it expires during the call, its files may be deleted; then the tag
+   is removed, and the call fails.
+2. `replace_tag` overwrites the file, with the same checks.
+3. `rename_tag` creates the new file, which names the old tag, then deletes the old file, and writes
+   the new one again without that name. After a crash both tags exist; then the same call, whose new
+   tag names the old one, does the rest.
 4. `delete_tag` deletes the file.
 
-After a tag is deleted or replaced, the files that it alone kept are deleted (`tag_files.py`).
+After a tag is deleted or replaced, the files that it alone kept are deleted (`tag_files.py`). A
+failure of that is logged (`steps.py`).
 
 The names and rules are Paimon's (https://paimon.apache.org/docs/master/maintenance/manage-tags/).
 With `tag.create-success-file`, the file `tag/tag-success-file/NAME_SUCCESS` is written after a tag
@@ -38,6 +42,13 @@ from lakecore.options.kinds import DURATION
 from lakecore.plan.tag_periods import tag_periods
 from lakecore.table.context import require_own_references, require_table
 from lakecore.table.maintenance.reachable import tags_of
+from lakecore.table.maintenance.steps import (
+    clean_up_after,
+    decide,
+    existing_snapshot,
+    expired_during,
+    require_whole,
+)
 from lakecore.table.maintenance.tag_files import files_of_tag
 
 if TYPE_CHECKING:
@@ -83,31 +94,34 @@ def make_tag(context: TableContext, name: str, snapshot: Snapshot, retained: int
     """
     server = context.publication.references
     if server is not None:
-        kept = None if retained is None else f"{retained} ms"
-        server.create_tag(context.layout.branch, name, snapshot.id, kept)
+        lasts = None if retained is None else f"{retained} ms"
+        server.create_tag(context.layout.branch, name, snapshot.id, lasts)
         return context.history.tag(name)
     if context.options.tag_create_success_file:
         context.layout.tag_success(name)  # raises if the name is too long
+    _check_whole(context, snapshot)
     tag = _tag(context, name, snapshot, retained)
     path, data = context.layout.tag(name), metadata.encode_tag(tag)
-    try:
+    made = True  # a reply that is lost is one of this call, if its bytes are there
+
+    def create() -> None:
+        nonlocal made
         made = context.store.put_if_absent(path, data)
-    except CommitUnknown:
-        if context.store.read(path) != data:
-            raise
-        made = True
+
+    decide(create, lambda: _is_at(context, path, data), tag=name, table=context.identifier)
     if not made:
         raise _taken(context, name)
-    if not _still_kept(context, snapshot, name):
-        context.store.delete(path)
-        raise NotFound(
-            "the snapshot expired during the call; tag a newer one",
-            snapshot_id=snapshot.id,
-            tag=name,
-            table=context.identifier,
-        )
-    _write_success(context, name)
-    context.publication.note_tags(context.history, made=[name])
+    try:
+        kept = _still_kept(context, snapshot, name)
+    except BaseException:
+        _take_back(context, path, None)
+        raise
+    if not kept:
+        _take_back(context, path, None)
+        raise expired_during(context, snapshot.id, tag=name)
+    with clean_up_after(context, "the creation of a tag"):
+        _write_success(context, name)
+        context.publication.note_tags(context.history, made=[name])
     return tag
 
 
@@ -128,9 +142,21 @@ def put_tag(context: TableContext, old: Tag, snapshot: Snapshot, retained: int |
     name = old.name
     tag = _tag(context, name, snapshot, retained)
     files = None if snapshot.is_same(old.snapshot) else files_of_tag(context, old)
-    context.store.put(context.layout.tag(name), metadata.encode_tag(tag))
+    path, data = context.layout.tag(name), metadata.encode_tag(tag)
     if files is not None:
-        files.delete()
+        _check_whole(context, snapshot)
+    decide(
+        lambda: context.store.put(path, data),
+        lambda: _is_at(context, path, data),
+        tag=name,
+        table=context.identifier,
+    )
+    if files is not None:
+        if not _still_kept(context, snapshot, name):
+            _take_back(context, path, metadata.encode_tag(old))
+            raise expired_during(context, snapshot.id, tag=name)
+        with clean_up_after(context, "the replacement of a tag"):
+            files.delete()
     return tag
 
 
@@ -139,13 +165,20 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
     require_own_references(context, "rename_tag")
     check_tag_name(context, new_name)
     tag = known_tag(context, name)
-    if new_name in context.history.tag_names():
+    old_path, path = context.layout.tag(name), context.layout.tag(new_name)
+    data = metadata.renamed_tag(context.store.read(old_path), old_path, None)
+    marked = metadata.renamed_tag(data, old_path, name)
+    if not _is_at(context, path, marked) and not context.store.put_if_absent(path, marked):
         raise _taken(context, new_name)
-    data = context.store.read(context.layout.tag(name))
-    if not context.store.put_if_absent(context.layout.tag(new_name), data):
-        raise _taken(context, new_name)
-    context.store.delete(context.layout.tag(name))
-    context.publication.note_tags(context.history, made=[new_name], gone=[name])
+    decide(
+        lambda: context.store.delete(old_path),
+        lambda: not context.store.exists(old_path),
+        tag=name,
+        table=context.identifier,
+    )
+    with clean_up_after(context, "the renaming of a tag"):
+        context.store.put(path, data)
+        context.publication.note_tags(context.history, made=[new_name], gone=[name])
     return replace(tag, name=new_name)
 
 
@@ -157,11 +190,18 @@ def delete_tag(context: TableContext, name: str, *, dry_run: bool = False) -> Ta
     if server is not None and not dry_run:
         server.delete_tag(context.layout.branch, name)
     elif not dry_run:
-        context.store.delete(context.layout.tag(name))
-        if context.options.tag_create_success_file:
-            context.store.delete(context.layout.tag_success(name))
-        context.publication.note_tags(context.history, gone=[name])
-        files.delete()
+        path = context.layout.tag(name)
+        decide(
+            lambda: context.store.delete(path),
+            lambda: not context.store.exists(path),
+            tag=name,
+            table=context.identifier,
+        )
+        with clean_up_after(context, "the deletion of a tag"):
+            if context.options.tag_create_success_file:
+                context.store.delete(context.layout.tag_success(name))
+            context.publication.note_tags(context.history, gone=[name])
+            files.delete()
     return TagDeletion(
         name=name,
         snapshot_id=tag.snapshot.id,
@@ -219,12 +259,7 @@ def retained_ms(given: str | timedelta | None) -> int | None:
 def _snapshot_at(context: TableContext, at: Travel) -> Snapshot:
     """The snapshot to tag, alive or kept by another tag. Raises NotFound if there is none."""
     if at.snapshot_id is not None:
-        alive = context.history.snapshot_if_there(at.snapshot_id)
-        tagged = (
-            tag.snapshot for tag in tags_of(context.history) if tag.snapshot.id == at.snapshot_id
-        )
-        found = alive or next(tagged, None)
-        return found or context.history.snapshot(at.snapshot_id)
+        return existing_snapshot(context, at.snapshot_id)
     if at.timestamp is not None:
         return _first_since(context, to_milliseconds(at.timestamp))
     latest = context.history.latest_snapshot()
@@ -289,11 +324,43 @@ def _check_no_second_automatic(context: TableContext, name: str, snapshot: Snaps
 
 def _still_kept(context: TableContext, snapshot: Snapshot, name: str) -> bool:
     """Whether something other than the new tag still keeps the files of the snapshot."""
-    if context.history.snapshot_if_there(snapshot.id) is not None:
+    if snapshot.is_same(context.history.listed_snapshot(snapshot.id)):
         return True
     return any(
         snapshot.is_same(tag.snapshot) for tag in tags_of(context.history) if tag.name != name
     )
+
+
+def _check_whole(context: TableContext, snapshot: Snapshot) -> None:
+    """Raise CorruptTable if a file of the snapshot is missing; the latest one never expires."""
+    if not snapshot.is_same(context.history.latest_snapshot()):
+        require_whole(context, snapshot)
+
+
+def _is_at(context: TableContext, path: str, data: bytes) -> bool:
+    """Whether a file exists with these bytes."""
+    try:
+        return context.store.read(path) == data
+    except NotFound:
+        return False
+
+
+def _take_back(context: TableContext, path: str, data: bytes | None) -> None:
+    """Delete a tag that was just written, or write the former one again.
+
+    Raises CommitUnknown if the storage fails: then the tag stays.
+    """
+    try:
+        if data is None:
+            context.store.delete(path)
+        else:
+            context.store.put(path, data)
+    except (LakecoreError, OSError) as error:
+        raise CommitUnknown(
+            "the snapshot of a tag may have expired, and the tag could not be removed; delete it",
+            path=path,
+            table=context.identifier,
+        ) from error
 
 
 def _write_success(context: TableContext, name: str) -> None:
