@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import threading
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -242,6 +243,7 @@ class S3Service:
     lost_replies: int = 0  # the next so many are carried out and not answered
     refusal: str | None = None  # an HTTP status with which every PUT of a file is refused
     ignores_conditions: bool = False  # as some services that call themselves compatible
+    silent_seconds: float = 0  # how long every request waits for its answer
     keys: set[str] | None = None  # the valid access keys; None: all keys are valid
 
     @property
@@ -274,6 +276,7 @@ class S3Service:
         """Fail in no way from now on."""
         self.lost_requests = self.lost_replies = 0
         self.refusal = None
+        self.silent_seconds = 0
         self.ignores_conditions = False
         self.keys = None
 
@@ -286,6 +289,7 @@ def s3_service() -> Iterator[S3Service]:
     one_at_a_time = threading.Lock()
 
     def serve(environ: Any, start_response: Any) -> Any:
+        time.sleep(service.silent_seconds)
         # Moto looks whether a key exists, then writes it; S3 does both as one step.
         with one_at_a_time:
             puts_file = environ["REQUEST_METHOD"] == "PUT" and environ["PATH_INFO"].count("/") > 1

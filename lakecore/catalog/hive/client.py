@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
+from lakecore.io.stores.reachable import SECONDS_MAX
+from lakecore.io.stores.timeouts import Timeouts
 from lakecore.masking import masked
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ __all__ = ["HiveClient", "Hosts", "types"]
 Hosts: TypeAlias = "tuple[tuple[str, int], ...]"
 
 _CALLS = "pymetastore.hive_metastore.ThriftHiveMetastore"
+_CONNECT_SECONDS = Timeouts().connect
 _UNKNOWN_METHOD = 1
 _ALL = -1
 
@@ -38,10 +41,13 @@ _ALL = -1
 class HiveClient:
     """The calls that a catalog makes. Raises errors of lakecore only."""
 
-    def __init__(self, hosts: Hosts, most: int, timeout_ms: int) -> None:
+    def __init__(
+        self, hosts: Hosts, most: int, timeout_ms: int, connect_seconds: float = _CONNECT_SECONDS
+    ) -> None:
         self.hosts = hosts
         self._most = most
         self._timeout_ms = timeout_ms
+        self._connect_ms = round(connect_seconds * 1000)
         self._slots = threading.BoundedSemaphore(most)
         _imported(_CALLS)
 
@@ -54,6 +60,14 @@ class HiveClient:
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._slots = threading.BoundedSemaphore(self._most)
+
+    def check(self) -> None:
+        """Raise StorageError if no server answers within `SECONDS_MAX`."""
+        usual, self._timeout_ms = self._timeout_ms, round(SECONDS_MAX * 1000)
+        try:
+            self.database("default")
+        finally:
+            self._timeout_ms = usual
 
     # --- databases --------------------------------------------------------------------------------
 
@@ -237,9 +251,10 @@ class HiveClient:
 
     def _open_at(self, host: str, port: int) -> TTransportBase:
         socket = _imported("thrift.transport.TSocket").TSocket(host, port)
-        socket.setTimeout(self._timeout_ms)
+        socket.setTimeout(self._connect_ms)
         transport = _imported("thrift.transport.TTransport").TBufferedTransport(socket)
         transport.open()
+        socket.setTimeout(self._timeout_ms)
         return transport
 
     @contextmanager

@@ -15,6 +15,7 @@ from lakecore.catalog.options import OptionReader, parse_catalog_options
 from lakecore.catalog.warehouse import open_warehouse, under_lock
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.ambient import SYSTEM, Ambient, user_name
+from lakecore.io.stores.timeouts import timeouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,9 @@ def open_hive(
         parse_hosts(given.get("uri", "")),
         read.integer("client-pool-size", 2, least=1),
         read.duration_ms("hive.metastore.client.socket.timeout", "10 min"),
+        timeouts_of(given).connect,
     )
+    client.check()
     warehouse, store = open_warehouse(stated.warehouse, stated.texts, create=create)
     # As in Java, locks are on by default for object stores, which have no atomic rename.
     locked = read.flag("lock.enabled", default=not store.renames_at_once)

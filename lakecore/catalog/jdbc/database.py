@@ -12,10 +12,12 @@ import re
 import threading
 import weakref
 from contextlib import contextmanager
+from math import ceil
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lakecore.catalog.jdbc.address import MYSQL, POSTGRESQL, SQLITE
 from lakecore.errors import StorageError, Unsupported
+from lakecore.io.stores.timeouts import Timeouts
 from lakecore.masking import mask_exception, masked
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ _PACKAGES = {SQLITE: (), MYSQL: ("pymysql",), POSTGRESQL: ("psycopg",)}
 _BUSY_SECONDS = 30.0
 _ATTEMPTS = 8
 _WAIT_SECONDS = 0.02
+_TIMEOUTS = Timeouts()
 _LOST_OUT = re.compile(r"^(40P01|40001) |^ \((1213|1205),|database is locked")
 """The error codes and the text of a transaction that was aborted because of another one."""
 
@@ -47,8 +50,11 @@ class _LostOut(StorageError):
 class Database:
     """A pool of connections, opened at the first use. It is pickled without connections."""
 
-    def __init__(self, address: Address, pool_size: int, ambient: Ambient) -> None:
+    def __init__(
+        self, address: Address, pool_size: int, ambient: Ambient, timeouts: Timeouts = _TIMEOUTS
+    ) -> None:
         self.address = address
+        self._timeouts = timeouts
         self._pool_size = pool_size
         self._ambient = ambient
         self._lock = threading.Lock()
@@ -161,10 +167,18 @@ class Database:
             settings = {
                 "pool_size": self._pool_size,
                 "pool_pre_ping": True,  # replaces connections that a restart of the server broke
-                "connect_args": dict(address.arguments),
+                "connect_args": {**self._waits(), **address.arguments},
             }
         # Values of table properties may be secret, and must not appear in errors.
         return cast("Engine", sql.create_engine(url, hide_parameters=True, **settings))
+
+    def _waits(self) -> dict[str, int]:
+        """The driver's timeouts in seconds; settings of the connection may replace them."""
+        connect = ceil(self._timeouts.connect)
+        if self.dialect == POSTGRESQL:
+            return {"connect_timeout": max(2, connect)}  # less is not accepted
+        answer = ceil(self._timeouts.catalog_answer)
+        return {"connect_timeout": connect, "read_timeout": answer, "write_timeout": answer}
 
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:

@@ -15,6 +15,7 @@ from lakecore.catalog.warehouse import open_warehouse, under_lock
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.stores.open import open_store
+from lakecore.io.stores.timeouts import timeouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +64,9 @@ def open_jdbc(
         raise NotFound(
             "no such SQLite file; connect(..., create=True) makes one", path=address.database
         )
-    database = Database(address, read.integer("client-pool-size", 2, least=1), ambient)
+    database = Database(
+        address, read.integer("client-pool-size", 2, least=1), ambient, timeouts_of(given)
+    )
     key = read.text("catalog-key", "jdbc")
     locks = Locks(
         database=database,

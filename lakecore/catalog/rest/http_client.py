@@ -28,6 +28,7 @@ from lakecore.errors import (
     Unsupported,
 )
 from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.io.stores.timeouts import Timeouts
 from lakecore.masking import masked
 
 if TYPE_CHECKING:
@@ -41,9 +42,9 @@ __all__ = ["Authorization", "Refusal", "ReplyLost", "RestClient", "encoded", "ht
 
 _RETRIES_MAX = 5
 _WAIT_MAX_SECONDS = 64.0
-_TIMEOUT_SECONDS = 180.0
 _BUSY = (429, 503)
 _SUCCESS = (200, 202, 204)
+_TIMEOUTS = Timeouts()
 _WITHOUT_EFFECT = ("GET", "HEAD")
 _ERRORS: dict[int, tuple[type[LakecoreError], str]] = {
     400: (InvalidRequest, "the server found the request invalid"),
@@ -118,6 +119,7 @@ class RestClient:
         authorization: Authorization,
         headers: Mapping[str, str],
         ambient: Ambient = SYSTEM,
+        timeouts: Timeouts = _TIMEOUTS,
     ) -> None:
         library = http_library()
         self._uri = uri
@@ -126,7 +128,8 @@ class RestClient:
         self._ambient = ambient
         self._library = library
         self._client: httpx.Client = library.Client(
-            timeout=library.Timeout(_TIMEOUT_SECONDS, pool=None), follow_redirects=False
+            timeout=library.Timeout(timeouts.catalog_answer, connect=timeouts.connect, pool=None),
+            follow_redirects=False,
         )
         # Catalogs have no `close`: close the connections when the catalog and its tables are gone.
         self.close = weakref.finalize(self, self._client.close)
@@ -176,8 +179,9 @@ class RestClient:
             last = attempt == _RETRIES_MAX or not retries
             try:
                 response = self._once(method, path, params, data)
-            except ReplyLost:
-                if last or method not in _WITHOUT_EFFECT:
+            except ReplyLost as lost:
+                silent = isinstance(lost.__context__, self._library.TimeoutException) and attempt
+                if last or silent or method not in _WITHOUT_EFFECT:
                     raise
                 self._wait(attempt, None)
                 continue

@@ -36,6 +36,8 @@ from lakecore.catalog.rest.wire import schema_to_json
 from lakecore.catalog.system_database import global_table, global_tables, has_global_table
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.io.stores.reachable import check_reachable
+from lakecore.io.stores.timeouts import timeouts_of
 from lakecore.model.arguments import check_flags
 from lakecore.plan.partitions import Partitions
 from lakecore.table.handle import Table, load_table
@@ -388,7 +390,9 @@ def open_rest(given: Mapping[str, str], *, create: bool) -> RestCatalog:
     del create
     options = parse_rest_options(given)
     authorization = authorization_of(options)
-    client = RestClient(options.uri, authorization, options.headers)
+    timeouts = timeouts_of(given)
+    check_reachable(options.uri)
+    client = RestClient(options.uri, authorization, options.headers, timeouts=timeouts)
     params = {"warehouse": options.warehouse} if options.warehouse else {}
     try:
         reply = client.get("/v1/config", params)
@@ -397,7 +401,8 @@ def open_rest(given: Mapping[str, str], *, create: bool) -> RestCatalog:
     finally:
         client.close()
     stated = merged_options(options, texts_of(reply, "defaults"), texts_of(reply, "overrides"))
-    return RestCatalog(RestClient(options.uri, authorization, stated.headers), stated)
+    client = RestClient(options.uri, authorization, stated.headers, timeouts=timeouts)
+    return RestCatalog(client, stated)
 
 
 def _reopened(given: Mapping[str, str]) -> RestCatalog:

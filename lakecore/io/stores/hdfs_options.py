@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.io.stores.timeouts import ANSWER_OPTION, timeouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +61,7 @@ KEYS = (
 NAMESERVICES = "dfs.nameservices"
 
 
+_SOCKET_TIMEOUT = "dfs.client.socket-timeout"
 ATTEMPTS_OPTION = "dfs.client.failover.max.attempts"
 ATTEMPTS_OF_ONE = 2
 """The connection attempts to a single name node; Hadoop's default, 15, takes three minutes."""
@@ -115,6 +117,8 @@ def hdfs_settings(uri: str, options: Mapping[str, str]) -> HdfsSettings:
     authority = uri.partition("://")[2].partition("/")[0]
     if ":" in authority:
         config.setdefault(ATTEMPTS_OPTION, str(ATTEMPTS_OF_ONE))
+    if ":" in authority or ANSWER_OPTION in options:
+        config.setdefault(_SOCKET_TIMEOUT, str(round(timeouts_of(options).answer * 1000)))
     return HdfsSettings(address=f"hdfs://{authority}", config=config, directory=directory)
 
 

@@ -1,8 +1,8 @@
-"""Checks once, before the first request, whether the server of a storage can be reached.
+"""Checks once, before the first request, whether the server of a storage or a catalog answers.
 
-The clients of remote storages repeat a request that could not connect for one to two minutes, and
-opening a warehouse takes several requests. A wrong address or a server that is down is reported
-within `SECONDS_MAX` instead.
+The clients repeat a request that got no answer, and opening a warehouse takes several requests. A
+wrong address, or a server that is down or silent, is reported within `SECONDS_MAX` instead. A
+server of http or HDFS must answer a request, one of https a TLS handshake.
 
 A server behind a proxy is not checked, because only the proxy may be able to reach it.
 """
@@ -10,6 +10,8 @@ A server behind a proxy is not checked, because only the proxy may be able to re
 from __future__ import annotations
 
 import socket
+import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -26,13 +28,15 @@ SECONDS_MAX = 10.0
 _ATTEMPTS_MAX = 4
 _ATTEMPT_SECONDS = 4.0
 _WAIT_SECONDS = 0.2
+_METHODS = {"http": "HEAD", "hdfs": "GET"}
+"""The requests to ask by. A name node refuses this one, in the words of HTTP."""
 _PORTS = {"http": 80, "https": 443, "hdfs": 8020}
 
 
 def check_reachable(
     address: str,
     ambient: Ambient = SYSTEM,
-    open_connection: Callable[..., socket.socket] = socket.create_connection,
+    ask: Callable[[str, tuple[str, int], float], None] | None = None,
 ) -> None:
     """Raise StorageError if nothing answers at an address such as `https://host:port/path`.
 
@@ -55,17 +59,33 @@ def check_reachable(
             break
         ambient.sleep(wait)
         try:
-            open_connection((parts.hostname, port), min(left, _ATTEMPT_SECONDS)).close()
+            (ask or _ask)(parts.scheme, (parts.hostname, port), min(left, _ATTEMPT_SECONDS))
         except OSError as error:
             reason = str(error.strerror or error)
         else:
             return
     raise StorageError(
-        "the storage cannot be reached",
+        "the server cannot be reached, or does not answer",
         address=f"{parts.scheme}://{parts.hostname}:{port}",
         reason=reason,
         waited_seconds=round((ambient.now_ms() - began) / 1000, 1),
     )
+
+
+def _ask(scheme: str, address: tuple[str, int], seconds: float) -> None:
+    """Return if the server answers in time, whatever it says; else raise OSError."""
+    with socket.create_connection(address, seconds) as connection:
+        if scheme == "https":
+            # A client without certificates: also its refusal of the server's one is an answer.
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            with suppress(ssl.SSLError):
+                tls.wrap_socket(connection, server_hostname=address[0]).close()
+        elif scheme in _METHODS:
+            head = (
+                f"{_METHODS[scheme]} / HTTP/1.1\r\nHost: {address[0]}\r\nConnection: close\r\n\r\n"
+            )
+            connection.sendall(head.encode())
+            connection.recv(1)
 
 
 def _has_proxy(scheme: str, host: str) -> bool:

@@ -56,6 +56,7 @@ from lakecore.io.stores.storage_errors import (
     plain_remote_errors,
 )
 from lakecore.io.stores.store import FileStatus
+from lakecore.io.stores.timeouts import timeouts_of
 from lakecore.masking import mask_exception, secret_values
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class RemoteStore:
     ) -> None:
         self._service = service
         self._settings = client_settings(service, uri, options)
+        self._timeouts = timeouts_of(options)
         self._secrets = secret_values(options)
         self._single_writer = flag(SINGLE_WRITER_OPTION, options.get(SINGLE_WRITER_OPTION, "false"))
         self._ambient = ambient
@@ -331,8 +333,10 @@ class RemoteStore:
         if connection is None or connection.pid != os.getpid():
             connection = _Connection(
                 pid=os.getpid(),
-                files=connect(self._service, self._settings),
-                commit_files=connect(self._service, self._settings, for_commits=True),
+                files=connect(self._service, self._settings, self._timeouts),
+                commit_files=connect(
+                    self._service, self._settings, self._timeouts, for_commits=True
+                ),
                 failures=client_failures(self._service),
             )
             self._connection = connection

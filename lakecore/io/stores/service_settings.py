@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.stores.hdfs_options import check_hdfs_options, is_hdfs_option
 from lakecore.io.stores.services import AZURE, GCS, OSS, S3, SERVICES, Service, Setting, flag
+from lakecore.io.stores.timeouts import TIMEOUT_OPTIONS, timeouts_of
 from lakecore.options import nearest
 
 if TYPE_CHECKING:
@@ -43,14 +44,17 @@ _AZURE_HOST = "blob.core.windows.net"
 
 def is_storage_option(option: str) -> bool:
     """Whether the option belongs to a storage, as `s3.endpoint` does."""
-    return is_hdfs_option(option) or any(
-        option.startswith(service.prefixes) for service in SERVICES.values()
+    return (
+        option in TIMEOUT_OPTIONS
+        or is_hdfs_option(option)
+        or any(option.startswith(service.prefixes) for service in SERVICES.values())
     )
 
 
 def check_storage_options(options: Mapping[str, str]) -> None:
     """Raise an error for an unknown option of any storage, even of one that is not used."""
     check_hdfs_options(options)
+    timeouts_of(options)
     for option in options:
         for service in SERVICES.values():
             prefix = _prefix(service, option)

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Protocol, TypeAlias
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.io.stores.connection_retries import give_up_early
+from lakecore.io.stores.connection_retries import give_up_early, with_timeouts
 from lakecore.io.stores.reachable import check_reachable
+from lakecore.io.stores.timeouts import Timeouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 Setting: TypeAlias = "str | bool | int | dict[str, Setting]"
+
+_TIMEOUTS = Timeouts()
 
 
 class FileSystem(Protocol):
@@ -199,7 +202,11 @@ SERVICES: Mapping[str, Service] = {
 
 
 def connect(
-    service: Service, settings: Mapping[str, Setting], *, for_commits: bool = False
+    service: Service,
+    settings: Mapping[str, Setting],
+    timeouts: Timeouts = _TIMEOUTS,
+    *,
+    for_commits: bool = False,
 ) -> FileSystem:
     """A client of the service. With `for_commits`, it repeats requests as rarely as possible."""
     try:
@@ -211,18 +218,11 @@ def connect(
     address = _address(service, settings)
     if address is not None and not for_commits:
         check_reachable(address)
-    arguments = dict(settings)
-    once = for_commits and service.package == "s3fs"
-    if once:
-        config = arguments.get("config_kwargs", {})
-        assert isinstance(config, dict), "botocore's config is a mapping"
-        arguments["config_kwargs"] = {**config, "retries": {"total_max_attempts": 1}}
     if service is GCS:  # the client logs each refusal as an error with a traceback
         logging.getLogger("gcsfs").addFilter(_GCSFS_REFUSALS)
+    arguments = with_timeouts(settings, service.package, timeouts, for_commits=for_commits)
     client = _client_class(service)(**arguments)
-    if once:
-        vars(client)["retries"] = 1  # s3fs repeats requests in addition to botocore
-    give_up_early(client, service.package)
+    give_up_early(client, service.package, timeouts, for_commits=for_commits)
     return client
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from lakecore.catalog.rest.authorization import BearerToken
 from lakecore.catalog.rest.http_client import Refusal, ReplyLost, RestClient, encoded
 from lakecore.errors import InvalidRequest, StorageError
 from lakecore.io.ambient import SYSTEM
+from lakecore.io.stores.timeouts import Timeouts
 from tests.rest_servers import TOKEN, BreakingApp, Fault
 
 if TYPE_CHECKING:
@@ -109,3 +111,18 @@ def test_error_without_a_body_keeps_its_status(http: RestClient, app: BreakingAp
     assert isinstance(error, StorageError)
     assert "code=403" in str(error)
     assert "request_id=r-7" in str(error)
+
+
+def test_a_server_that_falls_silent_is_asked_twice(waits: list[float]) -> None:
+    ambient = replace(SYSTEM, sleep=waits.append)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        uri = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        timeouts = Timeouts(catalog_answer=0.1)
+        client = RestClient(uri, BearerToken(TOKEN), {}, ambient, timeouts)
+        with pytest.raises(ReplyLost):
+            client.get("/v1/config")
+        client.close()
+
+    assert len(waits) == 1

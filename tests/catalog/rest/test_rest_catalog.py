@@ -177,7 +177,7 @@ def test_wrong_token_says_so_without_showing_it(client: dict[str, str]) -> None:
 
 
 def test_server_that_is_not_there_is_named(client: dict[str, str]) -> None:
-    with pytest.raises(StorageError, match=r"cannot be reached.*uri=http://127\.0\.0\.1:1 "):
+    with pytest.raises(StorageError, match=r"cannot be reached.*address=http://127\.0\.0\.1:1 "):
         open_catalog({**client, "uri": "127.0.0.1:1"}, create=False)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import botocore.exceptions  # type: ignore[import-untyped]
+import botocore.exceptions
 import pytest
-import s3fs.core  # type: ignore[import-untyped]
-from fsspec.asyn import sync_wrapper  # type: ignore[import-untyped]
+import s3fs.core
+from fsspec.asyn import sync_wrapper
 
 import lakecore as lc
-from lakecore.errors import LakecoreError, StorageError
+from lakecore.errors import InvalidRequest, LakecoreError, StorageError
+from lakecore.io.stores.open import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,3 +92,22 @@ def test_each_verb_translates_the_errors_of_the_client(s3: S3Service, file_forma
                 raised[verb, method] = repr(error)
 
     assert {case: how for case, how in raised.items() if how} == {}
+
+
+def test_a_storage_that_falls_silent_is_given_up_in_time(s3: S3Service) -> None:
+    store = open_store("s3://warehouse", {**s3.options, "lakecore.answer-timeout": "200 ms"})
+    store.put("s3://warehouse/silent/file", b"x")
+    s3.silent_seconds = 3
+    began = time.monotonic()
+    for call in (store.read, store.size, store.list, store.open_input):
+        with pytest.raises(StorageError):
+            call("s3://warehouse/silent/file")
+
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("option", ["lakecore.answer-timeout", "lakecore.connect-timeout"])
+def test_a_timeout_is_a_duration_above_zero(option: str) -> None:
+    for text in ("soon", "0 s"):
+        with pytest.raises(InvalidRequest, match=option):
+            open_store("s3://warehouse", {option: text})

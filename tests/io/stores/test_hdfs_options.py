@@ -33,10 +33,12 @@ def test_name_services_are_known_by_their_keys() -> None:
 
 
 def test_one_name_node_is_not_asked_for_minutes() -> None:
-    key = "dfs.client.failover.max.attempts"
+    attempts, timeout = "dfs.client.failover.max.attempts", "dfs.client.socket-timeout"
+    given = {attempts: "7", "lakecore.answer-timeout": "3 s"}
 
-    assert hdfs_settings("hdfs://host:8020/w", {}).config == {key: "2"}
-    assert hdfs_settings("hdfs://host:8020/w", {key: "7"}).config == {key: "7"}
+    assert hdfs_settings("hdfs://host:8020/w", {}).config == {attempts: "2", timeout: "15000"}
+    assert hdfs_settings("hdfs://host:8020/w", given).config == {attempts: "7", timeout: "3000"}
+    assert hdfs_settings("hdfs://lake/w", {timeout: "9"}).config == {timeout: "9"}
 
 
 @pytest.mark.parametrize("option", ["dfs.replication", "hadoop.io.file.buffer.size"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 import lakecore as lc
 from lakecore.errors import InvalidRequest, StorageError
 from lakecore.io.ambient import seeded
+from lakecore.io.stores import reachable
 from lakecore.io.stores.reachable import SECONDS_MAX, check_reachable
 
 if TYPE_CHECKING:
@@ -32,14 +34,39 @@ def closed_port() -> Iterator[int]:
         yield held.getsockname()[1]
 
 
-def test_server_that_answers_is_reached_by_one_connection(ambient: Ambient) -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        began = ambient.now_ms()
-        check_reachable(f"http://127.0.0.1:{listener.getsockname()[1]}/path?a=b", ambient)
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """A server that accepts connections, and says nothing."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        yield held
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_server_that_answers_anything_is_reached_by_one_connection(
+    ambient: Ambient, listener: socket.socket, scheme: str
+) -> None:
+    def refuse() -> None:
+        with listener.accept()[0] as connection:
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    thread = threading.Thread(target=refuse)
+    thread.start()
+    began = ambient.now_ms()
+    check_reachable(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/path?a=b", ambient)
+    thread.join()
 
     assert ambient.now_ms() - began < 1000
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_server_that_accepts_and_never_answers_is_not_reached(
+    listener: socket.socket, scheme: str
+) -> None:
+    with pytest.raises(TimeoutError):
+        reachable._ask(scheme, listener.getsockname(), 0.1)  # noqa: SLF001 - one short attempt
 
 
 def test_refused_connection_is_tried_again_and_reported(ambient: Ambient, closed_port: int) -> None:
@@ -50,12 +77,11 @@ def test_refused_connection_is_tried_again_and_reported(ambient: Ambient, closed
 def test_server_that_comes_up_in_time_is_reached(ambient: Ambient) -> None:
     attempts: list[float] = []
 
-    def opened(address: Address, seconds: float) -> socket.socket:
+    def opened(scheme: str, address: Address, seconds: float) -> None:
         attempts.append(seconds)
         if len(attempts) < 3:
             raise ConnectionRefusedError(111, "Connection refused")
-        assert address == ("storage.example", 443)
-        return socket.socket()
+        assert (scheme, address) == ("https", ("storage.example", 443))
 
     check_reachable("https://storage.example/x", ambient, opened)
 
@@ -66,7 +92,7 @@ def test_server_that_is_silent_is_given_up_in_time() -> None:
     ambient, tried = seeded(1), []
     began = ambient.now_ms()
 
-    def silent(address: Address, seconds: float) -> socket.socket:  # noqa: ARG001
+    def silent(scheme: str, address: Address, seconds: float) -> None:  # noqa: ARG001
         tried.append(seconds)
         ambient.sleep(seconds)
         raise TimeoutError("timed out")
@@ -80,8 +106,8 @@ def test_server_that_is_silent_is_given_up_in_time() -> None:
 
 @pytest.mark.parametrize("address", ["", "https://", "other://host", "bucket"])
 def test_address_without_a_port_is_not_asked(address: str, ambient: Ambient) -> None:
-    def never(address: Address, seconds: float) -> socket.socket:
-        raise AssertionError((address, seconds))
+    def never(scheme: str, address: Address, seconds: float) -> None:
+        raise AssertionError((scheme, address, seconds))
 
     check_reachable(address, ambient, never)
 
@@ -93,9 +119,8 @@ def test_server_behind_a_proxy_is_not_asked(
     monkeypatch.setenv("no_proxy", "direct.example")
     asked: list[Address] = []
 
-    def noted(address: Address, seconds: float) -> socket.socket:  # noqa: ARG001
+    def noted(scheme: str, address: Address, seconds: float) -> None:  # noqa: ARG001
         asked.append(address)
-        return socket.socket()
 
     check_reachable("https://storage.example", ambient, noted)
     check_reachable("https://direct.example", ambient, noted)
