@@ -9,8 +9,16 @@ from lakecore import InvalidRequest, open_table
 
 if TYPE_CHECKING:
     from lakecore import Table
+    from lakecore.distributed.tables import TableContext
 
-__all__ = ["SPREAD_BYTES", "check_counts", "check_every", "check_spread", "opened"]
+__all__ = [
+    "SPREAD_BYTES",
+    "check_counts",
+    "check_every",
+    "check_spread",
+    "opened",
+    "overwrites_dynamically",
+]
 
 SPREAD_BYTES = 256 << 20
 """The driver does the work of a verb itself if the files have at most this many bytes."""
@@ -19,6 +27,17 @@ SPREAD_BYTES = 256 << 20
 def opened(table: Table | str | os.PathLike[str]) -> Table:
     """The table itself, or the table at the path."""
     return open_table(table) if isinstance(table, str | os.PathLike) else table
+
+
+def overwrites_dynamically(context: TableContext, mode: str = "static") -> bool:
+    """Whether INSERT OVERWRITE and `df.write` replace only the partitions that the rows are in.
+
+    The option `dynamic-partition-overwrite` decides if it is set, otherwise Spark's own `mode`
+    (`spark.sql.sources.partitionOverwriteMode`).
+    """
+    if "dynamic-partition-overwrite" in context.options.texts:
+        return context.options.dynamic_partition_overwrite
+    return mode.lower() == "dynamic"
 
 
 def check_counts(**counts: object) -> None:

@@ -27,6 +27,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from lakecore import CommitConflict, InvalidRequest, LakecoreError
 from lakecore.distributed.committing import author
 from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER
+from spark_bridge.arguments import overwrites_dynamically
 from spark_bridge.assigners import assigners_of
 from spark_bridge.check import check_schema
 from spark_bridge.evolve import evolved
@@ -49,7 +50,6 @@ __all__ = ["WRITE_OPTIONS", "LakecoreWriter", "writer"]
 _USER, _IDENTIFIER, _MEMORY = "write.commit-user", "write.identifier", "write.memory-per-task"
 WRITE_OPTIONS = frozenset({_USER, _IDENTIFIER, _MEMORY})
 """The options that are neither the table's nor the storage's."""
-_DYNAMIC = "dynamic-partition-overwrite"
 
 
 def writer(
@@ -68,7 +68,7 @@ def writer(
         assigners=assigners,
         evolution=evolution,
         overwrite=overwrite,
-        dynamic=_DYNAMIC in context.options.texts and context.options.dynamic_partition_overwrite,
+        dynamic=overwrites_dynamically(context),
     )
     memory_bytes = _whole(options, _MEMORY, MEMORY_PER_TASK)
     if memory_bytes < 1:

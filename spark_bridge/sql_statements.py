@@ -37,6 +37,7 @@ from lakecore.distributed.sql import (
     split,
     tokenize,
 )
+from spark_bridge.arguments import overwrites_dynamically
 from spark_bridge.attach_tables import attach
 from spark_bridge.attached_names import (
     attached_database,
@@ -218,8 +219,12 @@ def _insert(spark: SparkSession, table: Table, statement: Insert) -> DataFrame:
     if not statement.overwrite:
         result = write(rows, table)
     else:
-        partition = _typed(spark, types, constants) or None
-        result = write(rows, table, "overwrite", partition)
+        mode = str(spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static"))
+        dynamic = len(constants) < len(schema.partition_keys) and overwrites_dynamically(
+            table.context, mode
+        )
+        partition = None if dynamic else _typed(spark, types, constants) or None
+        result = write(rows, table, "overwrite", partition, dynamic=dynamic)
     return _framed(
         spark,
         pa.table(

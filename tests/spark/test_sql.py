@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 
 import lakecore as lc
 import spark_bridge
+from tests.spark.frames import held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,6 +84,41 @@ def test_rows_go_in_change_and_go_by_statements_alone(
         (4, "a;b"),
         (5, None),
     ]
+
+
+def test_insert_overwrite_replaces_the_same_rows_by_both_doors(
+    shop: tuple[lc.Session, Run], spark: SparkSession
+) -> None:
+    session, run = shop
+    run("CREATE TABLE sqlshop.parts (a STRING, b INT, id INT) PARTITIONED BY (a, b)")
+    table = session.get_table("sqlshop.parts")
+    doors: list[Run] = [run, lambda text: [tuple(row) for row in spark.sql(text).collect()]]
+    rows = {"a": ["x", "x", "y"], "b": [1, 2, 1], "id": [1, 2, 3]}
+    overwrite = "INSERT OVERWRITE sqlshop.parts"
+    setting = "spark.sql.sources.partitionOverwriteMode"
+
+    def left(statement: str, door: Run = run) -> list[tuple[object, ...]]:
+        table.overwrite(rows, dynamic=False)
+        door(statement)
+        return held(table)
+
+    new, kept = ("x", 1, 7), [("x", 2, 2), ("y", 1, 3)]
+    for door in doors:
+        assert left(f"{overwrite} SELECT 'x', 1, 7", door) == [new]
+    assert left(f"{overwrite} PARTITION (a, b) SELECT 7, 'x', 1") == [new]
+    assert left(f"{overwrite} PARTITION (a = 'x', b) SELECT 7, 1") == [new, kept[1]]
+    assert left(f"{overwrite} PARTITION (a = 'x', b = 1) SELECT 7") == [new, *kept]
+    spark.conf.set(setting, "dynamic")
+    try:
+        assert left(f"{overwrite} SELECT 'x', 1, 7") == [new, *kept]
+        assert left(f"{overwrite} PARTITION (a = 'x', b) SELECT 7, 1") == [new, *kept]
+        empty = f"{overwrite} PARTITION (a = 'x', b = 1) SELECT 7 WHERE false"
+        assert left(empty) == kept
+    finally:
+        spark.conf.unset(setting)
+    run("ALTER TABLE sqlshop.parts SET TBLPROPERTIES ('dynamic-partition-overwrite' = 'true')")
+    for door in doors:
+        assert left(f"{overwrite} SELECT 'x', 1, 7", door) == [new, *kept]
 
 
 def test_time_travel_and_system_tables_are_parts_of_a_query(
