@@ -539,3 +539,61 @@ def test_statement_reads_the_definition_of_its_own_table_again(
         "t1": "turn 1",
     }
     assert last["t1"].rows.column("f").to_pylist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("database", "statement", "ends"),
+    [
+        ("logged_other", "INSERT INTO x VALUES (1)", False),
+        ("logged_other", "UPDATE x SET id = 7 -- logged.a in a comment", True),
+        ("logged_other", "INSERT INTO `logged` . `a` VALUES (9)", True),
+        ("logged_other", "INSERT INTO logged.left_out VALUES (1)", False),
+        ("logged", "INSERT INTO logged_other.x VALUES (2)", True),
+    ],
+)
+def test_statement_in_the_log_ends_the_pipelines_of_its_tables_alone(
+    server: Server, cursor: Any, database: str, statement: str, *, ends: bool
+) -> None:
+    run(
+        cursor,
+        "DROP DATABASE IF EXISTS logged",
+        "DROP DATABASE IF EXISTS logged_other",
+        "CREATE DATABASE logged",
+        "CREATE DATABASE logged_other",
+        "CREATE TABLE logged.a (id int primary key)",
+        "CREATE TABLE logged.left_out (id int primary key)",
+        "CREATE TABLE logged_other.x (id int primary key)",
+    )
+    more = {"scan.startup.mode": "latest-offset", "table-name": "a"}
+    steps = source_of(server, "logged", **more).steps(None)
+    until(steps, lambda step: step.caught_up)
+    session = connect(server)
+    run(session, f"USE {database}", "SET SESSION binlog_format = STATEMENT", statement)
+    run(cursor, "INSERT INTO logged.a VALUES (100)")
+
+    if ends:
+        with pytest.raises(InvalidRequest, match="a statement in place of rows"):
+            until(steps, lambda step: bool(step.batches))
+    else:
+        assert ids(until(steps, lambda step: bool(step.batches))) == [100]
+    steps.close()
+
+
+def test_user_who_may_only_read_rows_is_warned_of_foreign_keys(
+    server: Server, cursor: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(
+        cursor,
+        "CREATE DATABASE cascades",
+        "CREATE TABLE cascades.p (id int primary key)",
+        "CREATE TABLE cascades.c (id int primary key, p int, "
+        "FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE)",
+        "CREATE TABLE cascades.plain (id int primary key, p int comment 'ON DELETE CASCADE', "
+        "FOREIGN KEY (p) REFERENCES p (id))",
+        "CREATE USER reads_only@'127.0.0.1' IDENTIFIED BY 'a-secret-of-the-tests'",
+        "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO reads_only@'127.0.0.1'",
+    )
+    source_of(server, "cascades", username="reads_only").tables()
+
+    warned = [record.message for record in caplog.records if "foreign key" in record.message]
+    assert [text.rpartition("=")[2] for text in warned] == ["cascades.c"]

@@ -35,7 +35,16 @@ if TYPE_CHECKING:
     from lakecore.cdc.mysql.settings import MySqlSettings
     from lakecore.model.types import Json
 
-__all__ = ["Binlog", "Commit", "Definition", "Idle", "LogPlace", "Rows", "TableMapSeen"]
+__all__ = [
+    "Binlog",
+    "Commit",
+    "Definition",
+    "Idle",
+    "LogPlace",
+    "Rows",
+    "Statement",
+    "TableMapSeen",
+]
 
 HEARTBEAT_SECONDS = 0.5
 _DUMP, _DUMP_GTID = 0x12, 0x1E
@@ -44,7 +53,7 @@ _HEADER = Struct("<IBIIIH")
 _CHECKSUM_SIZE = 4
 _BODY = 20  # the packet's OK byte, and the header
 _QUERY, _ROTATE, _FORMAT, _XID, _TABLE_MAP = 2, 4, 15, 16, 19
-_INCIDENT, _GTID, _XA_PREPARE = 26, 33, 38
+_EXECUTE_LOAD, _INCIDENT, _GTID, _XA_PREPARE = 18, 26, 33, 38
 _HEARTBEATS = frozenset({27, 41})
 _WITHOUT_PLACE = frozenset({_ROTATE, _FORMAT, *_HEARTBEATS})
 _ARTIFICIAL = 0x20  # the server made the event for this stream; the log file does not have it
@@ -60,6 +69,7 @@ _REFUSED = {
 _MARIADB_GTID = 162
 _STANDALONE = 1
 _QUERY_HEAD = Struct("<IIBHH")
+_LOAD_HEAD_SIZE = 13  # of an event of LOAD DATA, after the head of a statement
 _STATEMENT = re.compile(
     r"\s*(?:/\*.*?\*/\s*)?(INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECASE | re.DOTALL
 )
@@ -132,6 +142,18 @@ class Definition(NamedTuple):
     text: str
 
 
+class Statement(NamedTuple):
+    """A statement that changes rows, logged in place of the rows (binlog_format=STATEMENT).
+
+    - `database`: the current database of its session; empty if it has none;
+    - `place`: where the statement is in the log, for messages.
+    """
+
+    text: str
+    database: str
+    place: str
+
+
 class Idle(NamedTuple):
     """The server has sent all events that it has."""
 
@@ -197,7 +219,7 @@ class Binlog:
 
     def events(
         self,
-    ) -> Iterator[TableMapSeen | Rows | Commit | Definition | Idle]:
+    ) -> Iterator[TableMapSeen | Rows | Commit | Definition | Statement | Idle]:
         """The events; the iterator never ends. Raises StorageError when the connection is lost."""
         connection = self._connection
         assert connection is not None, "start it first"
@@ -206,7 +228,7 @@ class Binlog:
 
     def events_of(  # noqa: C901, PLR0912, PLR0915 - a case for each kind of event
         self, connection: Connection
-    ) -> Iterator[TableMapSeen | Rows | Commit | Definition | Idle]:
+    ) -> Iterator[TableMapSeen | Rows | Commit | Definition | Statement | Idle]:
         """The events that a connection sends."""
         gtid: str | None = None
         standalone = False
@@ -238,8 +260,11 @@ class Binlog:
                 sid = data[21:37].hex()
                 name = "-".join((sid[:8], sid[8:12], sid[12:16], sid[16:20], sid[20:]))
                 gtid, standalone = f"{name}:{int.from_bytes(data[37:45], 'little')}", False
+            elif kind == _EXECUTE_LOAD:
+                text, database = _query(data[: len(data) - self._tail], _LOAD_HEAD_SIZE)
+                yield Statement(text, database, f"{self.place.file}:{end}")
             elif kind == _QUERY:
-                text = _query(data[: len(data) - self._tail])
+                text, database = _query(data[: len(data) - self._tail])
                 upper = text[:20].upper()
                 if upper.startswith("ROLLBACK") and rows_seen:
                     raise Unsupported(
@@ -249,15 +274,13 @@ class Binlog:
                     )
                 if upper.startswith(("BEGIN", "SAVEPOINT", "XA ")) and not standalone:
                     continue
+                if _STATEMENT.match(text):
+                    # The transaction goes on: the end of it is an event of its own.
+                    yield Statement(text, database, f"{self.place.file}:{end}")
+                    continue
                 self._advance(end)
                 if upper.startswith("COMMIT"):
                     rows_seen = False
-                elif _STATEMENT.match(text):
-                    raise InvalidRequest(
-                        "the binary log has a statement in place of rows: binlog_format must be "
-                        "ROW for every session",
-                        place=f"{self.place.file}:{end}",
-                    )
                 else:
                     yield Definition(text)
                 yield Commit(self.place, gtid, timestamp)
@@ -354,11 +377,15 @@ def _rows(data: bytes, kind: int, end: int, timestamp: int, stop: int) -> Rows:
     )
 
 
-def _query(data: bytes) -> str:
-    """The text of a statement."""
-    _, _, database, _, status = _QUERY_HEAD.unpack_from(data, _BODY)
-    start = _BODY + _QUERY_HEAD.size + status + database + 1
-    return data[start:].decode(errors="replace")
+def _query(data: bytes, more: int = 0) -> tuple[str, str]:
+    """The text of a statement, and the current database of its session.
+
+    `more`: the size of what the event has after the head of a statement, in bytes.
+    """
+    _, _, size, _, status = _QUERY_HEAD.unpack_from(data, _BODY)
+    start = _BODY + _QUERY_HEAD.size + more + status
+    database = data[start : start + size].decode(errors="replace")
+    return data[start + size + 1 :].decode(errors="replace"), database
 
 
 def _gtid_command(server_id: int, gtid: str) -> bytes:

@@ -30,6 +30,8 @@ _LOG_REFUSED = frozenset({1236, 4052})
 _LOST_LOG = ("first log file name", "purged", "impossible position", "could not find gtid")
 """Parts of error messages which say that the log no longer holds the requested position."""
 _SAME_ID = ("same server_uuid/server_id", "same server_id", "same server id")
+_QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|`(?:[^`]|``)*`", re.DOTALL)
+_SILENT = re.compile(r"\bON (?:DELETE|UPDATE) (?:CASCADE|SET (?:NULL|DEFAULT))\b", re.IGNORECASE)
 _DATA_ERRORS = ("ProgrammingError", "NotSupportedError", "DataError", "IntegrityError")
 
 
@@ -246,16 +248,16 @@ def read_comment(cursor: Cursor, database: str, table: str) -> str | None:
     return (_text(row[0]) or None) if row is not None else None
 
 
-def silent_changes(cursor: Cursor) -> set[tuple[str, str]]:
-    """The tables with a foreign key that cascades or sets null.
+def has_silent_changes(cursor: Cursor, database: str, table: str) -> bool:
+    """Whether a foreign key of the table cascades or sets null.
 
-    The server changes their rows itself, and does not log these changes.
+    The server changes such rows itself, and does not log these changes. The definition of the table
+    is read, because information_schema hides foreign keys from a user who may only read rows.
     """
-    cursor.execute(
-        "SELECT constraint_schema, table_name FROM information_schema.referential_constraints "
-        "WHERE delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL')"
-    )
-    return {(_text(row[0]), _text(row[1])) for row in cursor.fetchall()}
+    quoted = (name.replace("`", "``") for name in (database, table))
+    cursor.execute("SHOW CREATE TABLE `{}`.`{}`".format(*quoted))
+    row = cursor.fetchone()
+    return row is not None and _SILENT.search(_QUOTED.sub("", _text(row[1]))) is not None
 
 
 def read_columns(

@@ -7,6 +7,8 @@ batches of the others.
 
 from __future__ import annotations
 
+import logging
+import re
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,20 +16,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lakecore.cdc.conf import matches
 from lakecore.cdc.events import ChangeBatch, SourceTable
 from lakecore.cdc.mysql.binary_values import decoded
+from lakecore.cdc.mysql.binlog import Statement
 from lakecore.cdc.mysql.column import BY_SERVER, Code, definitions_of, source_schema
 from lakecore.cdc.mysql.connection import connect, read_columns, read_comment
 from lakecore.cdc.mysql.natural import fitted
 from lakecore.cdc.mysql.row_images import RowImages
 from lakecore.cdc.mysql.server_texts import ServerTexts
 from lakecore.cdc.mysql.table_map import parse_table_map, table_name
+from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lakecore.cdc.events import SourceSchema
-    from lakecore.cdc.mysql.binlog import LogPlace, Rows, TableMapSeen
+    from lakecore.cdc.mysql.binlog import Definition, LogPlace, Rows, TableMapSeen
     from lakecore.cdc.mysql.column import LoggedColumn
     from lakecore.cdc.mysql.connection import Server
     from lakecore.cdc.mysql.marks import Marks
@@ -36,7 +41,13 @@ if TYPE_CHECKING:
 
 __all__ = ["LogBatches"]
 
+log = logging.getLogger("lakecore.cdc")
+
 _TEXTS = frozenset({Code.BLOB, Code.VARCHAR, Code.VAR_STRING, Code.STRING})
+_STEP_ROWS, _STEP_BYTES = 20_000, 16 << 20
+_TRANSACTION_ROWS, _TRANSACTION_BYTES = 200_000, 64 << 20
+_NAME = r"(`(?:[^`]|``)+`|[\w$]+)"
+_QUALIFIED = re.compile(rf"{_NAME}\s*\.\s*{_NAME}")
 _KEPT = 1000
 """The number of DDL statements after which a table without changes is forgotten."""
 _INSERT, _UPDATE, _DELETE = b"\x00", b"\x03\x00", b"\x03"
@@ -95,6 +106,16 @@ class LogBatches:
         self.rows = 0
         self.size = 0
 
+    @property
+    def large(self) -> bool:
+        """Whether the rows are enough for a step, once their transaction has ended."""
+        return self.rows >= _STEP_ROWS or self.size >= _STEP_BYTES
+
+    @property
+    def must_be_cut(self) -> bool:
+        """Whether the rows become a step within their transaction."""
+        return self.rows >= _TRANSACTION_ROWS or self.size >= _TRANSACTION_BYTES
+
     def see_map(self, event: TableMapSeen) -> None:
         """Remember which table a table number means in the following row events.
 
@@ -111,12 +132,15 @@ class LogBatches:
         image.seen = self._statements
         self._current[event.table_id] = image
 
-    def see_statement(self) -> None:
+    def see_statement(self, found: Definition | Statement) -> None:
         """Remember that a statement may have changed a table definition.
 
         Tables without changes during many such statements are forgotten, because some of them no
-        longer exist.
+        longer exist. Raises InvalidRequest for a statement that may change mirrored rows.
         """
+        if isinstance(found, Statement):
+            self._check_statement(found)
+            return
         self._statements += 1
         if self._statements % _KEPT == 0:
             oldest = self._statements - _KEPT
@@ -179,6 +203,37 @@ class LogBatches:
         schema = source_schema(definitions, found.primary_key, comment, self._settings.mapping)
         return _Image(table, self._group(table), schema, found, RowImages(found.columns))
 
+    def _check_statement(self, found: Statement) -> None:
+        """Raise InvalidRequest for a statement that may change rows of a mirrored table.
+
+        Such a statement runs in a mirrored database, or its text has the qualified name of a
+        mirrored table.
+        """
+        settings = self._settings
+        names = [tuple(map(_unquoted, each)) for each in _QUALIFIED.findall(found.text)]
+        mirrored = sorted(
+            {
+                f"{database}.{name}"
+                for database, name in names
+                if settings.takes(database, name) and self._accepts(SourceTable(database, name))
+            }
+        )
+        if not mirrored and not matches(settings.databases, found.database):
+            log.info(
+                "skipped a logged statement of a database that is not mirrored. database=%s "
+                "place=%s",
+                found.database,
+                found.place,
+            )
+            return
+        raise InvalidRequest(
+            "the binary log has a statement in place of rows: binlog_format must be ROW for every "
+            "session that changes mirrored tables",
+            place=found.place,
+            database=found.database,
+            tables=mirrored or "any of the database",
+        )
+
     def _after_snapshot(
         self,
         image: _Image,
@@ -238,6 +293,10 @@ class LogBatches:
         counts, seconds = zip(*found.times, strict=True)
         times = np.repeat(np.array(seconds, np.int64) * 1000, counts)
         return metadata_of(found.image.table, pa.array(times))
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
 def metadata_of(table: SourceTable, times_ms: pa.Array) -> pa.Table:

@@ -21,10 +21,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.cdc.events import ChangeBatch, SourceTable, Step
-from lakecore.cdc.mysql.binlog import Binlog, Commit, Definition, Idle, LogPlace, Rows, TableMapSeen
+from lakecore.cdc.mysql.binlog import (
+    Binlog,
+    Commit,
+    Definition,
+    Idle,
+    LogPlace,
+    Rows,
+    Statement,
+    TableMapSeen,
+)
 from lakecore.cdc.mysql.column import source_schema
 from lakecore.cdc.mysql.connection import (
     connect,
+    has_silent_changes,
     log_position,
     log_sizes,
     plain_mysql_errors,
@@ -32,7 +42,6 @@ from lakecore.cdc.mysql.connection import (
     read_comment,
     read_server,
     read_tables,
-    silent_changes,
 )
 from lakecore.cdc.mysql.log_batches import LogBatches, metadata_of
 from lakecore.cdc.mysql.marks import Marks, marks_from_json, marks_to_json
@@ -53,9 +62,7 @@ __all__ = ["MySqlSource"]
 
 log = logging.getLogger("lakecore.cdc")
 
-_STEP_ROWS, _STEP_BYTES = 20_000, 16 << 20
 _STEP_MS = 500
-_TRANSACTION_ROWS, _TRANSACTION_BYTES = 200_000, 64 << 20
 _PART_ROWS = 100_000
 _CHUNK_BYTES = 16 << 20
 _OWN_IDS = 1 << 31
@@ -201,13 +208,12 @@ class MySqlSource:
         cursor = connection.cursor()
         found: dict[SourceTable, SourceSchema] = {}
         with plain_mysql_errors(self._settings, "the tables of the server cannot be listed"):
-            silent = silent_changes(cursor)
             for database, name in sorted(read_tables(cursor)):
                 table = SourceTable(database, name)
                 if not self._settings.takes(database, name) or not self._accepts(table):
                     continue
                 comment = read_comment(cursor, database, name)
-                if (database, name) in silent:
+                if has_silent_changes(cursor, database, name):
                     log.warning(
                         "a foreign key changes rows of a table, which the server does not log: "
                         "the target will not have these changes. table=%s",
@@ -354,11 +360,11 @@ class MySqlSource:
                     if place.events_done > skipped and event.timestamp >= least_seconds:
                         here = LogPlace(binlog.place.number, event.end, binlog.place.file)
                         batches.add(event, here)
-                    if batches.rows >= _TRANSACTION_ROWS or batches.size >= _TRANSACTION_BYTES:
+                    if batches.must_be_cut:
                         yield Step(batches=batches.take(), position=place.to_json())
                         begun_ms = self._ambient.now_ms()
-                case Definition():
-                    batches.see_statement()
+                case Definition() | Statement():
+                    batches.see_statement(event)
                 case Commit():
                     place.log, place.events_done, skipped = event.place, 0, 0
                     place.gtid = event.gtid
@@ -366,9 +372,7 @@ class MySqlSource:
                     if last is not None and event.place > last:
                         place.marks.clear()
                         last = None
-                    now_ms = self._ambient.now_ms()
-                    large = batches.rows >= _STEP_ROWS or batches.size >= _STEP_BYTES
-                    if large or now_ms - begun_ms >= _STEP_MS:
+                    if batches.large or self._ambient.now_ms() - begun_ms >= _STEP_MS:
                         yield self._step(batches, place, caught_up=event.place >= goal)
                         begun_ms = self._ambient.now_ms()
                 case Idle():

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakecore.cdc.mysql.binlog import Binlog, Commit, LogPlace, offset_after
+from lakecore.cdc.mysql.binlog import (
+    Binlog,
+    Commit,
+    Definition,
+    Idle,
+    LogPlace,
+    Rows,
+    Statement,
+    TableMapSeen,
+    offset_after,
+)
 from lakecore.cdc.mysql.connection import Server
 from lakecore.cdc.mysql.settings import MySqlSettings
 from lakecore.errors import StorageError, Unsupported
@@ -16,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 GIB = 1 << 30
-ROTATE, FORMAT, XID, GTID_LIST = 4, 15, 16, 163
+QUERY, ROTATE, FORMAT, XID, LOAD, HEARTBEAT, GTID_LIST = 2, 4, 15, 16, 18, 27, 163
 ARTIFICIAL = 0x20
 SERVER = Server(version="11", is_mariadb=True, zone="UTC", snapshot_states_position=True)
 
@@ -43,15 +53,29 @@ class Scripted:
         return self._packet
 
 
-def commits(skips_to: int, *packets: bytes) -> list[LogPlace]:
+def query(text: str, end: int, database: str = "", more: bytes | None = None) -> bytes:
+    name, status = database.encode(), b"\0\1\2"
+    head = pack("<IIBHH", 1, 0, len(name), 0, len(status))
+    body = head + (more or b"") + status + name + b"\0" + text.encode()
+    return event(QUERY if more is None else LOAD, end, body)
+
+
+Seen = TableMapSeen | Rows | Commit | Definition | Statement | Idle
+
+
+def events(skips_to: int, *packets: bytes) -> list[Seen]:
     settings = MySqlSettings(hostname="h", username="u", password="p", databases="d")
     log = Binlog(settings, SERVER, 1)
     log.skips_to, log.place = skips_to, LogPlace(7, 4, "log.000007")
     connection: Any = Scripted(packets)
-    found: list[LogPlace] = []
+    found: list[Seen] = []
     with pytest.raises(StorageError, match="ended the binary log"):
-        found.extend(x.place for x in log.events_of(connection) if isinstance(x, Commit))
+        found.extend(log.events_of(connection))
     return found
+
+
+def commits(skips_to: int, *packets: bytes) -> list[LogPlace]:
+    return [each.place for each in events(skips_to, *packets) if isinstance(each, Commit)]
 
 
 @pytest.mark.parametrize(
@@ -127,3 +151,22 @@ def test_start_at_a_gtid_beyond_4_gib_is_refused() -> None:
     assert first(4 * GIB) == LogPlace(7, GIB, "log.000007")
     with pytest.raises(Unsupported, match="more than 4 GiB"):
         first(5 * GIB)
+
+
+def test_logged_statement_names_its_database_and_does_not_end_its_transaction() -> None:
+    found = events(
+        0,
+        query("BEGIN", 300),
+        query("insert into x values (1)", 400, "other"),
+        query("LOAD DATA INFILE 'f' INTO TABLE x", 500, "third", more=bytes(13)),
+        event(XID, 600),
+        query("CREATE TABLE y (id int)", 700, "other"),
+    )
+
+    assert found == [
+        Statement("insert into x values (1)", "other", "log.000007:400"),
+        Statement("LOAD DATA INFILE 'f' INTO TABLE x", "third", "log.000007:500"),
+        Commit(LogPlace(7, 600, "log.000007"), None, 1),
+        Definition("CREATE TABLE y (id int)"),
+        Commit(LogPlace(7, 700, "log.000007"), None, 1),
+    ]
