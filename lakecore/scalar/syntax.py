@@ -367,6 +367,8 @@ class _Writer:
         if not self._now:
             at = _UNIX + dt.timedelta(milliseconds=self.setting.now_ms())
             self._now = f"CAST('{at:%Y-%m-%d %H:%M:%S.%f}+00' AS TIMESTAMPTZ)"
+        if kind == "TIME":  # a time of day is only in a time without zone
+            return f"CAST(CAST({self._now} AS TIMESTAMP) AS TIME)"
         return self._now if kind == "TIMESTAMPTZ" else f"CAST({self._now} AS {kind})"
 
 

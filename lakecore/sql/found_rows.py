@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.errors import CommitConflict, LakecoreError
-from lakecore.sql.query_errors import without_line, written
+from lakecore.sql.query_errors import written
 from lakecore.sql.tokens import quoted
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ def merge_found(
         rows = _Rows(read, table)
         try:
             return written(rows, merge(rows).execute)
-        except LakecoreError as error:
+        except LakecoreError:
             if rows.failure is None:
-                raise without_line(error) from error.__cause__
+                raise
             if not isinstance(rows.failure, CommitConflict):
-                raise without_line(rows.failure) from rows.failure.__cause__
+                raise rows.failure from rows.failure.__cause__
             if scope.gave_once:
                 raise rows.failure from None
     raise CommitConflict(

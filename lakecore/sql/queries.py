@@ -18,6 +18,7 @@ from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.scalar.infinity import finite_rows
 from lakecore.sql.max_partition import largest_partition, with_largest_partitions
+from lakecore.sql.plain_names import with_plain_names
 from lakecore.sql.query_errors import FAILURES, error_of, error_of_result
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.statement_views import StatementViews, TableView
@@ -72,6 +73,7 @@ class Queries:
         self._workspace = workspace
         self._numbers = count(1)
         self._views: list[str] = []
+        self._place = ("", "")
         self._unknown: list[Chain] = []
         """Names in the statement that are not tables of a catalog: DuckDB may know them."""
         self.connection = duckdb.connect(config=_SETTINGS)
@@ -172,17 +174,34 @@ class Queries:
         return [str(kind) for kind in self.connection.from_arrow(schema.empty_table()).types]
 
     def _run(self, text: str, parameters: Parameters) -> duckdb.DuckDBPyRelation:
+        if "current_" in text.lower():
+            self._name_place()
         try:
             # A statement without rows returns None, which DuckDB's type stubs omit.
             found = cast(
                 "duckdb.DuckDBPyRelation | None", self.connection.sql(text, params=parameters)
             )
         except (duckdb.Error, RuntimeError) as error:
-            if isinstance(error, duckdb.CatalogException):
+            if isinstance(error, duckdb.CatalogException) and "Table with name" in str(error):
                 for chain in self._unknown:
                     self._workspace.table(chain)  # raises, and names what exists
             raise error_of(error) from error
-        return self.connection.sql("SELECT 'OK' AS result") if found is None else found
+        if found is None:
+            return self.connection.sql("SELECT 'OK' AS result")
+        return with_plain_names(found)
+
+    def _name_place(self) -> None:
+        """Let current_catalog(), current_database() and current_schema() name the session's."""
+        catalog, database = self._workspace.catalog_name, self._workspace.database
+        if self._place != (catalog, database):
+            for function, name in (
+                ("catalog", catalog),
+                ("database", database),
+                ("schema", database),
+            ):
+                text = f"CREATE OR REPLACE TEMP MACRO current_{function}() AS {quoted_text(name)}"
+                self.connection.execute(text)
+            self._place = catalog, database
 
     def _prepared(
         self,

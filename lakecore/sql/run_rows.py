@@ -15,6 +15,7 @@ from lakecore.model.types import Variant
 from lakecore.scalar.values import sql_expr
 from lakecore.sql import merge_texts
 from lakecore.sql.assignments import assigned, check_nested, column_of
+from lakecore.sql.fractions import cut_to_precision, storable_times
 from lakecore.sql.merge_by_query import merge_by_query
 from lakecore.sql.qualifiers import renamed
 from lakecore.sql.queries import reader_of
@@ -97,10 +98,12 @@ class RowStatements:
         target = pa.schema([arrow.field(name) for name in [*names, *constants]])
         check_nested(relation, target)
         types = self._queries.types(target)
+        parts = []
         for at, (name, given) in enumerate(zip(names, relation.types, strict=True)):
-            if isinstance(schema.field(name).type, Variant) and str(given) in _TEXTS:
+            kind, value = schema.field(name).type, f"#{at + 1}"
+            if isinstance(kind, Variant) and str(given) in _TEXTS:
                 types[at] = "VARCHAR"
-        parts = [f"CAST(#{place} AS {kind})" for place, kind in enumerate(types[: len(names)], 1)]
+            parts.append(f"CAST({cut_to_precision(value, str(given), kind)} AS {types[at]})")
         parts += [
             f"CAST({quoted_text(value)} AS {kind})"
             for value, kind in zip(constants.values(), types[len(names) :], strict=True)
@@ -120,7 +123,7 @@ class RowStatements:
         if statement.if_not_exists and catalog.table_exists(identifier):
             return catalog.get_table(identifier)
         relation = self._queries.relation(statement.query, parameters, scope)
-        rows = reader_of(lambda: relation)
+        rows = reader_of(lambda: storable_times(relation))
         before = self._workspace.replaced(statement)
         if before is not None:
             return written(rows, lambda: self._replace_as(statement, before, rows))

@@ -336,5 +336,5 @@ def test_functions_of_a_catalog_that_stores_none_are_an_empty_list(session: lc.S
     assert rows(session, "SHOW USER FUNCTIONS FROM shop LIKE 'a%'") == []
     with pytest.raises(NotFound, match="no such function"):
         session.sql("DESCRIBE FUNCTION shop.area")
-    with pytest.raises(NotFound, match="no database"):
+    with pytest.raises(NotFound, match="no such database"):
         session.sql("SHOW FUNCTIONS IN nowhere")
