@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
+from lakecore.model.snapshot import KEPT_LONGER
 from lakecore.sql.duckdb_messages import OWN, cause
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def error_of_result(error: BaseException) -> LakecoreError:
     if isinstance(error, duckdb.IOException) and any(each in text for each in _GONE):
         return NotFound(
             "a file that this result reads is not there; if a table was dropped, or its snapshot "
-            "has expired, since the statement, run the statement again",
+            f"has expired, since the statement, run the statement again; {KEPT_LONGER}",
             reason=cause(text)[0],
         )
     return error_of(error)

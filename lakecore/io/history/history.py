@@ -20,6 +20,7 @@ from lakecore.io.history.commits import Commits
 from lakecore.io.history.numbers import check_number, numbers
 from lakecore.io.parallel import read_all
 from lakecore.model.manifest import fold_onto
+from lakecore.model.snapshot import KEPT_LONGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -180,7 +181,9 @@ class History:
             ids = self.snapshot_ids()
             live = f"{ids[0]}..{ids[-1]}" if ids else "none"
             raise NotFound(
-                "the snapshot does not exist or has expired", snapshot_id=snapshot_id, live=live
+                f"the snapshot does not exist or has expired; {KEPT_LONGER}",
+                snapshot_id=snapshot_id,
+                live=live,
             ) from error
 
     def snapshot_if_there(self, snapshot_id: int) -> Snapshot | None:

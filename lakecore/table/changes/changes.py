@@ -38,6 +38,7 @@ from lakecore.options import ChangelogProducer
 from lakecore.plan.changes import files_of_first_plan
 from lakecore.plan.predicate import condition_on
 from lakecore.table.changes.wanted import Held, Wanted, column_to_count
+from lakecore.table.reads.expired import each_or_expired
 from lakecore.table.reads.postponed_rows import in_order_of_writing, shows_postponed
 from lakecore.table.reads.scan import plan_merged, plan_scan
 from lakecore.table.reads.side_by_side import side_by_side
@@ -63,6 +64,11 @@ _ADDING = np.array([kind not in RETRACTS for kind in RowKind])
 class Change(Protocol):
     """One change: a set of rows to read."""
 
+    @property
+    def snapshots_read(self) -> tuple[Snapshot, ...]:
+        """The snapshots whose files are read."""
+        ...
+
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """The rows, as consecutive streams of batches with the wanted columns and `_VALUE_KIND`.
 
@@ -82,6 +88,11 @@ class StoredRows:
     snapshot: Snapshot
     changelog: bool
     earlier: tuple[Snapshot, ...] = ()
+
+    @property
+    def snapshots_read(self) -> tuple[Snapshot, ...]:
+        """The snapshots whose files are read."""
+        return (*self.earlier, self.snapshot)
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """The rows file by file, by partition, and in manifest order within a partition."""
@@ -123,6 +134,11 @@ class Replaced:
     """The merged rows that an overwrite removed, as -D; then the rows that it added, as +I."""
 
     snapshot: Snapshot
+
+    @property
+    def snapshots_read(self) -> tuple[Snapshot, ...]:
+        """The snapshots whose files are read."""
+        return (self.snapshot,)
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """The removed rows come first: with dynamic buckets, a key may move to another bucket."""
@@ -183,6 +199,11 @@ class State:
     snapshot: Snapshot
     created_since_ms: int | None = None
     as_batch: bool = False
+
+    @property
+    def snapshots_read(self) -> tuple[Snapshot, ...]:
+        """The snapshots whose files are read."""
+        return (self.snapshot,)
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """One iterator of batches for each split; the splits are ordered by partition."""
@@ -276,6 +297,12 @@ class ChangesSource:
         """The Arrow schema of all columns."""
         return self.table_schema.arrow
 
+    @property
+    def snapshots_read(self) -> tuple[Snapshot, ...]:
+        """The snapshots whose files are read."""
+        return tuple(each for change in self.changes for each in change.snapshots_read)
+
+    @each_or_expired
     def batches(
         self,
         columns: Sequence[str] | None = None,

@@ -76,6 +76,11 @@ class Difference:
     before: Snapshot | None
     after: Snapshot
 
+    @property
+    def snapshots_read(self) -> tuple[Snapshot, ...]:
+        """The snapshots whose files are read."""
+        return (self.after,) if self.before is None else (self.before, self.after)
+
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """The changes, by bucket and section."""
         sides = (_side(wanted, self.before, BEFORE), _side(wanted, self.after, AFTER))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import NotFound
 from lakecore.io.parallel import read_all
+from lakecore.model.snapshot import KEPT_LONGER
 from lakecore.table.context import require_table
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class RetainedChanges:
         elif snapshot_id > self.latest:
             message = "there is no such snapshot yet"
         else:
-            message = "the changes of the snapshot have expired"
+            message = f"the changes of the snapshot have expired; {KEPT_LONGER}"
         return NotFound(
             message,
             snapshot_id=snapshot_id,

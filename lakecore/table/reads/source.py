@@ -13,6 +13,7 @@ from lakecore.merge.spec import merge_spec
 from lakecore.model.blob_rules import require_known_blobs
 from lakecore.plan.predicate import columns_of
 from lakecore.rows.evolution import require_types
+from lakecore.table.reads.expired import each_or_expired, or_expired
 from lakecore.table.reads.narrowed import narrowed
 from lakecore.table.reads.row_id_ranges import on_stored_columns
 from lakecore.table.reads.scan import (
@@ -89,6 +90,12 @@ class TableSource:
         """The Arrow schema of all columns."""
         return self.table_schema.arrow
 
+    @property
+    def snapshots_read(self) -> tuple[Snapshot, ...]:
+        """The snapshot; none for an empty table."""
+        return () if self.snapshot is None else (self.snapshot,)
+
+    @or_expired
     def plan(self, predicate: Predicate | None = None) -> ScanPlan:
         """The splits that may hold matching rows; cached, because a read calls this repeatedly."""
         for known, plan in self._planned:
@@ -107,6 +114,7 @@ class TableSource:
         self._planned[:] = [(predicate, plan)]
         return plan
 
+    @or_expired
     def partitions(self, predicate: Predicate | None = None) -> frozenset[bytes]:
         """The partitions that match the predicate and have files that this source sees."""
         shown = None if self.only_level is None else self._of_level
@@ -127,6 +135,7 @@ class TableSource:
     def _of_level(self, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
         return [entry for entry in entries if entry.file.level == self.only_level]
 
+    @or_expired
     def read_plan(
         self,
         splits: Sequence[Split],
@@ -206,6 +215,7 @@ class TableSource:
         splits = self.plan(predicate).splits
         yield from self._read(splits, self.read_plan(splits, columns, predicate), self._frames_of)
 
+    @or_expired
     def engine_files(
         self,
         columns: Sequence[str],
@@ -224,6 +234,7 @@ class TableSource:
         splits = self.plan(predicate).splits
         return engine_files(splits, paths, self.read_plan(splits, columns, predicate), store)
 
+    @or_expired
     def surviving_files(
         self, columns: Sequence[str], *, known_only: bool = False
     ) -> list[EngineFile] | None:
@@ -257,6 +268,7 @@ class TableSource:
         """How a read is done: an engine scans all files, or each split has its own path."""
         return self._scanned(columns, predicate, Reader.ENGINE)
 
+    @or_expired
     def _scanned(self, columns: Sequence[str], predicate: Predicate | None, by: Reader) -> Decision:
         splits = self.plan(predicate).splits
         plan, budget = self.read_plan(splits, columns, predicate), self.context.budget
@@ -272,10 +284,12 @@ class TableSource:
         assert decision is not None
         return decision
 
+    @or_expired
     def decide_split(self, split: Split, plan: ReadPlan) -> Decision:
         """How a split is read if each split has its own path."""
         return decide_split(split, plan, self.context.store, self.context.budget)
 
+    @or_expired
     def check_files(self) -> None:
         """Raise CorruptTable if a local file is missing or visibly damaged.
 
@@ -319,6 +333,7 @@ class TableSource:
         """The rows of the splits, in order; the first batch is returned as early as possible."""
         return self._read(splits, plan, self._windows_of)
 
+    @each_or_expired
     def _read(
         self,
         splits: Sequence[Split],
