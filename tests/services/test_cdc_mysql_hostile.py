@@ -565,7 +565,8 @@ def test_statement_in_the_log_ends_the_pipelines_of_its_tables_alone(
         "CREATE TABLE logged_other.x (id int primary key)",
     )
     more = {"scan.startup.mode": "latest-offset", "table-name": "a"}
-    steps = source_of(server, "logged", **more).steps(None)
+    source = source_of(server, "logged", **more)
+    steps = source.steps(None)
     until(steps, lambda step: step.caught_up)
     session = connect(server)
     run(session, f"USE {database}", "SET SESSION binlog_format = STATEMENT", statement)
@@ -576,7 +577,7 @@ def test_statement_in_the_log_ends_the_pipelines_of_its_tables_alone(
             until(steps, lambda step: bool(step.batches))
     else:
         assert ids(until(steps, lambda step: bool(step.batches))) == [100]
-    steps.close()
+    source.close()
 
 
 def test_user_who_may_only_read_rows_is_warned_of_foreign_keys(
