@@ -53,6 +53,7 @@ from lakecore.errors import (
 from lakecore.format.layout import SCHEMA_PREFIX, SNAPSHOT_PREFIX, Layout, parse_numbered
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.directories import drop_database, drop_table, finish_drop, move_table, sweep
+from lakecore.io.parallel import read_all
 from lakecore.model.arguments import check_flags
 from lakecore.table.publication import EXCLUSIVE_CREATE, write_schema
 
@@ -154,7 +155,8 @@ class FilesystemCatalog:
         if not self.store.exists(path):
             raise self._no_database(database)
         names = directories(self.store, path)
-        return tuple(sorted(name for name in names if is_table(self.store, f"{path}/{name}")))
+        are_tables = read_all(lambda name: is_table(self.store, f"{path}/{name}"), names)
+        return tuple(sorted(name for name, is_one in zip(names, are_tables, strict=True) if is_one))
 
     def table_exists(self, identifier: str) -> bool:
         name = parse_identifier(identifier)
@@ -315,8 +317,10 @@ class FilesystemCatalog:
     def _no_table(self, name: Identifier) -> NotFound:
         if not self.database_exists(name.database):
             return self._no_database(name.database)
-        tables = self.list_tables(name.database)
-        if name.branch != MAIN_BRANCH and name.table in tables:
+        # The directories are one request. Whether each is a table would be one more for each.
+        tables = directories(self.store, self.database_path(name.database))
+        is_branch = name.branch != MAIN_BRANCH and name.table in tables
+        if is_branch and is_table(self.store, self.table_path(name)):
             branches = branch_names(self.store, self.table_path(name))
             return NotFound("no such branch", table=name, **near("branches", name.branch, branches))
         return NotFound("no such table", table=name, **near("tables", name.table, tables))

@@ -25,6 +25,7 @@ def open_warehouse(stated: str, options: Mapping[str, str], *, create: bool) -> 
     store = open_store(warehouse, options)
     if not store.exists(warehouse):
         if not create:
+            store.list(warehouse)  # raises if there is no bucket
             raise NotFound(
                 "no such warehouse; connect(..., create=True) makes one", warehouse=warehouse
             )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,6 +32,10 @@ __all__ = ["app", "main"]
 PROGRAM = "lakecore"
 DEBUG = "--debug"
 _PROFILE = "--profile"
+
+_CALL = re.compile(r"\b(?:connect|open_table)\(\.\.\., (\w+=True)[^)]*\)")
+_ARGUMENT = re.compile(r"\b([a-z]\w*)=True\b")
+"""A call, and an argument, that the message of an error proposes to a Python program."""
 
 app = typer.Typer(
     name=PROGRAM,
@@ -59,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except LakecoreError as error:
         if debug:
             raise
-        lines = str(error).splitlines()
+        lines = in_flags(str(error)).splitlines()
         # A syntax error marks its position with a caret, so its message keeps its lines.
         _fail("\n".join(lines) if lines[-1:] and lines[-1].strip() == "^" else " ".join(lines))
     except _polars_errors() as error:
@@ -78,6 +83,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(f"the system refused a call: {error}")
     finally:
         PROFILE.reset(token)
+
+
+def in_flags(message: str) -> str:
+    """The message of an error, with the command's flags in place of Python's arguments."""
+    return _ARGUMENT.sub(lambda each: f"--{each[1].replace('_', '-')}", _CALL.sub(r"\1", message))
 
 
 def _without_profile(arguments: list[str]) -> tuple[list[str], str | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +22,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from lakecore.cli.arguments import Format, stated
 from lakecore.cli.confirm import require_consent
 from lakecore.cli.printing import note, write_frame, write_record
-from lakecore.cli.target import place_of, table_of
+from lakecore.cli.target import place_of, storage_options, table_of
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
+from lakecore.io.local_files import local_files
+from lakecore.io.stores.open import locate, open_store
 from lakecore.model.types import Field, arrow_field, fields_from_arrow, parse_type, with_nullable
 from lakecore.sql.file_rows import KINDS, FileFormat, FileRows, kind_of
 
@@ -80,7 +82,7 @@ def import_files(  # noqa: PLR0913, PLR0917  the parameters of the command
             table=table.identifier,
             columns=sorted(types),
         )
-    with opened(files, reading, table.schema, types) as rows:
+    with opened(files, reading, table.schema, types, storage=storage_options(option)) as rows:
         if dry_run:
             _show_plan(rows, _fields(rows, types), form)
             note(f"dry run: nothing was written to {table.identifier}")
@@ -126,7 +128,7 @@ def _load_new(  # noqa: PLR0913, PLR0917  the parts of a table definition
     dry_run: bool,
 ) -> None:
     keys, partitions, bucket, comment = made
-    with opened(files, reading, None, types) as rows:
+    with opened(files, reading, None, types, storage=storage_options(option)) as rows:
         unknown = sorted(set(types) - set(rows.schema.names))
         if unknown:
             raise InvalidRequest(
@@ -186,7 +188,7 @@ def write(  # noqa: PLR0913, PLR0917  the parameters of the command
     overwrite, partition, dynamic = replaced
     table = table_of(name, warehouse, option)
     evolve = evolve_schema or None
-    with opened(files, reading, table.schema) as rows:
+    with opened(files, reading, table.schema, storage=storage_options(option)) as rows:
         if not overwrite:
             _report("wrote", name, table.write(counted(rows), evolve_schema=evolve), form)
             return
@@ -203,8 +205,13 @@ def opened(
     reading: Reading,
     schema: TableSchema | None,
     types: Mapping[str, DataType] | None = None,
+    *,
+    storage: Mapping[str, str],
 ) -> Iterator[FileRows]:
-    """The rows of files. Their types are stated, or else those of a table's schema."""
+    """The rows of files. Their types are stated, or else those of a table's schema.
+
+    `storage`: the options of the storage of remote files.
+    """
     kind, delimiter, no_header, header_names, null, date_format, timestamp_format = reading
     arrow = {} if schema is None else {field.name: field.type for field in schema.arrow}
     arrow |= {key: _arrow(key, each) for key, each in (types or {}).items()}
@@ -213,7 +220,10 @@ def opened(
         header = tuple(schema.arrow.names)
     if no_header and not header:
         raise InvalidRequest("--no-header needs the names of the columns: --names a,b,c")
-    with _paths(files) as paths:
+    if files.count(STDIN) > 1:
+        raise InvalidRequest("standard input can be read once")
+    with ExitStack() as kept:
+        paths = tuple(kept.enter_context(_local(each, storage)) for each in files)
         found = FileFormat(
             kind=_kind(files, kind),
             delimiter=delimiter,
@@ -224,9 +234,7 @@ def opened(
             timestamp_format=timestamp_format,
         )
         shown = {
-            path: "standard input"
-            for given, path in zip(files, paths, strict=True)
-            if given == STDIN
+            path: _shown(given) for given, path in zip(files, paths, strict=True) if given != path
         }
         rows = FileRows(paths=paths, format=found, types=arrow, shown=shown)
         for each in rows.notes:
@@ -256,37 +264,31 @@ def _kind(files: Sequence[str], kind: str | None) -> str:
 
 
 @contextmanager
-def _paths(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Paths of files that exist; standard input is stored in a temporary file first."""
-    if files.count(STDIN) > 1:
-        raise InvalidRequest("standard input can be read once")
-    stored: list[str] = []
-    try:
-        for each in files:
-            if each != STDIN:
-                _check_file(each)
-                stored.append(each)
-                continue
+def _local(file: str, storage: Mapping[str, str]) -> Iterator[str]:
+    """The path of a file that exists and is not empty.
+
+    Standard input and a remote file are copied first; the copy is deleted afterwards.
+    """
+    with ExitStack() as kept:
+        path = file
+        if file == STDIN:
             with tempfile.NamedTemporaryFile("wb", prefix="lakecore-", delete=False) as copy:
-                stored.append(copy.name)
+                path = copy.name
+                kept.callback(Path(path).unlink, missing_ok=True)
                 shutil.copyfileobj(sys.stdin.buffer, copy)
-            _check_file(copy.name, "standard input")
-        yield tuple(stored)
-    finally:
-        for given, path in zip(files, stored, strict=False):
-            if given == STDIN:
-                with suppress(OSError):
-                    Path(path).unlink()
+        elif "://" in file:
+            uri = locate(file)
+            (path,) = kept.enter_context(local_files(open_store(uri, storage), [uri]))
+        found = Path(path)
+        if not found.is_file():
+            raise NotFound("no such file", file=file)
+        if not found.stat().st_size:
+            raise InvalidRequest("the file is empty: it has no columns", file=_shown(file))
+        yield path
 
 
-def _check_file(path: str, shown: str | None = None) -> None:
-    found = Path(path)
-    if "://" in path:
-        raise InvalidRequest("files are read from this machine; fetch it first", file=path)
-    if not found.is_file():
-        raise NotFound("no such file", file=path)
-    if not found.stat().st_size:
-        raise InvalidRequest("the file is empty: it has no columns", file=shown or path)
+def _shown(file: str) -> str:
+    return "standard input" if file == STDIN else file
 
 
 def _database(identifier: str) -> str:

@@ -13,7 +13,7 @@ from lakecore.catalog.identifier import parse_identifier
 from lakecore.cli.confirm import require_consent
 from lakecore.cli.imports import STDIN, counted, opened, rows_text, summary
 from lakecore.cli.printing import write_record
-from lakecore.cli.target import place_of, table_of
+from lakecore.cli.target import place_of, storage_options, table_of
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.scalar.values import sql_expr
 from lakecore.session import sql_engine
@@ -103,7 +103,8 @@ def merge(  # noqa: PLR0913, PLR0917  the parameters of the command
     is_file = source == STDIN or reading[0] is not None or kind_of(source) is not None
     text = _statement(identifier, on, clauses)
     if is_file or Path(source).is_file():
-        with opened([source], reading, target.schema) as rows:
+        storage = storage_options(option)
+        with opened([source], reading, target.schema, storage=storage) as rows:
             failed: list[LakecoreError] = []
             held = pa.RecordBatchReader.from_batches(rows.schema, _noting(counted(rows), failed))
             try:

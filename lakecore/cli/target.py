@@ -63,9 +63,8 @@ def table_of(name: str, warehouse: str | None, option: Iterable[str] | None) -> 
     options = stated(option)
     place = warehouse or known.warehouse
     if not place or not _IDENTIFIER.fullmatch(name):
-        storage = {key: text for key, text in known.options.items() if is_storage_option(key)}
         try:
-            return open_table(name, options={**storage, **options})
+            return open_table(name, options={**storage_options(()), **options})
         except NotFound as error:
             if "/" in name:
                 raise
@@ -78,6 +77,12 @@ def table_of(name: str, warehouse: str | None, option: Iterable[str] | None) -> 
     of_catalog, own = _parted(options)
     table = connect({"warehouse": place, **known.options, **of_catalog}).get_table(name)
     return table.copy(own) if own else table
+
+
+def storage_options(option: Iterable[str] | None) -> dict[str, str]:
+    """The options of storage that the profile and --option state."""
+    texts = {**settings().options, **stated(option)}
+    return {key: text for key, text in texts.items() if is_storage_option(key)}
 
 
 def session_of(

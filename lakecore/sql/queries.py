@@ -6,6 +6,8 @@ columns and filters into the read. Data is read only when the relation is read.
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import count
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
+    from lakecore.io.stores.engine_files import EngineFiles
     from lakecore.model.times import Time, to_milliseconds
     from lakecore.sql.explain_query import ReadState, Scanned, parts_of_plan
     from lakecore.sql.metadata_rows import metadata_names, rows_with_metadata
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
     Parameters: TypeAlias = Sequence[object] | Mapping[str, object] | None
 else:
+    EngineFiles = deferred("lakecore.io.stores.engine_files", "EngineFiles")
     NativeViews = deferred("lakecore.sql.native_views", "NativeViews")
     metadata_names = deferred("lakecore.sql.metadata_rows", "metadata_names")
     parts_of_plan = deferred("lakecore.sql.explain_query", "parts_of_plan")
@@ -51,6 +55,7 @@ __all__ = ["Queries", "batches_of", "reader_of"]
 
 _FULL = 3
 _VIEWS_MAX = 1000
+_REMOTE = re.compile(r"\b(s3|s3a|s3n|gs|gcs|abfss?|wasbs?|oss|hdfs)://", re.IGNORECASE)
 _SMALL_BATCH_ROWS = 8_192
 _BATCH_ROWS = 131_072
 _FILE_ENDS = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".arrow")
@@ -77,6 +82,7 @@ class Queries:
         self._unknown: list[Chain] = []
         """Names in the statement that are not tables of a catalog: DuckDB may know them."""
         self.connection = duckdb.connect(config=_SETTINGS)
+        self._reads_remote = False
         # DuckDB would print its progress between the rows, on standard output.
         self.connection.execute("SET enable_progress_bar = true")
         self.connection.execute("SET enable_progress_bar_print = false")
@@ -176,6 +182,8 @@ class Queries:
     def _run(self, text: str, parameters: Parameters) -> duckdb.DuckDBPyRelation:
         if "current_" in text.lower():
             self._name_place()
+        if _REMOTE.search(text):
+            self._open_remote_files()
         try:
             # A statement without rows returns None, which DuckDB's type stubs omit.
             found = cast(
@@ -202,6 +210,13 @@ class Queries:
                 text = f"CREATE OR REPLACE TEMP MACRO current_{function}() AS {quoted_text(name)}"
                 self.connection.execute(text)
             self._place = catalog, database
+
+    def _open_remote_files(self) -> None:
+        """Let DuckDB read remote files, with the storage options of the session's catalogs."""
+        if not self._reads_remote:
+            self._reads_remote = True
+            with suppress(ImportError):  # then DuckDB says that it cannot read them
+                self.connection.register_filesystem(EngineFiles(self._workspace.options_of_path))
 
     def _prepared(
         self,

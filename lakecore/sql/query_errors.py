@@ -5,11 +5,13 @@ An interrupted query raises KeyboardInterrupt, whatever error DuckDB or Arrow ra
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+import re
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import duckdb
 import pyarrow as pa
 
+from lakecore import errors
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
 from lakecore.model.snapshot import KEPT_LONGER
 from lakecore.sql.duckdb_messages import OWN, cause
@@ -31,6 +33,8 @@ FAILURES = (duckdb.Error, pa.ArrowException, OSError, RuntimeError)
 
 T = TypeVar("T")
 _GONE = ("No files found", "No such file")
+_OF_PYTHON = re.compile(rf"^(?:[\w.]+\.)?({'|'.join(errors.__all__)}): (.*?)\s*$", re.MULTILINE)
+"""The line of a Python traceback that DuckDB gives as the text of an error."""
 _INTERRUPTED = ("INTERRUPT Error", "Query interrupted")
 
 
@@ -63,6 +67,9 @@ def error_of(error: BaseException) -> LakecoreError:
     """
     raise_interrupt(error)
     text = str(error)
+    own = _OF_PYTHON.search(text) if text.startswith("Traceback") else None
+    if own is not None:  # DuckDB called lakecore, which raised it
+        return cast("LakecoreError", getattr(errors, own[1])(own[2]))
     said, facts = cause(text)
     if isinstance(error, duckdb.InternalException | duckdb.FatalException):
         return Unsupported(

@@ -253,7 +253,9 @@ class Workspace:
         """The table in a directory, or its branch, as `.../orders$branch_b1`."""
         folder, _, branch = path.partition(f"${BRANCH_MARK}")
         try:
-            return self.open_path(folder, branch=branch or None)
+            return self.open_path(
+                folder, branch=branch or None, options=self.options_of_path(folder)
+            )
         except StorageError as error:  # a file, not a directory
             raise NotFound("no table in this directory", path=path) from error
 
@@ -308,6 +310,21 @@ class Workspace:
             return {}
         texts = self.catalogs[name].option_texts
         return {key: text for key, text in texts.items() if is_storage_option(key)}
+
+    def options_of_path(self, path: str) -> dict[str, str]:
+        """The storage options for a path or URI, from the catalogs of the session.
+
+        They are those of the catalog whose warehouse is in the same bucket, else those of the first
+        one on the same kind of storage; the current catalog comes first. A local path has none.
+        """
+        names = [self.catalog_name, *self.catalogs]
+        for same in (_bucket, _scheme):
+            for name in names if same(path) else ():
+                catalog = self.catalogs.get(name)
+                if catalog is not None and same(catalog.warehouse) == same(path):
+                    texts = catalog.option_texts
+                    return {key: text for key, text in texts.items() if is_storage_option(key)}
+        return {}
 
     # --- variables --------------------------------------------------------------------------------
 
@@ -394,6 +411,19 @@ def no_database(name: str, catalog: Catalog) -> NotFound:
 def _is_path(name: str) -> bool:
     """Whether a name of one part is the path of a table. No table has a name with a slash."""
     return "/" in name
+
+
+def _scheme(path: str) -> str:
+    """The kind of storage of a URI; empty for a path."""
+    scheme, separator, _ = path.partition("://")
+    alias = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
+    return alias.get(scheme.lower(), scheme.lower()) if separator else ""
+
+
+def _bucket(path: str) -> str:
+    """The kind of storage and the bucket of a URI; empty for a path."""
+    scheme = _scheme(path)
+    return f"{scheme}://{path.partition('://')[2].partition('/')[0]}" if scheme else ""
 
 
 def _patterns(names: tuple[str, ...]) -> list[str]:

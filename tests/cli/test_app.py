@@ -446,3 +446,14 @@ def test_name_that_finds_no_table_says_what_is_missing(
     assert hint in err
     assert "None" not in err
     assert len(err.splitlines()) == 1
+
+
+def test_an_error_names_flags_not_arguments_of_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["tables", str(tmp_path / "none")])
+
+    said = capsys.readouterr().err
+    assert "--create makes one" in said
+    assert "=True" not in said

@@ -239,7 +239,7 @@ def test_messages_call_standard_input_by_its_name(
     ("more", "message"),
     [
         (["nowhere.csv"], "no such file"),
-        (["s3://bucket/x.csv"], "files are read from this machine"),
+        (["ftp://host/x.csv"], "unknown kind of storage"),
         (["orders.csv", "--primary-key", "zip"], "the table exists and differs from --primary-key"),
         (["orders.csv", "--column", "price=INT"], "add --evolve-schema"),
         (["orders.csv", "--no-header"], "the file cannot be read|does not fit"),

@@ -53,6 +53,7 @@ from lakecore.io.stores.storage_errors import (
     TranslatedFile,
     answer,
     http_status,
+    lacks_bucket,
     plain_remote_errors,
 )
 from lakecore.io.stores.store import FileStatus
@@ -133,7 +134,9 @@ class RemoteStore:
         with self._plain_errors(directory):
             try:
                 entries = self._files.ls(key, detail=True)
-            except (FileNotFoundError, NotADirectoryError):
+            except (FileNotFoundError, NotADirectoryError) as error:
+                if lacks_bucket(error):
+                    raise
                 return ()
             for entry in entries:
                 name = _below(key, str(entry["name"]))

@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-__all__ = ["Answer", "TranslatedFile", "answer", "http_status", "plain_remote_errors"]
+__all__ = [
+    "Answer",
+    "TranslatedFile",
+    "answer",
+    "http_status",
+    "lacks_bucket",
+    "plain_remote_errors",
+]
+
+
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+_NO_BUCKET_GCS = "specified bucket does not exist"
 
 
 class Answer(Enum):
@@ -79,17 +90,42 @@ def plain_remote_errors(
             raise
     except LakecoreError:
         raise
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFound("no such file, or no such bucket", path=path) from error
-    except IsADirectoryError as error:
-        raise NotFound("a directory, not a file", path=path) from error
-    except FileExistsError as error:
-        raise AlreadyExists("the path exists already", path=path) from error
-    except OSError as error:
-        reason = error.strerror or error
-        raise StorageError("the storage refused", path=path, reason=reason) from error
-    except failures as error:
-        raise StorageError("the storage refused", path=path, reason=error) from error
+    except raised as error:
+        raise _translated(error, path) from error
+
+
+def _translated(error: Exception, path: str) -> LakecoreError:
+    if lacks_bucket(error):
+        scheme, _, rest = path.partition("://")
+        return NotFound("no such bucket", bucket=f"{scheme}://{rest.partition('/')[0]}", path=path)
+    if isinstance(error, PermissionError) or http_status(error) in {401, 403}:
+        return StorageError(
+            "the storage refused the credentials, or they do not permit this; check the options "
+            "with the keys or the token, and the rights of their owner",
+            path=path,
+            reason=getattr(error, "strerror", None) or error,
+        )
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return NotFound("no such file", path=path)
+    if isinstance(error, IsADirectoryError):
+        return NotFound("a directory, not a file", path=path)
+    if isinstance(error, FileExistsError):
+        return AlreadyExists("the path exists already", path=path)
+    reason = getattr(error, "strerror", None) or error
+    return StorageError("the storage refused", path=path, reason=reason)
+
+
+def lacks_bucket(error: BaseException) -> bool:
+    """Whether the service says that the bucket, or the container, does not exist."""
+    cause: BaseException | None = error
+    while cause is not None:
+        response = getattr(cause, "response", None)  # botocore
+        stated = response.get("Error", {}) if isinstance(response, Mapping) else {}
+        code = getattr(cause, "error_code", None) or stated.get("Code")  # azure, botocore
+        if code in _NO_BUCKET or _NO_BUCKET_GCS in str(cause):
+            return True
+        cause = cause.__cause__
+    return False
 
 
 class TranslatedFile:

@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import botocore.exceptions
+import botocore.exceptions  # type: ignore[import-untyped]
 import pytest
 import s3fs.core
 from fsspec.asyn import sync_wrapper
