@@ -181,7 +181,7 @@ class SqlEngine:
                 assert statement.mirror is not None, "as checked"
                 return run_mirror(self._workspace, statement, statement.mirror, self._on_checkpoint)
             case s.Explain():
-                return ("part", "plan"), list(self._queries.explained(statement.text, scope))
+                return ("part", "plan"), list(self._queries.explained(statement, scope))
             case s.Show(what="procedures"):
                 return listed()
             case s.Show():

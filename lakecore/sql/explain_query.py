@@ -42,9 +42,15 @@ def parts_of_plan(
     text: str,
     tables: Sequence[Scanned],
     run: Callable[[str], duckdb.DuckDBPyRelation],
+    *,
+    analyze: bool = False,
 ) -> list[tuple[str, str]]:
-    """The plan of a query over views, as (name, text): DuckDB's, then lakecore's for each table."""
-    rows = [(str(key), str(value)) for key, value in run(f"EXPLAIN {text}").fetchall()]
+    """The plan of a query over views, as (name, text): DuckDB's, then lakecore's for each table.
+
+    With `analyze`, the query runs, and DuckDB's plan has times and numbers of rows.
+    """
+    verb = "EXPLAIN ANALYZE" if analyze else "EXPLAIN"
+    rows = [(str(key), str(value)) for key, value in run(f"{verb} {text}").fetchall()]
     pushed: tuple[list[str] | None, str | None] = (None, None)
     if len(tables) == 1:
         described = run(f"EXPLAIN (FORMAT JSON) {text}").fetchall()

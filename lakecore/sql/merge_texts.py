@@ -7,7 +7,7 @@ parameters are therefore refused. A query within an expression cannot read a who
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
     from lakecore.scalar.engine import Json, Node
-    from lakecore.sql.statements import Merge, MergeClause
+    from lakecore.sql.statements import Chain, Merge, MergeClause
 
-__all__ = ["Step", "Texts", "Value", "holds_query", "side_names"]
+__all__ = ["Step", "Texts", "Value", "holds_query", "side_names", "with_named_values"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +65,28 @@ def _texts(statement: Merge) -> Iterator[str]:
     for clause in statement.clauses:
         yield clause.condition or ""
         yield from (clause.values or {}).values()
+        yield from clause.row or ()
+
+
+def with_named_values(statement: Merge, columns: Sequence[str]) -> Merge:
+    """The statement with INSERT (column, ...) VALUES in place of INSERT VALUES.
+
+    Raises InvalidRequest unless there is a value for each column of the table.
+    """
+    clauses: list[MergeClause] = []
+    for each in statement.clauses:
+        clause, row = each, each.row
+        if row is not None and len(row) != len(columns):
+            raise InvalidRequest(
+                "INSERT VALUES without names gives each column of the table one value",
+                columns=list(columns),
+                values=len(row),
+            )
+        if row is not None:
+            values: dict[Chain, str] = dict(zip(((name,) for name in columns), row, strict=True))
+            clause = replace(clause, values=values, row=None)
+        clauses.append(clause)
+    return replace(statement, clauses=tuple(clauses))
 
 
 def side_names(statement: Merge, target: str, source: str) -> dict[str, str]:

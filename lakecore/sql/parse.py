@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lakecore.deferred import deferred
 from lakecore.errors import Unsupported
 from lakecore.sql.cursor import Cursor
+from lakecore.sql.map_literals import with_maps
 from lakecore.sql.parse_copy import parse_copy
 from lakecore.sql.parse_rows import (
     parse_delete,
@@ -42,6 +42,7 @@ from lakecore.sql.statements import (
     Use,
 )
 from lakecore.sql.tokens import Kind, tokenize
+from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,6 +95,7 @@ _OF_TABLE = frozenset({"partitions", "properties", "columns", "tags", "branches"
 
 def parse(text: str) -> Statement:
     """Parse a text as one statement. Raises InvalidRequest, with line, column and a caret."""
+    text = with_maps(text)
     cursor = Cursor(text)
     word = cursor.token.word
     start = _insert_after_with(text) if word == "WITH" else None
@@ -107,14 +109,10 @@ def parse(text: str) -> Statement:
     if parser is None:
         if cursor.done():
             raise cursor.error("the statement is empty")
-        near = get_close_matches(word, [*_PARSERS, *_QUERIES], 1)
-        hint = f"; the nearest that is: {near[0]}" if near else ""
-        if word in _INSTEAD:
-            hint = f": {_INSTEAD[word]}"
-        raise Unsupported(
-            f"{cursor.text[: cursor.token.end].strip()!r} starts no statement that is supported"
-            + hint
-        )
+        first = cursor.text[: cursor.token.end].strip()
+        hint = f": {_INSTEAD[word]}" if word in _INSTEAD else ""
+        near = {} if hint else did_you_mean(word, [*_PARSERS, *_QUERIES])
+        raise Unsupported(f"{first!r} starts no statement that is supported{hint}", **near)
     cursor.take()
     statement = parser(cursor)
     cursor.end()
@@ -148,14 +146,13 @@ def _table(cursor: Cursor) -> Statement:
 def _explain(cursor: Cursor) -> Statement:
     cursor.skip("PLAN", "FOR")
     cursor.skip("EXTENDED")
-    if cursor.at("ANALYZE"):
-        raise Unsupported("EXPLAIN ANALYZE: run the query, and EXPLAIN it")
+    analyze = cursor.skip("ANALYZE")
     text = cursor.rest()
     if not isinstance(parse(text), Query):
         raise Unsupported(
             "EXPLAIN is for queries, not for statements that change data or names", statement=text
         )
-    return Explain(text=text)
+    return Explain(text=text, analyze=analyze)
 
 
 def _use(cursor: Cursor) -> Statement:
@@ -168,6 +165,8 @@ def _use(cursor: Cursor) -> Statement:
 def _show(cursor: Cursor) -> Statement:
     if cursor.skip("CREATE", "TABLE"):
         return Show(what="create", chain=cursor.chain("the name of the table"))
+    if cursor.skip("CREATE", "DATABASE") or cursor.skip("CREATE", "SCHEMA"):
+        return Show(what="create database", chain=cursor.chain("the name of the database"))
     if cursor.skip("CREATE", "VIEW"):
         return Show(what="create view", chain=cursor.chain("the name of the view"))
     if cursor.at("USER", "FUNCTIONS"):

@@ -75,7 +75,11 @@ def parse_update(cursor: Cursor) -> Update:
     cursor.expect("SET")
     values = _assignments(cursor, chain, alias, "WHERE", "FROM")
     if cursor.at("FROM"):
-        raise Unsupported("UPDATE ... FROM: write it as MERGE INTO ... USING", clause="FROM")
+        raise Unsupported(
+            "UPDATE ... FROM: write MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE "
+            "SET x = s.x",
+            clause="FROM",
+        )
     where = cursor.until() if cursor.skip("WHERE") else None
     return Update(chain=chain, alias=alias, values=values, where=where)
 
@@ -86,7 +90,10 @@ def parse_delete(cursor: Cursor) -> Delete:
     chain = cursor.chain("the name of the table")
     alias = _alias(cursor, "WHERE", "USING")
     if cursor.at("USING"):
-        raise Unsupported("DELETE ... USING: write it as MERGE INTO ... USING", clause="USING")
+        raise Unsupported(
+            "DELETE ... USING: write MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE",
+            clause="USING",
+        )
     where = cursor.until() if cursor.skip("WHERE") else None
     return Delete(chain=chain, alias=alias, where=where)
 
@@ -181,8 +188,12 @@ def _clause(cursor: Cursor, chain: Chain, alias: str | None) -> MergeClause:
     cursor.expect("THEN")
     if match == "not_matched":
         cursor.expect("INSERT")
+        row = None
+        if cursor.skip("VALUES"):
+            row = tuple(cursor.listed(lambda: cursor.until(symbols=",")))
+        values = _inserted(cursor) if row is None else None
         return MergeClause(
-            match=match, action="insert", condition=condition, values=_inserted(cursor)
+            match=match, action="insert", condition=condition, values=values, row=row
         )
     if cursor.skip("DELETE"):
         return MergeClause(match=match, action="delete", condition=condition)

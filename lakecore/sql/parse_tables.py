@@ -62,13 +62,15 @@ def parse_create(cursor: Cursor) -> Statement:
 def _create_database(cursor: Cursor) -> CreateDatabase:
     absent = cursor.skip("IF", "NOT", "EXISTS")
     chain = cursor.chain("the name of the database")
-    settings = options(cursor) if cursor.skip("WITH") else {}
+    settings: dict[str, str] = {}
+    if cursor.at("WITH") and cursor.ahead(1).value == "(":
+        cursor.take()
+        settings = options(cursor)
     mirror = read_database_mirror(cursor) if cursor.skip("AS", "DATABASE") else None
     if not cursor.done() or (settings and mirror is None):
         raise Unsupported(
-            "a database has no comment, location or properties here; name it alone, or say "
-            "AS DATABASE source.database",
-            statement=cursor.text,
+            "a database has no comment, location or properties here: write CREATE DATABASE "
+            f"{'.'.join(chain)}, or CREATE DATABASE ... AS DATABASE source.database"
         )
     return CreateDatabase(chain=chain, if_not_exists=absent, options=settings, mirror=mirror)
 
@@ -283,8 +285,8 @@ def parse_drop(cursor: Cursor) -> Statement:
 
 
 def parse_truncate(cursor: Cursor) -> Statement:
-    """Parse TRUNCATE TABLE; the word TRUNCATE has been read."""
-    cursor.expect("TABLE")
+    """Parse TRUNCATE [TABLE]; the word TRUNCATE has been read."""
+    cursor.skip("TABLE")
     chain = cursor.chain("the name of the table")
     if cursor.skip("PARTITION"):
         return DropPartition(chain=chain, partitions=(partition(cursor),))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakecore.sql.python_objects import Scope
     from lakecore.sql.references import Reference
     from lakecore.sql.statement_views import Noted
-    from lakecore.sql.statements import Chain
+    from lakecore.sql.statements import Chain, Explain
     from lakecore.sql.workspace import Workspace
     from lakecore.table.handle import Table
 
@@ -107,14 +107,15 @@ class Queries:
         """The rows of a query as a stream."""
         return reader_of(lambda: self.relation(text, parameters, scope))
 
-    def explained(self, text: str, scope: Scope) -> list[tuple[str, str]]:
+    def explained(self, statement: Explain, scope: Scope) -> list[tuple[str, str]]:
         """The parts of the plan: DuckDB's, and lakecore's for each of its tables."""
         tables: list[Scanned] = []
 
         def noted(reference: Reference, table: Table) -> None:
             tables.append((".".join(reference.chain), table, _travel(self, reference)))
 
-        return parts_of_plan(self._prepared(text, scope, noted), tables, self.run)
+        text = self._prepared(statement.text, scope, noted)
+        return parts_of_plan(text, tables, self.run, analyze=statement.analyze)
 
     def tables_of(self, text: str, scope: Scope) -> list[Table]:
         """The tables of the catalog that a query reads, directly or by temporary views."""

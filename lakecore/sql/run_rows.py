@@ -181,6 +181,7 @@ class RowStatements:
     def merge(self, statement: Merge, parameters: Parameters, scope: Scope) -> CommitResult:
         """MERGE INTO."""
         table = self._workspace.table(statement.chain)
+        statement = merge_texts.with_named_values(statement, table.schema.names)
         if merge_texts.holds_query(statement):
             return merge_by_query(self._queries, table, statement, parameters, scope)
         source = self._queries.relation(f"FROM {statement.source}", parameters, scope)
@@ -235,6 +236,7 @@ def merge_into(statement: Merge, table: Table, rows: object) -> CommitResult:
             "another engine merges without queries in conditions and values; put them into the "
             "query after USING"
         )
+    statement = merge_texts.with_named_values(statement, table.schema.names)
     names = merge_texts.side_names(statement, "target", "source")
     builder = table.merge(rows, renamed(statement.on, names))
     for clause in statement.clauses:

@@ -40,6 +40,8 @@ def show(workspace: Workspace, statement: Show) -> Rows:
             return ("key", "value"), sorted(workspace.variables.items())
         case "create":
             return ("statement",), [(create_text(workspace, statement),)]
+        case "create database":
+            return ("statement",), [(_database_text(workspace, statement.chain),)]
         case "create view":
             return ("statement",), [(create_view_text(workspace, statement.chain),)]
         case "properties":
@@ -258,6 +260,14 @@ def create_text(workspace: Workspace, statement: Show) -> str:
         )
         text += f"\nWITH (\n{listed}\n)"
     return text
+
+
+def _database_text(workspace: Workspace, chain: Chain) -> str:
+    """A CREATE DATABASE statement. Raises NotFound if there is no such database."""
+    catalog, name = workspace.databases(chain)
+    if not catalog.database_exists(name):
+        raise no_database(name, catalog)
+    return "CREATE DATABASE " + ".".join(map(_name, chain))
 
 
 def _name(name: str) -> str:

@@ -26,9 +26,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain:
-    """EXPLAIN of a query."""
+    """EXPLAIN of a query. With `analyze`, the query runs, and the plan states times and rows."""
 
     text: str
+    analyze: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,12 +264,16 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeClause:
-    """A WHEN clause. `match` is matched, not_matched or by_source. `values` None stands for `*`."""
+    """A WHEN clause. `match` is matched, not_matched or by_source. `values` None stands for `*`.
+
+    `row` are the values of INSERT VALUES (...) for the columns of the table, in their order.
+    """
 
     match: str
     action: str
     condition: str | None = None
     values: Mapping[Chain, str] | None = None
+    row: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ def _expressions(statement: s.Statement) -> Iterator[str]:
         case s.Merge():
             found = [statement.on, *(each.condition for each in statement.clauses)]
             for clause in statement.clauses:
-                found += (clause.values or {}).values()
+                found += [*(clause.values or {}).values(), *(clause.row or ())]
         case s.Call():
             found = [*statement.positional, *statement.named.values()]
     yield from (each for each in found if each is not None)

@@ -114,7 +114,7 @@ def test_errors_are_one_line(path: Path, capfd: pytest.CaptureFixture[str]) -> N
     for what, message in (
         (("rollback", path), "name the target of the rollback"),
         (("rollback", path, "--snapshot", 9), "does not exist or has expired"),
-        (("snapshot", "expire", path, "--retain-max", 2), "give retain_min"),
+        (("snapshot", "expire", path, "--retain-max", 0), "retain_max is a whole number"),
         (("expire", "partitions", path), "set how long"),
         (("expire", "snapshots", path, "--older-than", "soon"), "timestamp"),
     ):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from lakecore.errors import InvalidRequest
 from lakecore.model.schema_change import SchemaChange
 from lakecore.sql.cursor import Cursor
@@ -17,13 +20,19 @@ from lakecore.sql.run_rows import RowStatements, partition_values
 from lakecore.sql.statements import Merge, MergeClause
 from lakecore.sql.tokens import quoted, split
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__ = ["PROCEDURES"]
 
 _DONE: list[tuple[object, ...]] = [("Success",)]
 
 
 def _merge_into(call: Call) -> list[tuple[object, ...]]:
-    """Run MERGE INTO with the arguments of the Flink action; `*` means all columns."""
+    """Run MERGE INTO with the arguments of the Flink action.
+
+    `*` means all columns: by name if both tables have the same names, otherwise by position.
+    """
     target = chain_of(call.text("target_table") or "")
     alias = call.text("target_alias") or target[-1]
     for statement in split(call.text("source_sqls") or ""):
@@ -31,11 +40,12 @@ def _merge_into(call: Call) -> list[tuple[object, ...]]:
         call.run(statement)
     source = chain_of(call.text("source_table") or "")
     names = {alias, target[-1]}
+    whole = partial(_all_columns, call, source, alias)
     clauses = [
-        *_updates(call, "matched", "matched_upsert", names),
+        *_updates(call, "matched", "matched_upsert", names, whole),
         *_deletes(call, "matched", "matched_delete_condition"),
-        *_inserts(call),
-        *_updates(call, "by_source", "not_matched_by_source_upsert", names),
+        *_inserts(call, whole),
+        *_updates(call, "by_source", "not_matched_by_source_upsert", names, whole),
         *_deletes(call, "by_source", "not_matched_by_source_delete_condition"),
     ]
     if not clauses:
@@ -54,11 +64,37 @@ def _merge_into(call: Call) -> list[tuple[object, ...]]:
     return _DONE
 
 
-def _updates(call: Call, match: str, prefix: str, names: set[str]) -> list[MergeClause]:
+def _all_columns(
+    call: Call, source: tuple[str, ...], alias: str
+) -> dict[tuple[str, ...], str] | None:
+    """The values that `*` stands for; None if a column gets the value of its namesake."""
+    columns = call.table("target_table").schema.names
+    given = call.queries.relation(f"FROM {'.'.join(map(quoted, source))}").columns
+    if {name.lower() for name in given} == {name.lower() for name in columns}:
+        return None
+    if len(given) != len(columns):
+        raise InvalidRequest(
+            "`*` takes as many columns as the table has", source=given, columns=columns
+        )
+    side = "source" if source[-1].lower() == alias.lower() else quoted(source[-1])
+    values = (f"{side}.{quoted(name)}" for name in given)
+    return dict(zip(((name,) for name in columns), values, strict=True))
+
+
+def _updates(
+    call: Call,
+    match: str,
+    prefix: str,
+    names: set[str],
+    whole: Callable[[], dict[tuple[str, ...], str] | None],
+) -> list[MergeClause]:
     setting = call.text(f"{prefix}_setting")
     if setting is None:
         return []
-    values = None if setting.strip() == "*" else set_values(Cursor(setting), names)
+    values = whole() if setting.strip() == "*" else set_values(Cursor(setting), names)
+    if values is not None and setting.strip() == "*":  # the keys of matched rows are equal
+        keys = call.table("target_table").schema.primary_keys
+        values = {path: text for path, text in values.items() if path[0] not in keys}
     condition = call.text(f"{prefix}_condition")
     return [MergeClause(match=match, action="update", condition=condition, values=values)]
 
@@ -70,12 +106,16 @@ def _deletes(call: Call, match: str, name: str) -> list[MergeClause]:
     return [MergeClause(match=match, action="delete", condition=condition)]
 
 
-def _inserts(call: Call) -> list[MergeClause]:
+def _inserts(
+    call: Call, whole: Callable[[], dict[tuple[str, ...], str] | None]
+) -> list[MergeClause]:
     given = call.text("not_matched_insert_values")
     if given is None:
         return []
-    values: dict[tuple[str, ...], str] | None = None
-    if given.strip() != "*":
+    values: dict[tuple[str, ...], str] | None
+    if given.strip() == "*":
+        values = whole()
+    else:
         columns = call.table("target_table").schema.arrow.names
         cursor = Cursor(f"({given})")
         texts = cursor.listed(lambda: cursor.until(symbols=","))

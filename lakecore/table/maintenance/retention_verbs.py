@@ -6,6 +6,8 @@ Every method is one call into this package; `Table` inherits the methods.
 from __future__ import annotations
 
 import re
+import sys
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,6 @@ from lakecore.errors import InvalidRequest
 from lakecore.model.arguments import check_flags
 from lakecore.model.times import to_milliseconds
 from lakecore.options import DURATION, parse_options
-from lakecore.plan.retention import Retention
 from lakecore.table.maintenance import expire_snapshots as snapshots
 from lakecore.table.maintenance.expire_changelogs import changelog_retention_of, expire_changelogs
 from lakecore.table.maintenance.expire_partitions import expire_partitions, partition_rule_of
@@ -31,9 +32,37 @@ if TYPE_CHECKING:
         RolledBack,
     )
     from lakecore.model.times import Time
+    from lakecore.plan.retention import Retention
     from lakecore.table.context import TableContext
 
 _SPAN = re.compile(r"\d+\s*[a-zµ]+", re.IGNORECASE)
+
+
+_LEAST = ("snapshot.num-retained.min", "changelog.num-retained.min")
+_LIMIT = "snapshot.expire.limit"
+
+
+def _wanted(
+    context: TableContext,
+    keep: Retention,
+    retain_max: int | None,
+    retain_min: int | None,
+    max_deletes: int | None,
+) -> Retention:
+    """What a call keeps. Defaults of options that the table does not state bind only commits."""
+    stated = context.options.texts
+    most = keep.retain_max if retain_max is None else retain_max
+    least = keep.retain_min if retain_min is None else retain_min
+    is_number = isinstance(most, int)  # `Retention` refuses other values
+    if retain_min is None and is_number and not any(key in stated for key in _LEAST):
+        least = max(min(least, most), 1)
+    limit = keep.max_deletes if _LIMIT in stated else sys.maxsize
+    return replace(
+        keep,
+        retain_max=most,
+        retain_min=least,
+        max_deletes=limit if max_deletes is None else max_deletes,
+    )
 
 
 class RetentionVerbs:
@@ -59,11 +88,12 @@ class RetentionVerbs:
 
         - `retain_max`: snapshots before the newest `retain_max` expire, whatever their age
           (`snapshot.num-retained.max`);
-        - `retain_min`: the newest `retain_min` always stay (`snapshot.num-retained.min`);
+        - `retain_min`: the newest `retain_min` always stay (`snapshot.num-retained.min`; its
+          default yields to a smaller `retain_max`);
         - `older_than`: of the remaining snapshots, those that were replaced by a newer one before
           this time expire. A time, or an age such as "2 h" (`snapshot.time-retained`);
         - `max_deletes`: the maximum number of snapshots that one call expires
-          (`snapshot.expire.limit`).
+          (`snapshot.expire.limit` if the table states it; otherwise there is no limit).
 
         With `dry_run`, nothing is deleted; the result states what would be deleted. The files of
         tags, branches and long-lived changelogs stay. Every snapshot that a consumer has not read
@@ -77,13 +107,10 @@ class RetentionVerbs:
         """
         check_flags(dry_run=dry_run)
         context = self._context
-        keep = snapshots.retention_of(context)
-        given = Retention(
-            retain_max=keep.retain_max if retain_max is None else retain_max,
-            retain_min=keep.retain_min if retain_min is None else retain_min,
-            older_than_ms=_moment(context, older_than, keep.older_than_ms),
-            max_deletes=keep.max_deletes if max_deletes is None else max_deletes,
+        keep = _wanted(
+            context, snapshots.retention_of(context), retain_max, retain_min, max_deletes
         )
+        given = replace(keep, older_than_ms=_moment(context, older_than, keep.older_than_ms))
         return snapshots.expire_snapshots(context, given, dry_run=dry_run)
 
     def expire_changelogs(
@@ -113,13 +140,10 @@ class RetentionVerbs:
         """
         check_flags(delete_all=delete_all, dry_run=dry_run)
         context = self._context
-        keep = changelog_retention_of(context)
-        given = Retention(
-            retain_max=keep.retain_max if retain_max is None else retain_max,
-            retain_min=keep.retain_min if retain_min is None else retain_min,
-            older_than_ms=_moment(context, older_than, keep.older_than_ms),
-            max_deletes=keep.max_deletes if max_deletes is None else max_deletes,
+        keep = _wanted(
+            context, changelog_retention_of(context), retain_max, retain_min, max_deletes
         )
+        given = replace(keep, older_than_ms=_moment(context, older_than, keep.older_than_ms))
         return expire_changelogs(context, given, all_of_them=delete_all, dry_run=dry_run)
 
     def expire_partitions(

@@ -79,6 +79,14 @@ def test_retain_max_expires_what_is_young() -> None:
     assert history().expire_snapshots(retain_max=3, retain_min=1).earliest_snapshot_id == 6
 
 
+def test_a_call_is_bound_by_no_default_that_the_table_does_not_state() -> None:
+    table = history(commits=60)
+
+    stated = table.copy({"snapshot.expire.limit": "3"})
+    assert stated.expire_snapshots(retain_max=2, dry_run=True).snapshots_expired == 3
+    assert table.expire_snapshots(retain_max=2).snapshots_expired == 58
+
+
 def test_one_call_expires_no_more_than_max_deletes() -> None:
     done = history().expire_snapshots(retain_min=1, older_than=NEVER, max_deletes=2)
 
@@ -274,7 +282,7 @@ def test_empty_directories_go_where_the_option_says_so() -> None:
 
 
 def test_contradicting_numbers_are_refused() -> None:
-    table = history(commits=1)
+    table = history(commits=1).copy({"snapshot.num-retained.min": "5"})
 
     with pytest.raises(InvalidRequest, match="give retain_min"):
         table.expire_snapshots(retain_max=3)
