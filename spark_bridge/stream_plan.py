@@ -84,6 +84,7 @@ class ChangePlanner:
         names = context.schema.names
         predicate = None if where is None else condition_on(where.predicate, names)
         self._wanted = Wanted(context=self._context, columns=names, predicate=predicate)
+        self._recorded: int | None = None
         self.last: int | None = None
         """The last snapshot to read; None: all that come."""
 
@@ -249,7 +250,8 @@ class ChangePlanner:
     def _rest_of_state(self, start: Offset, end: Offset) -> Sequence[ChangeUnit]:
         assert start.state is not None
         place = start if start.snapshot else end
-        if place.snapshot == 0:
+        if place.snapshot == 0 or start.state.complete:
+            # The snapshot of a state that was read may have expired.
             return ()
         planned = end.state if end.state is not None and end.snapshot == place.snapshot else None
         units = self._units_of_state(place)
@@ -340,8 +342,9 @@ class ChangePlanner:
     def record(self, next_id: int) -> None:
         """Record in the consumer of the stream, if any, that all earlier snapshots are done."""
         consumer_id = self._context.options.consumer_id
-        if consumer_id is not None:
+        if consumer_id is not None and next_id != self._recorded:
             write_consumer(self._context, consumer_id, next_id)
+            self._recorded = next_id
 
 
 def _change_of(found: Found) -> StoredRows | Replaced:

@@ -165,6 +165,9 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start is None:
             return self._latest_without_start()
         limits = Limits() if isinstance(limit, ReadAllAvailable) else self._limits
+        # Spark asks for the next batch only after it has noted that all batches before `start` are
+        # done. At the end of a run it calls nothing else.
+        self.commit(start)
         self._last = self._plan.latest(parse_offset(start), limits)
         return self._last.to_json()
 

@@ -106,9 +106,10 @@ class Query:
             found.append([row for task in tasks for row in task.to_pylist()])
             log.done += 1
             self.die_at("done")
-            # Spark tells the source when it plans the next batch.
-            reader.commit(_json(end))
             self._plan(reader, limit)
+            if len(log.offsets) > log.done:
+                # Spark tells the source when it has planned the next batch.
+                reader.commit(_json(end))
         return found
 
     def rows(self) -> list[Rows]:

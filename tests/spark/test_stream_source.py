@@ -294,6 +294,20 @@ def test_consumer_holds_what_a_query_has_not_done(tmp_path: Path) -> None:
     assert (begun, after, ids(lost)) == ([1], [4], [3])
 
 
+def test_first_run_to_the_end_protects_what_the_next_one_reads(tmp_path: Path) -> None:
+    table = table_at(tmp_path / "t", bucket="1", write_only="true")
+    table.write(rows_of(0))
+    nightly = query(table, consumer_id="reports")
+    first = nightly.rows()
+    for number in (1, 2):
+        table.write(rows_of(number))
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    second = nightly.rows()
+
+    assert (ids(first), ids(second)) == ([0], [1, 2])
+    assert [each.next_snapshot for each in table.consumers()] == [4]
+
+
 def test_kinds_must_be_asked_for_or_refused(tmp_path: Path) -> None:
     table = table_at(tmp_path / "t", bucket="1", write_only="true")
     table.write(rows_of(1, 2))
@@ -350,9 +364,10 @@ def test_offset_of_something_else_is_refused(tmp_path: Path) -> None:
     for wrong in ({}, {"snapshot": "1", "schema": 0}, {"snapshot": -1, "schema": 0}):
         with pytest.raises(InvalidRequest, match="new checkpoint"):
             reader.partitions(wrong, wrong)
-    state = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    start = reader.initialOffset()
+    state = reader.latestOffset(start, reader.getDefaultReadLimit())
     with pytest.raises(InvalidRequest, match="other splits"):
-        reader.partitions(state, {**state, "plan": "another"})
+        reader.partitions(start, {**state, "plan": "another"})
     with pytest.raises(InvalidRequest, match="newer schema"):
         reader.partitions(state, {**state, "schema": 7})
 
