@@ -18,6 +18,8 @@ A message is a lower-case sentence, then facts: `run overlaps. level=3 file=...`
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from lakecore.masking import masked, masked_facts
 
 __all__ = [
@@ -34,13 +36,17 @@ __all__ = [
 ]
 
 
+_TIMES = (86_400_000 * 365, 253_402_300_800_000)
+"""Times from 1971 to 9999, in milliseconds. Durations of a request are shorter."""
+
+
 class LakecoreError(Exception):
     """Base class of all lakecore errors; `facts` holds the values that the message states."""
 
     def __init__(self, message: str, **facts: object) -> None:
         self.message = message
         self.facts = masked_facts(facts)
-        stated = " ".join(f"{name}={_show(value)}" for name, value in self.facts.items())
+        stated = " ".join(_stated(name, value) for name, value in self.facts.items())
         super().__init__(f"{message}. {stated}" if stated else message)
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
@@ -89,6 +95,14 @@ class StorageError(LakecoreError, OSError):
 
 def _rebuild(kind: type[LakecoreError], message: str, facts: dict[str, object]) -> LakecoreError:
     return kind(message, **facts)
+
+
+def _stated(name: str, value: object) -> str:
+    """A fact as text. A time in milliseconds since 1970 (`..._ms`) is shown in UTC."""
+    if name.endswith("_ms") and isinstance(value, int) and _TIMES[0] <= value < _TIMES[1]:
+        moment = datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
+        return f"{name.removesuffix('_ms')}={moment.replace('+00:00', 'Z')}"
+    return f"{name}={_show(value)}"
 
 
 def _show(value: object) -> str:

@@ -123,7 +123,7 @@ Vectors: TypeAlias = "Mapping[str, tuple[IndexFile, VectorRange]]"
 """For each data file name, the index file and the range of its deletion vector."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CommitMessage:
     """The files that the writer of one bucket adds and removes. Picklable; holds no rows.
 
@@ -161,6 +161,17 @@ class CommitMessage:
     compact_schema_id: int | None = None
     base_snapshot_id: int | None = None
     base_snapshot_uuid: str | None = None
+
+    def __repr__(self) -> str:
+        changed = {
+            "new_files": self.new_files,
+            "deleted_files": self.deleted_files,
+            "changelog_files": self.changelog_files,
+            "compact_before": self.compact_before,
+            "compact_after": self.compact_after,
+        }
+        counts = "".join(f", {len(files)} {name}" for name, files in changed.items() if files)
+        return f"CommitMessage(bucket={self.bucket}{counts})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

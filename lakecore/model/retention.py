@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilesDeleted:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class FilesDeleted(ShownFacts):
     """The files that an expiry or a rollback deletes, by kind.
 
     `data_bytes` is the size of the data files, as manifests state it. A file that belongs to a data
@@ -25,6 +25,10 @@ class FilesDeleted:
     manifests: int = 0
     index_files: int = 0
     statistics: int = 0
+    _title: ClassVar[str] = "Deleted files"
+
+    def _shown(self) -> list[tuple[str, object]]:
+        return self.shown()
 
     def shown(self) -> list[tuple[str, object]]:
         """The non-zero counts of each kind, for people."""

@@ -153,8 +153,10 @@ class Table(
         return Inspect(self._context)
 
     def __repr__(self) -> str:
+        branch = self._context.layout.branch
+        on = "" if branch == MAIN_BRANCH else f", branch={branch!r}"
         schema_id = self._bound.schema.id
-        return f"Table({self.identifier!r}, schema={schema_id}, path={self.path!r})"
+        return f"Table({self.identifier!r}{on}, schema={schema_id}, path={self.path!r})"
 
     def _facts(self) -> list[tuple[str, object]]:
         schema, options = self._context.schema, self._context.options.shown

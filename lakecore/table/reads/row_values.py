@@ -29,7 +29,7 @@ from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.polars_source import not_computed
 from lakecore.frames.python_leaves import Column
 from lakecore.frames.python_values import array_of
-from lakecore.model.types import from_arrow
+from lakecore.model.types import INTEGERS, Atomic, Root, from_arrow
 from lakecore.plan.predicate import compares_with_null, from_polars, is_exact, operands, to_polars
 from lakecore.rows.fit import Place, fit
 from lakecore.scalar import values as scalar
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 _PROBE = "_lakecore_row"
 _VALUE = "_lakecore_value"
+
+_NO_STRINGS = (*INTEGERS, Root.FLOAT, Root.DOUBLE, Root.DECIMAL, Root.BOOLEAN)
+"""The types of columns that take no string: one is probably meant as an expression."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,6 +311,13 @@ def plain_value(column: pa.Field, value: object) -> pa.Scalar:
     not determine them.
     """
     kind = from_arrow(column.type)
+    if isinstance(value, str) and isinstance(kind, Atomic) and kind.root in _NO_STRINGS:
+        raise InvalidRequest(
+            f"a string is a plain value, and the column holds none; an expression of SQL is "
+            f"lc.sql_expr({value!r})",
+            column=column.name,
+            type=kind,
+        )
     try:
         array = array_of([value], Column(name=column.name, type=kind))
     except InvalidRequest as error:

@@ -32,7 +32,7 @@ Runner: TypeAlias = "Callable[[TableContext, object, MergeRequest, Author], Comm
 """Carries out a merge. The arguments are the table, the source, the request and the author."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MergeInto:
     """The builder of a MERGE; each `when_...` method returns a new builder with one more clause.
 
@@ -57,6 +57,14 @@ class MergeInto:
     clauses: tuple[Clause, ...] = ()
     run: Runner | None = None
     """Carries out the merge on another engine; None: this process does it."""
+
+    def __repr__(self) -> str:
+        count = len(self.clauses)
+        clauses = "1 clause" if count == 1 else f"{count} clauses"
+        return (
+            f"MergeInto({self.context.identifier!r}, {clauses}: nothing has happened yet; "
+            "execute() runs the merge)"
+        )
 
     def when_matched_update(
         self, values: Mapping[str, object], condition: pl.Expr | str | None = None

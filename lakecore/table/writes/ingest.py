@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from lakecore.display import ShownFacts
 from lakecore.errors import CommitUnknown, InvalidRequest
 from lakecore.options.kinds import parse_duration
 from lakecore.table.writes.batch_write import author
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class IngestResult(ShownFacts):
     """What `Table.ingest` has committed so far.
 
     `frames` and `rows` count what was written; `commits` counts commits; `snapshot_ids` are those
@@ -40,6 +41,11 @@ class IngestResult:
     commits: int = 0
     checkpoint: int | None = None
     snapshot_ids: tuple[int, ...] = ()
+    _title: ClassVar[str] = "Ingest"
+
+    def _shown(self) -> list[tuple[str, object]]:
+        ids = ", ".join(map(str, self.snapshot_ids)) or "nothing committed"
+        return [("rows", f"{self.rows:,}"), ("commits", self.commits), ("last snapshot", ids)]
 
 
 def ingest(

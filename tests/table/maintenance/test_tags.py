@@ -96,7 +96,7 @@ def test_tag_of_a_time_names_the_first_snapshot_since() -> None:
     assert table.create_tag("a", timestamp=0).snapshot_id == 1
     assert table.create_tag("b", timestamp=times[1]).snapshot_id == 2
     assert table.create_tag("c", timestamp=times[1] + 1).snapshot_id == 3
-    with pytest.raises(NotFound, match=r"at or after this time.* latest_ms="):
+    with pytest.raises(NotFound, match=r"at or after this time.* latest="):
         table.create_tag("d", timestamp=times[2] + 1)
 
 
