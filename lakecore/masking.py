@@ -21,9 +21,10 @@ _WORD = (
     r"(?:access|account|private|api|shared)[-._]?key|keyfile"
 )
 _SECRET_KEY = re.compile(_WORD, re.IGNORECASE)
-_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s'\"]*:[^/\s'\"]*@")
+# NOTE: repetitions are bounded or cannot overlap, so that long strings take linear time.
+_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/\s'\":]*:[^/\s'\"]*@")
 _STATED = re.compile(
-    rf"((?:{_WORD}|(?<![a-z])sig(?!\w))[\w.-]*['\"]?\s*[=:]\s*['\"]?)(?!\*\*\*)[^\s'\"&,;)\]}}>]+",
+    rf"((?:{_WORD}|(?<![a-z])sig(?!\w))[\w.-]{{0,200}}['\"]?\s*[=:]\s*['\"]?)(?!\*\*\*)[^\s'\"&,;)\]}}>]+",
     re.IGNORECASE,
 )
 _SHORT = 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -175,3 +176,12 @@ def test_secrets_are_also_hidden_as_a_url_shows_them() -> None:
 
     assert masked("x a/b+c= y a%2Fb%2Bc%3D z", values) == "x *** y *** z"
     assert "eu" not in values
+
+
+@pytest.mark.parametrize("part", ["a", "a://:", "token", "a://", "token=", "token'", "a:", "t "])
+def test_long_strings_take_linear_time(part: str) -> None:
+    began = time.monotonic()
+    masked(part * (50_000 // len(part)))
+    masked("a://" + part[-1] * 50_000)
+
+    assert time.monotonic() - began < 2
