@@ -87,7 +87,8 @@ def parse_type(source: Json, *, context: str = "", depth: int = 0) -> DataType:
                 return Map(key=key, value=value, nullable=nullable)
             case "ROW":
                 fields = source["fields"]
-                assert isinstance(fields, list)
+                if not isinstance(fields, list):
+                    raise InvalidRequest("the fields of a ROW are a list", column=context)
                 inner = tuple(parse_field(each, depth=depth + 1) for each in fields)
                 return Row(fields=inner, nullable=nullable)
             case _:
@@ -127,7 +128,9 @@ def parse_field(source: Json, *, depth: int = 0) -> Field:
     """The field that a schema file's JSON describes; `depth` is the number of types around it."""
     if not isinstance(source, dict) or not {"id", "name", "type"} <= source.keys():
         raise InvalidRequest("a field needs id, name and type", field=source)
-    name, number = str(source["name"]), source["id"]
+    name, number = source["name"], source["id"]
+    if not isinstance(name, str):
+        raise InvalidRequest("the name of a field must be a string", name=name)
     if not isinstance(number, int) or isinstance(number, bool) or number not in _IDS:
         raise InvalidRequest("the id of a field must be a number", column=name, id=number)
     description, default = source.get("description"), source.get("defaultValue")
