@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from lakecore.rest_server.app import RestApp
+from lakecore.rest_server.serving import server_config
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, MutableMapping
@@ -26,9 +27,7 @@ TOKEN = "a-token-of-the-tests"
 @contextmanager
 def rest_server(catalog: Catalog, app: Any = None) -> Iterator[dict[str, str]]:
     """The options of a client of a server over the catalog."""
-    config = uvicorn.Config(
-        app or RestApp(catalog, TOKEN), port=0, log_level="error", lifespan="off", access_log=False
-    )
+    config = server_config(app or RestApp(catalog, TOKEN), port=0, log_level="error")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

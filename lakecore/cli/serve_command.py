@@ -17,7 +17,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("serve-rest")(serve_rest)
 
 
-def serve_rest(
+def serve_rest(  # noqa: PLR0913  one parameter per option
     warehouse: Warehouse = None,
     option: Options = None,
     *,
@@ -37,10 +37,18 @@ def serve_rest(
     token_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="A file that holds the token.")
     ] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A TOML file with a token and a scope for each user."),
+    ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the warehouse if it does not exist.")
+    ] = False,
 ) -> None:
     """Serve a warehouse to other engines by Paimon's REST protocol.
 
     The address is the first line of standard output. Ctrl-C stops the server. Without a token,
     only programs of this machine can connect, and all of them may read and write every table.
     """
-    run("lakecore.cli.serve", "serve_rest", warehouse, option, host, port, token, token_file)
+    given = (warehouse, option, host, port, token, token_file, tokens, create)
+    run("lakecore.cli.serve", "serve_rest", *given)

@@ -2,36 +2,46 @@
 
 - A request needs the header `Authorization: Bearer TOKEN`; tokens are compared in constant time.
 - Paths are split at slashes before they are decoded, so a name may contain an encoded slash.
-- A body has at most `BODY_BYTES_MAX` bytes.
-- uvicorn logs unexpected errors; the client gets no details.
+- A body has at most `BODY_BYTES_MAX` bytes, and arrives within `BODY_SECONDS`. The bodies of all
+  requests in work have at most `BODIES_BYTES_MAX`; further requests are told to come again (503).
+- The log `lakecore.rest_server` names the reason of a failure, and uvicorn logs unexpected errors;
+  the client gets no details.
+- The log `lakecore.rest_server.audit` has a line for each request that changes something, or tries
+  to: the name of the token, the method, the object, and the status of the reply.
 """
 
 from __future__ import annotations
 
-import hmac
+import asyncio
 import importlib
 import json
 import logging
 import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote_plus
 
 from lakecore.errors import LakecoreError, Unsupported
 from lakecore.rest_server.replies import Problem, Reply, error_reply, problem_of
-from lakecore.rest_server.served_catalog import ServedCatalog
+from lakecore.rest_server.served_catalog import PREFIX, ServedCatalog
+from lakecore.rest_server.tokens import Token, allow, token_of, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
     from types import ModuleType
 
     from lakecore.catalog.catalog import Catalog
 
-__all__ = ["RestApp", "server_library"]
+__all__ = ["RestApp", "audit", "server_library"]
 
 log = logging.getLogger("lakecore.rest_server")
+audit = logging.getLogger("lakecore.rest_server.audit")
 BODY_BYTES_MAX = 32 << 20
+BODIES_BYTES_MAX = 128 << 20
+BODY_SECONDS = 60.0
 PATH_BYTES_MAX = 8 << 10
 _VERSION = "v1"
+_NAMING = ("name", "identifier", "source", "destination", "tagName", "branch", "instant")
 
 
 def server_library(name: str) -> ModuleType:
@@ -47,11 +57,18 @@ def server_library(name: str) -> ModuleType:
 
 
 class RestApp:
-    """An ASGI application that serves one catalog. Without a token, it accepts all requests."""
+    """An ASGI application that serves one catalog. Without a token, it accepts all requests.
 
-    def __init__(self, catalog: Catalog, token: str | None) -> None:
+    A token that is a text may do everything.
+    """
+
+    def __init__(self, catalog: Catalog, tokens: Sequence[Token] | str | None) -> None:
+        if isinstance(tokens, str):
+            tokens = [Token(name="token", text=tokens)]
+        self._tokens = tuple(tokens or ())
         self._served = ServedCatalog(catalog)
-        self._expected = None if token is None else f"Bearer {token}".encode()
+        self._scoped = {token: self._served.over(visible(catalog, token)) for token in self._tokens}
+        self._bodies_bytes = 0
         self._in_thread = server_library("starlette.concurrency").run_in_threadpool
         self._responses = server_library("starlette.responses")
         self._requests = server_library("starlette.requests")
@@ -65,34 +82,99 @@ class RestApp:
         """Serve one request."""
         if scope["type"] != "http":
             return
-        reply = await self._reply(self._requests.Request(scope, receive))
+        call = _Call(request=self._requests.Request(scope, receive))
+        status = 500
+        try:
+            reply = await self._reply(call)
+            status = reply.status
+        finally:
+            if call.request.method != "GET":
+                facts = (call.who, call.request.method, call.named, status)
+                audit.info("change who=%s verb=%s object=%s status=%d", *facts)
         content = b"" if reply.body is None else json.dumps(reply.body).encode()
+        # What the client still sends of a body would be taken for the next request.
+        headers = {} if call.read else {"connection": "close"}
         response = self._responses.Response(
-            content, status_code=reply.status, media_type="application/json"
+            content, status_code=reply.status, media_type="application/json", headers=headers
         )
         await response(scope, receive, send)
 
-    async def _reply(self, request: Any) -> Reply:  # noqa: ANN401  Starlette's request
-        method, path = request.method, request.scope["path"]
+    async def _reply(self, call: _Call) -> Reply:
+        request = call.request
         try:
-            self._authorize(request.headers.get("authorization"))
+            token = token_of(request.headers.get("authorization"), self._tokens)
+            call.who = token.name
             parts, query = _address(request.scope)
-            body = _object(await _body(request))
-            reply: Reply = await self._in_thread(self._served.handle, method, parts, query, body)
+            held = _Held(self)
+            try:
+                body = _object(await held.body(request))
+                call.read, call.body = True, body
+                allow(token, request.method, parts, body)
+                handle = self._scoped.get(token, self._served).handle
+                reply: Reply = await self._in_thread(handle, request.method, parts, query, body)
+            finally:
+                held.release()
         except Problem as problem:
             return error_reply(problem)
+        except self._requests.ClientDisconnect:
+            return error_reply(Problem(400, "the body is not complete"))
         except LakecoreError as error:
             found = problem_of(error)
             if found.code == 500:
-                log.warning("request failed: %s %s: %s", method, path, error)
+                log.warning("request failed: %s %s: %s", request.method, call.path, error)
             return error_reply(found)
         return reply
 
-    def _authorize(self, stated: str | None) -> None:
-        if self._expected is None:
-            return
-        if not hmac.compare_digest((stated or "").encode("utf-8", "replace"), self._expected):
-            raise Problem(401, "the token is missing or wrong")
+
+@dataclass(slots=True)
+class _Call:
+    """A request in work; what its line in the audit log says."""
+
+    request: Any
+    who: str = "-"
+    read: bool = False
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The path as it was sent, so that it is one line of ASCII."""
+        raw = bytes(self.request.scope.get("raw_path") or b"")
+        return raw[:PATH_BYTES_MAX].decode("ascii", "backslashreplace")
+
+    @property
+    def named(self) -> str:
+        """The path, and the names in the body."""
+        names = {key: self.body[key] for key in _NAMING if key in self.body}
+        return f"{self.path} {json.dumps(names)[:PATH_BYTES_MAX]}" if names else self.path
+
+
+class _Held:
+    """The part of one request in the bytes of all bodies."""
+
+    def __init__(self, app: RestApp) -> None:
+        self._app, self._bytes = app, 0
+
+    async def body(self, request: Any) -> bytes:  # noqa: ANN401  Starlette's request
+        chunks = []
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for chunk in request.stream():
+                    self._take(len(chunk))
+                    chunks.append(chunk)
+        except TimeoutError:
+            raise Problem(408, "the body did not arrive in time") from None
+        return b"".join(chunks)
+
+    def _take(self, count: int) -> None:
+        self._bytes += count
+        self._app._bodies_bytes += count  # noqa: SLF001  a part of the application
+        if self._bytes > BODY_BYTES_MAX:
+            raise Problem(413, f"a body has at most {BODY_BYTES_MAX} bytes")
+        if self._app._bodies_bytes > BODIES_BYTES_MAX:  # noqa: SLF001
+            raise Problem(503, "too many requests with a body at the same time; send it again")
+
+    def release(self) -> None:
+        self._app._bodies_bytes -= self._bytes  # noqa: SLF001
 
 
 def _address(scope: MutableMapping[str, Any]) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -108,17 +190,7 @@ def _address(scope: MutableMapping[str, Any]) -> tuple[tuple[str, ...], dict[str
         raise Problem(400, "the path is not valid") from None
     if version != _VERSION or not decoded:
         raise Problem(404, f"paths begin with /{_VERSION}/")
-    return decoded, query
-
-
-async def _body(request: Any) -> bytes:  # noqa: ANN401  Starlette's request
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > BODY_BYTES_MAX:
-            raise Problem(413, f"a body has at most {BODY_BYTES_MAX} bytes")
-        chunks.append(chunk)
-    return b"".join(chunks)
+    return decoded[decoded[0] == PREFIX :], query
 
 
 def _object(data: bytes) -> dict[str, Any]:

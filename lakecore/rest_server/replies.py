@@ -17,9 +17,20 @@ from lakecore.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["Problem", "Reply", "error_reply", "identifiers_page", "page", "problem_of"]
+__all__ = [
+    "FAILED",
+    "Problem",
+    "Reply",
+    "error_reply",
+    "identifiers_page",
+    "page",
+    "problem_of",
+    "told",
+]
 
 PAGE_MAX = 1_000
+FAILED = "the server could not do this; its log says why"
+_PLACE = re.compile(r"[/\\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +66,25 @@ def problem_of(error: LakecoreError, resource: str = "", name: str = "") -> Prob
     """Converts an error of lakecore to a problem of a resource."""
     match error:
         case NotFound():
-            return Problem(404, str(error), resource, name)
+            return Problem(404, told(error), resource, name)
         case AlreadyExists():
-            return Problem(409, str(error), resource, name)
+            return Problem(409, told(error), resource, name)
         case Unsupported():
-            return Problem(501, str(error), resource, name)
+            return Problem(501, told(error), resource, name)
         case InvalidRequest():
-            return Problem(400, str(error), resource, name)
+            return Problem(400, told(error), resource, name)
         case _:
-            return Problem(500, str(error), resource, name)
+            return Problem(500, FAILED, resource, name)
+
+
+def told(error: LakecoreError) -> str:
+    """The message of an error, without facts that name places of this server, or causes."""
+    facts = {
+        key: value
+        for key, value in error.facts.items()
+        if not isinstance(value, BaseException) and not _PLACE.search(str(value))
+    }
+    return str(type(error)(error.message, **facts))
 
 
 def page(

@@ -33,7 +33,7 @@ from lakecore.catalog.rest.wire import (
 from lakecore.errors import AlreadyExists, CorruptTable, LakecoreError, NotFound, Unsupported
 from lakecore.rest_server.changed_columns import check_columns
 from lakecore.rest_server.function_parts import all_functions, on_functions
-from lakecore.rest_server.replies import Problem, Reply, identifiers_page, page, problem_of
+from lakecore.rest_server.replies import Problem, Reply, identifiers_page, page, problem_of, told
 from lakecore.rest_server.request_parts import (
     Json,
     check_database,
@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
     from lakecore.table.handle import Table
 
-__all__ = ["ServedCatalog"]
+__all__ = ["PREFIX", "ServedCatalog"]
 
 _TABLE = "TABLE"
-_PREFIX = "paimon"
+PREFIX = "paimon"
 """The prefix in every path: Java's client needs a prefix."""
 
 
@@ -73,18 +73,22 @@ class ServedCatalog:
         self._locks: WeakValueDictionary[str, Lock] = WeakValueDictionary()
         self._guard = Lock()
 
+    def over(self, catalog: Catalog) -> ServedCatalog:
+        """The same for another view of the catalog. Both use the same locks."""
+        served = ServedCatalog(catalog)
+        served._locks, served._guard = self._locks, self._guard
+        return served
+
     def handle(
         self, method: str, parts: tuple[str, ...], query: Mapping[str, str], body: Json
     ) -> Reply:
-        """The reply to a request; `parts` are the decoded parts of its path below `/v1`.
+        """The reply to a request; `parts` are the decoded parts of its path, without the prefix.
 
         Raises Problem, or an error of lakecore.
         """
-        if parts[0] == _PREFIX:
-            parts = parts[1:]
         match (method, *parts):
             case ("GET", "config"):
-                return Reply(200, {"defaults": {"prefix": _PREFIX}, "overrides": {}})
+                return Reply(200, {"defaults": {"prefix": PREFIX}, "overrides": {}})
             case (_, "databases", *rest):
                 return self._databases(method, tuple(rest), query, body)
             case ("GET", "tables"):
@@ -229,7 +233,7 @@ class ServedCatalog:
             # After a 404, clients look for a view. An unsupported but existing table is no 404.
             if isinstance(error, Unsupported) and self._catalog.table_exists(identifier):
                 raise
-            raise Problem(404, str(error), _TABLE, name) from error
+            raise Problem(404, told(error), _TABLE, name) from error
 
     def _on_table(
         self,
@@ -298,7 +302,7 @@ class ServedCatalog:
         try:
             snapshot = snapshot_from_json(source, f"{name}/commit")
         except CorruptTable as error:
-            raise Problem(400, f"the snapshot is malformed: {error}") from error
+            raise Problem(400, f"the snapshot is malformed: {told(error)}") from error
         check_files(snapshot)
         with self._lock(table):
             if not context.history.still_holds(context.schema):
@@ -311,6 +315,11 @@ class ServedCatalog:
             moved = base is not None and base_uuid is not None and base_uuid != base.uuid
             if not follows or moved:
                 return Reply(200, {"success": False})
+            try:
+                delta = context.history.entries(context.history.delta_manifests(snapshot))
+            except (CorruptTable, NotFound) as error:
+                message = f"the snapshot names files that cannot be read: {told(error)}"
+                raise Problem(400, message, _TABLE, name) from error
             # NOTE: the fields are stored as the client sent them, including unknown fields.
             sent = {key: value for key, value in source.items() if value is not None}
             outcome = context.publication.publish_snapshot(
@@ -320,7 +329,7 @@ class ServedCatalog:
                     snapshot=snapshot,
                     data=json.dumps(sent, indent=2).encode(),
                     base=base,
-                    delta=context.history.entries(context.history.delta_manifests(snapshot)),
+                    delta=delta,
                 ),
             )
         match outcome:
@@ -332,7 +341,7 @@ class ServedCatalog:
             case Refused(error=reason):
                 raise reason
             case Unknown(error=reason):
-                raise Problem(500, f"the storage did not say what happened: {reason}", _TABLE, name)
+                raise reason
 
     def _rollback(self, table: Table, body: Json) -> Reply:
         instant = object_of(body, "instant")

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakecore.errors import InvalidRequest
-from lakecore.rest_server.app import RestApp, server_library
+from lakecore.rest_server.app import RestApp, audit, server_library
+from lakecore.rest_server.tokens import Token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lakecore.catalog.catalog import Catalog
 
-__all__ = ["serve"]
+__all__ = ["serve", "server_config"]
 
 TOKEN_LENGTH_MIN = 16
+CONNECTIONS_MAX = 1_000
 
 
 def serve(
@@ -24,18 +27,24 @@ def serve(
     *,
     host: str,
     port: int,
-    token: str | None,
+    token: str | None = None,
+    tokens: Sequence[Token] = (),
     on_start: Callable[[str], None],
 ) -> None:
     """Serve a catalog until SIGINT or SIGTERM.
 
-    Port 0 means any free port. `on_start` gets the address of the server.
+    `token` may do everything, `tokens` what their scopes say. Port 0 means any free port.
+    `on_start` gets the address of the server.
 
     Raises InvalidRequest if other machines can connect without a token, or if the port is taken.
     """
-    _check_token(host, token)
+    known = [*tokens] if token is None else [Token(name="token", text=token), *tokens]
+    texts: list[str | None] = [each.text for each in known]
+    for text in texts or [None]:
+        _check_token(host, text)
     uvicorn = server_library("uvicorn")
-    app = RestApp(catalog, token)
+    _show_audit()
+    config = server_config(RestApp(catalog, known))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -48,10 +57,33 @@ def serve(
             ) from error
         shown = f"[{host}]" if family == socket.AF_INET6 else host
         on_start(f"http://{shown}:{listener.getsockname()[1]}")
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, lifespan="off", timeout_keep_alive=30
-        )
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def _show_audit() -> None:
+    """Write the audit log to standard error, unless the program has its own handlers."""
+    audit.setLevel(logging.INFO)
+    if not audit.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        audit.addHandler(handler)
+
+
+def server_config(app: object, **changed: object) -> Any:  # noqa: ANN401  uvicorn's configuration
+    """How uvicorn serves an application of this package."""
+    uvicorn = server_library("uvicorn")
+    strict = server_library("lakecore.rest_server.strict_http").StrictHttp
+    settings = {
+        "http": strict,
+        "ws": "none",
+        "log_level": "warning",
+        "access_log": False,
+        "lifespan": "off",
+        "timeout_keep_alive": 30,
+        "limit_concurrency": CONNECTIONS_MAX,
+        "server_header": False,
+    }
+    return uvicorn.Config(app, **settings | changed)
 
 
 def _check_token(host: str, token: str | None) -> None:

@@ -15,7 +15,7 @@ from lakecore.catalog.identifier import SPLITTER, Identifier, check_directory
 from lakecore.catalog.view_changes import view_change_from_json
 from lakecore.catalog.views import view_from_json, view_to_json
 from lakecore.errors import AlreadyExists, CorruptTable, LakecoreError, NotFound, Unsupported
-from lakecore.rest_server.replies import Problem, Reply, identifiers_page, page, problem_of
+from lakecore.rest_server.replies import Problem, Reply, identifiers_page, page, problem_of, told
 from lakecore.rest_server.request_parts import Json, no_endpoint, object_of, problems, text_of
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _create(views: Views, database: str, body: Json) -> Reply:
     try:
         view = view_from_json(object_of(body, "schema"), identifier)
     except CorruptTable as error:
-        raise Problem(400, f"the view is malformed: {error}", _VIEW, name) from error
+        raise Problem(400, f"the view is malformed: {told(error)}", _VIEW, name) from error
     with problems(_VIEW, name):
         if not views.create(identifier, view):
             raise Problem(409, f"a table or view has the name: {name}", _VIEW, name)
