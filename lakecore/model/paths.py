@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.model.types import Array, Atomic, DataType, Field, Map, Multiset, Row, Variant
+from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +33,8 @@ def index_of(fields: Sequence[Field], name: str) -> int:
     for index, column in enumerate(fields):
         if column.name == name:
             return index
-    raise NotFound("no such column", column=name, columns=[column.name for column in fields])
+    columns = [column.name for column in fields]
+    raise NotFound("no such column", column=name, **did_you_mean(name, columns), columns=columns)
 
 
 def change_fields(fields: Fields, path: Path, change: Callable[[Fields, str], Fields]) -> Fields:

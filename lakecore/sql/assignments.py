@@ -13,6 +13,7 @@ from lakecore.errors import InvalidRequest
 from lakecore.model.data_types import Row
 from lakecore.scalar.struct_fields import check_fields
 from lakecore.sql.tokens import quoted, quoted_text
+from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,7 +78,9 @@ def column_of(name: str, columns: Sequence[str]) -> str:
         return name
     found = [each for each in columns if each.lower() == name.lower()]
     if len(found) != 1:
-        raise InvalidRequest("unknown column", column=name, columns=list(columns))
+        raise InvalidRequest(
+            "unknown column", column=name, **did_you_mean(name, columns), columns=list(columns)
+        )
     return found[0]
 
 

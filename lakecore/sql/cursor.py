@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _OPEN, _CLOSE = "([{", ")]}"
+QUERY_STARTS = frozenset(
+    {"SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE"}
+)
+"""The first words of a query."""
 
 
 class Cursor:
@@ -191,6 +195,12 @@ class Cursor:
         start = self.token.start
         self._next = len(self._tokens) - 1
         return self.text[start:].rstrip()
+
+    def query(self, what: str = "a query") -> str:
+        """The text from here to the end. Raises unless it begins as a query does."""
+        if self.token.word not in QUERY_STARTS and not self.at_symbol("("):
+            raise self.expected(what)
+        return self.rest(what)
 
     def tokens_before(self, mark: int) -> list[Token]:
         """The tokens between a mark and the next token."""

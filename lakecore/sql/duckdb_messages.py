@@ -14,7 +14,7 @@ from lakecore.suggestions import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["OWN", "cause"]
+__all__ = ["OWN", "cause", "syntax_hint"]
 
 OWN = "_lakecore_"
 """The beginning of every name that lakecore gives to objects in DuckDB."""
@@ -33,6 +33,8 @@ _CANDIDATES = re.compile(r"Candidate (?:bindings|tables|Entries):[ :]*(.*)")
 _SIGNATURE = re.compile(r"^\t(\S.* -> .*)$", re.MULTILINE)
 _SUGGESTED = re.compile(r'Did you mean "(.+?)"')
 _SIGNATURES_MAX = 3
+_CALLED = re.compile(r"argument types '([^(]+)\(")
+_WRITTEN = {"<=>": "x IS NOT DISTINCT FROM y", "map": "MAP {'key': value}"}
 _INSTEAD = {
     "add_months": "time + INTERVAL 1 MONTH",
     "array_agg": "list(x)",
@@ -68,6 +70,20 @@ _INSTEAD = {
 """What DuckDB has in place of functions of Flink and Spark, by name."""
 
 
+_OTHER_SYNTAX = [
+    (re.compile(before, re.IGNORECASE), re.compile(after, re.IGNORECASE), write)
+    for before, after, write in (
+        (r"", r"(rlike|regexp)\b", "regexp_matches(text, pattern)"),
+        (r"", r"lateral\b", "CROSS JOIN unnest(list) AS u(x)"),
+        (r"\btop\s*\Z", r"\d", "LIMIT at the end"),
+        (r"\blimit\s+\w+\s*\Z", r",", "LIMIT rows OFFSET first"),
+        (r"", r"@", "t VERSION AS OF 1, or t TIMESTAMP AS OF '...'"),
+        (r"", r"(sort|distribute|cluster)\b", "ORDER BY"),
+        (r"", r"minus\b", "EXCEPT"),
+    )
+]
+
+
 def cause(text: str) -> tuple[str, Mapping[str, object]]:
     r"""What DuckDB's message says, as a sentence and facts about unknown names.
 
@@ -98,8 +114,19 @@ def cause(text: str) -> tuple[str, Mapping[str, object]]:
     sentences = [each for each in _SENTENCE.split(first) if not _SETTING.search(each)]
     sentences += [line for line in rest.splitlines() if line.startswith("Either ")]
     plain = _OWN_NAME.sub("", " ".join(sentences)).rstrip(" .!:")
+    called = _CALLED.search(first)
+    if called is not None and called[1] in _WRITTEN:
+        return _lowered(plain), {"write": _WRITTEN[called[1]]}
     signatures = _SIGNATURE.findall(rest)[:_SIGNATURES_MAX]
     return _lowered(plain), {"such_as": signatures} if signatures else {}
+
+
+def syntax_hint(text: str, place: int) -> str:
+    """What to write in place of other systems' syntax at a syntax error; empty if unknown."""
+    for before, after, write in _OTHER_SYNTAX:
+        if before.search(text[:place]) and after.match(text, place):
+            return f"; write {write}"
+    return ""
 
 
 def _listed(rest: str) -> list[str]:

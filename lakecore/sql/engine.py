@@ -183,7 +183,7 @@ class SqlEngine:
             case s.Explain():
                 return ("part", "plan"), list(self._queries.explained(statement, scope))
             case s.Show(what="procedures"):
-                return listed()
+                return listed(like=statement.like)
             case s.Show():
                 return show(self._workspace, statement)
             case s.Call():

@@ -76,20 +76,42 @@ _EACH_COMMITS = (
     "each statement commits by itself; CALL sys.rollback_to goes back to an earlier snapshot"
 )
 _NO_EXTENSIONS = "queries use no extensions of DuckDB that must be installed or loaded"
+_NO_USERS = "lakecore has no users; the storage decides who may read and write"
 _INSTEAD = {
     "ATTACH": "CREATE CATALOG opens another warehouse",
     "BEGIN": _EACH_COMMITS,
     "COMMIT": _EACH_COMMITS,
+    "CACHE": "CREATE TEMPORARY VIEW names a query; nothing is cached",
+    "GRANT": _NO_USERS,
     "INSTALL": _NO_EXTENSIONS,
     "LOAD": _NO_EXTENSIONS,
     "MSCK": "CALL sys.repair adds the tables of a warehouse to its catalog",
     "OPTIMIZE": "CALL sys.compact compacts a table",
+    "REFRESH": "each statement reads the newest snapshot",
     "RESTORE": "CALL sys.rollback_to goes back to an earlier snapshot",
+    "REVOKE": _NO_USERS,
     "ROLLBACK": _EACH_COMMITS,
     "START": _EACH_COMMITS,
+    "UPSERT": "an INSERT into a table with a primary key replaces the rows of the same keys",
     "VACUUM": "CALL sys.expire_snapshots, and CALL sys.remove_orphan_files, delete old files",
 }
 """What to use instead of statements of other systems, or why there is nothing."""
+_SHOW_INSTEAD = {
+    "ALL": "SHOW VARIABLES lists what SET has set",
+    "FULL": "write SHOW TABLES",
+    "HISTORY": 'write SELECT * FROM "t$snapshots"',
+    "INDEX": "DESCRIBE t shows the primary key, and SHOW TBLPROPERTIES t the options of indexes",
+    "INDEXES": "DESCRIBE t shows the primary key, and SHOW TBLPROPERTIES t the options of indexes",
+    "JOBS": "statements run in this process; there are no jobs",
+    "OPTIONS": "write SHOW TBLPROPERTIES t",
+    "SETTINGS": "SHOW VARIABLES lists what SET has set",
+    "SNAPSHOTS": 'write SELECT * FROM "t$snapshots"',
+}
+"""What to write instead of lists that other systems show."""
+_DESCRIBE_INSTEAD = {
+    "DETAIL": "write DESCRIBE EXTENDED t",
+    "HISTORY": 'write SELECT * FROM "t$snapshots"',
+}
 _OF_TABLE = frozenset({"partitions", "properties", "columns", "tags", "branches"})
 
 
@@ -145,6 +167,8 @@ def _table(cursor: Cursor) -> Statement:
 
 def _explain(cursor: Cursor) -> Statement:
     cursor.skip("PLAN", "FOR")
+    if cursor.at("FORMAT") or cursor.at("FORMATTED") or cursor.at("CODEGEN") or cursor.at("COST"):
+        raise Unsupported("EXPLAIN has one form: EXPLAIN [ANALYZE] query", form=cursor.token.word)
     cursor.skip("EXTENDED")
     analyze = cursor.skip("ANALYZE")
     text = cursor.rest()
@@ -178,15 +202,27 @@ def _show(cursor: Cursor) -> Statement:
         return Show(what="current " + ("catalog" if what == "CATALOG" else "database"))
     if cursor.at("TABLE", "EXTENDED"):
         raise Unsupported("SHOW TABLE EXTENDED: use DESCRIBE EXTENDED table")
+    if cursor.token.word in _SHOW_INSTEAD:
+        raise Unsupported(f"SHOW {cursor.token.word}: {_SHOW_INSTEAD[cursor.token.word]}")
     what = _SHOWN.get(cursor.token.word, "")
     if not what:
         raise cursor.expected("one of " + ", ".join(["CREATE TABLE", "CURRENT DATABASE", *_SHOWN]))
     cursor.take()
+    return _show_list(cursor, what)
+
+
+def _show_list(cursor: Cursor, what: str) -> Show:
+    """Parse the rest of SHOW TABLES and other lists."""
     chain: tuple[str, ...] = ()
     if cursor.skip("FROM") or cursor.skip("IN") or what in {"tags", "branches", "partitions"}:
         chain = cursor.chain()
     elif what in _OF_TABLE:
         chain = cursor.chain("the name of the table")
+    if what == "columns" and len(chain) == 1 and (cursor.skip("IN") or cursor.skip("FROM")):
+        chain = (*cursor.chain("the name of the database"), *chain)
+    if what == "properties" and cursor.at_symbol("("):
+        (key,) = cursor.listed(lambda: cursor.string("the key of an option"))
+        return Show(what=what, chain=chain, like=key)
     wanted = partition(cursor) if what == "partitions" and cursor.skip("PARTITION") else None
     like = cursor.string("a pattern") if cursor.skip("LIKE") else None
     return Show(what=what, chain=chain, partition=wanted, like=like)
@@ -200,6 +236,9 @@ def _describe(cursor: Cursor) -> Statement:
         cursor.take()
         extended = cursor.skip("EXTENDED") or extended
         return Describe(chain=cursor.chain(), extended=extended, function=True)
+    instead = _DESCRIBE_INSTEAD.get(cursor.token.word)
+    if instead is not None and cursor.ahead(1).kind in {Kind.WORD, Kind.QUOTED}:
+        raise Unsupported(f"DESCRIBE {cursor.token.word}: {instead}")
     database = cursor.skip("DATABASE") or cursor.skip("SCHEMA")
     if cursor.skip("TABLE"):
         extended = cursor.skip("EXTENDED") or extended

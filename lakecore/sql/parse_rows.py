@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lakecore.errors import Unsupported
+from lakecore.sql.cursor import QUERY_STARTS
 from lakecore.sql.hints import hint_options
 from lakecore.sql.parse_tables import partition
 from lakecore.sql.statements import Delete, Insert, Merge, MergeClause, Update
@@ -25,7 +27,6 @@ __all__ = [
 ]
 
 _TRAVELS = ("FOR", "VERSION", "TIMESTAMP")
-_QUERY_STARTS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT"})
 
 
 def parse_insert(cursor: Cursor) -> Insert:
@@ -51,7 +52,7 @@ def parse_insert(cursor: Cursor) -> Insert:
         raise Unsupported("name a column: INSERT INTO t (id) VALUES (1)", clause="DEFAULT VALUES")
     return Insert(
         chain=chain,
-        query=cursor.rest("a query or VALUES"),
+        query=_rows(cursor),
         columns=columns,
         partition=static,
         overwrite=overwrite,
@@ -60,12 +61,24 @@ def parse_insert(cursor: Cursor) -> Insert:
     )
 
 
+def _rows(cursor: Cursor) -> str:
+    mark = cursor.mark()
+    text = cursor.query("a query or VALUES")
+    words = [token.word for token in cursor.tokens_before(mark)]
+    if any(pair in {("ON", "CONFLICT"), ("ON", "DUPLICATE")} for pair in pairwise(words)):
+        raise Unsupported(
+            "INSERT ... ON CONFLICT: an INSERT into a table with a primary key replaces the rows "
+            "of the same keys; MERGE INTO decides for each row"
+        )
+    return text
+
+
 def _opens_query(cursor: Cursor) -> bool:
     """Whether the parentheses that come next hold a query, not a list of columns."""
     steps = 0
     while cursor.ahead(steps).kind is Kind.OTHER and cursor.ahead(steps).value == "(":
         steps += 1
-    return cursor.ahead(steps).word in _QUERY_STARTS
+    return cursor.ahead(steps).word in QUERY_STARTS
 
 
 def parse_update(cursor: Cursor) -> Update:

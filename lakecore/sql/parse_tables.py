@@ -40,6 +40,22 @@ __all__ = [
 ]
 
 
+_NO_INDEX = (
+    "Paimon's indexes are options of a table, such as 'file-index.bloom-filter.columns' = 'id'"
+)
+_NO_FUNCTION = "lakecore lists functions of REST catalogs, and makes none; a view may hold a query"
+_NOT_CREATED = {
+    "AGGREGATE": _NO_FUNCTION,
+    "EXTERNAL": "a table outside of a catalog is read by its path: SELECT * FROM '/path/of/table'",
+    "FUNCTION": _NO_FUNCTION,
+    "INDEX": _NO_INDEX,
+    "MACRO": _NO_FUNCTION,
+    "MATERIALIZED": "CREATE VIEW, or CREATE TABLE ... AS and INSERT OVERWRITE",
+    "SEQUENCE": "Paimon has no sequences",
+    "UNIQUE": _NO_INDEX,
+}
+
+
 def parse_create(cursor: Cursor) -> Statement:
     """Parse CREATE ...; the word CREATE has been read."""
     replaces = cursor.skip("OR", "REPLACE")
@@ -52,6 +68,8 @@ def parse_create(cursor: Cursor) -> Statement:
         return _create_database(cursor)
     if cursor.skip("VIEW"):
         return _create_view(cursor, temporary=temporary, replaces=replaces)
+    if cursor.token.word in _NOT_CREATED:
+        raise Unsupported(f"CREATE {cursor.token.word}: {_NOT_CREATED[cursor.token.word]}")
     if not cursor.skip("TABLE"):
         raise cursor.expected("CATALOG, DATABASE, TABLE or VIEW")
     if replaces and cursor.at("IF"):
@@ -77,6 +95,11 @@ def _create_database(cursor: Cursor) -> CreateDatabase:
 
 def parse_replace(cursor: Cursor) -> Statement:
     """Parse REPLACE TABLE, as in Spark; the word REPLACE has been read."""
+    if cursor.at("INTO"):
+        raise Unsupported(
+            "REPLACE INTO: an INSERT into a table with a primary key replaces the rows of the same "
+            "keys"
+        )
     cursor.expect("TABLE")
     found = _create_table(cursor, temporary=False, replaces=True)
     if found.query is not None:
@@ -96,7 +119,7 @@ def _create_view(cursor: Cursor, *, temporary: bool, replaces: bool) -> CreateVi
     return CreateView(
         chain=chain,
         comment=comment,
-        query=cursor.rest(),
+        query=cursor.query(),
         temporary=temporary,
         replace=replaces,
         if_not_exists=absent,
@@ -132,7 +155,7 @@ def _create_table(cursor: Cursor, *, temporary: bool, replaces: bool) -> CreateT
             like = cursor.chain("the name of a table")
             _like_options(cursor)
         elif cursor.skip("AS"):
-            query = cursor.rest()
+            query = cursor.query()
             mirror = read_table_mirror(query)
         elif cursor.at("DISTRIBUTED") or cursor.at("CLUSTERED") or cursor.at("LOCATION"):
             raise Unsupported(
@@ -280,6 +303,8 @@ def parse_drop(cursor: Cursor) -> Statement:
         case "TABLE" | "VIEW":
             chain = cursor.chain("the name of the table")
             cursor.skip("PURGE")
+            if cursor.at_symbol(","):
+                raise Unsupported(f"drop each {what.lower()} by a statement of its own")
             return Drop(chain=chain, if_exists=exists, view=what == "VIEW", temporary=temporary)
     raise cursor.error("expected CATALOG, DATABASE, TABLE or VIEW after DROP")
 

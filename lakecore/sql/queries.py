@@ -25,6 +25,8 @@ from lakecore.sql.query_errors import FAILURES, error_of, error_of_result
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.statement_views import StatementViews, TableView
 from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
+from lakecore.sql.workspace import variables
+from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -64,6 +66,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",
 }
+_OF_DUCKDB = frozenset({"information_schema", "pg_catalog"})
 _INCREMENTAL = {
     "paimon_incremental_query": "incremental-between",
     "paimon_incremental_between_timestamp": "incremental-between-timestamp",
@@ -151,11 +154,13 @@ class Queries:
 
         Raises Unsupported for a setting that lakecore controls.
         """
-        known = self.values([f"EXISTS (FROM duckdb_settings() WHERE name = {quoted_text(key)})"])
-        if not known[0] or key in _SETTINGS:
+        rows = self.execute("SELECT name FROM duckdb_settings()").fetchall()
+        settings = {str(name) for (name,) in rows} - set(_SETTINGS)
+        if key not in settings:
             raise Unsupported(
                 "this is no option of Paimon and no setting of DuckDB that a session may change",
                 key=key,
+                **did_you_mean(key, [*settings, *variables()]),
             )
         text = f"RESET {quoted(key)}"
         self.change(text if value is None else f"SET {quoted(key)} = {quoted_text(value)}")
@@ -322,6 +327,12 @@ class Queries:
         A reference with time travel or options can only be a table of the catalog, and raises.
         """
         chain = reference.chain
+        if len(chain) > 1 and chain[-2].lower() in _OF_DUCKDB:
+            raise Unsupported(
+                "this schema lists what DuckDB holds; SHOW TABLES, DESCRIBE t and sys.tables list "
+                "the tables of the catalog",
+                name=".".join(chain),
+            )
         if reference.unit or reference.function or reference.options:
             self._workspace.table(chain)  # raises, and names what exists
         if len(chain) > 1 or not _is_file(chain[0]):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.sql.cursor import Cursor
+from lakecore.sql.duckdb_messages import syntax_hint
 from lakecore.sql.metadata_columns import PREFIX, stars_without, wanted_at
 from lakecore.sql.references import PLACEHOLDER, Reference, placeholders
 from lakecore.sql.semi_joins import Candidate, candidates
@@ -296,4 +297,4 @@ def _bad(text: str, tree: Mapping[str, object]) -> InvalidRequest:
     if place is None:
         return InvalidRequest("bad SQL", reason=message)
     before = len(text.encode()[: int(str(place))].decode(errors="ignore"))
-    return syntax_error(text, before, message)
+    return syntax_error(text, before, message + syntax_hint(text, before))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakecore.sql.statements import Chain, Describe, Show
     from lakecore.sql.workspace import Workspace
 
-__all__ = ["Rows", "describe", "show"]
+__all__ = ["Rows", "describe", "is_like", "show"]
 
 Rows = tuple[tuple[str, ...], list[tuple[object, ...]]]
 """The names of the columns, and the rows."""
@@ -46,7 +46,10 @@ def show(workspace: Workspace, statement: Show) -> Rows:
             return ("statement",), [(create_view_text(workspace, statement.chain),)]
         case "properties":
             schema = workspace.table(statement.chain).schema
-            return ("key", "value"), sorted(schema.stated_options.items())
+            stated = schema.stated_options.items()
+            return ("key", "value"), sorted(
+                (key, value) for key, value in stated if statement.like in {None, key}
+            )
         case "partitions" if statement.partition:
             return ("partition",), [
                 (name,)
@@ -126,11 +129,15 @@ _NAMES: dict[str, Callable[[Workspace, Chain], list[str]]] = {
 }
 
 
+def is_like(name: str, like: str) -> bool:
+    """Whether a name fits a pattern with the wildcards `%` and `_` of SQL, or `*` of Spark."""
+    return name == like or fnmatchcase(name, like.replace("%", "*").replace("_", "?"))
+
+
 def _listed(column: str, names: list[str], like: str | None) -> Rows:
-    """Names as rows. The pattern `like` has the wildcards `%` and `_` of SQL, or `*` of Spark."""
+    """Names as rows."""
     if like is not None:
-        pattern = like.replace("%", "*").replace("_", "?")
-        names = [name for name in names if fnmatchcase(name, pattern) or name == like]
+        names = [name for name in names if is_like(name, like)]
     return (column,), [(name,) for name in names]
 
 

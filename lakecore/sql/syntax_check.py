@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from lakecore.sql import statements as s
+from lakecore.sql.duckdb_messages import syntax_hint
 from lakecore.sql.references import placeholders
 from lakecore.sql.tokens import syntax_error
 
@@ -45,7 +46,8 @@ def _check(text: str, part: str, before: str, connection: duckdb.DuckDBPyConnect
     if not tree["error"] or _NOT_A_QUERY in message:
         return
     at = len(padded.encode()[: int(str(tree.get("position", 0)))].decode(errors="ignore"))
-    raise syntax_error(text, min(at, len(text)), message)
+    at = min(at, len(text))
+    raise syntax_error(text, at, message + syntax_hint(text, at))
 
 
 def _queries(statement: s.Statement) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from lakecore.catalog.identifier import BRANCH_MARK, SYSTEM_DATABASE, parse_identifier
 from lakecore.deferred import deferred
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
+from lakecore.options import DECLARED
 from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ else:
     parse_duration = deferred("lakecore.options.kinds", "parse_duration")
     Table = deferred("lakecore.table.handle", "Table")
 
-__all__ = ["DEFAULT_CATALOG", "DEFAULT_DATABASE", "Workspace", "no_database"]
+__all__ = ["DEFAULT_CATALOG", "DEFAULT_DATABASE", "Workspace", "no_database", "variables"]
 
 DEFAULT_CATALOG = "paimon"
 DEFAULT_DATABASE = "default"
@@ -400,6 +401,11 @@ def _split_system(name: str) -> tuple[str, str | None]:
     if len(rest) != 1 or not rest[0].strip():
         return name, None  # no suffix, or several: then the catalog raises the error
     return table, rest[0].lower()
+
+
+def variables() -> list[str]:
+    """The keys that SET takes: variables of Flink, and the options of tables."""
+    return [*_FLINK, *(option.key for option in DECLARED.values())]
 
 
 def no_database(name: str, catalog: Catalog) -> NotFound:

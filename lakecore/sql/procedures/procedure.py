@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
+from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -120,6 +121,7 @@ class Procedure:
                     "the procedure has no such argument",
                     procedure=self.name,
                     argument=name,
+                    **did_you_mean(name, known),
                     usage=self.usage,
                 )
             if name in given:

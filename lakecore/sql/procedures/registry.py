@@ -14,6 +14,7 @@ from lakecore.sql.procedures import (
     tagging,
 )
 from lakecore.sql.procedures.procedure import Call
+from lakecore.sql.run_show import is_like
 from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -116,8 +117,8 @@ def call(
     return procedure.columns, rows
 
 
-def listed(text: str = "") -> Rows:
-    """The procedures whose names contain a text, with their arguments.
+def listed(text: str = "", like: str | None = None) -> Rows:
+    """The procedures whose names contain a text and match a pattern, with their arguments.
 
     Raises NotFound, with the nearest name, if there is none.
     """
@@ -128,4 +129,6 @@ def listed(text: str = "") -> Rows:
     ]
     if not rows:
         raise NotFound("no procedure has such a name", name=text, **did_you_mean(text, PROCEDURES))
+    if like is not None:
+        rows = [row for row in rows if is_like(str(row[0]), like)]
     return ("procedure", "usage", "about"), rows

@@ -21,6 +21,7 @@ import polars as pl
 
 from lakecore.display import public_names
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.suggestions import did_you_mean
 from lakecore.table.system.change_log import AUDIT_LOG, BINLOG, ChangeLog
 from lakecore.table.system.read_optimized import RO, ReadOptimized
 from lakecore.table.system.row_tracking import ROW_TRACKING, RowTracking
@@ -264,6 +265,7 @@ class Inspect:
             raise Unsupported(
                 "the system table is not supported" if known else "no such system table",
                 table=f"{self._context.identifier}${name}",
+                **({} if known else did_you_mean(name, SYSTEM_TABLES)),
                 system_tables=[*SYSTEM_TABLES, AUDIT_LOG, BINLOG, RO, ROW_TRACKING],
             )
         check_shown(self._context, name)
