@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.identifier import (
@@ -16,6 +17,7 @@ from lakecore.errors import CommitConflict, InvalidRequest
 from lakecore.format.layout import Layout
 from lakecore.io.history.history import History
 from lakecore.model.arguments import check_flags
+from lakecore.model.casts import narrowed_columns
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import check_changes
 from lakecore.options import OptionValue, option_texts
@@ -28,12 +30,14 @@ if TYPE_CHECKING:
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
     from lakecore.model.schema_change import Change
-    from lakecore.table.compactions.change_options import check_option_changes
+    from lakecore.table.compactions.change_options import check_option_changes, check_type_changes
     from lakecore.table.publication import Publication
 else:
-    check_option_changes = deferred(
-        "lakecore.table.compactions.change_options", "check_option_changes"
-    )
+    _RULES = "lakecore.table.compactions.change_options"
+    check_option_changes = deferred(_RULES, "check_option_changes")
+    check_type_changes = deferred(_RULES, "check_type_changes")
+
+log = logging.getLogger("lakecore.schema")
 
 __all__ = [
     "asked_table",
@@ -131,8 +135,18 @@ def change_schema(
             table=table,
         )
         check_option_changes(history, current, changed, changes, table=table)
+        check_type_changes(history, current, changed, changes, table=table)
         proposal = SchemaProposal(schema=changed, changes=changes)
+        narrowed = narrowed_columns(current.fields, changed.fields)
         if publication.publish_schema(store, layout, proposal):
+            if narrowed and history.latest_snapshot_id() is not None:
+                log.warning(
+                    "stored values may not fit a new type; reads cast them or name the first that "
+                    "cannot be cast table=%s columns=%s "
+                    "disable-explicit-type-casting=true refuses such changes",
+                    table,
+                    ", ".join(narrowed),
+                )
             return True
     raise CommitConflict(
         "other processes keep changing the schema; read it and try again",

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 from lakecore.frames.engine_batches import BATCH_ROWS, Condition, Scanned, engine_batches
 from lakecore.frames.source import needed, reading
 from lakecore.io.stores.no_files import NO_FILE, NO_FILES
@@ -76,7 +76,8 @@ class SourceScanner:
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream. Dropping the stream stops the reading."""
-        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+        batches = _of_one_frame(self.to_batches())
+        return pa.RecordBatchReader.from_batches(self.projected_schema, batches)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as Arrow batches."""
@@ -335,6 +336,20 @@ def _stop_pulling() -> None:
     stopped = [each.stop() for each in list(_PULLED)]
     for gone in filter(None, stopped):
         gone.wait(_SECONDS_TO_END)
+
+
+def _of_one_frame(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches. An error of lakecore is raised from this frame alone.
+
+    An engine shows the whole traceback of an error, and of its causes, as the text of its own.
+    """
+    try:
+        yield from batches
+    except LakecoreError as error:
+        failure = error.with_traceback(None)
+    else:
+        return
+    raise failure from None
 
 
 def _matching(batch: pa.RecordBatch, condition: pc.Expression) -> pa.RecordBatch:

@@ -2,7 +2,8 @@
 
 An implicit cast keeps the meaning of every value (Paimon includes shorter strings and DECIMALs); an
 explicit cast may lose values. The rules are the casts that Paimon supports when it reads a file
-with an older schema (https://paimon.apache.org/docs/master/concepts/spec/schema/).
+with an older schema (https://paimon.apache.org/docs/master/concepts/spec/schema/). Reads ask this
+table, too (`rows/casts.py`): there is no cast that only one of the two knows.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.types import (
     BINARIES,
     INTEGERS,
+    LENGTH_MAX,
     STRINGS,
     TIMESTAMPS,
     Array,
@@ -25,12 +27,16 @@ from lakecore.model.types import (
     Root,
     Row,
     Variant,
+    Vector,
+    inner_types,
     is_blob,
     with_nullable,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.model.types import Field
 
 _FLOATS = frozenset({Root.FLOAT, Root.DOUBLE})
 _NUMBERS = frozenset({*INTEGERS, *_FLOATS, Root.DECIMAL})
@@ -71,7 +77,6 @@ _EXPLICIT: Mapping[Root, frozenset[Root]] = {
     Root.TIMESTAMP: frozenset({Root.INT, Root.BIGINT, Root.DATE, Root.TIME, *STRINGS}),
     Root.TIMESTAMP_LTZ: frozenset({Root.INT, Root.BIGINT, Root.DATE, Root.TIME, *STRINGS}),
 }
-_LENGTH_MAX = 2_147_483_647
 
 
 def may_cast(source: DataType, target: DataType, *, explicit: bool) -> bool:
@@ -79,22 +84,51 @@ def may_cast(source: DataType, target: DataType, *, explicit: bool) -> bool:
 
     Nullability does not matter, with one exception: a date or time cannot become STRING NOT NULL.
     Java can cast it only to a nullable STRING, and could not read older files. A nested type never
-    changes as a whole, only its parts do; but an explicit cast may turn it into a string.
+    changes as a whole, only its parts do; but an explicit cast may turn it into a STRING, if its
+    parts may become STRINGs.
     """
     if with_nullable(source, nullable=True) == with_nullable(target, nullable=True):
         return True
     if not isinstance(target, Atomic) or is_blob(source) or is_blob(target):
         return False
+    whole = target.root is Root.VARCHAR and target.length == LENGTH_MAX
     if not isinstance(source, Atomic):
-        nested = isinstance(source, Array | Map | Row) and not isinstance(source, Variant)
-        return explicit and nested and target.root in STRINGS
+        nested = isinstance(source, Array | Map | Row) and not isinstance(source, Variant | Vector)
+        text = with_nullable(target, nullable=True)
+        parts = (may_cast(each, text, explicit=True) for each in inner_types(source))
+        return explicit and whole and nested and all(parts)
     if source.root is Root.TIME and target.root is Root.TIME:
         return False
     if source.root in _TIMES and target.root is Root.VARCHAR:
-        return explicit and target.length == _LENGTH_MAX and target.nullable
+        return explicit and whole and target.nullable
     if source.root is target.root or source.root in _IMPLICIT.get(target.root, ()):
         return True
     return explicit and source.root in _EXPLICIT.get(target.root, ())
+
+
+def narrowed_columns(before: Sequence[Field], after: Sequence[Field]) -> list[str]:
+    """The columns, as `v: STRING to INT`, whose new type may not hold each value of the old one."""
+    old = {field.id: field.type for field in before}
+    return [
+        f"{field.name}: {old[field.id]} to {field.type}"
+        for field in after
+        if field.id in old and _narrows(old[field.id], field.type)
+    ]
+
+
+def _narrows(old: DataType, new: DataType) -> bool:
+    if not (isinstance(old, Atomic) and isinstance(new, Atomic)):
+        if isinstance(old, Row) and isinstance(new, Row):
+            return bool(narrowed_columns(old.fields, new.fields))
+        pairs = zip(inner_types(old), inner_types(new), strict=False)
+        return any(_narrows(*pair) for pair in pairs)
+    sizes = [
+        ((each.length or each.precision or 0) - (each.scale or 0), each.scale or 0)
+        for each in (old, new)
+    ]
+    if old.root is new.root or {old.root, new.root} <= STRINGS:
+        return any(less < more for more, less in zip(*sizes, strict=True))
+    return not may_cast(old, new, explicit=False)
 
 
 _TRUE = frozenset({"t", "true", "y", "yes", "1"})

@@ -40,7 +40,7 @@ from lakecore.model.schema_change import (
     UpdateColumnType,
     UpdateComment,
 )
-from lakecore.model.types import DataType, Field, is_blob, with_nullable
+from lakecore.model.types import Atomic, DataType, Field, is_blob, with_nullable
 from lakecore.model.validation import check_stored, key_columns, lift_keys, validate_schema
 from lakecore.options import (
     check_option_change,
@@ -248,6 +248,15 @@ class _Draft:
             if change.keep_nullability:
                 new = with_nullable(new, nullable=old.nullable)
             self.check_nullability(old, path, nullable=new.nullable)
+            if isinstance(new, Atomic) and not isinstance(old, Atomic):
+                raise InvalidRequest(
+                    "the column's type cannot become this one: no change leads from it back to a "
+                    "nested type; add a column and fill it by an update",
+                    column=".".join(path),
+                    type=old,
+                    new_type=new,
+                    table=self.table,
+                )
             if not may_cast(old, new, explicit=not options.disable_explicit_type_casting):
                 raise InvalidRequest(
                     "the column's type cannot become this one",

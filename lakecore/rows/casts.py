@@ -10,7 +10,8 @@ they are read. The rules are those of Java, so that every engine reads the same 
   error, as in Java;
 - a timestamp with local time zone is cast as in the zone UTC.
 
-`CASTS` is the table of all casts. A pair of types without an entry raises Unsupported.
+Which pairs have a cast is decided by `may_cast`, as for ALTER TABLE; `CASTS` says how each is done.
+Any other pair raises Unsupported.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.model.types import BINARIES, INTEGERS, LENGTH_MAX, STRINGS, Atomic, Root, arrow_type
+from lakecore.model.casts import may_cast
+from lakecore.model.types import BINARIES, INTEGERS, STRINGS, Atomic, Root, arrow_type
 from lakecore.rows import cast_text as text
 
 if TYPE_CHECKING:
@@ -50,26 +52,21 @@ def cast(array: pa.Array, source: Atomic, target: Atomic, column: str = "") -> p
     try:
         return rule(array, source, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, text.NoCast) as error:
+        known = isinstance(error, text.NoCast)
         raise InvalidRequest(
             "a stored value cannot be cast to the column's type",
             column=column,
             stored=source,
             wanted=target,
-            cause=error,
+            **{"value" if known else "cause": error},
         ) from error
 
 
 def rule_of(source: Atomic, target: Atomic, column: str = "") -> Cast:
     """The cast between two types. Raises Unsupported, naming both, if there is none."""
-    families = (_family(source), _family(target))
-    rule = CASTS.get(families)
-    whole = target.root is Root.VARCHAR and target.length == LENGTH_MAX
-    small = {source.root, target.root} & {Root.TINYINT, Root.SMALLINT}
-    if (
-        rule is None
-        or (rule in _TO_STRING_ONLY and not whole)
-        or (families in _NOT_OF_SMALL_INTEGERS and small)
-    ):
+    known = may_cast(source, replace(target, nullable=True), explicit=True)
+    rule = CASTS.get((_family(source), _family(target))) if known else None
+    if rule is None:
         raise Unsupported("no cast between the types", column=column, stored=source, wanted=target)
     return rule
 
@@ -357,10 +354,6 @@ CASTS: dict[tuple[str, str], Cast] = {
 }
 """The cast from one family of types to another."""
 
-_TO_STRING_ONLY = {text.date_to_string, text.time_to_string, text.timestamp_to_string}
-"""Casts whose target must be STRING: Paimon has none to CHAR(n) and VARCHAR(n)."""
-_NOT_OF_SMALL_INTEGERS = {("timestamp", "integer"), ("integer", "timestamp")}
-"""Casts that Paimon has only for INT and BIGINT."""
 _TOTAL_FROM_TEXT = {"string", "binary"}
 _MAY_FAIL = {
     *(

@@ -14,12 +14,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
-from lakecore.model.arrow_arrays import inner_of, nested_like, struct_array
+from lakecore.model.arrow_arrays import inner_of, list_like, nested_like, struct_array
+from lakecore.model.casts import may_cast
 from lakecore.model.coded_texts import CODED
 from lakecore.model.types import (
     BINARIES,
+    LENGTH_MAX,
     STRINGS,
     TIMESTAMPS,
     Array,
@@ -34,6 +37,7 @@ from lakecore.model.types import (
     arrow_schema,
     arrow_type,
     inner_types,
+    with_nullable,
 )
 from lakecore.rows.casts import cast, cast_may_fail, rule_of
 from lakecore.rows.mapping import ColumnMapping
@@ -42,6 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lakecore.model.schema import TableSchema
+
+_STRING = Atomic(root=Root.VARCHAR, length=LENGTH_MAX)
 
 
 def map_fields(read: Sequence[Field], stored: Sequence[Field]) -> tuple[ColumnMapping, ...]:
@@ -118,10 +124,14 @@ def convert(array: pa.Array, stored: DataType, read: DataType, column: str) -> p
     match stored, read:
         case Atomic(), Atomic():
             return cast(array, stored, read, column)
+        case _, Atomic():
+            return _text(array, stored, column)
         case Row(), Row():
             places = {field.id: place for place, field in enumerate(stored.fields)}
+            # A cast must not meet what lies under a null row.
+            values = array.flatten() if array.null_count else inner_of(array)
             children = [
-                convert(array.field(places[part.id]), parts.type, part.type, column)
+                convert(values[places[part.id]], parts.type, part.type, column)
                 if (parts := _of(stored.fields, part.id)) is not None
                 else pa.nulls(len(array), arrow_type(part.type))
                 for part in read.fields
@@ -133,11 +143,31 @@ def convert(array: pa.Array, stored: DataType, read: DataType, column: str) -> p
             return nested_like(array, target, inner)
 
 
+def _text(array: pa.Array, stored: DataType, column: str) -> pa.Array:
+    """Values as Java's text of them: `[1, null]`, `{k -> v}` and, for a ROW, `{1, a}`."""
+    if isinstance(stored, Atomic):
+        return cast(array, stored, _STRING, column)
+    parts = [
+        pc.coalesce(_text(values, kind, column), pa.scalar("null"))
+        for kind, values in zip(inner_types(stored), inner_of(array), strict=True)
+    ]
+    if isinstance(stored, Row):
+        joined = pc.binary_join_element_wise(*parts, ", ") if parts else pa.repeat("", len(array))
+        joined = pc.if_else(array.is_valid(), joined, pa.scalar(None, pa.string()))
+    else:
+        each = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, " -> ")
+        joined = pc.binary_join(list_like(array, pa.list_(pa.string()), each), ", ")
+    begin, end = "[]" if isinstance(stored, Array) else "{}"
+    return pc.binary_join_element_wise(begin, joined, end, "")
+
+
 def may_fail(stored: DataType, read: DataType) -> bool:
     """Whether some values of the stored type cannot be cast."""
     match stored, read:
         case Atomic(), Atomic():
             return cast_may_fail(stored, read)
+        case _, Atomic():
+            return False
         case Row(), Row():
             pairs = [(_of(stored.fields, part.id), part) for part in read.fields]
             return any(of is not None and may_fail(of.type, to.type) for of, to in pairs)
@@ -168,6 +198,8 @@ def _changed(stored: DataType, read: DataType, column: str) -> bool:
         case Map(), Map():
             keys = _changed(stored.key, read.key, column)
             deeper = _changed(stored.value, read.value, column) or keys
+        case _, Atomic() if may_cast(stored, with_nullable(read, nullable=True), explicit=True):
+            return True
         case _:
             raise Unsupported(
                 "no cast between the types", column=column, stored=stored, wanted=read

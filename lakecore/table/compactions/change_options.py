@@ -1,4 +1,4 @@
-"""Whether options that decide how stored files are read may change, given the existing files.
+"""Whether options and types that decide how stored files are read may change, given these files.
 
 An option that only affects how new files are written may always change. Each of the following
 options may change only if every stored row is then still read in the same way:
@@ -13,6 +13,8 @@ options may change only if every stored row is then still read in the same way:
 3. *Names of partition directories* may change if the directories of existing partitions stay the
    same.
 4. *Whether compaction looks up rows*: see `lookup_option_change.py`.
+
+A column's type may change only if the type in each file has a cast to it.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.merge.spec import merge_spec
 from lakecore.model.evolution import evolve
 from lakecore.model.files import DELETION_VECTORS
-from lakecore.model.schema_change import RemoveOption, SetOption
+from lakecore.model.schema_change import RemoveOption, SetOption, UpdateColumnType
 from lakecore.options import parse_known
 from lakecore.plan.partitions import Partitions
 from lakecore.plan.splits import may_hold_deletions
+from lakecore.rows.evolution import map_fields
 from lakecore.table.compactions.lookup_option_change import check_lookup_change
 
 if TYPE_CHECKING:
@@ -51,6 +54,35 @@ class _Switch:
     after: TableOptions
     changed: TableSchema
     columns: Collection[str]
+
+
+def check_type_changes(
+    history: History,
+    current: TableSchema,
+    changed: TableSchema,
+    changes: Sequence[Change],
+    *,
+    table: str,
+) -> None:
+    """Raise InvalidRequest if reads cannot cast what a live file stores to its column's new type.
+
+    Each change has a cast from the current type, but older files may hold a column in another type.
+    """
+    snapshot = history.latest_snapshot()
+    if snapshot is None or not any(isinstance(change, UpdateColumnType) for change in changes):
+        return
+    stored = {entry.file.schema_id for entry in history.live_entries(snapshot)}
+    for schema_id in sorted(stored - {current.id}):
+        try:
+            map_fields(changed.fields, history.schema(schema_id).fields)
+        except Unsupported as error:
+            raise InvalidRequest(
+                "the column's type cannot become this one while files hold an older type, which "
+                "has no cast to it; run a full compaction of the table first",
+                **error.facts,
+                schema_id=schema_id,
+                table=table,
+            ) from error
 
 
 def check_option_changes(

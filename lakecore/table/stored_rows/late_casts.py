@@ -17,13 +17,17 @@ the fields of a nested value last.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakecore.errors import InvalidRequest
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.merge.groups import is_valid
 from lakecore.model.rows import KEY_PREFIX
@@ -33,12 +37,14 @@ from lakecore.rows.evolution import convert, map_fields, may_fail
 from lakecore.rows.mapping import ColumnMapping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lakecore.model.files import DataFile
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import DataType
     from lakecore.table.stored_rows.read_plan import ReadPlan
+
+_FILES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,8 @@ class LateCasts:
     casts: tuple[LateCast, ...] = ()
     wanted: pc.Expression | None = None
     packed: bool = False
+    files: tuple[str, ...] = ()
+    """The names of the files with such values, for errors."""
 
     def __bool__(self) -> bool:
         """Whether there are any late casts."""
@@ -113,7 +121,9 @@ class LateCasts:
         rows = self._unpacked(rows)
         stored = {each.name for each in self.fields}
         schema = rows.select([name for name in rows.schema.names if name not in stored]).schema
-        return pa.Table.from_batches([self._cast(batch) for batch in rows.to_batches()], schema)
+        with naming_files(self.files):
+            done = [self._cast(batch) for batch in rows.to_batches()]
+        return pa.Table.from_batches(done, schema)
 
     @property
     def _stored_names(self) -> Mapping[str, list[str]]:
@@ -158,28 +168,40 @@ class LateCasts:
 NO_LATE_CASTS = LateCasts()
 
 
+@contextmanager
+def naming_files(files: Sequence[str]) -> Iterator[None]:
+    """Add the names of the files to the error of a value that cannot be cast."""
+    try:
+        yield
+    except InvalidRequest as error:
+        shown = files[0] if len(files) == 1 else [*files[:_FILES_SHOWN]]
+        raise InvalidRequest(error.message, **error.facts, file=shown) from error
+
+
 def late_casts(
     files: Iterable[DataFile], fields: Iterable[Field], schemas: Mapping[int, TableSchema]
 ) -> LateCasts:
     """The casts that may fail on a value, from the types in these files to those of `fields`."""
     read = tuple(fields)
+    of_schema: dict[int, list[str]] = defaultdict(list)
+    for file in files:
+        of_schema[file.schema_id].append(file.name)
     found = {
-        (mapping.read, _nullable(mapping.stored)): None
-        for schema_id in dict.fromkeys(file.schema_id for file in files)
+        (mapping.read, _nullable(mapping.stored)): names
+        for schema_id, names in of_schema.items()
         for mapping in map_fields(read, schemas[schema_id].fields)
         if mapping.changed and mapping.stored is not None
         if may_fail(mapping.stored.type, mapping.read.type)
     }
     # No column of a table has a name with this prefix.
-    return LateCasts(
-        tuple(
-            LateCast(
-                column=field,
-                stored=Field(id=field.id, name=f"{KEY_PREFIX}STORED_{number}", type=kind),
-            )
-            for number, (field, kind) in enumerate(found)
+    casts = (
+        LateCast(
+            column=field,
+            stored=Field(id=field.id, name=f"{KEY_PREFIX}STORED_{number}", type=kind),
         )
+        for number, (field, kind) in enumerate(found)
     )
+    return LateCasts(tuple(casts), files=tuple(dict.fromkeys(chain(*found.values()))))
 
 
 def casts_after_merge(

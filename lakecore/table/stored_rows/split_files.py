@@ -32,7 +32,13 @@ from lakecore.rows.utf8 import is_utf8, text_of, with_utf8
 from lakecore.table.stored_rows.file_rows import file_rows
 from lakecore.table.stored_rows.kept_rows import KeptRows, groups_holding
 from lakecore.table.stored_rows.known_values import known_values
-from lakecore.table.stored_rows.late_casts import NO_LATE_CASTS, LateCasts, keys_wanted, late_casts
+from lakecore.table.stored_rows.late_casts import (
+    NO_LATE_CASTS,
+    LateCasts,
+    keys_wanted,
+    late_casts,
+    naming_files,
+)
 from lakecore.table.stored_rows.record_expiry import unexpired
 from lakecore.table.stored_rows.row_groups import matching_row_groups
 from lakecore.table.stored_rows.snapshot_numbers import numbered_by_snapshot
@@ -276,7 +282,9 @@ class SplitFiles:
                 seen = position + batch.num_rows
                 if seen > file.row_count:
                     raise _other_rows(path, seen, file)
-                batch = late.pack(conform_batch(self._readable(batch, mappings, file), mappings))  # noqa: PLW2901
+                with naming_files((file.name,)):
+                    batch = conform_batch(self._readable(batch, mappings, file), mappings)  # noqa: PLW2901
+                batch = late.pack(batch)  # noqa: PLW2901
                 if self.plan.options.sequence_snapshot_ordering:
                     batch = numbered_by_snapshot(batch, file)  # noqa: PLW2901
                 batch = with_tracking(batch, file, position)  # noqa: PLW2901
