@@ -73,7 +73,7 @@ def _watch(receiver: socket.socket, running: Running) -> None:
         except TimeoutError:
             rounds += 1
             done = running.progress() if rounds > _SILENT_ROUNDS and sys.stderr.isatty() else None
-            if done is not None:
+            if done is not None and done >= 1:  # work without a known end stays at 0
                 sys.stderr.write(f"{_ERASE}{done:.0f} % done")
                 sys.stderr.flush()
                 shown = True

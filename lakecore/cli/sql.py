@@ -27,7 +27,7 @@ else:
     DataFrame = deferred("polars", "DataFrame")
     listed = deferred("lakecore.sql.procedures.registry", "listed")
 
-__all__ = ["procedures", "sql"]
+__all__ = ["file_text", "procedures", "sql"]
 
 
 def sql(  # noqa: PLR0913, PLR0917  the parameters of the command
@@ -63,11 +63,16 @@ def _given(texts: list[str] | None, file: str | None) -> str | None:
     if texts:
         return ";\n".join(texts)
     if file is not None and file != "-":
-        try:
-            return Path(file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidRequest("the file cannot be read", file=file, cause=error) from error
+        return file_text(file)
     return None if file is None and sys.stdin.isatty() else sys.stdin.read()
+
+
+def file_text(file: str) -> str:
+    """The text of a file of statements. Raises InvalidRequest if it cannot be read."""
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest("the file cannot be read", file=file, cause=error) from error
 
 
 def procedures(name: str | None, form: Format) -> None:

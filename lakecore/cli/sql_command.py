@@ -17,6 +17,7 @@ from lakecore.cli.arguments import (
     chosen,
 )
 from lakecore.cli.run import run
+from lakecore.errors import InvalidRequest
 
 __all__ = ["add_to"]
 
@@ -37,7 +38,18 @@ def sql(  # noqa: PLR0913  one parameter per option
     *,
     execute: Annotated[
         list[str] | None,
-        typer.Option("--execute", "-e", metavar="SQL", help="Run this statement; repeatable."),
+        typer.Option(
+            "--execute",
+            "-e",
+            "--command",
+            "-c",
+            metavar="SQL",
+            help="Run this statement; repeatable.",
+        ),
+    ] = None,
+    script: Annotated[
+        str | None,
+        typer.Option("--file", "-f", metavar="FILE", help="The same as the argument FILE."),
     ] = None,
     database: Annotated[
         str | None, typer.Option("--database", "-d", metavar="NAME", help="The current database.")
@@ -55,7 +67,9 @@ def sql(  # noqa: PLR0913  one parameter per option
     Without a statement or a file, a terminal opens a shell. Statements end with `;`.
     """
     form = chosen(output, json=json, csv=csv)
-    what = (execute, file, database, limit, form)
+    if file is not None and script is not None:
+        raise InvalidRequest("name one file of statements", files=[file, script])
+    what = (execute, file or script, database, limit, form)
     run("lakecore.cli.sql", "sql", warehouse, option, *what, create=create)
 
 
