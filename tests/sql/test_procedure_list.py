@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 import lakecore as lc
+from lakecore.options import find_option
+from lakecore.sql.procedures.page import procedures_page
 from lakecore.sql.procedures.registry import PROCEDURES, UNSUPPORTED
 
+PAGE = Path(__file__).parents[2] / "docs" / "procedures.md"
 OF_PAIMON = frozenset(
     """
     alter_column_default_value alter_function alter_view_dialect clear_consumers clone compact
@@ -29,6 +35,25 @@ OF_PAIMON = frozenset(
 def test_each_procedure_of_paimon_is_supported_or_refused_with_a_reason() -> None:
     assert set(PROCEDURES) | set(UNSUPPORTED) == OF_PAIMON
     assert not set(PROCEDURES) & set(UNSUPPORTED)
+
+
+def test_page_of_procedures_is_up_to_date() -> None:
+    module = "from lakecore.sql.procedures.page import procedures_page"
+    remedy = f"python -c '{module}; print(procedures_page(), end=\"\")' > docs/procedures.md"
+
+    assert PAGE.read_text() == procedures_page(), f"write it again: {remedy}"
+
+
+def test_each_default_that_is_an_option_is_one() -> None:
+    named = [
+        key
+        for procedure in PROCEDURES.values()
+        for argument in procedure.arguments
+        for key in re.findall(r"`([a-z.-]+[a-z])`", argument.default)
+    ]
+
+    assert len(named) > 10
+    assert [key for key in named if find_option(key) is None] == []
 
 
 @pytest.mark.parametrize("name", sorted(UNSUPPORTED))

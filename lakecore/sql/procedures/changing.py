@@ -161,7 +161,7 @@ PROCEDURES = (
         name="merge_into",
         arguments=(
             text("target_table", required=True),
-            text("target_alias"),
+            text("target_alias", "the name of the table"),
             text("source_sqls"),
             text("source_table", required=True),
             text("merge_condition", required=True),

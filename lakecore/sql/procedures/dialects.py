@@ -42,7 +42,7 @@ PROCEDURES = (
         arguments=(
             text("view", required=True),
             text("action", required=True),
-            text("engine"),
+            text("engine", DIALECT),
             text("query"),
         ),
         run=_alter_view_dialect,

@@ -33,26 +33,27 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """An argument of a procedure."""
+    """An argument of a procedure. `default` describes the value that applies if it is omitted."""
 
     name: str
     kind: Kind = Kind.TEXT
     required: bool = False
+    default: str = ""
 
 
-def text(name: str, *, required: bool = False) -> Argument:
+def text(name: str, default: str = "", *, required: bool = False) -> Argument:
     """An argument that is a string."""
-    return Argument(name=name, required=required)
+    return Argument(name=name, required=required, default=default)
 
 
-def number(name: str, *, required: bool = False) -> Argument:
+def number(name: str, default: str = "", *, required: bool = False) -> Argument:
     """An argument that is a whole number."""
-    return Argument(name=name, kind=Kind.NUMBER, required=required)
+    return Argument(name=name, kind=Kind.NUMBER, required=required, default=default)
 
 
 def flag(name: str) -> Argument:
     """An argument that is true or false."""
-    return Argument(name=name, kind=Kind.FLAG)
+    return Argument(name=name, kind=Kind.FLAG, default="false")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,19 +103,34 @@ def _fast_forward(call: Call) -> list[tuple[object, ...]]:
 PROCEDURES = (
     Procedure(
         name="create_tag",
-        arguments=(_TABLE, _TAG, number("snapshot_id"), text("time_retained")),
+        arguments=(
+            _TABLE,
+            _TAG,
+            number("snapshot_id", "the latest"),
+            text("time_retained", "`tag.default-time-retained`"),
+        ),
         run=_create_tag,
         about="give a snapshot a name that keeps it",
     ),
     Procedure(
         name="create_tag_from_timestamp",
-        arguments=(_TABLE, _TAG, number("timestamp", required=True), text("time_retained")),
+        arguments=(
+            _TABLE,
+            _TAG,
+            number("timestamp", required=True),
+            text("time_retained", "`tag.default-time-retained`"),
+        ),
         run=_create_tag_from_timestamp,
         about="give the snapshot of a time a name",
     ),
     Procedure(
         name="create_tag_from_watermark",
-        arguments=(_TABLE, _TAG, number("watermark", required=True), text("time_retained")),
+        arguments=(
+            _TABLE,
+            _TAG,
+            number("watermark", required=True),
+            text("time_retained", "`tag.default-time-retained`"),
+        ),
         columns=("tag", "snapshot", "commit_time", "watermark"),
         run=_create_tag_from_watermark,
         about="tag the oldest snapshot with a larger watermark",
