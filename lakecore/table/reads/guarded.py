@@ -19,6 +19,8 @@ from lakecore.model.types import with_nullable
 from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.rows.read_rules import inputs_of
 from lakecore.rows.read_rules_json import parse_rules
+from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.spared import spared_batches
 from lakecore.table.reads.told import told_call, told_each
 
 if TYPE_CHECKING:
@@ -136,7 +138,12 @@ class GuardedSource:
         if isinstance(source, PartialSource) and rules.row_filter is not None:
             # A filter that cannot be judged on a row hides it.
             source = source.holding(inputs_of(rules.row_filter))
-        with reading(source.batches(wanted, pruning, pushed)) as batches:
+        if isinstance(source, TableSource) and rules.row_filter is not None:
+            judged = inputs_of(rules.row_filter)
+            read = spared_batches(source, wanted, pruning, judged, rules.keeps)
+        else:
+            read = source.batches(wanted, pruning, pushed)
+        with reading(read) as batches:
             for batch in batches:
                 rows = rules.apply(batch, shown)
                 if left is not None:

@@ -100,11 +100,13 @@ class SplitFiles:
     ) -> Iterator[tuple[np.ndarray | range, pa.RecordBatch]]:
         """The batches of `rows`, each with the position of each row in the file."""
         deleted = self.deleted_rows(file)
-        kept = KeptRows(deleted, self.split.selected.get(file.name))
+        selected = self.split.selected.get(file.name)
+        kept = KeptRows(deleted, selected)
         late, wanted = NO_LATE_CASTS, keys_wanted(fields, self.plan)
         known = self._known_nulls(file, fields)
         whole = file.write_columns is None
-        if whole and (deleted is not None or wanted is not None) and not self.late:
+        drops = deleted is not None or wanted is not None or selected is not None
+        if whole and drops and not self.late:
             read = [
                 field
                 for field in fields
