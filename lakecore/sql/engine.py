@@ -16,7 +16,7 @@ from lakecore.sql.parse import parse
 from lakecore.sql.python_objects import names_in_scope
 from lakecore.sql.queries import Queries
 from lakecore.sql.syntax_check import check_syntax
-from lakecore.sql.tokens import split
+from lakecore.sql.tokens import quoted, split
 from lakecore.sql.workspace import DEFAULT_CATALOG, Workspace
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from lakecore.catalog.catalog import Catalog
+    from lakecore.catalog.views import new_view
     from lakecore.cdc.sink_parts import Progress
     from lakecore.sql.copy_into import copy_into
     from lakecore.sql.copy_out import copy_out
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from lakecore.sql.queries import Parameters
     from lakecore.sql.run_mirror import run_mirror
     from lakecore.sql.run_rows import RowStatements
-    from lakecore.sql.run_show import Rows, describe, show
+    from lakecore.sql.run_show import Rows, describe, describe_view, show
     from lakecore.sql.run_tables import TableStatements
     from lakecore.sql.streaming_insert import StreamingInserts
     from lakecore.sql.streaming_query import StreamingQueries
@@ -44,6 +45,8 @@ else:
     copy_into = deferred("lakecore.sql.copy_into", "copy_into")
     copy_out = deferred("lakecore.sql.copy_out", "copy_out")
     describe = deferred("lakecore.sql.run_show", "describe")
+    describe_view = deferred("lakecore.sql.run_show", "describe_view")
+    new_view = deferred("lakecore.catalog.views", "new_view")
     listed = deferred("lakecore.sql.procedures.registry", "listed")
     show = deferred("lakecore.sql.run_show", "show")
     run_mirror = deferred("lakecore.sql.run_mirror", "run_mirror")
@@ -206,12 +209,19 @@ class SqlEngine:
                     )
                 return copy_out(self._queries, statement, scope, self._workspace.storage_options())
             case s.Describe():
-                return describe(self._workspace, statement)
+                return self._described(statement)
             case s.SetVariable(key=None):
                 return ("key", "value"), sorted(self._workspace.variables.items())
             case s.SetVariable(key=str(key), value=None):
                 return ("key", "value"), [(key, self._workspace.variables.get(key))]
         return None
+
+    def _described(self, statement: s.Describe) -> Rows:
+        name, views = statement.chain[0], self._workspace.views
+        if len(statement.chain) > 1 or name not in views:
+            return describe(self._workspace, statement)
+        rows = self._queries.relation(f"FROM {quoted(name)}").limit(0).to_arrow_table()
+        return describe_view(name, new_view(views[name], rows.schema, None, {}), statement)
 
     def _follows(self, statement: s.CreateTable | s.CreateDatabase) -> bool:
         """Whether the statement starts a CDC pipeline. AS TABLE may instead name a Paimon table."""

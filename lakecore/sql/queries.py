@@ -19,6 +19,7 @@ import pyarrow as pa
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.scalar.infinity import finite_rows
+from lakecore.sql.cursor import QUERY_STARTS
 from lakecore.sql.max_partition import largest_partition, with_largest_partitions
 from lakecore.sql.plain_names import with_plain_names
 from lakecore.sql.query_errors import FAILURES, error_of, error_of_result
@@ -101,6 +102,11 @@ class Queries:
         scope: Scope = lambda _name: None,
     ) -> duckdb.DuckDBPyRelation:
         """The rows of a query. `scope` returns the Python object of a name, or None."""
+        verb, query, *_ = tokenize(text)
+        if verb.word in {"DESCRIBE", "SUMMARIZE"} and query.word in QUERY_STARTS:
+            # A view names the columns as the query itself would.
+            view = self.create_view(self.relation(text[verb.end :], parameters, scope))
+            return self._run(f"{verb.word} {quoted(view)}", None)
         self._unknown.clear()
         return self._run(self._prepared(text, scope), parameters)
 

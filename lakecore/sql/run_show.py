@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakecore.sql.statements import Chain, Describe, Show
     from lakecore.sql.workspace import Workspace
 
-__all__ = ["Rows", "describe", "is_like", "show"]
+__all__ = ["Rows", "describe", "describe_view", "is_like", "show"]
 
 Rows = tuple[tuple[str, ...], list[tuple[object, ...]]]
 """The names of the columns, and the rows."""
@@ -156,7 +156,7 @@ def describe(workspace: Workspace, statement: Describe) -> Rows:
         view = view_of(workspace, statement.chain)
         if view is None:
             raise
-        return _describe_view(workspace, view, statement)
+        return describe_view(".".join(workspace.full(statement.chain)), view, statement)
     schema = table.schema
     rows: list[tuple[object, ...]] = [
         (
@@ -179,7 +179,8 @@ def describe(workspace: Workspace, statement: Describe) -> Rows:
     return ("name", "type", "null", "key", "comment"), rows
 
 
-def _describe_view(workspace: Workspace, view: View, statement: Describe) -> Rows:
+def describe_view(name: str, view: View, statement: Describe) -> Rows:
+    """The rows of DESCRIBE for a view; with EXTENDED, its query follows."""
     rows: list[tuple[object, ...]] = [
         (
             each.name,
@@ -192,7 +193,7 @@ def _describe_view(workspace: Workspace, view: View, statement: Describe) -> Row
     ]
     if statement.extended:
         facts = {
-            "# view": ".".join(workspace.full(statement.chain)),
+            "# view": name,
             "# comment": view.comment or "",
             "# query": view.own_query,
         }
