@@ -64,6 +64,13 @@ class Aggregator:
         """The value of the state. Raises Refused if its type does not hold it."""
         return state
 
+    def unfolded(self, given: Sequence[tuple[bool, Any]], /) -> set[int]:
+        """Values that a result without the older ones loses, by their places.
+
+        A value comes with whether it is taken back.
+        """
+        return {at for at, (back, value) in enumerate(given) if back and value is not None}
+
     def option(self, name: str, default: str = "") -> str:
         """An option of the column."""
         return self.options.get(name, default)
@@ -84,10 +91,17 @@ class LastValue(Aggregator):
     def retract(self, _state: Any, _value: Any, /) -> Any:
         return None
 
+    def unfolded(self, _given: Sequence[tuple[bool, Any]], /) -> set[int]:
+        return set()
+
 
 class LastNonNullValue(Aggregator):
     def agg(self, state: Any, value: Any, /) -> Any:
         return state if value is None else value
+
+    def unfolded(self, given: Sequence[tuple[bool, Any]], /) -> set[int]:
+        added = [at for at, (back, value) in enumerate(given) if not back and value is not None]
+        return {at for at in super().unfolded(given) if at > max(added, default=-1)}
 
     def retract(self, state: Any, value: Any, /) -> Any:
         return state if value is None else None
@@ -166,6 +180,9 @@ class Sum(Aggregator):
             return self._calculated(lambda only: -only, value)
         return self._calculated(lambda left, right: left - right, state, value)
 
+    def unfolded(self, _given: Sequence[tuple[bool, Any]], /) -> set[int]:
+        return set()
+
     def finish(self, state: Any, /) -> Any:
         is_number = isinstance(state, int)
         return calculated(self.type, lambda only: only, state) if is_number else state
@@ -207,6 +224,14 @@ class ListAgg(Aggregator):
                 seen.add(token)
                 state += delimiter + token
         return state
+
+    def unfolded(self, given: Sequence[tuple[bool, Any]], /) -> set[int]:
+        """A step splits what earlier ones joined: a delimiter may overlap itself."""
+        delimiter = self.option("list-agg-delimiter", ",")
+        overlaps = any(delimiter.startswith(delimiter[at:]) for at in range(1, len(delimiter)))
+        spoken = {at for at, (_, value) in enumerate(given) if not is_blank(value)}
+        splits = self.option("distinct") == "true" and (overlaps or not delimiter)
+        return spoken if splits and len(spoken) > 1 else set()
 
 
 class Collect(Aggregator):
@@ -266,6 +291,11 @@ class MergeMapWithKeyTime(Aggregator):
                 found[plain(key)] = (key, row)
         return list(found.values())
 
+    def unfolded(self, given: Sequence[tuple[bool, Any]], /) -> set[int]:
+        """A key without a row removes an older one."""
+        removes = (any(row is None for _, row in value or ()) for _, value in given)
+        return {at for at, does in enumerate(removes) if does}
+
 
 class Nested(Aggregator):
     """What the two functions of an array of rows share."""
@@ -301,6 +331,13 @@ class NestedUpdate(Nested):
 
     def agg_reversed(self, state: Any, value: Any, /) -> Any:
         return state if value is None else self.agg(self.agg(None, value), state)
+
+    def unfolded(self, given: Sequence[tuple[bool, Any]], /) -> set[int]:
+        """A row that finds no room may still replace one of an older list."""
+        counted = sum(self.keyed(row) is not None for _, rows in given for row in _rows(rows))
+        if self.option("nested-key") and counted > int(self.option("count-limit", str(2**31))):
+            return set(range(len(given)))
+        return super().unfolded(given)
 
     def _take(self, found: dict[Any, Any], rows: Any, limit: int) -> None:
         for row in _rows(rows):
@@ -379,6 +416,9 @@ class IgnoringRetracts(Aggregator):
 
     def finish(self, state: Any, /) -> Any:
         return self.inner.finish(state)
+
+    def unfolded(self, given: Sequence[tuple[bool, Any]], /) -> set[int]:
+        return self.inner.unfolded([(False, value) for _, value in given])
 
 
 FUNCTIONS: dict[str, type[Aggregator]] = {

@@ -26,7 +26,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
-from property_tests.aggregate_model import Aggregator, Refused, aggregator, ordered
+from property_tests.aggregate_model import (
+    Aggregator,
+    LastNonNullValue,
+    Refused,
+    aggregator,
+    ordered,
+)
 from property_tests.table_model import plain
 
 if TYPE_CHECKING:
@@ -288,6 +294,56 @@ def merge(
         if merged is not None and (keep_deletions or merged.kind not in RETRACTS):
             found.append(merged)
     return found
+
+
+def flush(versions: Iterable[Version], rules: Rules) -> list[Version]:
+    """What a write leaves of its rows: of a key one row, or several if one would lose some."""
+    return [
+        merged
+        for rows in _by_key(versions, rules)
+        for part in _parts(in_merge_order(rows, rules), rules)
+        if (merged := merge_key(part, rules)) is not None
+    ]
+
+
+def _parts(rows: Sequence[Version], rules: Rules) -> list[list[Version]]:
+    """The rows of a key, cut so that what each part is merged to stands for it."""
+    rows = [row for row in rows if row.kind not in rules.ignored]
+    backs = [row.kind in RETRACTS for row in rows]
+    if not rules.aggregators and not rules.groups and not rules.remove_on_delete:
+        return [rows]
+    deletes = [at for at, row in enumerate(rows) if row.kind == "-D"]
+    alone: set[int] = set()
+    for name, function in rules.aggregators.items():
+        column = [(back, row.values[name]) for back, row in zip(backs, rows, strict=True)]
+        alone |= function.unfolded(column)
+        if rules.engine == "partial-update" and isinstance(function, LastNonNullValue):
+            alone |= Aggregator.unfolded(function, column)
+    if rules.engine == "partial-update" and all(backs):
+        alone = set()
+    elif any(group.removes for group in rules.groups.values()):
+        alone |= {*deletes}
+    if rules.remove_on_delete and deletes:
+        alone = {at for at in alone if at > deletes[-1]} | {deletes[-1]} - {len(rows) - 1}
+    parts: list[list[Version]] = []
+    for at, row in enumerate(rows):
+        if rules.remove_on_delete and alone and at < max(deletes, default=0):
+            continue
+        if not parts or at in alone or at - 1 in alone:
+            parts.append([])
+        parts[-1].append(row)
+    if rules.engine == "aggregation" and rules.sequence:
+        return [part for each in parts for part in _ending_with_additions(each)]
+    return parts
+
+
+def _ending_with_additions(rows: Sequence[Version]) -> list[list[Version]]:
+    """The rows up to the last addition, and the retractions after it one by one.
+
+    Merged with the others, these would leave the record without a sequence.
+    """
+    end = max((at + 1 for at, row in enumerate(rows) if row.kind not in RETRACTS), default=0)
+    return [*([[*rows[:end]]] if end else []), *([row] for row in rows[end:])]
 
 
 def merge_key(rows: Sequence[Version], rules: Rules) -> Version | None:

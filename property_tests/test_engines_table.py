@@ -21,7 +21,7 @@ from lakecore.io.files.file_format import WriteFormat
 from lakecore.model.rows import ROW_KIND
 from property_tests.aggregate_model import RETRACTING, Refused
 from property_tests.engine_draws import ADDS, ENGINES, Merging, mergings
-from property_tests.merge_model import Rules, Version, merge, versions_of
+from property_tests.merge_model import Rules, Version, flush, merge, versions_of
 from property_tests.table_draws import FILES
 from tests.tables import new_table
 
@@ -44,7 +44,7 @@ BUCKETS = st.sampled_from(
 
 @dataclass
 class History:
-    """The runs that commits have left, in order: of a key at most one row each."""
+    """The rows that commits have left, in order."""
 
     rules: Rules
     runs: list[list[Version]] = field(default_factory=list)
@@ -55,7 +55,7 @@ class History:
         taken = [row for row in rows if row.kind not in self.rules.ignored]
         numbered = [replace(row, number=self.arrived + at) for at, row in enumerate(taken)]
         self.arrived += len(numbered)
-        self.runs.append(merge(numbered, self.rules, keep_deletions=True))
+        self.runs.append(flush(numbered, self.rules))
 
     def rows_after(self, commits: int) -> list[Version]:
         """What that many commits come to. Raises Refused."""

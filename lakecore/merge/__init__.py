@@ -23,9 +23,15 @@ MERGE_FUNCTIONS: Mapping[str, MergeFunction] = {
     "deduplicate": Deduplicate(),
     "first-row": FirstRow(),
     "partial-update": FoldEngine(
-        partial_update.fold_partial_update, partial_update.functions_of_columns
+        partial_update.fold_partial_update,
+        partial_update.functions_of_columns,
+        partial_update.kept_by_partial_update,
     ),
-    "aggregation": FoldEngine(aggregation.fold_aggregation, aggregation.functions_of_columns),
+    "aggregation": FoldEngine(
+        aggregation.fold_aggregation,
+        aggregation.functions_of_columns,
+        aggregation.kept_by_aggregation,
+    ),
 }
 
 

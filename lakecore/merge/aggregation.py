@@ -16,8 +16,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lakecore.merge.aggregators import AGGREGATORS
-from lakecore.merge.aggregators.fold import LAST, Fold
-from lakecore.merge.fold import Column, Contested, Folded, fold_column
+from lakecore.merge.aggregators.fold import LAST, Fold, kept_last
+from lakecore.merge.fold import (
+    Column,
+    Contested,
+    Folded,
+    Kept,
+    fold_column,
+    kept_of_column,
+)
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
 if TYPE_CHECKING:
@@ -36,6 +43,29 @@ def functions_of_columns(spec: MergeSpec, columns: Sequence[str]) -> dict[str, F
         for name in columns
         if name not in {SEQUENCE_NUMBER, VALUE_KIND}
     }
+
+
+def kept_by_aggregation(contested: Contested, spec: MergeSpec) -> Kept:
+    """The rows that a fold without the older rows of their keys would lose.
+
+    A -D that removes the record makes the rows before it superfluous. A row that ends with a
+    retraction would have no sequence, so retractions stay apart that no added row follows.
+    """
+    groups, kinds = contested.groups, contested.kinds
+    alone, over = np.zeros(groups.length, bool), np.zeros(groups.length, bool)
+    if spec.remove_on_delete and kinds is not None:
+        removed = np.repeat(groups.last(kinds == RowKind.DELETE), groups.sizes)
+        at = np.arange(groups.length)
+        over, alone = at < removed, at == removed
+        alone[groups.lasts] = False
+    for aggregate in spec.aggregates:
+        if aggregate.column in contested.columns:
+            alone |= kept_of_column(contested, aggregate, contested.all_rows)
+    retract = contested.retract
+    if spec.sequence and retract is not None:
+        parts = groups.apart(alone)
+        alone |= kept_last(np.ones(groups.length, bool), parts, retract)
+    return Kept(alone & ~over, over)
 
 
 def fold_aggregation(contested: Contested, spec: MergeSpec) -> Folded:

@@ -4,7 +4,10 @@
    flush, read and rewrite.) With `MergeSpec.folds_single` it is folded, too.
 2. The rows of the other keys, in merge order, are the *contested* rows. The engine folds them, each
    column for all keys together.
-3. The result has the sequence number of the last row. The engine decides whether it is a tombstone
+3. Without the older rows of a key (`MergeSpec.lacks_older`), a fold must stand for its rows in a
+   later merge. Rows for which it cannot, such as a retraction of an element of a list that is not
+   there, are not folded: they stay apart, and the rows between them are folded.
+4. The result has the sequence number of the last row. The engine decides whether it is a tombstone
    or an insertion. Tombstones are dropped, unless they must be kept.
 
 If the first row of a merge is a retraction, the fold starts empty: the retraction counts against
@@ -22,6 +25,7 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, Uncomputable
 from lakecore.merge.aggregators import AGGREGATORS
+from lakecore.merge.aggregators.fold import kept_known, kept_none
 from lakecore.merge.groups import (
     NONE,
     Groups,
@@ -35,10 +39,10 @@ from lakecore.merge.groups import (
 from lakecore.merge.order import merge_order, of_kinds, oldest_first, piece_rows, runs_decide
 from lakecore.merge.runs import fold_runs
 from lakecore.model.arrow_arrays import size_of
-from lakecore.model.rows import RETRACTS, SEQUENCE_NUMBER, VALUE_KIND, RowKind
+from lakecore.model.rows import LAYER, RETRACTS, SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lakecore.merge.aggregators.fold import Aggregate, Choice, Fold
     from lakecore.merge.spec import MergeSpec, Slice
@@ -143,6 +147,14 @@ class Chosen:
         return self.adding(is_begin).only(mask)
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Masks of rows: those to keep `alone`, and those `over`, which a later row discards."""
+
+    alone: np.ndarray
+    over: np.ndarray
+
+
 Column: TypeAlias = "pa.Array | np.ndarray"
 """One value for each key: an array, or positions of contested rows to take, NONE for null."""
 
@@ -164,13 +176,14 @@ class FoldEngine:
     """A merge function that keeps single rows unchanged, by default, and folds the others.
 
     A folded row does not record retractions, nulls and older sequences. Folding it again may give
-    another row than folding all rows at once.
+    another row than folding all rows at once: `kept` says which rows would be lost.
     """
 
     chooses_rows: ClassVar = False
     fold: Callable[[Contested, MergeSpec], Folded]
     functions: Callable[[MergeSpec, Sequence[str]], Mapping[str, Fold] | None]
     """The function of each column for folding run by run when all rows add; None: not possible."""
+    kept: Callable[[Contested, MergeSpec], Kept]
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The merged rows; see `MergeFunction`."""
@@ -178,15 +191,19 @@ class FoldEngine:
         all_add = all(of_kinds(part.rows, RETRACTS) is None for part in runs)
         if all_add and runs_decide(window, spec) and not spec.complete_levels:
             functions = self.functions(spec, runs[0].rows.schema.names)
+            if functions is not None and spec.lacks_older and not _associate(functions.values()):
+                functions = None
             folded_runs = None if functions is None else _folded_runs(runs, functions)
             if folded_runs is not None:
                 yield folded_runs
                 return
         codes, order = merge_order(runs, spec)
-        groups = groups_of(codes[order])
         table = pa.concat_tables([part.rows for part in runs])
         rows = _Window(table, by_piece=spec.in_key_order)
         kinds = table.column(VALUE_KIND).to_numpy() if VALUE_KIND in rows.names else None
+        groups, layers = groups_of(codes[order]), None
+        if spec.lacks_older and not (all_add and _associate(_folds(spec))):
+            order, groups, layers = self._in_layers(rows, order, groups, kinds, spec)
         alone = groups.sizes == 1
         if spec.folds_single:
             alone &= self._stays(spec, rows.names, order[groups.starts], kinds)
@@ -209,10 +226,40 @@ class FoldEngine:
         step = piece_rows(table, size_of(table)) if spec.in_key_order else max(1, len(place))
         for start in range(0, len(place), step):
             piece = place[start : start + step]
-            yield pa.Table.from_arrays(
+            merged = pa.Table.from_arrays(
                 [_piece(contested, name, folded.columns[name], lone, piece) for name in rows.names],
                 schema=table.schema,
             )
+            if layers is not None:
+                numbers = np.concatenate([layers[alone], layers[~alone]])[piece]
+                merged = merged.append_column(LAYER, pa.array(numbers))
+            yield merged
+
+    def _in_layers(
+        self,
+        rows: _Window,
+        order: np.ndarray,
+        groups: Groups,
+        kinds: np.ndarray | None,
+        spec: MergeSpec,
+    ) -> tuple[np.ndarray, Groups, np.ndarray | None]:
+        """The order and the groups of the rows to fold.
+
+        If a key has several groups, also the number of each group among those of its key.
+        """
+        at, _, several = groups.only(np.repeat(groups.sizes > 1, groups.sizes))
+        contested = Contested(rows, several, order[at], None)
+        if kinds is not None:
+            contested.kinds = kinds[contested.order]
+        kept = self.kept(contested, spec) if several.count else None
+        if kept is None or not kept.alone.any():
+            return order, groups, None
+        alone, over = np.zeros(groups.length, bool), np.zeros(groups.length, bool)
+        alone[at], over[at] = kept.alone, kept.over
+        left, _, of_keys = groups.only(~over)
+        parts = of_keys.apart(alone[left])
+        keys = of_keys.numbers[parts.starts]
+        return order[left], parts, np.arange(parts.count) - np.searchsorted(keys, keys)
 
     def _stays(
         self, spec: MergeSpec, names: Sequence[str], rows: np.ndarray, kinds: np.ndarray | None
@@ -262,6 +309,32 @@ def _folded_runs(runs: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Tab
         return fold_runs(runs, functions)
     except InvalidRequest:
         return None
+
+
+def _folds(spec: MergeSpec) -> Iterator[Fold]:
+    return (AGGREGATORS[each.function](each) for each in spec.aggregates)
+
+
+def _associate(functions: Iterable[Fold]) -> bool:
+    return all(function.associates for function in functions)
+
+
+def kept_of_column(
+    contested: Contested, aggregate: Aggregate, chosen: Chosen, *, late: bool = False
+) -> np.ndarray:
+    """A mask of the rows whose values a fold without the older rows would lose.
+
+    `late`: an added row may count as older than the rows before it.
+    """
+    fold = AGGREGATORS[aggregate.function](aggregate)
+    kept = np.zeros(len(chosen.rows), bool)
+    takes_back = fold.retracts and not aggregate.ignore_retract
+    if chosen.retract is not None and takes_back and fold.keeps is not kept_none:
+        keeps = kept_known if late else fold.keeps
+        kept |= keeps(contested.valid(aggregate.column), chosen.groups, chosen.retract)
+    if fold.keeps_added is not None:
+        kept |= fold.keeps_added(contested.values(aggregate.column, chosen.rows), chosen.groups)
+    return kept
 
 
 def fold_column(contested: Contested, aggregate: Aggregate, chosen: Chosen) -> Column:

@@ -88,6 +88,13 @@ class Groups:
         starts = np.flatnonzero(fresh)
         return rows, numbers[starts], Groups(starts, len(rows))
 
+    def apart(self, alone: np.ndarray) -> Groups:
+        """The same rows in smaller groups: each row of the mask is a group of its own."""
+        fresh = alone.copy()
+        fresh[1:] |= alone[:-1]
+        fresh[self.starts] = True
+        return Groups(np.flatnonzero(fresh), self.length)
+
     def ranks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """For each rank 0, 1, ...: the groups that have a row of this rank, and its position."""
         sizes = self.sizes

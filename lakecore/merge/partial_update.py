@@ -34,8 +34,10 @@ from lakecore.merge.fold import (
     Column,
     Contested,
     Folded,
+    Kept,
     choose_column,
     fold_column,
+    kept_of_column,
     retractable,
 )
 from lakecore.merge.groups import NONE, Groups, spread
@@ -87,6 +89,33 @@ def fold_partial_update(contested: Contested, spec: MergeSpec) -> Folded:
         else:
             columns[name] = choose_column(contested, name, LAST_NON_NULL, adding)
     return Folded(columns=columns, deleted=deleted, taken_back=taken_back)
+
+
+def kept_by_partial_update(contested: Contested, spec: MergeSpec) -> Kept:
+    """The rows that a fold without the older rows of their keys would lose.
+
+    A key with only retractions folds to a retraction, which loses nothing. Whether a -D of a
+    sequence group removes the record depends on the older rows.
+    """
+    groups, kinds, retract = contested.groups, contested.kinds, contested.retract
+    alone, over = np.zeros(groups.length, bool), np.zeros(groups.length, bool)
+    for aggregate in spec.aggregates:
+        if aggregate.column in contested.columns:
+            alone |= kept_of_column(contested, aggregate, contested.all_rows, late=True)
+    if kinds is None or retract is None:
+        return Kept(alone, over)
+    alone &= np.repeat(groups.any(~retract), groups.sizes)
+    is_delete = kinds == RowKind.DELETE
+    if spec.remove_on_delete:
+        removed = np.repeat(groups.last(is_delete), groups.sizes)
+        at = np.arange(groups.length)
+        over = at < removed
+        is_delete = at == removed
+        is_delete[groups.lasts] = False
+        alone |= is_delete
+    elif any(group.removes for group in spec.groups):
+        alone |= is_delete
+    return Kept(alone & ~over, over)
 
 
 def _live_rows(

@@ -1,8 +1,9 @@
 """The input and the output of a merge function.
 
 A *window* is a range of keys over all sorted runs of a section: it contains all rows of each key in
-the range. A *merge function* returns at most one row for each key of a window; only `KEEP_ALL`
-returns all rows, for a later merge.
+the range. A *merge function* returns at most one row for each key of a window. There are two
+exceptions: `KEEP_ALL` returns all rows, for a later merge, and with `MergeSpec.lacks_older` rows
+that cannot be folded without the older rows of their key stay apart.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class MergeSpec:
     - `ignored`: rows of these kinds are ignored;
     - `complete_levels`: compaction looks up older rows, so that above level 0 the row of the lowest
       level has absorbed the other rows of its key, and those are ignored;
-    - `folds_single`: an engine that folds applies its functions even to a key with a single row.
+    - `folds_single`: an engine that folds applies its functions even to a key with a single row;
+    - `lacks_older`: older rows of a key may exist that this merge does not get. An engine that
+      folds then keeps some rows of a key as they are, and numbers its rows in the column `LAYER`.
 
     For the engines that fold: the functions of columns, the sequence groups, and whether a -D
     discards the rows before it (`remove_on_delete`).
@@ -70,6 +73,7 @@ class MergeSpec:
     remove_on_delete: bool = False
     complete_levels: bool = False
     folds_single: bool = False
+    lacks_older: bool = False
 
     def columns_for(self, columns: Iterable[str]) -> tuple[str, ...]:
         """The columns that a correct merge of `columns` reads; `columns` themselves are first."""

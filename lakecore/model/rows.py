@@ -16,6 +16,9 @@ ROW_KIND = "_row_kind"
 ROW_ID = "_ROW_ID"
 """The id of a row in a table with `row-tracking.enabled`."""
 
+LAYER = "\0layer"
+"""The number of a merged row among those of its key, oldest first; see `MergeSpec.lacks_older`."""
+
 SYSTEM_COLUMNS = frozenset({SEQUENCE_NUMBER, VALUE_KIND, "_LEVEL", "rowkind", ROW_ID})
 SEQUENCE_NUMBER_ID = 2_147_483_646
 VALUE_KIND_ID = 2_147_483_645

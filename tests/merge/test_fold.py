@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import datasketches
@@ -13,7 +14,7 @@ from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.aggregators import AGGREGATORS, Aggregate, roaring64
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import MergeSpec, SequenceGroup, Slice
-from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND, RowKind
+from lakecore.model.rows import LAYER, SEQUENCE_NUMBER, VALUE_KIND, RowKind
 from lakecore.model.types import arrow_type, parse_type
 from tests.merge.aggregators.histories import ROWS, fold, rows
 
@@ -138,3 +139,86 @@ def test_single_row_without_a_sequence_gives_nothing_to_its_group() -> None:
     found = merged("partial-update", runs, spec)
     assert found[0] == (RowKind.INSERT, None)
     assert found[1][0] in (RowKind.UPDATE_BEFORE, RowKind.DELETE)
+
+
+ADD, BACK = RowKind.INSERT, RowKind.UPDATE_BEFORE
+KEYED = {"nested_key": ("k",)}
+ONE, TWO = rows((1, 1, "a")), rows((2, 1, "b"))
+APART: list[tuple[str, str, dict[str, Any], list[tuple[RowKind, Any]], int]] = [
+    ("sum", "INT", {}, [(BACK, 1), (ADD, 2), (BACK, 3)], 1),
+    ("product", "INT", {}, [(ADD, 2), (ADD, 3), (BACK, 3), (BACK, None), (ADD, 5)], 3),
+    ("last_value", "INT", {}, [(ADD, 1), (BACK, 1)], 1),
+    ("last_non_null_value", "INT", {}, [(BACK, 1), (ADD, 2)], 1),
+    ("last_non_null_value", "INT", {}, [(BACK, 1), (ADD, None)], 2),
+    ("last_non_null_value", "INT", {}, [(ADD, 1), (ADD, 2), (BACK, 2), (BACK, 1)], 3),
+    ("first_value", "INT", {"ignore_retract": True}, [(BACK, 1), (ADD, 2), (BACK, 2)], 1),
+    ("collect", "ARRAY<INT>", {}, [(BACK, [1]), (ADD, [2])], 2),
+    ("collect", "ARRAY<INT>", {}, [(ADD, [1]), (ADD, [2]), (BACK, None)], 1),
+    ("collect", "ARRAY<INT>", {"ignore_retract": True}, [(BACK, [1]), (ADD, [2])], 1),
+    ("merge_map", "MAP<INT, INT>", {}, [(ADD, [(1, 1)]), (BACK, [(1, 1)])], 2),
+    ("nested_update", ROWS, KEYED, [(ADD, ONE), (ADD, TWO), (BACK, ONE)], 2),
+    ("nested_update", ROWS, KEYED | {"count_limit": 2}, [(ADD, ONE), (ADD, TWO)], 1),
+    ("nested_update", ROWS, KEYED | {"count_limit": 1}, [(ADD, ONE), (ADD, TWO)], 2),
+    ("merge_map_with_keytime", TIMED, {}, [(ADD, []), (ADD, [("a", None)]), (ADD, [])], 3),
+    ("listagg", "STRING", {"distinct": True}, [(ADD, "a"), (ADD, "b")], 1),
+    ("listagg", "STRING", {"distinct": True, "delimiter": "||"}, [(ADD, "a"), (ADD, "b")], 2),
+]
+"""A function, rows of a key, and how many rows a merge without the older rows makes of them."""
+
+
+def one_key(given: list[tuple[RowKind, Any]], kind: str) -> list[Slice]:
+    """One run with all rows for one key."""
+    (part,) = window([kind for kind, _ in given], [value for _, value in given], kind)
+    keys = pa.array([0] * len(given), pa.int64())
+    table = part.rows.set_column(0, "k", keys)
+    return [replace(part, rows=table, keys=order_columns([keys]), unique=False)]
+
+
+@pytest.mark.parametrize(("function", "kind", "options", "given", "count"), APART)
+def test_rows_stay_apart_if_their_fold_would_not_stand_for_them(
+    function: str,
+    kind: str,
+    options: dict[str, Any],
+    given: list[tuple[RowKind, Any]],
+    count: int,
+) -> None:
+    spec = spec_of(function, kind, folds_single=False, **options)
+    engine, runs = MERGE_FUNCTIONS["aggregation"], one_key(given, kind)
+
+    whole = pa.concat_tables(engine(runs, spec))
+    assert whole.num_rows == 1
+    assert LAYER not in whole.schema.names
+    parts = pa.concat_tables(engine(runs, replace(spec, lacks_older=True)))
+    assert parts.num_rows == count
+    if count == 1:
+        assert LAYER not in parts.schema.names
+        return
+    assert parts.column(LAYER).to_pylist() == list(range(count))
+    again = replace(runs[0], rows=parts.drop_columns([LAYER]), keys=runs[0].keys.slice(0, count))
+    assert pa.concat_tables(engine([again], spec)).equals(whole)
+
+
+def test_removal_makes_older_rows_superfluous_and_stays_apart_from_newer_ones() -> None:
+    delete = RowKind.DELETE
+    spec = spec_of("sum", "INT", folds_single=False)
+    spec = replace(spec, remove_on_delete=True, lacks_older=True)
+    engine = MERGE_FUNCTIONS["aggregation"]
+
+    (last,) = engine(one_key([(ADD, 1), (delete, 2)], "INT"), spec)
+    assert last.select(["v", VALUE_KIND]).to_pylist() == [{"v": 2, VALUE_KIND: delete}]
+    (newer,) = engine(one_key([(ADD, 1), (delete, 2), (ADD, 3), (ADD, 4)], "INT"), spec)
+    assert newer.select(["v", VALUE_KIND, LAYER]).to_pylist() == [
+        {"v": 2, VALUE_KIND: delete, LAYER: 0},
+        {"v": 7, VALUE_KIND: ADD, LAYER: 1},
+    ]
+
+
+def test_folded_row_of_a_table_with_sequence_field_ends_with_an_addition() -> None:
+    spec = spec_of("last_value", "INT", folds_single=False)
+    spec = replace(spec, sequence=("v",), lacks_older=True)
+    engine = MERGE_FUNCTIONS["aggregation"]
+
+    (pair,) = engine(one_key([(BACK, 1), (ADD, 2)], "INT"), spec)
+    assert pair.column("v").to_pylist() == [2]
+    (ends,) = engine(one_key([(ADD, 1), (ADD, 2), (BACK, 3), (BACK, 4)], "INT"), spec)
+    assert ends.column("v").to_pylist() == [2, 3, 4]

@@ -11,6 +11,8 @@ from lakecore.merge.aggregators.fold import (
     LAST_NON_NULL,
     Aggregate,
     Fold,
+    kept_last,
+    kept_none,
 )
 from lakecore.merge.groups import Groups, is_valid
 
@@ -18,13 +20,13 @@ from lakecore.merge.groups import Groups, is_valid
 def last_value(aggregate: Aggregate) -> Fold:
     """The last value, null or not; null if the last value was retracted."""
     del aggregate
-    return Fold(choice=LAST, retracts=True)
+    return Fold(choice=LAST, retracts=True, keeps=kept_none)
 
 
 def last_non_null_value(aggregate: Aggregate) -> Fold:
     """The last non-null value; null if the last non-null value was retracted."""
     del aggregate
-    return Fold(choice=LAST_NON_NULL, retracts=True)
+    return Fold(choice=LAST_NON_NULL, retracts=True, keeps=kept_last)
 
 
 def first_value(aggregate: Aggregate) -> Fold:

@@ -97,8 +97,15 @@ def merge_map_with_keytime(aggregate: Aggregate) -> Fold:
         kept = np.sort(same.order[chosen[chosen != NONE]])
         return elements.of_groups(kept, _held(values, groups, None))
 
-    # A removal acts on the preceding map or on the sum of all maps, with different results.
-    return Fold(fold=fold, associates=False)
+    return Fold(fold=fold, keeps_added=_removing)
+
+
+def _removing(values: pa.Array, groups: Groups) -> np.ndarray:
+    """A mask of the maps that remove keys, of whatever maps come before them."""
+    elements = elements_of(values, groups)
+    mask = np.zeros(len(values), bool)
+    mask[elements.rows[~is_valid(elements.child(1))]] = True
+    return mask
 
 
 def _held(values: pa.Array, groups: Groups, retract: np.ndarray | None) -> np.ndarray:

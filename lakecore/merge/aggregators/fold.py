@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -80,6 +80,30 @@ class Step:
         return joined.view(own.dtype)
 
 
+Kept: TypeAlias = "Callable[[np.ndarray, Groups, np.ndarray], np.ndarray]"
+"""Given masks of the non-null and of the retracted values: the retractions to keep."""
+
+
+def kept_known(valid: np.ndarray, groups: Groups, retract: np.ndarray) -> np.ndarray:
+    """Every retraction of a value: the fold has nothing to take it back from."""
+    del groups
+    known: np.ndarray = valid & retract
+    return known
+
+
+def kept_none(valid: np.ndarray, groups: Groups, retract: np.ndarray) -> np.ndarray:
+    """No retraction: the fold stands for it."""
+    del groups, retract
+    return np.zeros(len(valid), bool)
+
+
+def kept_last(valid: np.ndarray, groups: Groups, retract: np.ndarray) -> np.ndarray:
+    """The retractions of values after which no other value is added."""
+    replaced = np.repeat(groups.last(valid & ~retract), groups.sizes)
+    last: np.ndarray = valid & retract & (np.arange(groups.length) > replaced)
+    return last
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
     """An aggregate function bound to a column: either `fold` or `choice`.
@@ -89,10 +113,12 @@ class Fold:
     `choice` returns one of the values.
 
     - `step`: the same as `fold` without retractions, where possible.
-    - `retracts`: whether values can be retracted; if not, the function never gets a mask.
+    - `retracts`: whether values can be retracted; if not, the function never gets a mask;
+    - `keeps`: which retractions a fold without the older values of the key would lose: a mask of
+      the retractions, given the mask of non-null values;
+    - `keeps_added`: the same for added values; None: none;
     - `changes_single`: whether a single added value may become another one.
     - `commutes`: whether the order of the values does not matter.
-    - `associates`: whether neighbouring values may be folded in any grouping.
     - `reverses`: whether a value that is older than the state of its sequence group is folded in
       front of it; if not, values are folded in order of arrival.
     """
@@ -101,10 +127,16 @@ class Fold:
     choice: Choice | None = None
     step: Step | None = None
     retracts: bool = False
+    keeps: Kept = kept_known
+    keeps_added: Callable[[pa.Array, Groups], np.ndarray] | None = None
     changes_single: bool = False
     commutes: bool = False
-    associates: bool = True
     reverses: bool = True
+
+    @property
+    def associates(self) -> bool:
+        """Whether neighbouring added values may be folded in any grouping."""
+        return self.keeps_added is None
 
     def __call__(self, values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
         """One value for each group."""

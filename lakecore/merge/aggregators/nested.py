@@ -53,7 +53,20 @@ def nested_update(aggregate: Aggregate) -> Fold:
             kept = entries.take_turns(taken)
         return elements.of_groups(kept, held)
 
-    return Fold(fold=fold, retracts=True, changes_single=True)
+    def beyond_limit(values: pa.Array, groups: Groups) -> np.ndarray:
+        """The lists of groups that reach the limit: a row beyond it may update an older key."""
+        elements, _ = _rows(elements_of(values, groups), rule)
+        counts = np.bincount(elements.groups, minlength=groups.count)
+        full: np.ndarray = np.repeat(counts > (rule.limit or 0), groups.sizes)
+        return full
+
+    limited = bool(rule.key) and rule.limit is not None
+    return Fold(
+        fold=fold,
+        retracts=True,
+        keeps_added=beyond_limit if limited else None,
+        changes_single=True,
+    )
 
 
 def nested_partial_update(aggregate: Aggregate) -> Fold:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.merge.aggregators.fold import Aggregate, Fold, Step
+from lakecore.merge.aggregators.fold import Aggregate, Fold, Step, kept_none
 from lakecore.merge.aggregators.overflow import overflow
 from lakecore.merge.groups import Groups, is_valid, spread
 from lakecore.model.types import INTEGERS, Atomic, Root, arrow_type
@@ -34,7 +34,11 @@ _LOW_WORD = np.int64((1 << _WORD) - 1)
 def sum_of(aggregate: Aggregate) -> Fold:
     """The sum of the values minus the retracted values; nulls are ignored."""
     return Fold(
-        fold=partial(_sum, aggregate), step=_sum_step(aggregate), retracts=True, commutes=True
+        fold=partial(_sum, aggregate),
+        step=_sum_step(aggregate),
+        retracts=True,
+        keeps=kept_none,
+        commutes=True,
     )
 
 

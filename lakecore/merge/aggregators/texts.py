@@ -48,7 +48,15 @@ def listagg(aggregate: Aggregate) -> Fold:
         return spread(joined, numbers, groups.count)
 
     # A blank text becomes null.
-    return Fold(fold=fold, changes_single=True)
+    by_rank = distinct and _overlaps_itself(delimiter)
+    return Fold(fold=fold, keeps_added=_all_of_many if by_rank else None, changes_single=True)
+
+
+def _all_of_many(values: pa.Array, groups: Groups) -> np.ndarray:
+    """The strings of groups that have several: each step splits what was joined before."""
+    mask = _speaks(values)
+    many = np.add.reduceat(mask.astype(np.int64), groups.starts) > 1
+    return mask & np.repeat(many, groups.sizes)
 
 
 def _speaks(values: pa.Array) -> np.ndarray:

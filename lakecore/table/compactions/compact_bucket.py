@@ -35,7 +35,13 @@ from lakecore.model.files import CommitMessage, FileSource, Split
 from lakecore.model.rows import KIND_FIELD, RETRACTS
 from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.plan.splits import may_hold_deletions
-from lakecore.table.compactions.compact_merge import EXTRA_BATCHES, CompactionMerge
+from lakecore.table.compactions.compact_merge import (
+    EXTRA_BATCHES,
+    CompactionMerge,
+    OlderRowsNeeded,
+    WholeFold,
+)
+from lakecore.table.compactions.compact_plan import with_older_runs
 from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
 from lakecore.table.compactions.marking import Marking, mark_keys
 from lakecore.table.compactions.placed_changes import EqualPlaces, PlacedChanges
@@ -59,6 +65,7 @@ if TYPE_CHECKING:
 
     from lakecore.lsm.steps import Section
     from lakecore.merge.changelog import Equal
+    from lakecore.merge.spec import MergeFunction
     from lakecore.model.files import DataFile
     from lakecore.table.compactions.compact_merge import Changes
     from lakecore.table.compactions.compact_plan import BucketCompaction
@@ -85,6 +92,22 @@ def compact_bucket(
     context: TableContext, compaction: BucketCompaction, rows_done: RowsDone
 ) -> CommitMessage:
     """Write the compacted files of a bucket and return the message. A failure removes the files."""
+    left = compaction.row_count
+
+    def up_to_plan(rows: int) -> None:
+        nonlocal left
+        rows_done(min(rows, left))
+        left -= min(rows, left)
+
+    try:
+        return _compact(context, compaction, rows_done=up_to_plan)
+    except OlderRowsNeeded:
+        return _compact(context, with_older_runs(context, compaction), rows_done=up_to_plan)
+
+
+def _compact(
+    context: TableContext, compaction: BucketCompaction, rows_done: RowsDone
+) -> CommitMessage:
     rewriter = _Rewriter(context, compaction, rows_done)
     before: list[DataFile] = []
     after: list[DataFile] = []
@@ -308,7 +331,11 @@ class _Rewriter:
         if merge is not None:
             how = windows_with(split, plan, budget, self._places, self._late)
             extra = EXTRA_BATCHES
-        merging = Merging(function=merge, share=_MERGE_SHARE, extra_batches=extra, coded=coded)
+        function: MergeFunction | None = merge
+        if plan.merge.lacks_older:
+            assert merge is None, "with older rows missing, nothing is looked up or compared"
+            function = WholeFold(MERGE_FUNCTIONS[context.options.merge_engine])
+        merging = Merging(function=function, share=_MERGE_SHARE, extra_batches=extra, coded=coded)
         merged = merge_runs(split, plan, store, budget, how, merging)
         with reading(merged) as windows:
             for rows in windows:
@@ -356,7 +383,9 @@ class _Rewriter:
         runs = tuple((file,) for file in (*self._compaction.files, *self._above))
         plan = source.read_plan([self._split_of(runs)], None)
         keep = self._compaction.keep_deletions
-        merge = replace(plan.merge, keep_deletions=keep, in_key_order=True)
+        options = context.options
+        lacks_older = options.folds_rows and bool(self._above) and not options.needs_lookup
+        merge = replace(plan.merge, keep_deletions=keep, in_key_order=True, lacks_older=lacks_older)
         # Always verify checksums: damaged data must not be rewritten as valid data.
         plan = replace(plan, expiry=self._compaction.expiry)
         return replace(plan, merge=merge, system_columns=True, checks=Checks.ALWAYS)

@@ -27,7 +27,7 @@ from lakecore.merge.equality import equal_rows
 from lakecore.merge.groups import NONE
 from lakecore.merge.keys import order_columns
 from lakecore.merge.order import column_of, filter_rows, of_kinds
-from lakecore.model.rows import RETRACTS
+from lakecore.model.rows import LAYER, RETRACTS
 from lakecore.table.stored_rows.late_casts import NO_LATE_CASTS, LateCasts
 
 if TYPE_CHECKING:
@@ -138,6 +138,25 @@ class CompactionMerge:
     def _equal(self, left: pa.Table, right: pa.Table, columns: Sequence[str]) -> np.ndarray:
         cast = self.late.cast
         return self.equal(cast(left), cast(right), columns)
+
+
+class OlderRowsNeeded(Exception):
+    """Raised for rows that cannot be folded without the older rows of their key."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFold:
+    """A merge function that raises OlderRowsNeeded if `engine` keeps rows of a key apart."""
+
+    chooses_rows: ClassVar = False
+    engine: MergeFunction
+
+    def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
+        """The merged rows; see `MergeFunction`."""
+        for merged in self.engine(window, spec):
+            if LAYER in merged.schema.names:
+                raise OlderRowsNeeded
+            yield merged
 
 
 def _all_rows(window: Sequence[Slice]) -> pa.Table:

@@ -12,7 +12,7 @@ INVARIANT: tombstones are dropped only if the unit says that no older row is lef
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -191,6 +191,21 @@ def plan_bucket(
         vectors=vectors,
         expiry=expiry if unit.level_output == last else None,
     )
+
+
+def with_older_runs(context: TableContext, compaction: BucketCompaction) -> BucketCompaction:
+    """The same plan, but for all runs of the bucket: its rows then meet all older ones."""
+    files = (*compaction.files, *compaction.others)
+    bucket = BucketFiles(
+        partition=compaction.partition,
+        bucket=compaction.bucket,
+        total_buckets=compaction.total_buckets,
+        base_snapshot_id=compaction.base_snapshot_id,
+        files=tuple(sorted(files, key=lambda file: compaction.order[file.name])),
+    )
+    wider = plan_bucket(context, bucket, compaction.vectors, full=True)
+    assert wider is not None, "several runs can always be compacted in full"
+    return replace(wider, keeps_changelog=compaction.keeps_changelog)
 
 
 def _files_of(step: Step) -> tuple[DataFile, ...]:

@@ -2,8 +2,9 @@
 
 Rows of a primary-key table get sequence numbers in order of arrival. A full buffer is sorted and
 spilled to local disk as one sorted run. At the end, all runs are merged into one level-0 run of
-data files, in key order, with each key at most once. Rows of an append table are written in order
-of arrival.
+data files, in key order, with each key at most once. Rows of a key that cannot be folded without
+its older rows (`merge/fold.py`) go to several such runs. Rows of an append table are written in
+order of arrival.
 
 INVARIANT: the files do not depend on when rows are spilled. If the merge function only chooses rows
 (`MergeFunction.chooses_rows`), the rows of each spilled run are merged at once, and spilled runs
@@ -32,9 +33,10 @@ from lakecore.merge import MERGE_FUNCTIONS, interim_function
 from lakecore.merge.groups import in_one
 from lakecore.merge.keep_all import KEEP_ALL
 from lakecore.merge.keys import order_columns
+from lakecore.merge.order import filter_rows
 from lakecore.merge.orderings import write_ordering
 from lakecore.merge.spec import MergeSpec, Slice
-from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
+from lakecore.model.rows import LAYER, SEQUENCE_NUMBER, VALUE_KIND
 from lakecore.options import ChangelogProducer
 from lakecore.table.run_writer.bucket_place import new_place
 from lakecore.table.run_writer.file_shape import changelog_shape, data_shape
@@ -69,6 +71,8 @@ bytes, a count of the values alone would be too small."""
 _SORT_SHARE = 4
 """The merge of sorted rows takes the budget divided by this."""
 _SORT_LEAST_BYTES = 8 << 20
+_OPEN_RUNS_MAX = 8
+"""If more rows of a key stay apart, the files of the newer ones are closed after each piece."""
 _ARRAY_BYTES_MAX = 1 << 31
 """The most bytes of strings in one array."""
 
@@ -123,6 +127,7 @@ class BucketBuffer:
         self._place = new_place(context, context.partitions.path(partition), number)
         self._blobs = StoredBlobs(self._place, schema, options)
         self._data = RollingWriter(self._place, data_shape(schema, options))
+        self._newer: list[RollingWriter] = []
         self._changelog: RollingWriter | None = None
         if keeps_changelog:
             self._changelog = RollingWriter(self._place, changelog_shape(schema, options))
@@ -132,6 +137,11 @@ class BucketBuffer:
         """Whether the files of this bucket can be written with little memory."""
         spilled = self._spilled or (self._sort is not None and self._sort.has_spilled)
         return not spilled and self.size_bytes < _SMALL_BUCKET_BYTES
+
+    @property
+    def _writers(self) -> list[RollingWriter]:
+        """The writers of all files."""
+        return [self._data, *self._newer, *([self._changelog] if self._changelog else [])]
 
     def add(self, rows: pa.Table) -> pa.Table:
         """Add rows, in order of arrival. Returns the rows as they are held, with descriptors."""
@@ -177,9 +187,8 @@ class BucketBuffer:
         else:
             self._write_run(rows)
             # The next flush is a separate run, because it may contain the same keys.
-            self._data.close()
-            if self._changelog is not None:
-                self._changelog.close()
+            for writer in self._writers:
+                writer.close()
 
     def end_blobs(self) -> None:
         """End the open files of BLOB values."""
@@ -195,17 +204,18 @@ class BucketBuffer:
             self._write_appended()
         elif self._chunks or self._spilled:
             self._write_run(self._take())
-        return self._data.close(), self._changelog.close() if self._changelog else ()
+        runs = (self._data, *self._newer)
+        files = tuple(file for run in runs for file in run.close())
+        return files, self._changelog.close() if self._changelog else ()
 
     def abort(self) -> None:
         """Remove all files that were written."""
         self._chunks = []
         if self._sort is not None:
             self._sort.close()
-        self._data.abort()
+        for writer in self._writers:
+            writer.abort()
         self._blobs.abort()
-        if self._changelog is not None:
-            self._changelog.abort()
         for path in self.index_paths:
             self._context.store.delete(path)
 
@@ -325,7 +335,7 @@ class BucketBuffer:
             if lease.size_bytes == rows.nbytes and not large:
                 rows = _in_one_piece(rows)
             for piece in self._merged(rows, self._merge):
-                self._data.write(piece)
+                self._write_merged(piece)
 
     def _write_spilled(self, rows: pa.Table) -> None:
         runs = [spilled.run for spilled in self._spilled]
@@ -334,11 +344,26 @@ class BucketBuffer:
         merge = self._merge if self._changelog is None else KEEP_ALL
         with closing(merge_slices(streams, merge, self._spec, self._context.budget)) as merged:
             for piece in self._folded(merged, runs[0].sequence_min):
-                self._data.write(piece)
+                self._write_merged(piece)
         for run in runs:
             self._spills.remove(run)
         self._spilled = []
         release_freed(self._context.budget.size_bytes)
+
+    def _write_merged(self, rows: pa.Table) -> None:
+        """Write merged rows. The rows of a key that stay apart go to one run each, oldest first."""
+        if LAYER not in rows.schema.names:
+            self._data.write(rows)
+            return
+        layers, rows = rows.column(LAYER).to_numpy(), rows.drop_columns([LAYER])
+        for layer in range(int(layers.max()) + 1):
+            if layer > len(self._newer):
+                shape = data_shape(self._context.schema, self._context.options)
+                self._newer.append(RollingWriter(self._place, shape))
+            run = self._newer[layer - 1] if layer else self._data
+            run.write(filter_rows(rows, layers == layer))
+            if layer >= _OPEN_RUNS_MAX:
+                run.close()
 
     def _folded(self, pieces: Iterator[pa.Table], sequence_min: int) -> Iterator[pa.Table]:
         """The merged rows for the data files. Writes all rows to the changelog, if there is one."""

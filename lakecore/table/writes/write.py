@@ -115,7 +115,8 @@ class TableWrite:
             ignore_delete=self._options.ignore_delete,
             ignore_update_before=self._options.ignore_update_before,
         )
-        self._spec = merge_spec(self._schema, self._options, keep_deletions=True, in_key_order=True)
+        spec = merge_spec(self._schema, self._options, keep_deletions=True, in_key_order=True)
+        self._spec = replace(spec, lacks_older=True)
         self._refused = refused_kinds(self._options.merge_engine, self._spec)
         self._lease = context.budget.acquire(0)
         self._spills = SpillDirectory()

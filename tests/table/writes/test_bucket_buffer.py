@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -455,3 +456,60 @@ def test_small_pieces_of_large_batches_do_not_keep_the_batches_in_memory() -> No
 
     assert kept < 40 * 1_000_000
     assert table.to_arrow().num_rows == 64
+
+
+COLLECTS: dict[str, Any] = {
+    "merge_engine": "aggregation",
+    "fields__v__aggregate_function": "collect",
+    "write_only": "true",
+}
+LISTS = {"id": "INT NOT NULL", "v": "ARRAY<INT>"}
+
+
+def pairs(*values: int) -> list[dict[str, Any]]:
+    """Updates of a key from each value to the next one."""
+    return [
+        {ROW_KIND: kind, "id": 1, "v": [value]}
+        for before, after in pairwise(values)
+        for kind, value in (("-U", before), ("+U", after))
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, TINY, {"changelog_producer": "input"}])
+def test_update_pairs_of_one_write_are_those_of_many(options: dict[str, Any]) -> None:
+    table = new_table(LISTS, **COLLECTS, **options)
+    table.write([{"id": 1, "v": [10, 5]}, {"id": 2, "v": [1]}])
+
+    with table.new_write() as writer:
+        for row in pairs(10, 12, 13, 14, 15, 16, 17, 18):
+            writer.write([row])
+        table.commit(writer.prepare_commit())
+    table.write([*pairs(18, 19), {ROW_KIND: "+I", "id": 3, "v": [3]}])
+
+    shown = {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
+    assert shown == {1: [5, 19], 2: [1], 3: [3]}
+    table.compact(full=True)
+    assert {row["id"]: row["v"] for row in table.to_arrow().to_pylist()} == shown
+
+
+def test_rows_that_stay_apart_go_to_one_run_each() -> None:
+    table = new_table(LISTS, **COLLECTS)
+
+    added = [{ROW_KIND: "+I", "id": 2, "v": [value]} for value in (1, 2)]
+
+    table.write([*pairs(1, 2), *added])
+
+    files = table.inspect.files()
+    assert files["record_count"].to_list() == [2, 1]
+    assert files["max_sequence_number"].to_list() == [3, 1]
+
+
+def test_removal_before_other_rows_of_a_write_removes_the_older_record() -> None:
+    sums = {**COLLECTS, "fields__v__aggregate_function": "sum"}
+    sums["aggregation__remove_record_on_delete"] = "true"
+    table = new_table({"id": "INT NOT NULL", "v": "INT"}, **sums)
+    table.write([{"id": 1, "v": 100}])
+
+    table.write([{ROW_KIND: "-D", "id": 1, "v": None}, {ROW_KIND: "+I", "id": 1, "v": 5}])
+
+    assert held(table) == "1 5"
