@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from lakecore.cli.printing import note, write_frame, write_record
 from lakecore.cli.target import place_of, storage_options, table_of
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
 from lakecore.io.local_files import local_files
+from lakecore.io.spill import SpillDirectory
 from lakecore.io.stores.open import locate, open_store
 from lakecore.model.types import Field, arrow_field, fields_from_arrow, parse_type, with_nullable
 from lakecore.sql.file_rows import KINDS, FileFormat, FileRows, kind_of
@@ -41,7 +42,7 @@ __all__ = ["STDIN", "Reading", "counted", "import_files", "opened", "rows_text",
 
 STDIN = "-"
 _PREPOSITIONS = {"imported": "into", "wrote": "to", "deleted": "from"}
-Reading = tuple[str | None, str | None, bool, str | None, str, str | None, str | None]
+Reading = tuple[str | None, str | None, bool, str | None, str, str | None, str | None, str | None]
 Made = tuple[bool, "list[str] | None", "list[str] | None", int | None, str | None]
 
 
@@ -212,7 +213,9 @@ def opened(
 
     `storage`: the options of the storage of remote files.
     """
-    kind, delimiter, no_header, header_names, null, date_format, timestamp_format = reading
+    kind, delimiter, no_header, header_names, null, date_format, timestamp_format, encoding = (
+        reading
+    )
     arrow = {} if schema is None else {field.name: field.type for field in schema.arrow}
     arrow |= {key: _arrow(key, each) for key, each in (types or {}).items()}
     header = tuple(each.strip() for each in header_names.split(",")) if header_names else ()
@@ -223,7 +226,7 @@ def opened(
     if files.count(STDIN) > 1:
         raise InvalidRequest("standard input can be read once")
     with ExitStack() as kept:
-        paths = tuple(kept.enter_context(_local(each, storage)) for each in files)
+        paths = tuple(kept.enter_context(_local(each, storage, encoding)) for each in files)
         found = FileFormat(
             kind=_kind(files, kind),
             delimiter=delimiter,
@@ -264,8 +267,8 @@ def _kind(files: Sequence[str], kind: str | None) -> str:
 
 
 @contextmanager
-def _local(file: str, storage: Mapping[str, str]) -> Iterator[str]:
-    """The path of a file that exists and is not empty.
+def _local(file: str, storage: Mapping[str, str], encoding: str | None) -> Iterator[str]:
+    """The path of a file that exists and is not empty, in UTF-8.
 
     Standard input and a remote file are copied first; the copy is deleted afterwards.
     """
@@ -284,7 +287,34 @@ def _local(file: str, storage: Mapping[str, str]) -> Iterator[str]:
             raise NotFound("no such file", file=file)
         if not found.stat().st_size:
             raise InvalidRequest("the file is empty: it has no columns", file=_shown(file))
-        yield path
+        yield (
+            path if encoding is None else kept.enter_context(_as_utf8(path, _shown(file), encoding))
+        )
+
+
+@contextmanager
+def _as_utf8(path: str, shown: str, encoding: str) -> Iterator[str]:
+    """A copy of the file in UTF-8, with its ending; it is deleted afterwards."""
+    with closing(SpillDirectory()) as directory:
+        copy, line = directory.next_path(Path(path).suffix.lstrip(".") or "csv"), 0
+        try:
+            with (
+                Path(path).open(encoding=encoding, newline="") as source,
+                Path(copy).open("w", encoding="utf-8", newline="") as target,
+            ):
+                for line, text in enumerate(source, 1):
+                    target.write(text.removeprefix("\ufeff") if line == 1 else text)
+        except LookupError as error:
+            raise InvalidRequest("no such encoding", encoding=encoding) from error
+        except UnicodeError as error:
+            raise InvalidRequest(
+                "the file is not in this encoding",
+                file=shown,
+                encoding=encoding,
+                after_line=line,
+                reason=error,
+            ) from error
+        yield copy
 
 
 def _shown(file: str) -> str:

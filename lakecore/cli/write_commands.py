@@ -74,6 +74,14 @@ DateFormat = Annotated[
     str | None,
     typer.Option(metavar="FORMAT", help="CSV: format of dates, such as '%d/%m/%Y'."),
 ]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding",
+        metavar="NAME",
+        help="Encoding of CSV and JSON files, such as latin-1 or utf-16; default UTF-8.",
+    ),
+]
 TimestampFormat = Annotated[
     str | None, typer.Option(metavar="FORMAT", help="CSV: format of timestamps.")
 ]
@@ -123,6 +131,7 @@ def import_files(  # noqa: PLR0913  one parameter per option
     null: NullText = "",
     date_format: DateFormat = None,
     timestamp_format: TimestampFormat = None,
+    encoding: Encoding = None,
     evolve_schema: EvolveSchema = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print the schema and the number of rows.")
@@ -136,7 +145,9 @@ def import_files(  # noqa: PLR0913  one parameter per option
     With --create, a missing table is created: its columns are those of the files, and -o KEY=VALUE
     sets its options. All rows are committed at once, or none.
     """
-    reading = (kind, delimiter, no_header, header_names, null, date_format, timestamp_format)
+    reading = (
+        kind, delimiter, no_header, header_names, null, date_format, timestamp_format, encoding,
+    )  # fmt: skip
     made = (create, names(primary_key), names(partition_by), bucket, comment)
     run(
         *(_IMPORTS, "import_files", table, file, warehouse, option, made, column, reading),
@@ -175,6 +186,7 @@ def write(  # noqa: PLR0913  one parameter per option
     null: NullText = "",
     date_format: DateFormat = None,
     timestamp_format: TimestampFormat = None,
+    encoding: Encoding = None,
     yes: Yes = False,
     output: Output = Format.TABLE,
     json: AsJson = False,
@@ -186,7 +198,9 @@ def write(  # noqa: PLR0913  one parameter per option
     """
     if not overwrite and (partition is not None or dynamic is not None):
         raise typer.BadParameter("--partition, --dynamic and --static need --overwrite")
-    reading = (kind, delimiter, no_header, header_names, null, date_format, timestamp_format)
+    reading = (
+        kind, delimiter, no_header, header_names, null, date_format, timestamp_format, encoding,
+    )  # fmt: skip
     run(
         *(_IMPORTS, "write", table, file, warehouse, option, (overwrite, partition, dynamic)),
         reading,
@@ -280,6 +294,7 @@ def merge(  # noqa: PLR0913  one parameter per option
     null: NullText = "",
     date_format: DateFormat = None,
     timestamp_format: TimestampFormat = None,
+    encoding: Encoding = None,
     output: Output = Format.TABLE,
     json: AsJson = False,
     csv: AsCsv = False,
@@ -290,7 +305,9 @@ def merge(  # noqa: PLR0913  one parameter per option
     A condition may precede it: "source.gone THEN DELETE". The two sides are called source and
     target.
     """
-    reading = (kind, delimiter, no_header, header_names, null, date_format, timestamp_format)
+    reading = (
+        kind, delimiter, no_header, header_names, null, date_format, timestamp_format, encoding,
+    )  # fmt: skip
     clauses = {
         "MATCHED": list(when_matched or ()),
         "NOT MATCHED": list(when_not_matched or ()),

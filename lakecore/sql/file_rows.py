@@ -24,6 +24,7 @@ import duckdb
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
+from lakecore.io.csv_lines import line_of_row, remarks, undecodable, uneven_line
 from lakecore.memory import process_budget
 from lakecore.model.types import TIMESTAMPS, Root
 from lakecore.sql.file_checks import check_columns, check_values, fields_to_check
@@ -116,11 +117,16 @@ class FileRows:
                 "memory_limit": f"{memory}B",
             }
         )
+        if self.format.kind == "csv":
+            for path, shown in zip(self.paths, self._shown(), strict=True):
+                self.notes += remarks(path, shown)
         try:
             self._columns = tuple(self._examined())
             self._check_values()
         except (duckdb.Error, RuntimeError) as error:
             raise self._wrong(error) from error
+        except InvalidRequest as error:
+            raise self._with_line(error) from error.__cause__
 
     @property
     def schema(self) -> pa.Schema:
@@ -192,11 +198,19 @@ class FileRows:
                 "column, state a delimiter that it does not contain (--delimiter)",
                 files=self._shown(),
                 first_line=names[0],
+                **uneven_line(self.paths[0], None),
             )
         texts = self._read(self.paths[:1], {}, header=False)
         first = self._connection.sql(f"FROM {texts} LIMIT 1").fetchall()
         lower = [str(name).strip().lower() for row in first for name in row if name is not None]
         twice = sorted({name for name in lower if name and lower.count(name) > 1})
+        if "" in lower or any(name is None for row in first for name in row):
+            raise InvalidRequest(
+                "a column of the file has no name; if every line ends with a delimiter, take it "
+                "away, or state the names (--names) with --no-header",
+                files=self._shown(),
+                names=[name or "" for row in first for name in row],
+            )
         if twice:
             raise InvalidRequest(
                 "each column of a file needs a name of its own, also without regard to case; "
@@ -370,6 +384,16 @@ class FileRows:
                 settings.append(f"{key} = {quoted_text(value)}")
         return f"read_csv([{files}], {', '.join(settings)})"
 
+    def _with_line(self, error: InvalidRequest) -> InvalidRequest:
+        """The error about a row of a CSV file, with the number of its line."""
+        row, files = error.facts.get("row"), error.facts.get("files")
+        if self.format.kind != "csv" or not isinstance(row, int) or not isinstance(files, list):
+            return error
+        path = self.paths[self._shown().index(files[0])]
+        header = self.format.header
+        line = line_of_row(path, row, self.format.delimiter, header=header)
+        return type(error)(error.message, **error.facts, **line)
+
     def _shown(self) -> list[str]:
         return [self.shown.get(path, path) for path in self.paths]
 
@@ -380,6 +404,14 @@ class FileRows:
         reason = str(error).partition("\n\nLINE ")[0]
         for path, name in self.shown.items():
             reason = reason.replace(path, name)
+        if "not utf-8" in reason or "Invalid unicode" in reason:
+            place = next((facts for path in self.paths if (facts := undecodable(path))), {})
+            return InvalidRequest(
+                "the file is not UTF-8; --encoding states another encoding, such as latin-1 or "
+                "utf-16",
+                files=self._shown(),
+                **place,
+            )
         if isinstance(found, InvalidRequest) or found is None:
             first = [line.strip() for line in reason.splitlines() if line.strip()][:4]
             return InvalidRequest(
