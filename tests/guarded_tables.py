@@ -17,6 +17,8 @@ from tests.tables import new_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakecore.session import Session
+
 COLUMNS = {"id": "INT NOT NULL", "owner": "STRING NOT NULL", "card": "STRING", "n": "BIGINT"}
 ROWS = [
     {"id": 1, "owner": "ann", "card": "1111", "n": 10},
@@ -89,3 +91,20 @@ def rows_of(found: Any) -> list[dict[str, object]]:
     """The rows of a read, ordered by the key."""
     frame = pl.DataFrame(found) if not isinstance(found, pl.DataFrame) else found
     return frame.sort("id").to_dicts()
+
+
+@dataclass
+class GuardedCatalog:
+    """A session's catalog whose tables have rules."""
+
+    session: Session
+    access: Access
+
+    def get_table(self, identifier: str) -> Any:
+        name, _, system = identifier.partition("$")
+        found = self.session._catalog.get_table(name)  # noqa: SLF001
+        table = Table(replace(found.context, publication=ExclusiveCreate(self.access)))
+        return table.inspect.system_table(system) if system else table
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session._catalog, name)  # noqa: SLF001

@@ -615,7 +615,7 @@ class Table(
 
 GATED = (
     *("write", "overwrite", "truncate", "drop_partition", "commit", "ingest", "new_stream_write"),
-    *("compact", "compact_manifests", "rewrite_file_index", "purge_files", "rollback_to"),
+    *("compact_manifests", "rewrite_file_index", "purge_files", "rollback_to"),
     *("expire_snapshots", "expire_changelogs", "expire_partitions", "expire_tags"),
     *("remove_orphan_files", "remove_unexisting_files", "mark_partition_done", "repair_hints"),
     *("tags", "create_tag", "replace_tag", "rename_tag", "delete_tag", "repair_earliest_snapshot"),

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from lakecore.table.context import TableContext
 
-__all__ = ["gated", "told", "told_by", "told_call", "told_each", "told_snapshot"]
+__all__ = ["gated", "gated_verb", "told", "told_by", "told_call", "told_each", "told_snapshot"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -144,10 +144,24 @@ def gated(verb: Callable[Concatenate[Owner, P], T]) -> Callable[Concatenate[Owne
 
     @wraps(verb)
     def call(self: Owner, *args: P.args, **kwargs: P.kwargs) -> T:
-        context = self._context
-        if not context.options.query_auth_enabled:
-            return verb(self, *args, **kwargs)
-        work = partial(verb, self, *args, **kwargs)
-        return told_result(told_call(work, context, _OF_STORED_ROWS))
+        return _gated(partial(verb, self, *args, **kwargs), self._context)
 
     return cast("Callable[Concatenate[Owner, P], T]", call)
+
+
+def gated_verb(
+    verb: Callable[Concatenate[TableContext, P], T],
+) -> Callable[Concatenate[TableContext, P], T]:
+    """Like `gated`, for a function whose first argument is the table."""
+
+    @wraps(verb)
+    def call(context: TableContext, *args: P.args, **kwargs: P.kwargs) -> T:
+        return _gated(partial(verb, context, *args, **kwargs), context)
+
+    return cast("Callable[Concatenate[TableContext, P], T]", call)
+
+
+def _gated(work: Callable[[], T], context: TableContext) -> T:
+    if not context.options.query_auth_enabled:
+        return work()
+    return told_result(told_call(work, context, _OF_STORED_ROWS))

@@ -53,6 +53,7 @@ from lakecore.table.compactions.drop_vectors import without_vectors
 from lakecore.table.context import reload_context, require_table
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.maintenance.expire_partitions import without_expired
+from lakecore.table.reads.told import gated_verb
 from lakecore.table.verbs.compact_choice import chosen_entries, entries_of_others
 from lakecore.table.verbs.compact_order import sort_ordering
 from lakecore.table.verbs.compaction_totals import result_of, sum_of
@@ -99,6 +100,7 @@ Stepped: TypeAlias = "Callable[[CompactionResult], None]"
 """Is called after each committed step."""
 
 
+@gated_verb
 def compact_table(
     context: TableContext,
     request: CompactionRequest,

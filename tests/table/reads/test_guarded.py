@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -22,6 +22,7 @@ from tests.guarded_tables import (
     ROWS,
     SHOWN,
     Access,
+    GuardedCatalog,
     equal,
     guarded_table,
     rows_of,
@@ -180,7 +181,7 @@ def test_sql_is_filtered_and_masked(tmp_path: Any) -> None:
     with pytest.raises(Unsupported, match="REST catalog"):
         session.sql("SELECT * FROM shop.t").fetchall()
     access = Access()
-    seen = Session(_Guarded(session, access))
+    seen = Session(GuardedCatalog(session, access))
 
     def rows(text: str) -> list[tuple[object, ...]]:
         return list(seen.sql(text).fetchall())
@@ -215,29 +216,12 @@ def test_attached_tables_are_filtered_and_masked(tmp_path: Any) -> None:
     table.write(ROWS)
     access = Access()
     connection = duckdb.connect()
-    Session(_Guarded(session, access)).attach(connection, name="lake")
+    Session(GuardedCatalog(session, access)).attach(connection, name="lake")
 
     assert rows_of(connection.sql("FROM lake.shop.t").pl()) == SHOWN
     # A mask may be null, also that of a column that is not.
     access.stated = StatedRules((), {"id": NULL})
     assert connection.sql("SELECT count(*), count(id) FROM lake.shop.t").fetchall() == [(4, 0)]
-
-
-@dataclass
-class _Guarded:
-    """A session's catalog whose tables have rules."""
-
-    session: Session
-    access: Access
-
-    def get_table(self, identifier: str) -> Any:
-        name, _, system = identifier.partition("$")
-        found = self.session._catalog.get_table(name)  # noqa: SLF001
-        table = Table(replace(found.context, publication=ExclusiveCreate(self.access)))
-        return table.inspect.system_table(system) if system else table
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.session._catalog, name)  # noqa: SLF001
 
 
 REFUSED: dict[str, Callable[[Table], Any]] = {

@@ -17,9 +17,10 @@ import pytest
 import lakecore as lc
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.rows.read_rules_json import StatedRules
+from lakecore.session import Session
 from lakecore.table.handle import Table
 from lakecore.table.system.inspect import Inspect
-from tests.guarded_tables import Access, equal, with_rules
+from tests.guarded_tables import Access, GuardedCatalog, equal, with_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -222,6 +223,55 @@ def test_numbers_of_stored_rows_are_not_told(copied: Table) -> None:
     assert copied.inspect.tags()["record_count"].to_list() == [None]
     assert [tag.snapshot.total_record_count for tag in copied.tags()] == [None]
     assert copied.compact(dry_run=True, full=True).rows_before == 0
+
+
+STATEMENTS = (
+    "SELECT * FROM d.t",
+    "SELECT count(*), max(c) FROM d.t",
+    "SELECT * FROM d.t WHERE c > 0 ORDER BY c LIMIT 1",
+    "SELECT * FROM d.t JOIN d.t AS o USING (id)",
+    "SELECT * FROM d.t$audit_log",
+    "SELECT * FROM d.t$files",
+    "SELECT * FROM d.t$snapshots",
+    "SELECT *, __paimon_file_path FROM d.t",
+    "EXPLAIN SELECT * FROM d.t WHERE c = 1",
+    "EXPLAIN ANALYZE SELECT * FROM d.t WHERE c = 1",
+    "SHOW PARTITIONS d.t",
+    "SHOW CREATE TABLE d.t",
+    "DESCRIBE d.t",
+    "UPDATE d.t SET owner = 'x' WHERE c = 1",
+    "DELETE FROM d.t WHERE c = 1",
+    "MERGE INTO d.t USING d.t AS s ON d.t.id = s.id WHEN MATCHED THEN DELETE",
+    "ANALYZE TABLE d.t COMPUTE STATISTICS",
+    "CREATE TABLE d.copied AS SELECT * FROM d.t",
+    "INSERT INTO d.t SELECT * FROM d.t",
+    "CALL sys.compact(`table` => 'd.t')",
+    "CALL sys.expire_snapshots('d.t', 1)",
+    "CALL sys.expire_partitions(`table` => 'd.t', expiration_time => '1 d')",
+    "CALL sys.remove_orphan_files(`table` => 'd.t', dry_run => true)",
+    "CALL sys.remove_unexisting_files(`table` => 'd.t')",
+    "CALL sys.mark_partition_done('d.t', 'p=2020-01-01')",
+    "CALL sys.rollback_to('d.t', 'old')",
+)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("name", ["keyed", "plain"])
+def test_no_statement_tells_of_hidden_rows(
+    name: str, made: Path, tmp_path: Path, *, damaged: bool
+) -> None:
+    session = lc.connect(str(shutil.copytree(made, tmp_path / "w")))
+    if damaged:
+        _damage(session.get_table(f"d.{name}"))
+    seen = Session(GuardedCatalog(session, Access(StatedRules((equal("owner", "ann"),)))))
+    for statement in STATEMENTS:
+        asked = statement.replace("d.t", f"d.{name}")
+
+        def ask(asked: str = asked) -> object:
+            return seen.sql(asked).fetchall()
+
+        told = "\n".join(_texts(ask))
+        assert [secret for secret in SECRETS if secret in told] == [], statement
 
 
 def _damage(table: Table) -> None:
