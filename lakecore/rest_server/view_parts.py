@@ -12,11 +12,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.identifier import SPLITTER, Identifier, check_directory
-from lakecore.catalog.view_changes import view_change_from_json
-from lakecore.catalog.views import view_from_json, view_to_json
+from lakecore.catalog.view_changes import AddDialect, UpdateDialect, view_change_from_json
+from lakecore.catalog.views import DIALECT, view_from_json, view_to_json
 from lakecore.errors import AlreadyExists, CorruptTable, LakecoreError, NotFound, Unsupported
 from lakecore.rest_server.replies import Problem, Reply, identifiers_page, page, problem_of, told
 from lakecore.rest_server.request_parts import Json, no_endpoint, object_of, problems, text_of
+from lakecore.sql.stored_query import check_stored_query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,6 +112,7 @@ def _create(views: Views, database: str, body: Json) -> Reply:
     except CorruptTable as error:
         raise Problem(400, f"the view is malformed: {told(error)}", _VIEW, name) from error
     with problems(_VIEW, name):
+        _check_texts(identifier, {"": view.query, **view.dialects})
         if not views.create(identifier, view):
             raise Problem(409, f"a table or view has the name: {name}", _VIEW, name)
     return Reply(200)
@@ -122,6 +124,9 @@ def _alter(views: Views | None, name: Identifier, body: Json) -> Reply:
         raise Problem(400, "changes is a list")
     changes = [view_change_from_json(each) for each in listed]
     try:
+        for change in changes:
+            if isinstance(change, AddDialect | UpdateDialect):
+                _check_texts(name, {change.dialect: change.query})
         if views is None or not views.alter(name, changes):
             raise _missing(name)
     except (AlreadyExists, NotFound) as error:
@@ -129,6 +134,15 @@ def _alter(views: Views | None, name: Identifier, body: Json) -> Reply:
     except LakecoreError as error:
         raise problem_of(error, _VIEW, name.table) from error
     return Reply(200)
+
+
+def _check_texts(name: Identifier, texts: Mapping[str, str]) -> None:
+    """Raise InvalidRequest for texts that lakecore's readers would refuse to run.
+
+    Texts of other dialects are refused only if they are statements that no engine takes for a view.
+    """
+    for dialect, text in texts.items():
+        check_stored_query(text, str(name), foreign=dialect != DIALECT)
 
 
 def _find(views: Views | None, name: Identifier) -> View:

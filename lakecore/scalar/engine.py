@@ -14,7 +14,7 @@ import os
 import re
 import threading
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import duckdb
 
@@ -66,6 +66,40 @@ def local_zone() -> str:
     return str(rows[0][0])
 
 
+def syntax_tree(text: str) -> Node:
+    """The syntax tree of a text of SELECT statements, or of the error in it.
+
+    Raises InvalidRequest for text that is not Unicode or is nested too deeply.
+    """
+    try:
+        text.encode()
+        (answer,) = _connection("").execute("SELECT json_serialize_sql(?)", [text]).fetchall()
+        return cast("Node", json.loads(answer[0]))
+    except UnicodeEncodeError as error:
+        raise InvalidRequest("the SQL text is not Unicode", text=repr(text)) from error
+    except RecursionError as error:
+        raise _too_deep() from error
+
+
+def bind(query: str, views: Mapping[str, Mapping[str, str]]) -> None:
+    """Resolve all names in a query over these views only. Raises duckdb.Error.
+
+    `views` has the DuckDB types of the columns of each view, by the names of view and column.
+    """
+    connection = _connection("")
+    try:
+        for name, types in views.items():
+            columns = ", ".join(f"NULL::{kind} AS {_quoted(each)}" for each, kind in types.items())
+            connection.execute(f"CREATE TEMP VIEW {_quoted(name)} AS SELECT {columns}")
+        connection.sql(query)
+    except _BROKEN:
+        _forget("")
+        raise
+    finally:
+        for name in views:
+            connection.execute(f"DROP VIEW IF EXISTS {_quoted(name)}")
+
+
 def parse(text: str, what: str = "expression") -> Node:
     """The syntax tree of one expression; locations count bytes of the text.
 
@@ -73,14 +107,10 @@ def parse(text: str, what: str = "expression") -> Node:
     is not an expression.
     """
     try:
-        query = _PREFIX + text + _SUFFIX
-        query.encode()
-        (answer,) = _connection("").execute("SELECT json_serialize_sql(?)", [query]).fetchall()
-        found = json.loads(answer[0])
+        text.encode()
+        found = cast("dict[str, Any]", syntax_tree(_PREFIX + text + _SUFFIX))
     except UnicodeEncodeError as error:
         raise InvalidRequest(f"the SQL {what} is not Unicode text", text=repr(text)) from error
-    except RecursionError as error:
-        raise _too_deep() from error
     except duckdb.Error as error:
         raise InvalidRequest(f"bad SQL {what}", text=text, reason=reason_of(error)) from error
     if found["error"]:
@@ -163,6 +193,10 @@ def _sealed(zone: str) -> duckdb.DuckDBPyConnection:
             raise InvalidRequest("unknown time zone", zone=zone) from error
     database.execute("SET GLOBAL lock_configuration = true")
     return database
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _forget(zone: str) -> None:

@@ -37,6 +37,7 @@ _SURROUNDINGS = frozenset(
         "version",
     }
 )
+_CHANCE = frozenset({"gen_random_uuid", "random", "uuid", "uuidv4", "uuidv7"})
 _PURE = frozenset({"error"})
 """Allowed although DuckDB declares it volatile: its result depends only on its argument."""
 
@@ -48,6 +49,24 @@ def check_function(name: str, argument_count: int) -> None:
         refusal = "reads the clock: give it now() as its first argument"
     if refusal is not None:
         raise Unsupported(f"an SQL expression cannot call a function that {refusal}", function=name)
+
+
+def is_function(name: str) -> bool:
+    """Whether DuckDB has a function of that name."""
+    return name.lower() in _kinds()
+
+
+def refusal_in_query(name: str) -> str | None:
+    """The reason why the query of a stored view must not call a function; None if it may.
+
+    It may call functions of DuckDB that compute a value, also from the clock or by chance, and
+    aggregate and window functions.
+    """
+    name = name.lower()
+    kinds = _kinds().get(name, {})
+    if name in _CHANCE or name in _ROWS or "aggregate" in kinds or "window" in kinds:
+        return None
+    return _refusal(name) if kinds else "is none of DuckDB's"
 
 
 @cache

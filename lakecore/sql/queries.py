@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from lakecore.deferred import deferred
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest, LakecoreError, NotFound, Unsupported
 from lakecore.scalar.infinity import finite_rows
 from lakecore.sql.cursor import QUERY_STARTS
 from lakecore.sql.max_partition import largest_partition, with_largest_partitions
@@ -343,6 +343,14 @@ class Queries:
             self._workspace.table(chain)  # raises, and names what exists
         if len(chain) > 1 or not _is_file(chain[0]):
             self._unknown.append(chain)
+
+    def missing(self, chain: Chain) -> LakecoreError:
+        """The error for a name that is neither a table nor a view of a catalog."""
+        try:
+            self._workspace.table(chain)
+        except LakecoreError as error:
+            return error
+        return NotFound("no such table or view", name=".".join(chain))
 
     def run(self, text: str) -> duckdb.DuckDBPyRelation:
         """Run a query in which views have replaced the tables."""

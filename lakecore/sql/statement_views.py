@@ -17,6 +17,7 @@ from lakecore.sql.python_objects import as_relation, is_of, is_read_once
 from lakecore.sql.query_shape import compared_columns, stops_early
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.semi_joins import column_type, values_text
+from lakecore.sql.stored_query import check_sealed, check_stored_query
 from lakecore.sql.stored_views import in_view
 from lakecore.sql.tokens import quoted
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from lakecore.errors import LakecoreError
     from lakecore.sql.python_objects import Scope
     from lakecore.sql.references import Reference
     from lakecore.sql.semi_joins import Candidate
@@ -101,6 +103,10 @@ class Connected(Protocol):
         """Remember a name that the catalog does not have: DuckDB may know it."""
         ...
 
+    def missing(self, chain: Chain) -> LakecoreError:
+        """The error for a name that is neither a table nor a view of a catalog."""
+        ...
+
     def create_view(self, relation: duckdb.DuckDBPyRelation) -> str:
         """Create a view of the relation for one statement. Returns the name of the view."""
         ...
@@ -164,6 +170,8 @@ class StatementViews:
             if reference.options or reference.unit or reference.function:
                 raise Unsupported("a view has no options and no time travel", view=".".join(chain))
             return self._create(self._queries.run(self.within(".".join(chain), *kept)))
+        if self._catalog is not None:
+            raise self._queries.missing(chain)
         held = self._scope(chain[0]) if len(chain) == 1 else None
         if held is not None:
             name = self._create(as_relation(held, chain[0], self._queries.connection))
@@ -183,10 +191,15 @@ class StatementViews:
         if view in self._within:
             raise InvalidRequest("the view reads itself", view=view)
         outer = self._catalog
+        if catalog is not None:
+            check_stored_query(query, view)
         self._within.append(view)
         self._catalog = catalog
         try:
-            return rewritten(query, self._queries.connection, self)
+            text = rewritten(query, self._queries.connection, self)
+            if catalog is not None:
+                check_sealed(text, self._types)
+            return text
         finally:
             self._catalog = outer
             self._within.pop()
@@ -274,7 +287,7 @@ class StatementViews:
             return None
 
         def held(rows: pa.Table) -> str:
-            return self._queries.create_view(self._queries.connection.from_arrow(rows))
+            return self._create(self._queries.connection.from_arrow(rows))
 
         return values_text(self._queries.connection, query, candidate, kind, held)
 

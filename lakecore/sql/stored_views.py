@@ -6,8 +6,8 @@ Any session can read a stored view, so its text must mean the same in all of the
   the current database of the reader, and raises an error when the view is created or read;
 - these tables are in the catalog of the view, whichever catalog is the current one.
 
-The author of a view must not choose files that the reader's process opens, so its hints must not
-have the option `lakecore.blob-paths`.
+The author of a view must not choose what the reader's process opens: `stored_query.py` checks its
+text, and its hints must not have options of the reader.
 """
 
 from __future__ import annotations
@@ -46,25 +46,30 @@ __all__ = [
 ]
 
 _FULL = 3
-_BLOB_PATHS = "lakecore.blob-paths"
+_OF_READERS = ("lakecore.", "blob-descriptor.")
 _NO_VIEWS = "this catalog stores no views; CREATE TEMPORARY VIEW makes one"
 
 
 def in_view(reference: Reference, view: str, catalog: str) -> Reference:
     """The reference to a table within a stored view, completed with the view's catalog."""
     chain = reference.chain
-    if _BLOB_PATHS in reference.options:
+    own = [key for key in reference.options if key.startswith(_OF_READERS)]
+    if own:
         raise InvalidRequest(
-            "a stored view cannot say where descriptors of BLOB values may lead; whoever reads it "
-            "sets the option",
+            "a stored view cannot set this option: it says what the process of a reader may do; "
+            "whoever reads the view sets it",
             view=view,
-            option=_BLOB_PATHS,
+            option=own[0],
         )
     if len(chain) == 1:
         raise InvalidRequest(
             "a stored view names its tables with their databases: database.table",
             view=view,
             name=chain[0],
+        )
+    if len(chain) == _FULL and chain[0] != catalog:
+        raise InvalidRequest(
+            "a stored view reads tables of its own catalog", view=view, name=".".join(chain)
         )
     return replace(reference, chain=(catalog, *chain)) if len(chain) < _FULL else reference
 

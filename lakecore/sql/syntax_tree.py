@@ -14,13 +14,14 @@ Node: TypeAlias = dict[str, object]
 
 def nodes(tree: object) -> Iterator[Node]:
     """All nodes of a tree, each before the nodes below it."""
-    if isinstance(tree, list):
-        for each in tree:
-            yield from nodes(each)
-    elif isinstance(tree, dict):
-        yield tree
-        for each in tree.values():
-            yield from nodes(each)
+    left = [tree]  # no recursion: a tree may be deeper than Python's stack
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            yield each
+            left += reversed(each.values())
+        elif isinstance(each, list):
+            left += reversed(each)
 
 
 def selects(tree: object) -> Iterator[Node]:

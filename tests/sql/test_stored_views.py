@@ -97,7 +97,7 @@ def test_stored_view_does_not_say_which_files_descriptors_may_name(
     ).write([{"id": 1, "b": lc.BlobDescriptor(f"{tmp_path}/secret").to_bytes()}])
     hint = f"/*+ OPTIONS('lakecore.blob-paths' = '{tmp_path}') */"
     assert rows(session, f"SELECT b FROM shop.scans {hint}") == [(b"key",)]
-    with pytest.raises(InvalidRequest, match="whoever reads it"):
+    with pytest.raises(InvalidRequest, match="whoever reads the view"):
         session.sql(f"CREATE VIEW shop.late AS SELECT b FROM shop.scans {hint}")
 
     session.sql("CREATE VIEW shop.late AS SELECT b FROM shop.scans")
@@ -107,7 +107,7 @@ def test_stored_view_does_not_say_which_files_descriptors_may_name(
             [f"shop.scans {hint}"],
         )
     database.close()
-    with pytest.raises(InvalidRequest, match="whoever reads it"):
+    with pytest.raises(InvalidRequest, match="whoever reads the view"):
         rows(lc.connect(options), "SELECT * FROM shop.late")
 
 
