@@ -96,7 +96,8 @@ class Layout:
 
     `index_in_data_dir` is the option `index-file-in-data-file-dir`, `data_directory` the option
     `data-file.path-directory`. `external_roots` are the directories outside the table whose files
-    may be read: those of `data-file.external-paths` and `lakecore.external-paths`. `blob_roots` are
+    the process may read and delete: those of `lakecore.external-paths`, which no table states.
+    `blob_roots` are
     the directories outside the table whose files descriptors of BLOB values may name. Partition
     paths come from `format/partition_path.py`; the partition path of an unpartitioned table is
     empty.
@@ -291,8 +292,9 @@ class Layout:
             ) from error
         if not any(is_within(place, canonical(root)) for root in self.external_roots):
             raise InvalidRequest(
-                "a file of the table is outside its directory, and no option names that place; if "
-                "it is to be read, name its directory by the option lakecore.external-paths",
+                "a file of the table is outside its directory, in a place that nobody has "
+                "allowed; if this process may read and delete files there, give its directory by "
+                "the dynamic option lakecore.external-paths",
                 path=path,
                 external_paths=self.external_roots,
                 table=self.root,

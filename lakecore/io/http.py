@@ -7,7 +7,7 @@ from base64 import b64encode
 from http.client import HTTPException
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from lakecore.errors import InvalidRequest, StorageError
 
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["get_json", "post_json"]
 
 _TIMEOUT_S = 60
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Only the address that was given is called: a redirect is an error."""
+
+    def redirect_request(self, *_arguments: object) -> None:
+        return None
 
 
 def post_json(url: str, body: Mapping[str, object]) -> Mapping[str, object]:
@@ -51,7 +58,7 @@ def _answer(url: str, data: bytes | None, failure: str) -> Mapping[str, object]:
         method="GET" if data is None else "POST",
     )
     try:
-        with urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310  as above
+        with build_opener(_NoRedirects).open(request, timeout=_TIMEOUT_S) as response:
             answer = json.loads(response.read())
     except (HTTPException, OSError, ValueError) as error:
         raise StorageError(failure, url=url, cause=error) from error

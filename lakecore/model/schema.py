@@ -23,7 +23,7 @@ from lakecore.model.types import (
     Variant,
     arrow_schema,
 )
-from lakecore.options import parse_options
+from lakecore.options import NEVER_STORED, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -131,14 +131,14 @@ class TableSchema:
     def stated_options(self) -> dict[str, str]:
         """The stored options, plus defaults of the old format version that have changed since.
 
-        `lakecore.blob-paths` counts only if the caller gives it.
+        Options that only the caller may give do not count (`NEVER_STORED`).
         """
         defaults: dict[str, str] = {}
         if self.version <= 1:
             defaults["bucket"] = "1"
         if self.version <= 2:
             defaults["file.format"] = "orc"
-        stored = {key: text for key, text in self.options.items() if key != "lakecore.blob-paths"}
+        stored = {key: text for key, text in self.options.items() if key not in NEVER_STORED}
         return defaults | stored
 
     @property

@@ -60,7 +60,7 @@ from lakecore.model.types import (
     parse_type,
     with_nullable,
 )
-from lakecore.options import TableOptions, parse_known, parse_options, tidy
+from lakecore.options import NEVER_STORED, TableOptions, parse_known, parse_options, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,6 +127,7 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
 
 def check_stored(options: Mapping[str, str], *, table: str = "") -> None:
     """Raise InvalidRequest for options that no table stores."""
+    own = sorted(NEVER_STORED)
     for key, harmless, way_out in (
         (
             "path",
@@ -135,7 +136,7 @@ def check_stored(options: Mapping[str, str], *, table: str = "") -> None:
         ),
         ("branch", "main", "open a branch by open_table(branch=...), or as 'db.table$branch_NAME'"),
         ("auto-create", "false", "pass it to lakecore.open_table"),
-        ("lakecore.blob-paths", None, "whoever reads the table gives it, as a dynamic option"),
+        *((key, None, "whoever uses the table gives it, as a dynamic option") for key in own),
     ):
         text = options.get(key)
         if text is not None and text.lower() != harmless:

@@ -31,7 +31,7 @@ from lakecore.options.choices import (
     TableType,
 )
 from lakecore.options.kinds import DURATION, NAMES, SIZE
-from lakecore.options.known import DECLARED, RENAMED, find_option, member
+from lakecore.options.known import DECLARED, NEVER_STORED, RENAMED, find_option, member
 from lakecore.options.nearest import nearest
 from lakecore.options.option import Option
 from lakecore.options.page import describe_options, options_page
@@ -44,6 +44,7 @@ __all__ = [
     "DURATION",
     "LINE_FORMATS",
     "NAMES",
+    "NEVER_STORED",
     "POSTPONE_BUCKET",
     "RENAMED",
     "SIZE",

@@ -62,6 +62,7 @@ class BlobOptions:
     lakecore_blob_paths: tuple[str, ...] = option(
         "lakecore.blob-paths", NAMES, (), OTHER,
         "Directories outside the table whose files descriptors may name; never stored.",
+        stored=False,
     )
     blob_descriptor_storage: Mapping[str, str] = keyed_family(
         "blob-descriptor.#", TEXT, OTHER,

@@ -85,12 +85,13 @@ class FileOptions:
     )
     data_file_external_paths: tuple[str, ...] = option(
         "data-file.external-paths", NAMES, (), WRITE,
-        "Places outside the table's path for new data files; files there are read.",
+        "Places outside the table's path for new data files.",
         supported=False,
     )
     lakecore_external_paths: tuple[str, ...] = option(
         "lakecore.external-paths", NAMES, (), OTHER,
-        "Further places outside the table's path whose files are read.",
+        "Directories outside the table whose files its metadata may name; never stored.",
+        stored=False,
     )
     index_file_in_data_file_dir: bool = option(
         "index-file-in-data-file-dir", FLAG, False, READ,

@@ -40,6 +40,8 @@ DECLARED: Mapping[str, Option] = {
 }
 SINGLE = {known.key: name for name, known in DECLARED.items() if "#" not in known.key}
 FAMILIES = {known.key: name for name, known in DECLARED.items() if "#" in known.key}
+NEVER_STORED = frozenset(known.key for known in DECLARED.values() if not known.stored)
+"""The options that only the process that uses a table gives."""
 RENAMED = {old: known.key for known in DECLARED.values() for old in known.fallbacks}
 
 

@@ -27,7 +27,9 @@ class Option:
     `supported` is False if lakecore honours only the default value. `ignorable` says that the rows
     are still right if another value is ignored. `no_effect` says why lakecore accepts any value
     without effect; it is empty if the value has an effect. `fallbacks` are older keys of the same
-    meaning. An `immutable` option cannot change once there are snapshots.
+    meaning. An `immutable` option cannot change once there are snapshots. An option that is not
+    `stored` counts only if the process that uses the table gives it: no table and no view states
+    it.
     """
 
     key: str
@@ -39,6 +41,7 @@ class Option:
     supported: bool = True
     ignorable: bool = False
     immutable: bool = False
+    stored: bool = True
     no_effect: str = ""
     fallbacks: tuple[str, ...] = ()
 
@@ -59,6 +62,7 @@ def option(  # noqa: PLR0913  one declaration says all about an option
     supported: bool = True,
     ignorable: bool = False,
     immutable: bool = False,
+    stored: bool = True,
     no_effect: str = "",
     fallbacks: tuple[str, ...] = (),
 ) -> T | D:
@@ -73,6 +77,7 @@ def option(  # noqa: PLR0913  one declaration says all about an option
         supported=supported,
         ignorable=ignorable,
         immutable=immutable,
+        stored=stored,
         no_effect=no_effect,
         fallbacks=fallbacks,
     )

@@ -75,6 +75,11 @@ class RetentionOptions:
         "partition.mark-done-action", NAMES, ("success-file",), MAINTAIN,
         "How mark_partition_done marks a partition as complete: success-file, http-report.",
     )
+    lakecore_http_report_urls: tuple[str, ...] = option(
+        "lakecore.http-report-urls", NAMES, (), MAINTAIN,
+        "Beginnings of the addresses to which http-report may send; never stored.",
+        stored=False,
+    )
     partition_mark_done_action_http_url: str | None = option(
         "partition.mark-done-action.http.url", NAME, None, MAINTAIN,
         "Where http-report sends its request.",

@@ -162,7 +162,7 @@ def _laid_out(layout: Layout, options: TableOptions) -> Layout:
         layout,
         data_directory=options.data_file_path_directory or "",
         index_in_data_dir=options.index_file_in_data_file_dir,
-        external_roots=(*options.data_file_external_paths, *options.lakecore_external_paths),
+        external_roots=options.lakecore_external_paths,
         blob_roots=options.lakecore_blob_paths,
     )
 

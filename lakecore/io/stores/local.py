@@ -103,7 +103,11 @@ class LocalStore:
                         size_bytes = 0 if is_directory else status.st_size
                         modified_ms = status.st_mtime_ns // 1_000_000
                         child = FileStatus(
-                            prefix + entry.name, size_bytes, modified_ms, is_directory
+                            prefix + entry.name,
+                            size_bytes,
+                            modified_ms,
+                            is_directory,
+                            is_link=entry.is_symlink(),
                         )
                         children.append(child)
         return tuple(sorted(children, key=lambda child: child.path))

@@ -39,12 +39,16 @@ __all__ = ["FileStatus", "MemoryStore", "Store", "damage_is_corrupt", "plain_err
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """A file or directory in a listing; its time is None if the storage states none."""
+    """A file or directory in a listing; its time is None if the storage states none.
+
+    `is_link`: it is a symbolic link, and the other facts are those of its target.
+    """
 
     path: str
     size_bytes: int
     modified_ms: int | None
     is_directory: bool
+    is_link: bool = False
 
 
 class Store(Protocol):

@@ -13,6 +13,8 @@ Only files whose names Paimon or lakecore could have generated are examined. Oth
 directories of the table stay. Managed files of BLOB values stay too, as in Paimon: the values of
 rows refer to them, and no metadata names them.
 
+Symbolic links are neither followed nor deleted.
+
 INVARIANT: if a state cannot be read, nothing is deleted. A file that is younger than the age may
 belong to a running commit; an age below an hour needs `force`.
 """
@@ -200,12 +202,17 @@ def _bucket_dirs(context: TableContext) -> Iterator[str]:
 
 def _directories_in(context: TableContext, parents: Sequence[str]) -> list[str]:
     listed = context.bulk.list_all(context.store, parents)
-    return [status.path for some in listed for status in some if status.is_directory]
+    return [
+        status.path
+        for some in listed
+        for status in some
+        if status.is_directory and not status.is_link
+    ]
 
 
 def _files_in(context: TableContext, directories: Iterable[str]) -> Iterator[FileStatus]:
     for some in context.bulk.list_all(context.store, list(directories)):
-        yield from (status for status in some if not status.is_directory)
+        yield from (each for each in some if not each.is_directory and not each.is_link)
 
 
 # --- what is reached ------------------------------------------------------------------------------

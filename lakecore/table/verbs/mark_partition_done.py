@@ -5,7 +5,8 @@ The option `partition.mark-done-action` names the actions:
 - `success-file`: writes a file `_SUCCESS` into the directory of the partition, with the times when
   the file was created and last written;
 - `http-report`: sends the partition by POST to `partition.mark-done-action.http.url`; the response
-  must say `"result": "SUCCESS"`.
+  must say `"result": "SUCCESS"`. The process allows the address by `lakecore.http-report-urls`,
+  which no table stores. No error shows the response.
 
 https://paimon.apache.org/docs/master/maintenance/manage-partitions/
 """
@@ -90,7 +91,23 @@ def _actions(context: TableContext) -> tuple[str, ...]:
                 "http-report needs the option partition.mark-done-action.http.url",
                 table=context.identifier,
             )
+        if action == _REPORT:
+            _check_allowed(context)
     return options.partition_mark_done_action
+
+
+def _check_allowed(context: TableContext) -> None:
+    """Raise InvalidRequest unless this process allows the address: a table only states it."""
+    url = context.options.partition_mark_done_action_http_url or ""
+    allowed = context.options.lakecore_http_report_urls
+    if not any(url == each or url.startswith(each.rstrip("/") + "/") for each in allowed):
+        raise InvalidRequest(
+            "this process does not allow reports to that address; if it may call it, give the "
+            "address by the dynamic option lakecore.http-report-urls",
+            option="partition.mark-done-action.http.url",
+            url=url,
+            table=context.identifier,
+        )
 
 
 def _paths(context: TableContext, chosen: PartitionFilter) -> tuple[str, ...]:
@@ -126,6 +143,4 @@ def _report(context: TableContext, path: str) -> None:
         },
     )
     if str(answer.get("result", "")).upper() != "SUCCESS":
-        raise StorageError(
-            "the server did not take the report", url=url, partition=path, answer=answer
-        )
+        raise StorageError("the server did not take the report", url=url, partition=path)

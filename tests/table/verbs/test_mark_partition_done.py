@@ -100,6 +100,7 @@ def test_a_report_is_sent(
         "partition.mark-done-action": "http-report",
         "partition.mark-done-action.http.url": url,
         "partition.mark-done-action.http.params": "p=1",
+        "lakecore.http-report-urls": url.removesuffix("/done"),
     }
     table = table_of_days().copy(settings)
 
@@ -119,7 +120,10 @@ def test_a_report_is_sent(
 
 def test_a_server_that_is_not_there_is_named() -> None:
     table = table_of_days()
-    report = {"partition.mark-done-action": "http-report"}
+    report = {
+        "partition.mark-done-action": "http-report",
+        "lakecore.http-report-urls": "http://127.0.0.1:1,file:/",
+    }
 
     with pytest.raises(InvalidRequest, match=r"http\.url"):
         table.copy(report).mark_partition_done({"day": "b"})
@@ -127,3 +131,17 @@ def test_a_server_that_is_not_there_is_named() -> None:
         to = {**report, "partition.mark-done-action.http.url": url}
         with pytest.raises(error):
             table.copy(to).mark_partition_done({"day": "b"})
+
+
+def test_a_table_does_not_say_which_address_is_called(
+    server: tuple[str, list[dict[str, object]], dict[str, str]],
+) -> None:
+    url, taken, _ = server
+    report = {
+        "partition.mark-done-action": "http-report",
+        "partition.mark-done-action.http.url": url,
+    }
+    for allowed in ({}, {"lakecore.http-report-urls": "http://127.0.0.1:1/,http://127.0.0.1"}):
+        with pytest.raises(InvalidRequest, match=r"lakecore\.http-report-urls"):
+            table_of_days().copy(report | allowed).mark_partition_done({"day": "b"})
+    assert taken == []
