@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import lakecore as lc
 from lakecore import errors
+from tests.api_page import api_page
 
 PUBLIC = [
     "AlreadyExists",
@@ -90,3 +92,9 @@ def test_import_of_lakecore_alone_loads_no_heavy_package() -> None:
 
 def test_unknown_name_is_an_attribute_error() -> None:
     assert not hasattr(lc, "spark")
+
+
+def test_the_page_of_the_api_is_up_to_date() -> None:
+    page = Path(__file__).parents[1] / "docs" / "api.md"
+
+    assert page.read_text() == api_page(), "write it again: python -m tests.api_page > docs/api.md"
