@@ -35,7 +35,7 @@ from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.model.validation import create_schema
 from lakecore.table.handle import Table, load_table
 from lakecore.table.publication import write_schema
-from property_tests.simulation.scenario import SHAPES
+from property_tests.simulation.scenario import KEEPING, LEADS_BACK, SHAPES
 from property_tests.simulation.scheduler import CrashedError
 from property_tests.simulation.session import Session
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.model.files import CommitMessage
     from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot
     from property_tests.simulation.disk import Disk
     from property_tests.simulation.scenario import Actor, Deed, Scenario
 
@@ -182,7 +183,7 @@ class _Life:
                         table = None
                 finally:
                     self._disk.changing.discard(attempt.name)
-                    if deed.verb == "roll back":
+                    if deed.verb in LEADS_BACK:
                         self._disk.rolling_back = False
                     attempt.last_snapshot = self._disk.snapshots
                     attempt.ended = len(self._disk.trace)
@@ -198,13 +199,14 @@ class _Life:
 
     def _wait_for_rollback(self, session: Session, deed: Deed) -> None:
         """Writers pause during a rollback, as `Table.rollback_to` asks for."""
-        while self._disk.rolling_back and deed.verb not in READS:
+        others = *READS, *(each for each in KEEPING if each not in LEADS_BACK)
+        while self._disk.rolling_back and deed.verb not in others:
             session.wait(_PAUSE_MS)
-        if deed.verb == "roll back":
+        if deed.verb in LEADS_BACK:
             self._disk.rolling_back = True
 
     def _wait_for_writers(self, session: Session, deed: Deed) -> None:
-        while deed.verb == "roll back" and self._disk.changing:
+        while deed.verb in LEADS_BACK and self._disk.changing:
             session.wait(_PAUSE_MS)
 
     def _abort(self, table: Table, deed: Deed) -> None:
@@ -239,7 +241,7 @@ class _Life:
             power_losses=self._disk.power_losses,
         )
         self._attempts.append(attempt)
-        if deed.verb not in READS and deed.verb != "roll back":
+        if deed.verb not in READS and deed.verb not in KEEPING:
             self._disk.changing.add(name)
         self._disk.note(name, "begins", "", str(deed))
         return attempt
@@ -274,7 +276,7 @@ def _carry_out(table: Table, attempt: Attempt) -> None:
             attempt.rows = rows_of(table)
         case "follow":
             attempt.changes = _followed(table, deed)
-        case "expire" | "tag" | "untag" | "roll back":
+        case verb if verb in KEEPING:
             _keep(table, deed)
         case "compact" | "compact fully":
             table.compact(full=deed.verb == "compact fully")
@@ -296,7 +298,7 @@ def _followed(table: Table, deed: Deed) -> list[tuple[int, list[tuple[Any, ...]]
 
 
 def _keep(table: Table, deed: Deed) -> None:
-    """Expire, tag or roll back, on what there is."""
+    """Expire, tag, branch, roll back or fast-forward, on what there is."""
     table = table.refresh()
     ids, tags = table.context.history.snapshot_ids(), table.context.history.tag_names()
     if deed.verb == "untag":
@@ -308,8 +310,28 @@ def _keep(table: Table, deed: Deed) -> None:
         table.expire_snapshots(retain_max=deed.count, retain_min=deed.count, max_deletes=100)
     elif deed.verb == "tag" and deed.name not in tags:
         table.create_tag(deed.name, snapshot_id=ids[max(0, len(ids) - deed.count)])
+    elif deed.verb == "rename" and tags and deed.name not in tags:
+        table.rename_tag(tags[0], deed.name)
+    elif deed.verb == "branch" and tags:
+        table.create_branch(deed.name, tags[deed.count % len(tags)])
+    elif deed.verb == "fast forward":
+        for branch in table.branches()[:1]:
+            if branch.schema_id == table.schema.id and branch.latest_snapshot_id is not None:
+                newest = table.branch(branch.name).context.history.latest_snapshot()
+                _lead_to(table, newest)
+                table.fast_forward(branch.name)
     elif deed.verb == "roll back":
-        table.rollback_to(snapshot_id=ids[max(0, len(ids) - deed.count)])
+        target = ids[max(0, len(ids) - deed.count)]
+        _lead_to(table, table.context.history.snapshot(target))
+        table.rollback_to(snapshot_id=target)
+
+
+def _lead_to(table: Table, snapshot: Snapshot | None) -> None:
+    """Say that readers may see this snapshot as the newest one, from now on."""
+    assert isinstance(table.context.store, Session)
+    assert snapshot is not None
+    assert snapshot.uuid is not None
+    table.context.store.disk.goals.add(snapshot.uuid)
 
 
 def _change_rows(table: Table, attempt: Attempt) -> tuple[int, ...]:

@@ -89,7 +89,10 @@ class _Checker:
     def check(self) -> None:
         left = self.live.context.history.snapshot_ids()
         ids = range(1, max(left, default=0) + 1)
-        if left != tuple(ids[len(ids) - len(left) :]):
+        if self.disk.seen_between and self._keeps():
+            raise ViolationError(f"readers saw {self.disk.seen_between}")
+        in_trouble = left_in_trouble(self.attempts, self.disk.troubled)
+        if left != tuple(ids[len(ids) - len(left) :]) and not in_trouble:
             raise ViolationError(f"the snapshots have gaps: {left}")
         if len(left) < len(ids) and not self._keeps():
             raise ViolationError(f"snapshots are gone: {left}")
@@ -109,7 +112,7 @@ class _Checker:
             if not undone(attempt, self.attempts):
                 self._check_seen(attempt)
         if self._keeps():
-            self._refuse(wrong_with_kept(self.live, self.table))
+            self._refuse(wrong_with_kept(self.live, self.table, in_trouble=in_trouble))
             self._refuse(wrong_with_expiry(self.attempts, len(left), last))
         if self.shape.tells:
             self._refuse(wrong_with_changes(self.table, self.snapshots, self.shape))
@@ -327,6 +330,12 @@ class _Checker:
         for name in live.tag_names():
             named.add(layout.tag(name))
             named |= {*self._named(live.tag(name).snapshot)}
+        for branch in self.live.branches():
+            past = self.live.branch(branch.name).context.history
+            of_branch = [past.snapshot(at) for at in past.snapshot_ids()]
+            for snapshot in (*of_branch, *(past.tag(name).snapshot for name in past.tag_names())):
+                named |= {*self._named(snapshot)}
+        named |= _files(self.disk, layout.branches_dir)
         for snapshot in states:
             needed = set(self._named(snapshot))
             missing = [path for path in needed if not self.disk.files.exists(path)]
@@ -340,7 +349,11 @@ class _Checker:
                 )
         for path in sorted(_files(self.disk, PATH) - named):
             author = self.by_name.get(self.disk.writers.get(path, ""))
-            explained = left_in_trouble(self.attempts, self.disk.troubled)
+            explained = left_in_trouble(self.attempts, self.disk.troubled) or any(
+                # It leaves the files of the snapshots that it replaces to the removal of orphans.
+                attempt.deed.verb == "fast forward"
+                for attempt in self.attempts
+            )
             if not self.disk.power_losses and not explained and not self._has_trouble(author):
                 raise ViolationError(f"{author and author.name} has left {path}")
 

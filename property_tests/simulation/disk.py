@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from lakecore.format import metadata
 from lakecore.io.ambient import Ambient, seeded
 from lakecore.io.stores.store import FileStatus, MemoryStore
 
@@ -32,7 +33,13 @@ if TYPE_CHECKING:
     from property_tests.simulation.scheduler import Scheduler
 
 SNAPSHOT = "/snapshot/snapshot-"
+_PLACE = "memory://warehouse/shop.db/t" + SNAPSHOT
 _REMOVALS_KEPT_MS = 40
+
+
+def is_snapshot(path: str) -> bool:
+    """Whether the file is a snapshot of the table, not one of a branch."""
+    return path.startswith(_PLACE)
 
 
 @dataclass
@@ -50,6 +57,9 @@ class Disk:
     full_until_ms: int = 0
     processes: int = 0  # how many were started
     power_losses: int = 0
+    newest: tuple[int, str] = (0, "")  # id and uuid of what readers see as the newest snapshot
+    goals: set[str] = field(default_factory=set)  # uuids to which rollbacks and the like may lead
+    seen_between: str = ""  # what readers saw and nobody asked for
     changing: set[str] = field(default_factory=set)  # attempts at work that may commit
     rolling_back: bool = False  # whoever may commit waits meanwhile
     late: list[tuple[int, str, bytes, str]] = field(default_factory=list)
@@ -78,21 +88,44 @@ class Disk:
         """Take in that a file was written."""
         self._created.setdefault(path, self.scheduler.now_ms)
         self._removed.pop(path, None)
+        again = False
         if not path.endswith(("EARLIEST", "LATEST")):
-            self.archive.put(path, self.files.read(path))
-        if SNAPSHOT in path:
+            data = self.files.read(path)
+            again = self.archive.exists(path) and self.archive.read(path) == data
+            self.archive.put(path, data)
+        if is_snapshot(path) and not again:
             self.writers[path] = by  # after a rollback its number is given out again
-            self.snapshots = max(self.snapshots, int(path.rpartition("-")[2]))
         self.writers.setdefault(path, by)
+        self.look()
 
     def removing(self, path: str) -> None:
         """Take in that a file goes."""
         if self.files.exists(path):
             self._removed[path] = (self.scheduler.now_ms, self.files.read(path))
         self._created.pop(path, None)
-        if SNAPSHOT in path and int(path.rpartition("-")[2]) == self.snapshots:
-            self.snapshots -= 1  # rolled back
-            self.archive.delete(path)
+
+    def look(self) -> None:
+        """Take in which snapshot readers see as the newest: the next one, or one asked for."""
+        before, self.newest = self.newest, self._newest()
+        self.snapshots, uuid = self.newest
+        if self.newest != before and self.snapshots != before[0] + 1 and uuid not in self.goals:
+            self.seen_between = self.seen_between or f"snapshot {self.snapshots} after {before[0]}"
+        for number in range(self.snapshots + 1, before[0] + 1):
+            self.archive.delete(f"{_PLACE}{number}")
+
+    def _newest(self) -> tuple[int, str]:
+        """As every reader finds it: by the hint, if the next snapshot is missing, or by listing."""
+        files, directory = self.files, _PLACE.rpartition("/")[0]
+        hint = f"{directory}/LATEST"
+        number = int(files.read(hint)) if files.exists(hint) else -1
+        if files.exists(f"{_PLACE}{number + 1}") or not files.exists(f"{_PLACE}{number}"):
+            paths = (each.path for each in files.list(directory))
+            ids = [int(each.removeprefix(_PLACE)) for each in paths if each.startswith(_PLACE)]
+            number = max(ids, default=0)
+        if not number:
+            return 0, ""
+        path = f"{_PLACE}{number}"
+        return number, metadata.decode_snapshot(files.read(path), path).uuid or ""
 
     def arrive(self) -> None:
         """Carry out the calls that come late, when it is time."""
@@ -147,8 +180,7 @@ class Disk:
                     self.writers.pop(path)
                 else:
                     self.files.put(path, before)
-                if SNAPSHOT in path:
-                    self.snapshots -= 1
+                self.look()
         self._unsynced.clear()
         for path, (at_ms, data) in list(self._removed.items()):
             recent = self.scheduler.now_ms - at_ms < _REMOVALS_KEPT_MS

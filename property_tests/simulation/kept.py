@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakecore.model.snapshot import CommitKind
 from property_tests.simulation.actors import rows_of
-from property_tests.simulation.scenario import KEEPING
+from property_tests.simulation.scenario import KEEPING, LEADS_BACK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,20 +22,31 @@ if TYPE_CHECKING:
     from property_tests.simulation.actors import Attempt
     from property_tests.simulation.scenario import Shape
 
-DELETING = {"expire", "untag", "roll back"}
+DELETING = {"expire", "untag", *LEADS_BACK}
 """The verbs that delete files which were needed before."""
 
 
-def wrong_with_kept(live: Table, archive: Table) -> str:
+def wrong_with_kept(live: Table, archive: Table, *, in_trouble: bool) -> str:
     """What is wrong with the rows that are left, or nothing; `archive` has every file there was."""
     history, all_of = live.context.history, archive.context.history
     for number in history.snapshot_ids():
         if rows_of(live, number) != rows_of(archive, number):
             return f"snapshot {number} has other rows than it had"
+    for branch in live.branches():
+        table = live.branch(branch.name)
+        for number in table.context.history.snapshot_ids():
+            rows = rows_of(table, number)  # raises an error if a file is gone
+            snapshot = table.context.history.snapshot(number)
+            same = snapshot.is_same(all_of.snapshot_if_there(number))
+            if same and rows != rows_of(archive, number):
+                return f"snapshot {number} of branch {branch.name} has other rows than it had"
     for name in history.tag_names():
         tagged = history.tag(name).snapshot
-        if tagged.uuid != all_of.snapshot(tagged.id).uuid:
-            return f"tag {name} is of a snapshot {tagged.id} that was rolled back"
+        if not tagged.is_same(all_of.snapshot_if_there(tagged.id)):
+            live.to_arrow(["k", "v", "w"], tag=name)  # raises an error if a file is gone
+            if not in_trouble:
+                return f"tag {name} is of a snapshot {tagged.id} that was rolled back"
+            continue
         found = live.to_arrow(["k", "v", "w"], tag=name).to_pylist()
         rows = sorted(((row["k"], row["v"], row["w"]) for row in found), key=repr)
         if rows != rows_of(archive, tagged.id):
@@ -46,7 +57,7 @@ def wrong_with_kept(live: Table, archive: Table) -> str:
 def wrong_with_expiry(attempts: Sequence[Attempt], left: int, made: int) -> str:
     """Whether fewer snapshots are left than every expiry was asked to keep."""
     least = [each.deed.count for each in attempts if each.deed.verb == "expire"]
-    rolled_back = any(each.deed.verb == "roll back" for each in attempts)
+    rolled_back = any(each.deed.verb in LEADS_BACK for each in attempts)
     if least and not rolled_back and left < min(made, *least):
         return f"{left} snapshots are left of {made}"
     return ""
@@ -100,7 +111,7 @@ def wrong_with_changes(archive: Table, snapshots: Sequence[Snapshot], shape: Sha
 
 def undone(attempt: Attempt, attempts: Sequence[Attempt]) -> bool:
     """Whether a rollback may have taken away what the attempt did or saw."""
-    return any(_overlaps(attempt, each) for each in attempts if each.deed.verb == "roll back")
+    return any(_overlaps(attempt, each) for each in attempts if each.deed.verb in LEADS_BACK)
 
 
 def left_in_trouble(attempts: Sequence[Attempt], troubled: set[str]) -> bool:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from lakecore.errors import CommitUnknown, LakecoreError
+from lakecore.io.history.history import History
 from lakecore.lsm.universal import CompactionUnit
 from lakecore.table.changes.follow import Follower, Found, Nothing
 from lakecore.table.commits import commit as commits
 from lakecore.table.commits.message_files import delete_files
-from lakecore.table.maintenance import expire_snapshots
+from lakecore.table.maintenance import expire_snapshots, fast_forward, rollback, tags
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.publication import ExclusiveCreate, LostRace, Published
 from lakecore.table.writes import batch_write
@@ -116,6 +117,70 @@ def tags_do_not_keep_files() -> Iterator[None]:
 
 
 @contextmanager
+def rollbacks_go_step_by_step() -> Iterator[None]:
+    """A rollback deletes the snapshots from the newest down, so each is shown for a moment."""
+
+    def carry_out(context: Any, record: Any) -> Any:
+        store, layout = context.store, context.layout
+        rollback._restore(context, record.target)  # noqa: SLF001
+        store.put(layout.latest_hint, str(record.target.id).encode())
+        for snapshot in reversed(record.removed):
+            store.delete(layout.snapshot(snapshot.id))
+        rollback._remove_tags(context, record)  # noqa: SLF001
+        return rollback._clean_up(context, record)  # noqa: SLF001
+
+    with patch.object(rollback, "_carry_out", carry_out):
+        yield
+
+
+@contextmanager
+def fast_forwards_delete_first() -> Iterator[None]:
+    """A fast-forward deletes the snapshots of the table before it writes those of the branch."""
+
+    def carry_out(context: Any, source: Any, target: Any, steps: Any) -> None:
+        store, layout = context.store, target.layout
+        store.delete(layout.latest_hint)
+        for number in steps.snapshots_out:
+            store.delete(layout.snapshot(number))
+        for number in steps.snapshots_in:
+            store.put(layout.snapshot(number), store.read(source.snapshot(number)))
+        fast_forward._finish(context, source, target, steps)  # noqa: SLF001
+
+    with patch.object(fast_forward, "_carry_out", carry_out):
+        yield
+
+
+@contextmanager
+def expiries_mark_last() -> Iterator[None]:
+    """An expiry deletes files before it moves EARLIEST."""
+    delete = expire_snapshots._Expiry._delete_snapshots  # noqa: SLF001
+    mark = expire_snapshots._Expiry._mark  # noqa: SLF001
+
+    def delete_and_mark(expiry: Any) -> None:
+        delete(expiry)
+        mark(expiry)
+
+    with patch.multiple(
+        expire_snapshots._Expiry,  # noqa: SLF001
+        _mark=_nothing,
+        _delete_snapshots=delete_and_mark,
+    ):
+        yield
+
+
+@contextmanager
+def targets_are_not_proved() -> Iterator[None]:
+    """A rollback or a tag leads to a snapshot whose files an expiry has begun to delete."""
+    with (
+        patch.object(rollback, "require_whole", _nothing),
+        patch.object(tags, "require_whole", _nothing),
+        patch.object(History, "listed_snapshot", History.snapshot_if_there),
+        expiries_mark_last(),
+    ):
+        yield
+
+
+@contextmanager
 def streams_pass_over_snapshots() -> Iterator[None]:
     """A stream leaves out what it finds at every third snapshot."""
     step = Follower.step
@@ -151,5 +216,9 @@ PLANTED = {
         deletions_are_dropped_too_early,
         tags_do_not_keep_files,
         streams_pass_over_snapshots,
+        rollbacks_go_step_by_step,
+        fast_forwards_delete_first,
+        expiries_mark_last,
+        targets_are_not_proved,
     )
 }

@@ -28,8 +28,10 @@ FAULTS = (
     "power lost",
 )
 
-KEEPING = ("expire", "tag", "untag", "roll back")
-"""The verbs that keep a table in order: none changes rows."""
+LEADS_BACK = ("roll back", "fast forward")
+"""The verbs that lead the table to another state. Writers pause meanwhile, as the verbs ask for."""
+KEEPING = ("expire", "tag", "untag", "rename", "branch", *LEADS_BACK)
+"""The verbs that keep a table in order: none writes rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +207,11 @@ class _Draw:
         actors += [chance.choice(makers)(shape, keys) for _ in range(chance.randint(1, 3))]
         named = [replace(actor, name=f"{actor.name}{at}") for at, actor in enumerate(actors, 1)]
         faults = self._faults([actor.name for actor in named])
+        keepers = [actor.name for actor in named if actor.name.startswith("keeper")]
+        if keepers and chance.random() < 0.5:
+            # Their verbs have many steps, and few calls of others.
+            kind, nth = chance.choice(("crash before", "crash after")), chance.randint(1, 24)
+            faults.append(Fault(actor=keepers[0], kind=kind, on="change", nth=nth))
         lag_ms = chance.choice([0, 0, 0, 0 if shape.one_writer else 40])
         if any(deed.verb in KEEPING for actor in named for deed in actor.deeds):
             # What deletes snapshots needs listings that are complete, and removals that last.
@@ -310,6 +317,9 @@ class _Draw:
             ("expire", "expire"),
             ("tag", "tag", "roll back"),
             ("roll back", "expire"),
+            ("tag", "branch", "fast forward"),
+            ("tag", "branch", "expire", "fast forward"),
+            ("tag", "rename", "expire"),
         )
         deeds = [
             Deed(name=self._name(), verb=verb, count=chance.choice([1, 1, 2, 3]))

@@ -110,6 +110,7 @@ class Session:
         def act() -> None:
             self.disk.removing(path)
             self.disk.files.delete(path)
+            self.disk.look()
 
         self._change("delete", path, act)
 
