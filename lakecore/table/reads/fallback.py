@@ -195,7 +195,10 @@ def _state(
         try:
             return resolve(other, travel)
         except NotFound:
-            snapshot = history.snapshot(1)
+            first = history.earliest_snapshot_id()
+            if first is None:
+                return None, other.schema
+            snapshot = history.snapshot(first)
             return snapshot, history.schema(snapshot.schema_id)
     if travel.timestamp is not None:
         try:

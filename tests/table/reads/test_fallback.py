@@ -222,6 +222,28 @@ def test_branch_that_is_younger_than_the_time_has_no_rows_then() -> None:
     assert held(read(table), snapshot_id=1) == "1 1 M | 9 1 B"
 
 
+def test_snapshot_before_the_first_of_the_branch_takes_its_earliest_live_one() -> None:
+    table = new_table(COLUMNS, keys=("p", "id"), partitions=("p",))
+    put(table, "1 1 M")
+    table.create_branch("b")
+    assert held(read(table), snapshot_id=1) == "1 1 M"  # the branch has no snapshot
+    branch = table.branch("b")
+    for row in ("9 1 B", "9 2 B"):
+        put(branch, row)
+    branch.expire_snapshots(retain_max=1, retain_min=1)
+    assert [*branch.inspect.snapshots()["snapshot_id"]] == [2]
+    assert held(read(table), snapshot_id=1) == "1 1 M | 9 1 B | 9 2 B"
+
+
+def test_branch_of_a_later_tag_is_read_at_its_first_snapshot() -> None:
+    table = new_table(COLUMNS, keys=("p", "id"), partitions=("p",))
+    put(table, "1 1 M")
+    put(table, "2 1 M")
+    table.create_tag("later")
+    table.create_branch("b", tag="later")
+    assert held(read(table), snapshot_id=1) == "1 1 M | 2 1 M"
+
+
 def test_rows_hidden_at_level_0_do_not_count_as_a_partition() -> None:
     table = forked(merge_engine="first-row", write_only="true")
 
