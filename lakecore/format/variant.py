@@ -21,6 +21,8 @@ _OFFSET_SIZES = (1, 2, 3, 4)
 _MANY = 255
 """Objects and lists with more elements than this store their number of elements in four bytes."""
 _SHORT_TEXT_MAX = 63
+_INTEGER_CHARACTERS = 20
+"""A longer text is no 64-bit integer. Python itself refuses to convert very long ones."""
 _DIGITS = ((4, 9), (8, 18), (16, 38))
 """The sizes of a decimal in bytes, each with the number of digits that fit."""
 DEPTH_MAX = 200
@@ -74,6 +76,8 @@ def encoded(value: Value) -> tuple[bytes, bytes]:
 
 
 def _integer(text: str) -> int | Decimal | float:
+    if len(text) > _INTEGER_CHARACTERS:
+        return _fraction(text)
     number = int(text)
     return number if -(1 << 63) <= number < 1 << 63 else _fraction(text)
 

@@ -37,6 +37,17 @@ def test_bytes_of_json(text: str, value: str) -> None:
     assert variant_of_json(text) == (bytes.fromhex(value), NO_NAMES)
 
 
+@pytest.mark.parametrize("digits", [39, 4_300, 4_301, 100_000])
+@pytest.mark.parametrize("form", ["{}", "-{}", "[{}]", '{{"a":{}}}', "{}.5"])
+def test_number_of_many_digits_is_a_double(form: str, digits: int) -> None:
+    text = form.format("9" * digits)
+    found = json_of_variant(*variant_of_json(text))
+    number = "1e+39" if digits == 39 else '"Infinity"'
+    assert found.replace('"-Infinity"', '-"Infinity"').replace(".5", "") == form.replace(
+        ".5", ""
+    ).format(number)
+
+
 def test_names_are_numbered_as_they_come_and_sorted_in_objects() -> None:
     value, metadata = variant_of_json('{"b":1,"a":2}')
 
