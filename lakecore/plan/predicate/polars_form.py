@@ -124,39 +124,27 @@ def operands(expression: pl.Expr) -> list[pl.Expr] | None:
     Operands that are single values are left out. None for any other expression.
     """
     match _tree_of(expression):
-        case {"BinaryExpr": {"left": left, "right": right}}:
-            parts = [left, right]
-        case {"Function": {"input": [*inputs], "function": {"Boolean": str(name)}}} if (
-            name in _OF_EACH_ROW
-        ):
-            parts = inputs
-        case {"Alias": [inner, _]} | {"Cast": {"expr": inner}}:
-            parts = [inner]
+        case {"BinaryExpr": _} | {"Alias": _} | {"Cast": _}:
+            pass
+        case {"Function": {"function": {"Boolean": str(name)}}} if name in _OF_EACH_ROW:
+            pass
         case _:
             return None
-    inner_most = [part for part in parts if _value(part) is None]
-    try:
-        return [
-            pl.Expr.deserialize(io.StringIO(json.dumps(part)), format="json") for part in inner_most
-        ]
-    except (pl.exceptions.PolarsError, ValueError):
-        return None
+    return [part for part in expression.meta.pop() if _value_of(part) is None]
 
 
 def compares_with_null(expression: pl.Expr) -> bool:
     """Whether the expression compares something with a literal null, which is never true."""
-    waiting = [_tree_of(expression)]
+    waiting = [expression]
     while waiting:
-        match waiting.pop():
-            case {"BinaryExpr": {"left": left, "op": op, "right": right}}:
-                values = [_value(left), _value(right)]
-                if op in _OPS and any(value is not None and not value.is_valid for value in values):
+        each = waiting.pop()
+        parts = each.meta.pop()
+        match _tree_of(each):
+            case {"BinaryExpr": {"op": op}} if op in _OPS:
+                values = map(_value_of, parts)
+                if any(value is not None and not value.is_valid for value in values):
                     return True
-                waiting += (left, right)
-            case dict(tree):
-                waiting += tree.values()
-            case list(trees):
-                waiting += trees
+        waiting += parts
     return False
 
 
@@ -369,11 +357,23 @@ def _keeps_values(kind: pa.DataType, target: Json) -> bool:
 
 
 def _value(tree: Json) -> pa.Scalar | None:
-    """The value of an expression without columns; None for any other expression."""
+    """The value of an expression without columns; None for any other expression.
+
+    JSON has no infinity and no NaN: such a literal is null in it, and is not known here.
+    """
     if not _is_literal(tree):
         return None
     try:
         expression = pl.Expr.deserialize(io.StringIO(json.dumps(tree)), format="json")
+    except (pl.exceptions.PolarsError, ValueError):
+        return None
+    return _value_of(expression)
+
+
+def _value_of(expression: pl.Expr) -> pa.Scalar | None:
+    if not _is_literal(_tree_of(expression)):
+        return None
+    try:
         values = pl.select(expression).to_series()
         if values.dtype in (pl.Int128, pl.UInt128, pl.UInt64):
             values = values.cast(pl.Decimal(38, 0))

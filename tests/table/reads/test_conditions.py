@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -183,10 +184,12 @@ def test_time_with_the_wrong_zone_says_what_to_do(
 def test_null_safe_comparison_beyond_the_type_is_taken_by_all(
     keys: tuple[str, ...], tmp_path: Path
 ) -> None:
-    columns = {"id": "INT NOT NULL", "k": "TINYINT", "n": "INT", "s": "STRING"}
+    columns = {"id": "INT NOT NULL", "k": "TINYINT", "n": "INT", "s": "STRING", "d": "DOUBLE"}
     table = new_table(columns, keys=keys, store=LocalStore(), path=str(tmp_path / "t"))
-    table.write([{"id": 1, "k": 1, "n": 1, "s": "a"}, {"id": 2}])
-    n, k, s = pl.col("n"), pl.col("k"), pl.col("s")
+    table.write([{"id": 1, "k": 1, "n": 1, "s": "a", "d": math.inf}, {"id": 2}])
+    table.write([{"id": 3, "d": math.nan}, {"id": 4, "d": -0.0}])
+    n, k, s, d = (pl.col(name) for name in "nksd")
+    other = k.ne_missing(300)
 
     for expression in (
         n.eq_missing(2**40),
@@ -196,6 +199,17 @@ def test_null_safe_comparison_beyond_the_type_is_taken_by_all(
         k.ne_missing(-300) & (s.str.to_uppercase() == "A"),
         (n + 1).ne_missing(2**40),
         pl.all_horizontal(k.ne_missing(300), n.is_not_null()),
+        # Literals that JSON does not have.
+        other & (d == math.inf),
+        other & (d > -math.inf),
+        other & (d != pl.lit(math.inf, dtype=pl.Float32)),
+        other & (d == pl.lit(math.nan)),
+        other & (d * math.inf == math.inf),
+        other & (d == -0.0),
+        (other & (d == math.inf)).alias("x").cast(pl.Boolean),
+        pl.any_horizontal(k.eq_missing(300), ~(d == math.inf)),
+        other & (n < 10**30) & (d.cast(pl.Float32) == math.inf),
+        other & (d - dt.timedelta(days=1).days < math.inf),
     ):
         wanted = table.to_polars().filter(expression)["id"].to_list()
         assert table.to_arrow(where=expression)["id"].to_pylist() == wanted
