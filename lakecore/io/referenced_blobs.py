@@ -6,6 +6,7 @@ which files may be read.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -119,6 +120,7 @@ class ReferencedBlobs:
         path = ""
         try:
             path = locate(referenced(self._layout, uri))
+            _refuse_link_out(path, self._layout)
             return path, store_of(path, self._store, self._layout, self._options).open_input(path)
         except (InvalidRequest, NotFound) as error:
             moved = managed_here(self._layout, uri)
@@ -128,6 +130,21 @@ class ReferencedBlobs:
             if isinstance(error, NotFound) and is_within(path, self._layout.root):
                 raise CorruptTable("a file of BLOB values is missing", file=path) from error
             raise
+
+
+def _refuse_link_out(path: str, layout: Layout) -> None:
+    """Raise InvalidRequest for a local file whose symbolic links lead out of the allowed places."""
+    if not is_local(path):
+        return
+    allowed = [each for each in (layout.root, *layout.blob_roots) if is_local(each)]
+    real = os.path.realpath(path)
+    if not any(is_within(real, os.path.realpath(locate(each))) for each in allowed):
+        raise InvalidRequest(
+            "a symbolic link leads from the place that a descriptor names to one that is not "
+            "allowed; if its files may be read, give its directory by lakecore.blob-paths",
+            file=path,
+            table=layout.root,
+        )
 
 
 def store_of(path: str, store: Store, layout: Layout, storage_options: Mapping[str, str]) -> Store:
