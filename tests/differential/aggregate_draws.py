@@ -50,6 +50,14 @@ class AggregatedColumn:
         ignores = self.options.get(f"fields.{self.plan.name}.ignore-retract") == "true"
         return ignores or self.function in RETRACTING
 
+    def loses(self, *, retracting: bool) -> bool:
+        """Whether a fold without the older rows may lose values, or retractions if it gets some."""
+        own = f"fields.{self.plan.name}"
+        if self.function == "merge_map_with_keytime" or f"{own}.count-limit" in self.options:
+            return True
+        ignores = self.options.get(f"{own}.ignore-retract") == "true"
+        return retracting and not ignores and self.function not in ("sum", "last_value")
+
 
 def aggregated_column(
     dice: Dice, name: str, *, retracting: bool, grouped: bool = False

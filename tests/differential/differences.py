@@ -38,12 +38,21 @@ class Difference(Enum):
     TABLES = auto()
 
 
+FOLDED_ALONE = "folded without the older rows"
+
 TAGGED: Mapping[str, tuple[Difference, str]] = {
     "begins with a retraction": (
         Difference.TABLES,
         (
             "a merge of partial-update that begins with a row that retracts starts from that row's "
             "values in 1.4.2, as if they had been added; lakecore starts from nothing, as 0.9 does"
+        ),
+    ),
+    FOLDED_ALONE: (
+        Difference.TABLES,
+        (
+            "1.4.2 folds the rows of a flush, or of a compaction of newer runs, even if that loses "
+            "what they take back from older rows; lakecore keeps such rows apart (decision 0200)"
         ),
     ),
 }

@@ -14,6 +14,7 @@ from tests.differential.aggregate_draws import (
     AggregatedColumn,
     aggregated_column,
 )
+from tests.differential.differences import FOLDED_ALONE
 from tests.differential.plans import (
     ADDS,
     RETRACTS,
@@ -93,12 +94,16 @@ def aggregation(dice: Dice) -> EnginePlan:
         options["fields.default-aggregate-function"] = dice.chance.choice(defaults)
     sequences, ordering = _sequence(dice)
     plain = [value_column(dice, "v0")] if dice.chance.random() < 0.5 else []
+    tags = {"descending"} if "sequence.field.sort-order" in ordering else set[str]()
+    loses = any(each.loses(retracting=retracting) for each in aggregated)
+    if loses or removing or (retracting and (plain or sequences)):
+        tags.add(FOLDED_ALONE)
     return EnginePlan(
         columns=_shuffled(dice, [*(each.plan for each in aggregated), *plain, *sequences]),
         options=options | ordering,
         retracts=dice.chance.choice((0.2, 0.4)) if retracting else 0.0,
         order_free=_order_free(aggregated),
-        tags=frozenset({"descending"} if "sequence.field.sort-order" in ordering else ()),
+        tags=frozenset(tags),
     )
 
 
@@ -149,6 +154,9 @@ def _partial_update_alone(dice: Dice) -> EnginePlan:
     elif not sequences and dice.chance.random() < 0.5:
         options["partial-update.remove-record-on-delete"] = "true"
         retracts = 0.3
+    tags = {"descending"} if "sequence.field.sort-order" in ordering else set[str]()
+    if "partial-update.remove-record-on-delete" in options:
+        tags.add(FOLDED_ALONE)
     return EnginePlan(
         columns=_shuffled(dice, [*_values(dice), *sequences]),
         options=options | ordering,
@@ -156,7 +164,7 @@ def _partial_update_alone(dice: Dice) -> EnginePlan:
         adds_first=True,
         deletes_stay="partial-update.remove-record-on-delete" in options,
         verbs=_verbs_of_parts(options),
-        tags=frozenset({"descending"} if "sequence.field.sort-order" in ordering else ()),
+        tags=frozenset(tags),
     )
 
 
@@ -199,6 +207,9 @@ def _partial_update_by_groups(dice: Dice) -> EnginePlan:
         options["ignore-delete"] = "true"
     columns = [nullable(plan) for plan in columns]
     pairs = retracting and not removing and dice.chance.random() < 0.15
+    tags = {"begins with a retraction"} if pairs else set[str]()
+    if removing or any(each.loses(retracting=retracting) for each in aggregated):
+        tags.add(FOLDED_ALONE)
     return EnginePlan(
         columns=_shuffled(dice, columns),
         options=options,
@@ -207,7 +218,7 @@ def _partial_update_by_groups(dice: Dice) -> EnginePlan:
         pairs=pairs,
         order_free=_order_free(aggregated),
         on_delete=frozenset(groups[0]) if removing else frozenset(),
-        tags=frozenset({"begins with a retraction"} if pairs else ()),
+        tags=frozenset(tags),
     )
 
 
