@@ -2,7 +2,8 @@
 
 A cast may fail on a value, and the rows of a key may not merge. For each split that may fail:
 
-1. Read the columns of the filter, and the key. They say which rows are visible.
+1. Read the columns of the filter, and the key. They say which rows are visible; a row whose values
+   of these columns cannot be cast is not.
 2. Read the wanted columns of these rows. In a raw split, the rows are selected by their positions.
    In a section, the keys become a condition, which drops other keys before values are cast, and
    from a merge that fails.
@@ -51,15 +52,14 @@ def spared_batches(
     """
     splits = source.plan(predicate).splits
     plan = source.read_plan(splits, columns, predicate)
-    others = [name for name in columns if name not in judged]
-    if not any(_may_fail(split, plan, others) for split in splits):
+    if not any(_may_fail(split, plan, columns) for split in splits):
         yield from source.batches(columns, predicate)
         return
     for split in splits:
-        if not _may_fail(split, plan, others):
+        if not _may_fail(split, plan, columns):
             yield from source.read([split], plan)
             continue
-        narrow = source.read_plan([split], judged or columns[:1])
+        narrow = replace(source.read_plan([split], judged or columns[:1]), spares=True)
         if split.raw:
             chosen = _selected(source, split, narrow, keeps)
             if chosen.selected:

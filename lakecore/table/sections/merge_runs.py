@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lakecore.errors import Uncomputable
 from lakecore.io.spill import SpillDirectory
 from lakecore.lsm.levels import SortedRun
@@ -31,8 +33,6 @@ from lakecore.table.stored_rows.split_files import SplitFiles
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-
-    import pyarrow as pa
 
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
@@ -131,6 +131,8 @@ def _merged_runs(
             if late:
                 with closing(merged):
                     for table in merged:
+                        if plan.spares:
+                            table = table.filter(pa.array(late.castable(table)))  # noqa: PLW2901
                         yield late.cast(table)
                         del table
                 return

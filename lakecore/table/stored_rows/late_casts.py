@@ -125,6 +125,18 @@ class LateCasts:
             done = [self._cast(batch) for batch in rows.to_batches()]
         return pa.Table.from_batches(done, schema)
 
+    def castable(self, rows: pa.Table) -> np.ndarray:
+        """For each row, whether all of its values can be cast."""
+        try:
+            self.cast(rows)
+        except InvalidRequest:
+            if rows.num_rows <= 1:
+                return np.zeros(rows.num_rows, bool)
+            half = rows.num_rows // 2
+            parts = (rows.slice(0, half), rows.slice(half))
+            return np.concatenate([self.castable(part) for part in parts])
+        return np.ones(rows.num_rows, bool)
+
     @property
     def _stored_names(self) -> Mapping[str, list[str]]:
         """For each column, the names of its columns of stored values."""

@@ -33,6 +33,7 @@ class ReadPlan:
     - `checks`: how often the bytes of a file are compared with their checksums;
     - `expiry`: the rows that a merge of runs leaves out; None in a read;
     - `options`: those of the table;
+    - `spares`: rows with a value that cannot be cast are left out, unless they are folded;
     - `follows`: the columns of the table whose stored references to BLOB values are followed.
     """
 
@@ -47,6 +48,7 @@ class ReadPlan:
     checks: Checks = Checks.ONCE
     expiry: RecordExpiry | None = None
     options: TableOptions = field(default_factory=TableOptions)
+    spares: bool = False
     follows: frozenset[str] = frozenset()
 
     @property

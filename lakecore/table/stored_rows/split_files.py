@@ -105,7 +105,9 @@ class SplitFiles:
         late, wanted = NO_LATE_CASTS, keys_wanted(fields, self.plan)
         known = self._known_nulls(file, fields)
         whole = file.write_columns is None
-        drops = deleted is not None or wanted is not None or selected is not None
+        # A row that is left out before a merge would bring an older row back.
+        spares = self.plan.spares and self.split.raw
+        drops = spares or any(each is not None for each in (deleted, wanted, selected))
         if whole and drops and not self.late:
             read = [
                 field
@@ -118,6 +120,9 @@ class SplitFiles:
             file, (*fields, *late.fields), size, late or self.late
         ):
             places, batch = kept.of(batch, position)  # noqa: PLW2901  less its deleted rows
+            if late and spares:
+                mask = late.castable(pa.Table.from_batches([batch]))
+                places, batch = np.asarray(places)[mask], batch.filter(pa.array(mask))  # noqa: PLW2901
             for rows in late.cast(pa.Table.from_batches([batch])).to_batches() if late else [batch]:
                 yield places[: rows.num_rows], self._placed(rows, fields, known)
                 places = places[rows.num_rows :]

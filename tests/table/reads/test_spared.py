@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +23,12 @@ ROWS = [
 ]
 ANN = StatedRules((equal("owner", "ann"),))
 BOB = StatedRules((equal("owner", "bob"),))
+ONE = {
+    "kind": "LEAF",
+    "transform": {"name": "FIELD_REF", "fieldRef": {"index": 2, "name": "c", "type": "INT"}},
+    "function": "EQUAL",
+    "literals": [1],
+}
 TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
     "append": ([], {}),
     "one file": (["id"], {"bucket": "1"}),
@@ -57,6 +64,13 @@ def test_hidden_value_that_cannot_be_cast_blocks_nothing(kind: str, tmp_path: Pa
     assert seen.lookup({"id": ["a", "b"]})["c"].to_list() == [1]
     with seen.open_lookup(["c"], on=["id"]) as lookup:
         assert lookup.rows({"id": ["a", "b"]})["c"].to_list() == [1]
+    # A filter that cannot be judged on a row hides it.
+    judged = with_rules(table, Access(StatedRules((json.dumps(ONE),))))
+    if kind == "partial-update":  # which folds values of several rows
+        with pytest.raises(lc.InvalidRequest, match="cannot be read"):
+            judged.to_polars()
+    else:
+        assert judged.to_polars(["id", "c"]).rows() == [("a", 1)]
     # Rows that are shown must be readable.
     with pytest.raises(lc.InvalidRequest, match="cannot be read") as raised:
         other.to_polars()
