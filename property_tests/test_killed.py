@@ -85,6 +85,10 @@ DEEDS = {
     "delete_branch": Deed(lambda session: _table(session).delete_branch("b")),
     "rename_branch": Deed(lambda session: _table(session).rename_branch("b", "c")),
     "purge": Deed(lambda session: _table(session).purge_files()),
+    "drop_partition": Deed(lambda session: _table(session).drop_partition({"p": 1})),
+    "rename_table": Deed(lambda session: session.rename_table("d.t", "d.s"), left="d.s"),
+    "drop_table": Deed(lambda session: session.drop_table("d.t"), left=None),
+    "drop_database": Deed(lambda session: session.drop_database("d", cascade=True), left=None),
 }
 
 
