@@ -156,6 +156,17 @@ class Sides:
             meant = find_name(parts[0], dict.fromkeys(both))
             if meant is not None:
                 raise _on_both_sides(meant)
+        meant_by = [
+            side + parts[1]
+            for side, own in ((SOURCE, self.source), (TARGET, self.target))
+            if own is not None and len(parts) > 1 and parts[1] in own.names
+        ]
+        if meant_by:
+            raise InvalidRequest(
+                "the two sides of a merge are source and target: other names of tables are unknown",
+                column=".".join(parts),
+                did_you_mean=" or ".join(meant_by),
+            )
         raise unknown_column(parts[0], bare)
 
     def _check_names(self, expression: pl.Expr) -> None:

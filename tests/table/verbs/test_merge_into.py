@@ -460,6 +460,11 @@ def refusals() -> Sequence[tuple[str, Any, str]]:
             "unknown column. column=x",
         ),
         (
+            "aliases of the sides",
+            lambda t: t.merge(frame, on="t.id = s.id").when_matched_delete(),
+            r"source and target.*column=t\.id did_you_mean=source\.id or target\.id",
+        ),
+        (
             "on not in source",
             lambda t: t.merge(frame, on=["id"]).when_matched_delete("nope = 1"),
             "unknown column. column=nope",
