@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 from typing import TYPE_CHECKING
 
-from lakecore import InvalidRequest, open_table
+from lakecore import InvalidRequest, Table, open_table
 
 if TYPE_CHECKING:
-    from lakecore import Table
     from lakecore.distributed.tables import TableContext
 
 __all__ = [
     "SPREAD_BYTES",
     "check_counts",
     "check_every",
+    "check_frame",
+    "check_no_column",
     "check_spread",
     "opened",
     "overwrites_dynamically",
+    "warn",
 ]
 
 SPREAD_BYTES = 256 << 20
@@ -25,8 +29,49 @@ SPREAD_BYTES = 256 << 20
 
 
 def opened(table: Table | str | os.PathLike[str]) -> Table:
-    """The table itself, or the table at the path."""
-    return open_table(table) if isinstance(table, str | os.PathLike) else table
+    """The table itself, or the table at the path. Raises InvalidRequest for anything else."""
+    if isinstance(table, str | os.PathLike):
+        return open_table(table)
+    if not isinstance(table, Table):
+        raise InvalidRequest(
+            "the table is a lakecore table or its path; the order is write(df, table), "
+            "read(spark, table), merge(spark, table, source)",
+            given=_kind(table),
+        )
+    return table
+
+
+def check_frame(df: object) -> None:
+    """Raise InvalidRequest unless it is a Spark frame."""
+    if not hasattr(df, "sparkSession"):
+        raise InvalidRequest(
+            "the rows are a Spark frame: spark.createDataFrame(rows) makes one of an Arrow table "
+            "(frame.to_arrow() of Polars) or pandas; the table comes after it",
+            given=_kind(df),
+        )
+
+
+def check_no_column(**given: object) -> None:
+    """Raise InvalidRequest, naming the argument, for a Column of Spark."""
+    for name, value in given.items():
+        if type(value).__module__.startswith("pyspark."):
+            raise InvalidRequest(
+                "a Column of Spark is no condition or value here: give SQL or a Polars expression",
+                argument=name,
+                given=str(value),
+            )
+
+
+def warn(message: str) -> None:
+    """Issue a UserWarning for the line that has called spark_bridge."""
+    level, frame = 1, sys._getframe()  # noqa: SLF001  warnings.warn takes no other place
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("spark_bridge."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__module__.partition('.')[0]} {type(value).__name__}"
 
 
 def overwrites_dynamically(context: TableContext, mode: str = "static") -> bool:

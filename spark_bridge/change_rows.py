@@ -20,7 +20,13 @@ from lakecore.distributed.row_verbs import (
     deletion,
 )
 from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER
-from spark_bridge.arguments import SPREAD_BYTES, check_counts, check_spread, opened
+from spark_bridge.arguments import (
+    SPREAD_BYTES,
+    check_counts,
+    check_no_column,
+    check_spread,
+    opened,
+)
 from spark_bridge.change_job import ChangeJob, committed_once, groups_of, size_of, statement
 from spark_bridge.change_tasks import group_function
 from spark_bridge.placement import parallelism
@@ -69,6 +75,7 @@ def delete(  # noqa: PLR0913  the public verb
         spark_bridge.delete(spark, "/data/shop/orders", "price < 0")
     """
     context = _checked(spark, table, attempts, spread, memory_per_task)
+    check_no_column(where=where)
     by = author(context, commit_user, identifier)
 
     def parts() -> tuple[Sequence[Changed], str | None]:
@@ -104,6 +111,7 @@ def update(  # noqa: PLR0913  the public verb
         spark_bridge.update(spark, orders, {"price": lakecore.sql_expr("price * 2")}, "id = 7")
     """
     context = _checked(spark, table, attempts, spread, memory_per_task)
+    check_no_column(where=where, **{str(name): value for name, value in values.items()})
     by = author(context, commit_user, identifier)
 
     def parts() -> tuple[Sequence[Changed], str | None]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lakecore.distributed.tables import TableContext
 
-__all__ = ["check_schema", "with_types_of"]
+__all__ = ["check_schema", "with_names_of", "with_types_of"]
 
 
 def with_types_of(df: DataFrame, context: TableContext) -> DataFrame:
@@ -33,6 +33,19 @@ def with_types_of(df: DataFrame, context: TableContext) -> DataFrame:
             stored = to_spark(by_name[field.name].type, column=field.name, nullable=True)
             casts[field.name] = f.col(quoted(field.name)).cast(_filled(field.dataType, stored))
     return df.withColumns(casts) if casts else df
+
+
+def with_names_of(df: DataFrame, context: TableContext) -> DataFrame:
+    """The frame with the table's spelling of the names, unless `spark.sql.caseSensitive` is set."""
+    if df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true":
+        return df
+    given = df.columns
+    names = []
+    for name in given:
+        alike = [each for each in context.schema.names if each.lower() == name.lower()]
+        is_plain = name in alike or len(alike) != 1 or alike[0] in given
+        names.append(name if is_plain else alike[0])
+    return df if names == given else df.toDF(*names)
 
 
 def _has_void(spark: s.DataType) -> bool:

@@ -13,7 +13,9 @@ import binascii
 import json
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import wraps
+from inspect import isfunction, isgeneratorfunction
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.errors import PySparkException
 
@@ -21,9 +23,18 @@ import lakecore
 from lakecore import InvalidRequest, LakecoreError, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-__all__ = ["DATA_ERRORS", "TaskFailed", "portable", "raised_as_own", "raised_in_task"]
+__all__ = [
+    "DATA_ERRORS",
+    "TaskFailed",
+    "portable",
+    "raised_as_own",
+    "raised_in_task",
+    "raised_shallow",
+]
+
+Class = TypeVar("Class")
 
 DATA_ERRORS = (InvalidRequest, Unsupported)
 """Errors of the rows or the table: another attempt of the task fails in the same way."""
@@ -43,6 +54,43 @@ def portable(error: LakecoreError, **facts: object) -> LakecoreError:
 
 class TaskFailed(RuntimeError):
     """The exception that carries a LakecoreError from a task to the driver."""
+
+
+def raised_shallow(cls: type[Class]) -> type[Class]:
+    """The class, whose public methods raise lakecore's errors without the frames below them.
+
+    Spark calls these methods in other processes and shows the whole traceback to the user.
+    """
+    for name, member in list(vars(cls).items()):
+        if isfunction(member) and not name.startswith("_"):
+            setattr(
+                cls,
+                name,
+                _shallow_rows(member) if isgeneratorfunction(member) else _shallow(member),
+            )
+    return cls
+
+
+def _shallow(method: Callable[..., object]) -> Callable[..., object]:
+    @wraps(method)
+    def run(*given: object, **named: object) -> object:
+        try:
+            return method(*given, **named)
+        except LakecoreError as error:
+            raise error.with_traceback(None) from None
+
+    return run
+
+
+def _shallow_rows(method: Callable[..., Iterator[object]]) -> Callable[..., Iterator[object]]:
+    @wraps(method)
+    def run(*given: object, **named: object) -> Iterator[object]:
+        try:
+            yield from method(*given, **named)
+        except LakecoreError as error:
+            raise error.with_traceback(None) from None
+
+    return run
 
 
 @contextmanager

@@ -35,7 +35,14 @@ from lakecore.distributed.row_verbs import (
     source_plan,
 )
 from lakecore.distributed.writing import read_start
-from spark_bridge.arguments import SPREAD_BYTES, check_counts, check_spread, opened
+from spark_bridge.arguments import (
+    SPREAD_BYTES,
+    check_counts,
+    check_frame,
+    check_no_column,
+    check_spread,
+    opened,
+)
 from spark_bridge.assigners import assigners_of
 from spark_bridge.change_job import ChangeJob, committed_once, groups_of, size_of, statement
 from spark_bridge.change_tasks import group_function, owner_function
@@ -106,6 +113,8 @@ def merge(  # noqa: PLR0913  the public verb
     require_version(spark)
     check_counts(attempts=attempts, memory_per_task=memory_per_task)
     check_spread(spread)
+    check_frame(source)
+    check_no_column(on=on)
     run = _SparkMerge(spark=spark, attempts=attempts, spread=spread, memory_bytes=memory_per_task)
     return MergeInto(context=opened(table).context, source=source, on=on, run=run)
 

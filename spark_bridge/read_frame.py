@@ -17,6 +17,7 @@ from pyspark.sql.types import DatetimeType, NumericType, TimestampType
 from lakecore import InvalidRequest, open_table
 from lakecore.distributed.planning import SystemTable, Travel, checked_limit
 from lakecore.distributed.values import wall_time
+from spark_bridge.arguments import check_no_column, opened
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.plan_read import pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
@@ -90,10 +91,11 @@ def read(  # noqa: PLR0913  the public verb
         spark_bridge.read(spark, "/data/shop/orders", columns=["id"], where="price > 10")
     """
     require_version(spark)
+    check_no_column(where=where)
     if isinstance(table, str | os.PathLike):
         path, system = split_system(os.fspath(table))
-        opened = open_table(path)
-        table = opened if system is None else opened.inspect.system_table(system)
+        at_path = open_table(path)
+        table = at_path if system is None else at_path.inspect.system_table(system)
     travel = Travel(
         snapshot_id=snapshot_id, tag=tag, timestamp=in_zone_of_session(spark, timestamp)
     )
@@ -102,7 +104,7 @@ def read(  # noqa: PLR0913  the public verb
         if travel != Travel():
             refuse_state(table.identifier)
         return _system(spark, table, resolved(spark, table.schema, columns), where, limit)
-    context = table.context
+    context = opened(table).context
     pinned = pin(context, travel)
     names = resolved(spark, context.history.schema(pinned.schema_id), columns)
     zone = str(spark.conf.get("spark.sql.session.timeZone")) if isinstance(where, str) else ""

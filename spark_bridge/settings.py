@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from pyspark.errors import PySparkException
 from pyspark.sql.types import BooleanType, DatetimeType, NumericType, StringType
 
-from lakecore import Unsupported
+from lakecore import InvalidRequest, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,8 +58,12 @@ _GROUP = "spark.jobGroup.id"
 
 
 def require_version(spark: SparkSession) -> None:
-    """Raise Unsupported for a Spark that is too old."""
-    version = spark.version
+    """Raise Unsupported for a Spark that is too old, InvalidRequest for what is no session."""
+    version = getattr(spark, "version", None)
+    if not isinstance(version, str) or not hasattr(spark, "catalog"):
+        raise InvalidRequest(
+            "the first argument is the Spark session", given=f"a {type(spark).__name__}"
+        )
     if tuple(int(part) for part in version.split(".")[:2]) < VERSION_MIN:
         raise Unsupported("spark_bridge needs Spark 4.1 or newer", version=version)
 

@@ -31,7 +31,7 @@ from spark_bridge.arguments import overwrites_dynamically
 from spark_bridge.assigners import assigners_of
 from spark_bridge.check import check_schema
 from spark_bridge.evolve import evolved
-from spark_bridge.failures import DATA_ERRORS
+from spark_bridge.failures import DATA_ERRORS, raised_shallow
 from spark_bridge.job_commit import Publication, publish
 from spark_bridge.job_files import remove_files_of_job, remove_leftovers
 from spark_bridge.task import MEMORY_PER_TASK, TaskOutcome, WriteTask, new_task, write_rows
@@ -90,6 +90,7 @@ class _Message(WriterCommitMessage):
     outcome: TaskOutcome
 
 
+@raised_shallow
 class LakecoreWriter(DataSourceArrowWriter):
     """One write by Spark: `write` runs on executors, `commit` or `abort` near the driver."""
 

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructField, StructType
 
 from lakecore import InvalidRequest, Unsupported
+from spark_bridge.failures import raised_shallow
 from spark_bridge.options import MARK, PROVIDER, SourceOptions, parse_options
 from spark_bridge.plan_read import Pinned, pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["LakecoreSource", "marked"]
 
 
+@raised_shallow
 class LakecoreSource(DataSource):
     """Tables by path: `spark.read.format("lakecore").load(path)`, `df.write.format("lakecore")`.
 
@@ -189,6 +191,7 @@ class LakecoreSource(DataSource):
         return parse_options(self.options, location=self.LOCATION, storage=self.STORAGE)
 
 
+@raised_shallow
 class _Reader(DataSourceReader):
     """Reads the tasks of one plan. An executor gets the job and one task at a time."""
 
@@ -215,6 +218,7 @@ class _Reader(DataSourceReader):
             yield to_exchange(batch, self._exchange)
 
 
+@raised_shallow
 class _SystemReader(DataSourceReader):
     """Returns the rows of a system table, as they were when the read was planned."""
 

@@ -31,7 +31,7 @@ from lakecore import CommitConflict, InvalidRequest
 from spark_bridge.assigners import assigners_of
 from spark_bridge.check import check_schema
 from spark_bridge.evolve import evolved
-from spark_bridge.failures import DATA_ERRORS
+from spark_bridge.failures import DATA_ERRORS, raised_shallow
 from spark_bridge.job_commit import Publication, publish
 from spark_bridge.job_files import remove_files_of_job, remove_leftovers
 from spark_bridge.stream_commit import (
@@ -115,6 +115,7 @@ def stream_writer(
     return BatchWriter(task, loop, evolution)
 
 
+@raised_shallow
 class BatchWriter(DataSourceStreamArrowWriter):
     """The batches of a query: `write` runs on executors, `commit` or `abort` near the driver."""
 

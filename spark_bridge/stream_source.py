@@ -20,6 +20,7 @@ from lakecore.distributed.changes import KIND_COLUMN, ROW_KIND
 from lakecore.distributed.planning import parse_condition, setting_of
 from lakecore.distributed.tables import MemoryStore
 from lakecore.distributed.values import Atomic, Field, Root, with_nullable
+from spark_bridge.failures import raised_shallow
 from spark_bridge.plan_read import read_schema
 from spark_bridge.read_job import open_sealed, seal
 from spark_bridge.stream_offset import Offset, parse_offset
@@ -97,6 +98,7 @@ def _has_kinds(table: Table, schema: StructType, options: StreamOptions) -> bool
     return bool(options.changelog or named)
 
 
+@raised_shallow
 class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the changes of a table, batch by batch."""
 

@@ -19,7 +19,6 @@ needs a `sequence.field` that decides which row is newest.
 from __future__ import annotations
 
 import re
-import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
@@ -30,10 +29,10 @@ from lakecore import CommitConflict, InvalidRequest
 from lakecore.distributed.committing import author, committed_before, spec_values
 from lakecore.distributed.planning import hides_level_0
 from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER, check_flags
-from spark_bridge.arguments import check_counts, opened
+from spark_bridge.arguments import check_counts, check_frame, opened, warn
 from spark_bridge.assigners import assigners_of
 from spark_bridge.bucket_sql import quoted
-from spark_bridge.check import check_schema, with_types_of
+from spark_bridge.check import check_schema, with_names_of, with_types_of
 from spark_bridge.evolve import evolved
 from spark_bridge.failures import DATA_ERRORS
 from spark_bridge.job_commit import Publication, publish
@@ -128,7 +127,8 @@ def write(  # noqa: PLR0913  the public verb
     """Write a Spark frame to a table, or to the table at a path, in one commit.
 
     - `mode`, `partition` and `dynamic`: as in `Table.write` and `Table.overwrite`. A column
-      `_row_kind` holds +I, -U, +U or -D.
+      `_row_kind` holds +I, -U, +U or -D. Columns are matched by name; case matters only with
+      `spark.sql.caseSensitive`.
     - `evolve_schema`: as in `Table.write`. The new schema is stored after all tasks have written
       their rows, before the commit.
     - `commit_user` and `identifier`: the commit is idempotent. If this user has committed this or a
@@ -147,6 +147,7 @@ def write(  # noqa: PLR0913  the public verb
     """
     if by not in {"task", "group"}:
         raise InvalidRequest("unknown way to bring rows together", by=by, known=["task", "group"])
+    check_frame(df)
     table = opened(table)
     written_by = author(table.context, commit_user, identifier)
     how = publication(table, mode, partition, dynamic, written_by)
@@ -177,6 +178,7 @@ def write_as(  # noqa: PLR0913  what `write` takes
     done = _done_before(context, how.by)
     if done is not None:
         return done
+    df = with_names_of(df, context)
     context, evolution = evolved(context, df.schema, evolve_schema=evolve_schema)
     df = with_types_of(df, context)
     check_schema(context, df.schema, overwrite=how.overwrite)
@@ -219,10 +221,9 @@ def write_as(  # noqa: PLR0913  what `write` takes
         messages = [message for outcome in outcomes for message in outcome.messages]
         leftovers = remove_leftovers(context, task.job, messages)
     if not how.overwrite and result.rows and hides_level_0(context.schema, context.options):
-        warnings.warn(
+        warn(
             f"reads of {context.identifier} leave out the rows until they are compacted: "
-            "table.compact() shows them",
-            stacklevel=2,
+            "table.compact() shows them"
         )
     distribution = owner.routing.value + (", by group" if by_group else "")
     written = _result(result, outcomes, leftovers, distribution)
@@ -253,8 +254,11 @@ def prepare(
     `write.merge-schema` for the write that follows. Raises InvalidRequest if the columns do not
     fit.
     """
+    check_frame(df)
     require_version(df.sparkSession)
-    context, _ = evolved(opened(table).context, df.schema, evolve_schema=evolve_schema)
+    context = opened(table).context
+    df = with_names_of(df, context)
+    context, _ = evolved(context, df.schema, evolve_schema=evolve_schema)
     check_counts(tasks=tasks)
     df = with_types_of(df, context)
     check_schema(context, df.schema)
