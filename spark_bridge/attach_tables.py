@@ -20,11 +20,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
 
 from lakecore import AlreadyExists, InvalidRequest, LakecoreError, Unsupported, connect
 from lakecore.distributed.descriptor import anchored
 from lakecore.distributed.planning import is_storage_option
+from spark_bridge.arguments import warn
 from spark_bridge.attached_names import AttachedDatabase, remember
 from spark_bridge.options import MARK
 from spark_bridge.plan_read import read_schema
@@ -38,8 +40,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from lakecore import Session, Table
+    from spark_bridge.attached_names import Warehouse
 
-__all__ = ["Attached", "attach", "register"]
+__all__ = ["Attached", "attach", "attach_again", "register", "require_free"]
 
 _NAME = re.compile(r"\w+", re.ASCII)
 _CATALOG = "spark.sql.catalogImplementation"
@@ -53,11 +56,19 @@ class Attached:
     left_out: Mapping[str, str]
 
 
-def register(spark: SparkSession) -> None:
-    """Register `format("lakecore")` with a session. Calling it again has no effect."""
+def register(spark: SparkSession, alias: str | None = None) -> None:
+    """Register `format("lakecore")` with a session. Calling it again has no effect.
+
+    `alias` is one more name of the format, such as `paimon` for code that names Paimon's connector.
+
+        spark_bridge.register(spark, "paimon")
+    """
     require_version(spark)
     _activate(spark)
     spark.dataSource.register(LakecoreSource)
+    if alias is not None:
+        members = {"name": classmethod(lambda _: alias), "__module__": __name__}
+        spark.dataSource.register(type(alias, (LakecoreSource,), members))
 
 
 def attach(
@@ -81,7 +92,40 @@ def attach(
             catalog="hive",
         )
     register(spark)
-    session = connect(warehouse)
+    return _attached(spark, warehouse, connect(warehouse), database)
+
+
+def attach_again(spark: SparkSession, database: AttachedDatabase) -> None:
+    """Refresh Spark's names of an attached database after a statement. Never fails the statement.
+
+    A name that another table of Spark has is left out; other errors become a warning.
+    """
+    try:
+        _attached(spark, database.warehouse, database.session, database.name, again=True)
+    except (LakecoreError, PySparkException, Py4JError) as error:
+        warn(
+            "the statement was executed, but Spark's names were not refreshed: attach the database "
+            f"again. database={database.name} cause={error}"
+        )
+
+
+def require_free(spark: SparkSession, database: AttachedDatabase, name: str) -> None:
+    """Raise AlreadyExists if Spark has a table of its own with that name."""
+    if name.lower() not in database.tables:
+        quoted = f"`{database.name}`.`{name}`"
+        if spark.catalog.tableExists(quoted):
+            raise _is_taken(f"{database.name}.{name}")
+
+
+def _attached(
+    spark: SparkSession,
+    warehouse: Warehouse,
+    session: Session,
+    database: str | None,
+    *,
+    again: bool = False,
+) -> Attached:
+    """See `attach`; `again` leaves out the names that Spark has for other tables."""
     if database is not None and not session.database_exists(database):
         raise InvalidRequest(
             "no such database", database=database, databases=session.list_databases()
@@ -101,9 +145,9 @@ def attach(
                 continue
             try:
                 _attach_table(spark, session, name, table, storage)
-            except AlreadyExists:
-                raise
             except LakecoreError as error:
+                if isinstance(error, AlreadyExists) and not again:
+                    raise
                 left_out[identifier] = str(error)
             else:
                 done.append(identifier)
@@ -146,15 +190,18 @@ def _attach_table(
     if spark.catalog.tableExists(quoted):
         there = spark.table(quoted).schema
         if _key_of(there) != source.KEY or _format_of(spark, quoted) is not None:
-            raise AlreadyExists(
-                "Spark has another table of that name; drop it, or attach to a session without it",
-                table=f"{database}.{table}",
-                path=opened.path,
-            )
+            raise _is_taken(f"{database}.{table}")
         if there == schema:
             return
         spark.sql(f"DROP TABLE {quoted}")
     spark.sql(f"CREATE TABLE {quoted} USING `{source.name()}` OPTIONS ({MARK} '{source.KEY}')")
+
+
+def _is_taken(table: str) -> AlreadyExists:
+    return AlreadyExists(
+        "Spark has another table of that name; drop it, or attach to a session without it",
+        table=table,
+    )
 
 
 def provider(

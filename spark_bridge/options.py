@@ -15,6 +15,7 @@ raises an error. Spark passes every name in lower case.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,7 @@ def parse_options(
         if "paths" in given:
             raise InvalidRequest("load one table at a time", paths=given["paths"])
         raise InvalidRequest(f"no path was given. {_CATALOG_TABLE}")
+    _refuse_foreign(given)
     path, system = split_system(_plain(location or given["path"]))
     others = {key: value for key, value in given.items() if key not in _OWN}
     stated = sorted(given.keys() & _STATES)
@@ -146,6 +148,32 @@ _CATALOG_TABLE = (
     "lakecore, call spark_bridge.attach(spark, warehouse), or make a view: CREATE TEMPORARY VIEW v "
     "USING lakecore OPTIONS (path '...')"
 )
+
+
+_FOREIGN = {
+    "as-of-timestamp": "timestamp",
+    "end-snapshot-id": "spark_bridge.changes(spark, path, start, end)",
+    "endingversion": "spark_bridge.changes(spark, path, start, end)",
+    "mergeschema": "write.merge-schema",
+    "overwriteschema": "ALTER TABLE, or create the table again",
+    "partitionoverwritemode": "dynamic-partition-overwrite",
+    "readchangedata": "spark_bridge.read_stream, or spark_bridge.changes",
+    "readchangefeed": "spark_bridge.read_stream, or spark_bridge.changes",
+    "replacewhere": "spark_bridge.write(df, path, 'overwrite', partition)",
+    "start-snapshot-id": "spark_bridge.changes(spark, path, start, end)",
+}
+"""Options of Delta and Iceberg, and what has their effect here."""
+
+
+def _refuse_foreign(given: Mapping[str, str]) -> None:
+    """Raise InvalidRequest for an option of Delta or Iceberg, or one of ours in camelCase."""
+    known = {re.sub("[-.]", "", each): each for each in (*_OWN, *_STATES)}
+    for key in given:
+        ours = _FOREIGN.get(key) or known.get(key)
+        if ours is not None and ours != key and key not in _OWN:
+            raise InvalidRequest(
+                "unknown option of the format lakecore", option=key, did_you_mean=ours
+            )
 
 
 def _plain(path: str) -> str:

@@ -1,7 +1,7 @@
 """Runs queries of Spark SQL over attached tables: pruned, with time travel and system tables.
 
 1. The mentions of attached tables in the text are found. Spark's planner refuses `VERSION AS OF`,
-   `TIMESTAMP AS OF` and `t$snapshots` for a Python source.
+   `TIMESTAMP AS OF` and `t$snapshots` for a Python source, and has no `table_changes`.
 2. Spark optimizes the query over probes, which shows the columns and the rows that it needs of each
    mention (`pushdown.py`).
 3. The mentions are replaced by frames of these columns and rows; the rest of the text is passed to
@@ -25,6 +25,7 @@ from lakecore.distributed.planning import SYSTEM_TABLES, Travel
 from lakecore.distributed.sql import Kind, tokenize
 from spark_bridge.attached_names import attached_table
 from spark_bridge.bucket_sql import quoted
+from spark_bridge.changes_frame import changes
 from spark_bridge.plan_read import pin, read_schema
 from spark_bridge.pushdown import EVERYTHING, NOTHING, needs_of, probe
 from spark_bridge.read_frame import read, read_needed
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from spark_bridge.plan_read import Pinned
     from spark_bridge.pushdown import Need
 
-__all__ = ["query"]
+__all__ = ["chain_at", "query"]
 
 _NAMES = {Kind.WORD, Kind.QUOTED}
 _UNITS = {"VERSION": "VERSION", "SYSTEM_VERSION": "VERSION"} | dict.fromkeys(
@@ -146,12 +147,14 @@ def _mentions(spark: SparkSession, text: str) -> Iterator[_Mention]:
     names = _Names.of(spark, text, tokens)
     place = 0
     while tokens[place].kind is not Kind.END:
-        chain, end = _chain(text, tokens, place)
+        chain, end = chain_at(text, tokens, place)
         found = (
             None
             if not chain
             else _system(spark, chain, end) or _past(spark, text, tokens, chain, end)
         )
+        if found is None and chain == ["table_changes"]:
+            found = _changes(spark, tokens, end)
         if found is None and chain and place and _opens_table(tokens[place - 1]):
             state = names.state(chain)
             found = None if state is None else (state, end - 1)
@@ -172,7 +175,7 @@ def _mentions(spark: SparkSession, text: str) -> Iterator[_Mention]:
         place = last + 1
 
 
-def _chain(text: str, tokens: Sequence[Token], place: int) -> tuple[list[str], int]:
+def chain_at(text: str, tokens: Sequence[Token], place: int) -> tuple[list[str], int]:
     """The names separated by dots that start at a token, and the index of the token after them."""
     names: list[str] = []
     while tokens[place].kind in _NAMES and text[tokens[place].start] != '"':
@@ -284,6 +287,27 @@ def _past(
     table = found[0].session.get_table(f"{found[0].name}.{found[1]}")
     moment, last = _moment(text, tokens, place + 3)
     return _at(spark, table, unit, moment), last
+
+
+def _changes(
+    spark: SparkSession, tokens: Sequence[Token], place: int
+) -> tuple[DataFrame | _State, int] | None:
+    """The frame for `table_changes('t', start [, end])`, and the index of its last token."""
+    ends = [at for at in range(place, len(tokens)) if tokens[at].value == ")"]
+    given = [] if not ends else [each for each in tokens[place + 1 : ends[0]] if each.value != ","]
+    kinds = [each.kind for each in given]
+    if kinds not in (
+        [Kind.STRING, Kind.NUMBER],
+        [Kind.STRING, Kind.NUMBER, Kind.NUMBER],
+    ):
+        return None
+    found = attached_table(spark, given[0].value.split("."))
+    if found is None:
+        return None
+    table = found[0].session.get_table(f"{found[0].name}.{found[1]}")
+    numbers = [int(each.value) for each in given[1:]]
+    # The first snapshot of `table_changes` is included, that of `changes` is not.
+    return changes(spark, table, numbers[0] - 1, *numbers[1:]), ends[0]
 
 
 def _moment(text: str, tokens: Sequence[Token], place: int) -> tuple[str, int]:

@@ -38,7 +38,7 @@ from lakecore.distributed.sql import (
     tokenize,
 )
 from spark_bridge.arguments import overwrites_dynamically
-from spark_bridge.attach_tables import attach
+from spark_bridge.attach_tables import attach_again, require_free
 from spark_bridge.attached_names import (
     attached_database,
     attached_table,
@@ -49,6 +49,7 @@ from spark_bridge.bucket_sql import quoted
 from spark_bridge.plan_read import read_schema
 from spark_bridge.settings import require_version
 from spark_bridge.spark_table import SparkTable
+from spark_bridge.sql_names import by_other_name
 from spark_bridge.sql_query import query
 from spark_bridge.types import spark_arrow_schema
 from spark_bridge.write_frame import write
@@ -101,6 +102,9 @@ def sql(spark: SparkSession, text: str) -> DataFrame:
 
 
 def _run(spark: SparkSession, text: str) -> DataFrame:
+    named = by_other_name(spark, text)
+    if named is not None:
+        return named
     try:
         statement = parse(text)
     except LakecoreError:
@@ -128,6 +132,7 @@ def _create(spark: SparkSession, statement: CreateTable, text: str) -> DataFrame
     database = database_of(spark, statement.chain)
     if database is None or statement.temporary:
         return spark.sql(text)
+    require_free(spark, database, statement.chain[-1])
     if statement.query is not None:
         return _create_as(spark, database, statement)
     return _changed_schema(spark, database, text)
@@ -173,7 +178,7 @@ def _changed_schema(spark: SparkSession, database: AttachedDatabase, text: str) 
     Then attach again, because Spark has copies.
     """
     result = _by_engine(spark, database, text)
-    attach(spark, database.warehouse, database.name)
+    attach_again(spark, database)
     return result
 
 
@@ -279,7 +284,7 @@ def _create_as(
     except BaseException:
         session.drop_table(identifier)
         raise
-    attach(spark, database.warehouse, database.name)
+    attach_again(spark, database)
     return _framed(spark, pa.table({"result": ["OK"]}))
 
 

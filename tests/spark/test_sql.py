@@ -182,3 +182,67 @@ def test_what_is_wrong_is_said_by_whose_statement_it_is(
     assert run("SELECT 1; SELECT 'x;y'") == [("x;y",)]
     spark.sql("CREATE OR REPLACE TEMPORARY VIEW own AS SELECT 1 AS id")
     assert run("SELECT * FROM own") == [(1,)]
+
+
+def test_statement_that_was_executed_does_not_fail_for_an_unrelated_name(
+    shop: tuple[lc.Session, Run], spark: SparkSession
+) -> None:
+    session, run = shop
+    run("CREATE TABLE sqlshop.plain (id BIGINT)")
+    run("CREATE TABLE sqlshop.other (id BIGINT)")
+    spark.range(3).write.mode("overwrite").saveAsTable("sqlshop.plain")
+    try:
+        run("ALTER TABLE sqlshop.other ADD COLUMN z INT")
+        run("CREATE TABLE sqlshop.made AS SELECT 1L id")
+        spark.range(3).write.saveAsTable("sqlshop.theirs")
+        for rest in ("(id BIGINT)", "AS SELECT 1L id"):
+            with pytest.raises(lc.AlreadyExists, match=r"sqlshop\.theirs"):
+                run(f"CREATE TABLE sqlshop.theirs {rest}")
+    finally:
+        spark.sql("DROP TABLE IF EXISTS sqlshop.plain")
+        spark.sql("DROP TABLE IF EXISTS sqlshop.theirs")
+
+    assert session.get_table("sqlshop.other").schema.names == ("id", "z")
+    assert run("SELECT * FROM sqlshop.made") == [(1,)]
+    assert not session.table_exists("sqlshop.theirs")
+
+
+def test_statements_of_delta_are_names_of_our_verbs(
+    shop: tuple[lc.Session, Run], spark: SparkSession
+) -> None:
+    session, run = shop
+    run("CREATE TABLE sqlshop.hist (id BIGINT NOT NULL, v STRING) USING lakecore")
+    table = session.get_table("sqlshop.hist")
+    for number in range(3):
+        spark_bridge.write(spark.sql(f"SELECT 'a{number}' AS V, {number}L AS ID"), table)
+    history = spark_bridge.sql(spark, "DESCRIBE HISTORY sqlshop.hist LIMIT 2").collect()
+    (detail,) = spark_bridge.sql(spark, "DESCRIBE DETAIL sqlshop.hist").collect()
+    changed = run("SELECT id, _row_kind FROM table_changes('sqlshop.hist', 2, 3) ORDER BY id")
+    run("RESTORE TABLE sqlshop.hist TO VERSION AS OF 2")
+    restored = held(table)
+    run("OPTIMIZE sqlshop.hist")
+    (kept,) = run("VACUUM sqlshop.hist RETAIN 168 HOURS DRY RUN")
+
+    assert [row.snapshot_id for row in history] == [3, 2]
+    assert (detail.location, detail.files) == (table.path, 3)
+    assert changed == [(1, "+I"), (2, "+I")]
+    assert restored == [(0, "a0"), (1, "a1")]
+    assert kept == (0, 0)
+    for text, match in (
+        ("MERGE WITH SCHEMA EVOLUTION INTO sqlshop.hist USING x ON true", "evolve_schema"),
+        ("INSERT INTO sqlshop.hist REPLACE WHERE id > 1 SELECT 1", "REPLACE WHERE"),
+        ("VACUUM sqlshop.hist FULL", "ends before this"),
+    ):
+        with pytest.raises(lc.LakecoreError, match=match):
+            run(text)
+
+
+def test_options_of_delta_and_camel_case_are_named_with_ours(
+    shop: tuple[lc.Session, Run], spark: SparkSession
+) -> None:
+    path = shop[0].get_table("sqlshop.orders").path
+    spark_bridge.register(spark, "paimon")
+    for option, ours in (("snapshotId", "snapshot-id"), ("readChangeFeed", "read_stream")):
+        with pytest.raises(PySparkException, match=f"{option.lower()} did_you_mean=.*{ours}"):
+            spark.read.format("paimon").option(option, "1").load(path)
+    assert spark.read.format("paimon").load(path).columns == ["id", "item", "qty", "day"]
