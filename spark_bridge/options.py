@@ -153,12 +153,9 @@ _CATALOG_TABLE = (
 _FOREIGN = {
     "as-of-timestamp": "timestamp",
     "end-snapshot-id": "spark_bridge.changes(spark, path, start, end)",
-    "endingversion": "spark_bridge.changes(spark, path, start, end)",
     "mergeschema": "write.merge-schema",
     "overwriteschema": "ALTER TABLE, or create the table again",
     "partitionoverwritemode": "dynamic-partition-overwrite",
-    "readchangedata": "spark_bridge.read_stream, or spark_bridge.changes",
-    "readchangefeed": "spark_bridge.read_stream, or spark_bridge.changes",
     "replacewhere": "spark_bridge.write(df, path, 'overwrite', partition)",
     "start-snapshot-id": "spark_bridge.changes(spark, path, start, end)",
 }

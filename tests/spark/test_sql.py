@@ -242,7 +242,7 @@ def test_options_of_delta_and_camel_case_are_named_with_ours(
 ) -> None:
     path = shop[0].get_table("sqlshop.orders").path
     spark_bridge.register(spark, "paimon")
-    for option, ours in (("snapshotId", "snapshot-id"), ("readChangeFeed", "read_stream")):
+    for option, ours in (("snapshotId", "snapshot-id"), ("mergeSchema", "write.merge-schema")):
         with pytest.raises(PySparkException, match=f"{option.lower()} did_you_mean=.*{ours}"):
             spark.read.format("paimon").option(option, "1").load(path)
     assert spark.read.format("paimon").load(path).columns == ["id", "item", "qty", "day"]
