@@ -238,6 +238,8 @@ def test_file_in_another_place_is_read_there_and_packed_into_the_table() -> None
     store.delete(here)
     table.commit([replace(message, new_files=(replace(file, external_path=place),))])
 
+    with pytest.raises(InvalidRequest, match=r"lakecore\.external-paths"):
+        held(table.copy({"lakecore.external-paths": "memory://warehouse/another"}))
     table.compact(full=True)
 
     assert held(table) == "0 a | 1 b | 7 x"

@@ -11,9 +11,10 @@ import lakecore as lc
 from lakecore.errors import InvalidRequest, LakecoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-VERBS = {
+VERBS: dict[str, Callable[[lc.Table], object]] = {
     "orphans": lambda table: table.remove_orphan_files(
         older_than=datetime.now(UTC) + timedelta(days=1), force=True
     ),
