@@ -1,4 +1,7 @@
-"""Suggests a known name for an unknown one. `options/nearest.py` does so for keys with dots."""
+"""Suggestions in errors: a known name for an unknown one, and what keeps a snapshot longer.
+
+`options/nearest.py` suggests keys with dots.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["did_you_mean"]
+__all__ = ["KEPT_LONGER", "did_you_mean"]
+
+KEPT_LONGER = "the option snapshot.time-retained, a consumer or a tag keep snapshots longer"
+"""What an error about an expired snapshot says."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> dict[str, str]:

@@ -32,7 +32,7 @@ from lakecore.cli.sql import file_text
 from lakecore.cli.sql_rows import ALL_ROWS, print_rows
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.io.ambient import SYSTEM
-from lakecore.options import DECLARED
+from lakecore.options import option_keys
 from lakecore.sql.parse import WORDS
 from lakecore.sql.procedures.registry import listed
 from lakecore.sql.tokens import quoted_text, split
@@ -51,7 +51,7 @@ __all__ = ["SqlCompleter", "run_shell"]
 
 _PROMPT, _MORE = "lakecore> ", "      ...> "
 _WORD = re.compile(r"[\w$.'-]*$")
-_OPTION_KEYS = sorted(option.key for option in DECLARED.values())
+_OPTION_KEYS = sorted(option_keys())
 _HELP = """\
 statements end with ; and may have several lines
 help, .help, \\?         this text

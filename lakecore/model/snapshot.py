@@ -15,10 +15,6 @@ BATCH_COMMIT_IDENTIFIER = 9_223_372_036_854_775_807
 """The commit identifier of writers that do not number their commits."""
 
 
-KEPT_LONGER = "the option snapshot.time-retained, a consumer or a tag keep snapshots longer"
-"""What an error about an expired snapshot says."""
-
-
 class CommitKind(StrEnum):
     """The kind of change that a snapshot made."""
 

@@ -31,7 +31,14 @@ from lakecore.options.choices import (
     TableType,
 )
 from lakecore.options.kinds import DURATION, NAMES, SIZE
-from lakecore.options.known import DECLARED, NEVER_STORED, RENAMED, find_option, member
+from lakecore.options.known import (
+    DECLARED,
+    NEVER_STORED,
+    RENAMED,
+    find_option,
+    member,
+    option_keys,
+)
 from lakecore.options.nearest import nearest
 from lakecore.options.option import Option
 from lakecore.options.page import describe_options, options_page
@@ -73,6 +80,7 @@ __all__ = [
     "find_option",
     "member",
     "nearest",
+    "option_keys",
     "option_text",
     "option_texts",
     "options_page",

@@ -45,6 +45,11 @@ NEVER_STORED = frozenset(known.key for known in DECLARED.values() if not known.s
 RENAMED = {old: known.key for known in DECLARED.values() for old in known.fallbacks}
 
 
+def option_keys() -> list[str]:
+    """The keys of the options that lakecore reads."""
+    return [option.key for option in DECLARED.values()]
+
+
 def find_option(key: str) -> Option | None:
     """The option with that key. The key may be an older one, or belong to a family of keys."""
     if (name := SINGLE.get(RENAMED.get(key, key))) is not None:

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from lakecore import errors
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
-from lakecore.model.snapshot import KEPT_LONGER
 from lakecore.sql.duckdb_messages import OWN, cause
+from lakecore.suggestions import KEPT_LONGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

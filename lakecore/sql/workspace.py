@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, cast
 from lakecore.catalog.identifier import BRANCH_MARK, SYSTEM_DATABASE, parse_identifier
 from lakecore.deferred import deferred
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
-from lakecore.options import DECLARED
 from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from lakecore.cdc.source_catalogs import SourceCatalog, opened_source
     from lakecore.io.history.history import History
     from lakecore.io.stores.service_settings import is_storage_option
-    from lakecore.options import find_option
+    from lakecore.options import find_option, option_keys
     from lakecore.options.kinds import parse_duration
     from lakecore.sql.datagen import Generator
     from lakecore.sql.statements import Chain, CreateTable
@@ -35,6 +34,7 @@ else:
     defaults_of_tables = deferred("lakecore.catalog.options", "defaults_of_tables")
     find_option = deferred("lakecore.options", "find_option")
     is_storage_option = deferred("lakecore.io.stores.service_settings", "is_storage_option")
+    option_keys = deferred("lakecore.options", "option_keys")
     open_catalog = deferred("lakecore.catalog.registry", "open_catalog")
     parse_duration = deferred("lakecore.options.kinds", "parse_duration")
     Table = deferred("lakecore.table.handle", "Table")
@@ -405,7 +405,7 @@ def _split_system(name: str) -> tuple[str, str | None]:
 
 def variables() -> list[str]:
     """The keys that SET takes: variables of Flink, and the options of tables."""
-    return [*_FLINK, *(option.key for option in DECLARED.values())]
+    return [*_FLINK, *option_keys()]
 
 
 def no_database(name: str, catalog: Catalog) -> NotFound:

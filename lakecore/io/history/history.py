@@ -20,7 +20,7 @@ from lakecore.io.history.commits import Commits
 from lakecore.io.history.numbers import check_number, numbers
 from lakecore.io.parallel import read_all
 from lakecore.model.manifest import fold_onto
-from lakecore.model.snapshot import KEPT_LONGER
+from lakecore.suggestions import KEPT_LONGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

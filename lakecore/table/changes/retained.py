@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import NotFound
 from lakecore.io.parallel import read_all
-from lakecore.model.snapshot import KEPT_LONGER
+from lakecore.suggestions import KEPT_LONGER
 from lakecore.table.context import require_table
 
 if TYPE_CHECKING:

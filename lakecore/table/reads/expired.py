@@ -12,7 +12,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from lakecore.errors import CorruptTable, LakecoreError, NotFound
-from lakecore.model.snapshot import KEPT_LONGER
+from lakecore.suggestions import KEPT_LONGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
