@@ -22,6 +22,7 @@ from lakecore.table.maintenance.reachable import (
     metadata_of,
     tags_of,
 )
+from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +66,7 @@ def clean_up_after(context: TableContext, verb: str) -> Iterator[None]:
             "%s is done, but its clean-up is not; files may be left. table=%s reason=%s",
             verb,
             context.identifier,
-            error,
+            told_by(error, context),
         )
 
 
