@@ -468,9 +468,10 @@ class Table(
           leave out keys. `where` is a condition on partition keys. Without both, all partitions are
           rescaled. Partitions that already have the number are not changed.
 
-        The option `bucket` does not change; writers refuse a partition with another number of
-        buckets than the option states. Rows of the postponed bucket stay there
-        (https://paimon.apache.org/docs/master/maintenance/rescale-bucket/).
+        Writers refuse a partition with another number of buckets than the option `bucket` states.
+        If all partitions are rescaled, the option is set to `bucket_num`. Else set it yourself and
+        rescale the other partitions; `facts` of the result holds `buckets` and `option_bucket`, and
+        a warning is logged if they differ. Rows of the postponed bucket stay there.
 
         The result counts the rows written; `snapshot_ids` is empty if there was nothing to do.
         These errors are raised, with nothing changed:
@@ -484,7 +485,9 @@ class Table(
         """
         partitions = [partition] if isinstance(partition, Mapping) else partition
         request = RescaleRequest(bucket_num=bucket_num, partitions=partitions, where=where)
-        return rescale_table(self._context, request)
+        result = rescale_table(self._context, request)
+        self._bound = reload_context(self._context)
+        return result
 
     def new_write(self) -> TableWrite:
         """A two-phase writer: `write`, then `prepare_commit`; pass its messages to `commit`."""

@@ -135,7 +135,14 @@ def _rescale(call: Call) -> list[tuple[object, ...]]:
         bucket_num=call.number("bucket_num"), partition=typed, where=call.text("where")
     )
     ids = ", ".join(map(str, result.snapshot_ids))
-    return [(f"Success. snapshots: {ids}" if ids else "Success. there was nothing to rescale",)]
+    said = f"Success. snapshots: {ids}" if ids else "Success. there was nothing to rescale"
+    buckets, option = result.facts.get("buckets"), result.facts.get("option_bucket")
+    if buckets != option:
+        said += (
+            f". Next: set the option bucket, which is {option}, to {buckets}, and rescale the "
+            "other partitions; writers refuse partitions with another number"
+        )
+    return [(said,)]
 
 
 def _rewrite_file_index(call: Call) -> list[tuple[object, ...]]:

@@ -5,6 +5,8 @@
    Each bucket gets one sorted run, at the last level. Old buckets that share no new bucket are
    independent parts, which other processes may write.
 3. One OVERWRITE snapshot deletes the old files, with their deletion vectors, and adds the new ones.
+4. If all partitions were chosen, the option `bucket` becomes their number, so that writers fit. A
+   repeat does this step if a process ended before it; until then, writers refuse the partitions.
 
 INVARIANT: no row is lost. If another commit added files to one of these partitions meanwhile, the
 commit raises CommitConflict, and nothing changes. Rows in the postponed bucket stay there.
@@ -14,21 +16,24 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import gcd
 from typing import TYPE_CHECKING, Protocol
 
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound
 from lakecore.format.layout import POSTPONE_BUCKET
+from lakecore.model.evolution import evolve
 from lakecore.model.files import CommitMessage
 from lakecore.model.manifest import FileKind
+from lakecore.model.schema_change import SchemaChange
 from lakecore.model.snapshot import CommitResult
 from lakecore.plan.changes import files_of_first_plan
 from lakecore.plan.postponed import rescaled_count
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.commits.message_files import delete_files
-from lakecore.table.context import require_table
+from lakecore.table.context import reload_context, require_table
+from lakecore.table.publication import SchemaProposal
 from lakecore.table.reads.scan import plan_scan
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.told import told_by
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 BUCKETS_MAX = (1 << 31) - 1
+_ATTEMPTS = 10
 
 log = logging.getLogger("lakecore.rescale")
 
@@ -80,7 +86,46 @@ def rescale_table(
     count = _count(context, request.bucket_num)
     context.options.require_readable()
     chosen = partial(_chosen, context, request)
-    return _rescale(context, count, chosen, run or one_by_one)
+    result = _rescale(context, count, chosen, run or one_by_one)
+    if context.options.bucket == POSTPONE_BUCKET:
+        return result
+    whole = request.partitions is None and request.where is None
+    option = _fitted(context, count) if whole else reload_context(context).options.bucket
+    if option != count:
+        log.warning(
+            "writers refuse the rescaled partitions as long as the option bucket differs: set it, "
+            "and rescale the other partitions table=%s buckets=%s option_bucket=%s",
+            context.identifier,
+            count,
+            option,
+        )
+    facts = {**result.facts, "buckets": count, "option_bucket": option}
+    return replace(result, facts=facts)
+
+
+def _fitted(context: TableContext, count: int) -> int:
+    """The stored option `bucket`, after an attempt to set it.
+
+    The rows are committed, so a failure is only logged.
+    """
+    stored = context.options.bucket
+    changes = (SchemaChange.set_option("bucket", str(count)),)
+    for _ in range(_ATTEMPTS):
+        newest = reload_context(context)
+        stored = int(newest.schema.options.get("bucket", stored))
+        if stored == count:
+            break
+        now_ms, table = newest.ambient.now_ms(), newest.identifier
+        try:
+            changed = evolve(newest.schema, changes, now_ms=now_ms, has_snapshots=True, table=table)
+            proposal = SchemaProposal(schema=changed, changes=changes)
+            if newest.publication.publish_schema(newest.store, newest.layout, proposal):
+                return count
+        except LakecoreError as error:
+            reason = told_by(error, context)
+            log.warning("the option bucket was not set table=%s error=%s", table, reason)
+            break
+    return stored
 
 
 def _rescale(

@@ -75,6 +75,25 @@ def test_number_of_buckets_may_differ_from_the_option() -> None:
     assert table.scan(where="id = 3").collect().height == 2
 
 
+def test_option_fits_the_buckets_of_all_partitions(caplog: pytest.LogCaptureFixture) -> None:
+    table = parted()
+    part = table.rescale(bucket_num=3, partition={"p": "a"})
+    assert part.facts == {"buckets": 3, "option_bucket": 2}
+    assert "set it, and rescale the other partitions" in caplog.text
+    caplog.clear()
+
+    whole = table.rescale(bucket_num=3)
+    assert whole.facts == {"buckets": 3, "option_bucket": 3}
+    put(table, "1 new a | 1 new b | 1 new c")
+    put(reopened(table), "2 new a | 2 new b | 2 new c")
+    assert counts(table) == {"a": {3}, "b": {3}, "c": {3}}
+
+    with_options(table, bucket="2")  # as if the process had ended before the option was set
+    assert table.rescale(bucket_num=3).facts["option_bucket"] == 3
+    assert reopened(table).options.bucket == 3
+    assert not caplog.text
+
+
 def test_each_new_bucket_is_one_run_at_the_last_level() -> None:
     table = parted()
     put(table, "1 newer a | -D 2 x2 a")
