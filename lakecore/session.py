@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 from lakecore.catalog.filesystem import create_table_at
 from lakecore.catalog.identifier import check_directory
 from lakecore.catalog.opening import OpeningCatalog
-from lakecore.catalog.options import WAREHOUSE, is_storage_option
+from lakecore.catalog.options import WAREHOUSE, is_storage_option, of_process
 from lakecore.catalog.registry import open_catalog
 from lakecore.deferred import deferred
 from lakecore.display import public_names
@@ -134,11 +134,11 @@ def open_table(  # noqa: PLR0913  the public verb
         data,
         primary_keys=() if primary_keys is None else primary_keys,
         partition_keys=() if partition_keys is None else partition_keys,
-        options=own,
+        options={key: text for key, text in own.items() if key not in of_process(own)},
         comment=comment,
         ambient=ambient,
     ):
-        own = {}
+        own = of_process(own)
     try:
         return load_table(store, location, dynamic_options=own, branch=branch, ambient=ambient)
     except NotFound as error:

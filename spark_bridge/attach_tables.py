@@ -25,7 +25,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from lakecore import AlreadyExists, InvalidRequest, LakecoreError, Unsupported, connect
 from lakecore.distributed.descriptor import anchored
-from lakecore.distributed.planning import is_storage_option
+from lakecore.distributed.planning import is_access_option
 from spark_bridge.arguments import warn
 from spark_bridge.attached_names import AttachedDatabase, remember
 from spark_bridge.options import MARK
@@ -131,7 +131,7 @@ def _attached(
             "no such database", database=database, databases=session.list_databases()
         )
     given = warehouse if isinstance(warehouse, Mapping) else {}
-    storage = {key: value for key, value in given.items() if is_storage_option(key)}
+    storage = {key: value for key, value in given.items() if is_access_option(key)}
     done: list[str] = []
     known: dict[str, str] = {}
     left_out: dict[str, str] = {}

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from lakecore import InvalidRequest, Unsupported, open_table
 from lakecore.distributed.changes import ROW_KIND
 from lakecore.distributed.descriptor import anchored
-from lakecore.distributed.planning import is_storage_option, parse_condition
+from lakecore.distributed.planning import is_access_option, parse_condition
 from lakecore.distributed.tables import MemoryStore
 from lakecore.distributed.values import MAIN_BRANCH
 from spark_bridge.attach_tables import register
@@ -68,7 +68,7 @@ def read_stream(  # noqa: PLR0913  the public verb
     given = dict(options or {})
     if isinstance(table, str | os.PathLike):
         branch = given.get("branch", MAIN_BRANCH)
-        storage = {key: text for key, text in given.items() if is_storage_option(key)}
+        storage = {key: text for key, text in given.items() if is_access_option(key)}
         opened = open_table(table, branch=branch, options=storage)
     else:
         opened = table

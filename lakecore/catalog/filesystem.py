@@ -40,7 +40,7 @@ from lakecore.catalog.identifier import (
     check_name,
     parse_identifier,
 )
-from lakecore.catalog.options import parse_catalog_options
+from lakecore.catalog.options import of_process, parse_catalog_options
 from lakecore.catalog.warehouse import open_warehouse
 from lakecore.deferred import deferred
 from lakecore.errors import (
@@ -303,6 +303,7 @@ class FilesystemCatalog:
                 self.table_path(name),
                 identifier=str(name),
                 branch=name.branch,
+                dynamic_options=of_process(self.options.texts),
                 ambient=self.ambient,
                 publication=self.publication,
             )

@@ -40,6 +40,7 @@ from lakecore.catalog.identifier import (
     parse_identifier,
 )
 from lakecore.catalog.metastore import MetastorePublication
+from lakecore.catalog.options import of_process
 from lakecore.catalog.repair import repair_names
 from lakecore.catalog.system_database import global_table, global_tables, has_global_table
 from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError, NotFound, Unsupported
@@ -367,6 +368,7 @@ class MetastoreCatalog:
                 entry.path,
                 identifier=str(name),
                 branch=name.branch,
+                dynamic_options=of_process(self.options.texts),
                 ambient=self.ambient,
                 publication=self._publication(name),
             )

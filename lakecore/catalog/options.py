@@ -14,7 +14,14 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.stores.service_settings import is_storage_option
 from lakecore.io.stores.services import flag
 from lakecore.masking import masked_options
-from lakecore.options import DURATION, OptionValue, nearest, option_texts, parse_options
+from lakecore.options import (
+    DURATION,
+    NEVER_STORED,
+    OptionValue,
+    nearest,
+    option_texts,
+    parse_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +33,9 @@ __all__ = [
     "CatalogOptions",
     "OptionReader",
     "check_kerberos",
+    "is_access_option",
     "is_storage_option",
+    "of_process",
     "parse_catalog_options",
 ]
 
@@ -158,6 +167,16 @@ def defaults_of_tables(options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def is_access_option(key: str) -> bool:
+    """Whether the option says how, or where, a process may reach files: it is never stored."""
+    return key in NEVER_STORED or is_storage_option(key)
+
+
+def of_process(options: Mapping[str, str]) -> dict[str, str]:
+    """What the process allows the tables of a catalog, as dynamic options of each."""
+    return {key: text for key, text in options.items() if key in NEVER_STORED}
+
+
 def check_kerberos(options: Mapping[str, str]) -> None:
     """Raise Unsupported for an option of a login by Kerberos, which lakecore does not do itself.
 
@@ -178,7 +197,7 @@ def check_kerberos(options: Mapping[str, str]) -> None:
 
 def _check(key: str, text: str, catalog: str, further: Sequence[str]) -> None:
     own = (WAREHOUSE, METASTORE, SINGLE_WRITER)
-    if key in own or key.startswith(TABLE_DEFAULT) or is_storage_option(key):
+    if key in own or key.startswith(TABLE_DEFAULT) or is_access_option(key):
         return
     if key in _FIXED:
         if text.strip().lower() not in _FIXED[key]:

@@ -13,7 +13,7 @@ from lakecore.errors import InvalidRequest, NotFound
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lakecore.catalog.options import is_storage_option
+    from lakecore.catalog.options import is_access_option, is_storage_option
     from lakecore.forks import require_threads
     from lakecore.session import Session, connect, open_table, sql_engine
     from lakecore.sql.engine import SqlEngine
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 else:
     SqlEngine = deferred("lakecore.sql.engine", "SqlEngine")
     connect = deferred("lakecore.session", "connect")
+    is_access_option = deferred("lakecore.catalog.options", "is_access_option")
     is_storage_option = deferred("lakecore.catalog.options", "is_storage_option")
     open_table = deferred("lakecore.session", "open_table")
     require_threads = deferred("lakecore.forks", "require_threads")
@@ -64,7 +65,7 @@ def table_of(name: str, warehouse: str | None, option: Iterable[str] | None) -> 
     place = warehouse or known.warehouse
     if not place or not _IDENTIFIER.fullmatch(name):
         try:
-            return open_table(name, options={**storage_options(()), **options})
+            return open_table(name, options={**_access_options(), **options})
         except NotFound as error:
             if "/" in name:
                 raise
@@ -77,6 +78,11 @@ def table_of(name: str, warehouse: str | None, option: Iterable[str] | None) -> 
     of_catalog, own = _parted(options)
     table = connect({"warehouse": place, **known.options, **of_catalog}).get_table(name)
     return table.copy(own) if own else table
+
+
+def _access_options() -> dict[str, str]:
+    """The options of the profile that a table in a directory takes."""
+    return {key: text for key, text in settings().options.items() if is_access_option(key)}
 
 
 def storage_options(option: Iterable[str] | None) -> dict[str, str]:
@@ -155,6 +161,6 @@ def _parted(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]
     of_catalog = {
         key: text
         for key, text in options.items()
-        if is_storage_option(key) or key.startswith(_OF_CATALOGS)
+        if is_access_option(key) or key.startswith(_OF_CATALOGS)
     }
     return of_catalog, {key: text for key, text in options.items() if key not in of_catalog}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakecore.catalog.options import is_storage_option
+from lakecore.catalog.options import is_access_option
 from lakecore.frames.source import checked_limit
 from lakecore.io.files.data_files import row_group_bounds
 from lakecore.rows.evolution import map_fields
@@ -29,7 +29,7 @@ __all__ = [
     "checked_limit",
     "falls_back",
     "hides_level_0",
-    "is_storage_option",
+    "is_access_option",
     "map_fields",
     "parse_condition",
     "resolve",

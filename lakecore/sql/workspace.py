@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.catalog.options import defaults_of_tables
+    from lakecore.catalog.options import defaults_of_tables, of_process
     from lakecore.catalog.registry import open_catalog
     from lakecore.cdc.source_catalogs import SourceCatalog, opened_source
     from lakecore.io.history.history import History
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 else:
     opened_source = deferred("lakecore.cdc.source_catalogs", "opened_source")
     defaults_of_tables = deferred("lakecore.catalog.options", "defaults_of_tables")
+    of_process = deferred("lakecore.catalog.options", "of_process")
     find_option = deferred("lakecore.options", "find_option")
     is_storage_option = deferred("lakecore.io.stores.service_settings", "is_storage_option")
     option_keys = deferred("lakecore.options", "option_keys")
@@ -253,10 +254,11 @@ class Workspace:
     def _at_path(self, path: str) -> Table:
         """The table in a directory, or its branch, as `.../orders$branch_b1`."""
         folder, _, branch = path.partition(f"${BRANCH_MARK}")
+        current = self.catalogs.get(self.catalog_name)
+        options = {} if current is None else of_process(current.option_texts)
+        options |= self.options_of_path(folder)
         try:
-            return self.open_path(
-                folder, branch=branch or None, options=self.options_of_path(folder)
-            )
+            return self.open_path(folder, branch=branch or None, options=options)
         except StorageError as error:  # a file, not a directory
             raise NotFound("no table in this directory", path=path) from error
 

@@ -22,6 +22,7 @@ from lakecore.catalog.identifier import (
     check_name,
     parse_identifier,
 )
+from lakecore.catalog.options import of_process
 from lakecore.catalog.rest.authorization import authorization_of
 from lakecore.catalog.rest.http_client import Refusal, RestClient, encoded
 from lakecore.catalog.rest.rest_options import merged_options, parse_rest_options, texts_of
@@ -342,7 +343,7 @@ class RestCatalog:
                 described.path,
                 identifier=str(name),
                 branch=name.branch,
-                dynamic_options=asks,
+                dynamic_options=asks | of_process(self.options.texts),
                 ambient=self.ambient,
                 publication=publication,
             )

@@ -16,12 +16,14 @@ from lakecore.catalog.options import (
     TABLE_DEFAULT,
     WAREHOUSE,
     check_kerberos,
+    is_access_option,
     is_storage_option,
+    of_process,
 )
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.stores.services import flag
 from lakecore.masking import masked_options
-from lakecore.options import nearest, parse_options
+from lakecore.options import NEVER_STORED, nearest, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -141,8 +143,13 @@ def parse_rest_options(given: Mapping[str, str]) -> RestOptions:
 def merged_options(
     mine: RestOptions, defaults: Mapping[str, str], overrides: Mapping[str, str]
 ) -> RestOptions:
-    """The options of the user, merged with those that the server has sent."""
-    return replace(mine, texts={**defaults, **mine.texts, **overrides})
+    """The options of the user, merged with those that the server has sent.
+
+    What the process allows is stated by the user alone.
+    """
+    merged = {**defaults, **mine.texts, **overrides}
+    served = {key: text for key, text in merged.items() if key not in NEVER_STORED}
+    return replace(mine, texts=served | of_process(mine.texts))
 
 
 def _check(key: str, text: str) -> None:
@@ -152,7 +159,7 @@ def _check(key: str, text: str) -> None:
                 "the catalog option is not supported", option=key, value=text, supported=_FIXED[key]
             )
         return
-    if key in _KNOWN or key.startswith((HEADER, TABLE_DEFAULT)) or is_storage_option(key):
+    if key in _KNOWN or key.startswith((HEADER, TABLE_DEFAULT)) or is_access_option(key):
         return
     near = nearest(key, {each: each for each in (*_KNOWN, *_FIXED)})
     raise InvalidRequest(
