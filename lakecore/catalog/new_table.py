@@ -45,14 +45,16 @@ SchemaLike: TypeAlias = "pa.Schema | Mapping[str, ColumnType]"
 def new_schema(  # noqa: PLR0913  the parts of a table definition
     schema: SchemaLike,
     *,
-    primary_keys: Sequence[str],
-    partition_keys: Sequence[str],
+    primary_keys: Sequence[str] | None,
+    partition_keys: Sequence[str] | None,
     options: Mapping[str, str],
     comment: str | None,
     now_ms: int,
     table: str,
 ) -> TableSchema:
     """The first schema of a new table, checked by all rules of creation."""
+    primary_keys = () if primary_keys is None else primary_keys
+    partition_keys = () if partition_keys is None else partition_keys
     for what, names in (("primary_keys", primary_keys), ("partition_keys", partition_keys)):
         if isinstance(names, str | bytes) or not isinstance(names, Iterable):
             raise InvalidRequest(f"{what} is a list of columns", given=names, table=table)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow as pa
 
+from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.sql.join_keys import Side, key_filters
 from lakecore.sql.python_objects import as_relation, is_of, is_read_once
 from lakecore.sql.query_shape import compared_columns, stops_early
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.semi_joins import column_type, values_text
-from lakecore.sql.stored_query import check_sealed, check_stored_query
 from lakecore.sql.stored_views import in_view
 from lakecore.sql.tokens import quoted
 
@@ -32,10 +32,14 @@ if TYPE_CHECKING:
     from lakecore.sql.references import Reference
     from lakecore.sql.semi_joins import Candidate
     from lakecore.sql.statements import Chain
+    from lakecore.sql.stored_query import check_sealed, check_stored_query
     from lakecore.table.handle import Table
 
     Noted: TypeAlias = Callable[[Reference, Table], None]
     """Called for each table of a catalog that a statement reads."""
+else:
+    check_sealed = deferred("lakecore.sql.stored_query", "check_sealed")
+    check_stored_query = deferred("lakecore.sql.stored_query", "check_stored_query")
 
 __all__ = ["NativeView", "StatementViews", "TableView"]
 

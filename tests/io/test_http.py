@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +21,7 @@ def test_user_and_password_of_a_url_become_a_header(monkeypatch: pytest.MonkeyPa
         seen.append(request)
         return io.BytesIO(b"{}")
 
-    monkeypatch.setattr(http, "urlopen", answers)
+    monkeypatch.setattr(http, "build_opener", lambda *_: SimpleNamespace(open=answers))
     assert http.get_json("http://user:p%40ss@host:81/a?b=1") == {}
 
     assert seen[0].full_url == "http://host:81/a?b=1"
