@@ -231,9 +231,16 @@ class History:
         hint = self._hint(self.layout.latest_hint)
         return self.latest_snapshot() if hint is None or hint > followed.id else followed
 
-    def changelog_ids(self) -> tuple[int, ...]:
-        """The ids of expired snapshots whose changelog was kept, ascending."""
-        return self._numbers(self.layout.changelog_dir, "changelog-")
+    def changelog_ids(self, *, also_expired: bool = False) -> tuple[int, ...]:
+        """The ids of expired snapshots whose changelog was kept, ascending.
+
+        With `also_expired`, those that an interrupted expiry has left below its hint are included.
+        """
+        ids = self._numbers(self.layout.changelog_dir, "changelog-")
+        earliest = self._hint(self.layout.changelog_earliest_hint) if ids else None
+        if also_expired or earliest is None or earliest not in ids:
+            return ids
+        return tuple(number for number in ids if number >= earliest)
 
     def changelog(self, snapshot_id: int) -> Snapshot:
         """The long-lived changelog of an expired snapshot. Raises NotFound if there is none."""

@@ -12,7 +12,10 @@ An expired snapshot keeps its changelog if an option `changelog.*` keeps more th
 1. `plan/retention.py` decides which changelogs expire; the newest always stays.
 2. Files and manifests are found and deleted as in `expire_snapshots.py`. Files that the earliest
    snapshot, the first changelog to stay, a tag or another branch needs are kept.
-3. The changelogs are deleted, oldest first; then the hint EARLIEST is written.
+3. The hint EARLIEST of the changelogs is written. **This step decides**: readers do not list the
+   changelogs below it any more. If none stays, all changelogs are deleted instead.
+4. The files are deleted, then the changelogs. After a crash, the next run expires the changelogs
+   that are left below EARLIEST, too; if none stays, the removal of orphan files does the rest.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ from lakecore.table.maintenance.reachable import (
     tags_near,
     tags_of,
 )
+from lakecore.table.maintenance.steps import decide
 from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
@@ -90,7 +94,8 @@ def expire_changelogs(
     if not ids or latest is None:
         return ExpiredChangelogs(dry_run=dry_run)
     end, consumer = _end(context, ids, latest, None if all_of_them else keep)
-    expiring = [each for each in _changelogs(context, ids) if each.id < end]
+    there = history.changelog_ids(also_expired=True)
+    expiring = _changelogs(context, [number for number in there if number < end])
     left = [number for number in ids if number >= end]
     result = ExpiredChangelogs(
         earliest_changelog_id=left[0] if left else None, held_by_consumer=consumer, dry_run=dry_run
@@ -99,8 +104,16 @@ def expire_changelogs(
         return result
     plan = _plan(context, expiring, left)
     if not dry_run:
+        changelogs = [context.layout.changelog(each.id) for each in expiring]
+        if left:
+            _mark(context, left[0])
+        else:
+            context.store.delete(context.layout.changelog_latest_hint)
+            context.store.delete(context.layout.changelog_earliest_hint)
+            delete_all(context.store.delete, changelogs)
         delete_files_of(context, plan)
-        _delete_changelogs(context, expiring, left)
+        if left:
+            delete_all(context.store.delete, changelogs)
         log.info(
             "expired table=%s changelogs=%d earliest=%s data_files=%d",
             context.identifier,
@@ -214,13 +227,11 @@ def _lists(context: TableContext, changelogs: Sequence[Snapshot]) -> Metadata:
     )
 
 
-def _delete_changelogs(
-    context: TableContext, expiring: Sequence[Snapshot], left: Sequence[int]
-) -> None:
-    store, layout = context.store, context.layout
-    if not left:
-        store.delete(layout.changelog_latest_hint)
-        store.delete(layout.changelog_earliest_hint)
-    delete_all(store.delete, [layout.changelog(each.id) for each in expiring])
-    if left:
-        store.put(layout.changelog_earliest_hint, str(left[0]).encode())
+def _mark(context: TableContext, earliest: int) -> None:
+    """Carry out the step that decides (see the module)."""
+    hint = context.layout.changelog_earliest_hint
+    decide(
+        lambda: context.store.put(hint, str(earliest).encode()),
+        lambda: context.history.changelog_ids()[:1] == (earliest,),
+        table=context.identifier,
+    )

@@ -51,7 +51,7 @@ def repair_hints(context: TableContext) -> tuple[int, int] | None:
 def _is_expiring(context: TableContext, directory: str, snapshot_id: int) -> bool:
     """Whether an interrupted expiry has deleted files of a snapshot that readers do not list."""
     if directory != context.layout.snapshot_dir:
-        return False
+        return snapshot_id not in context.history.changelog_ids()
     snapshot = context.history.snapshot_if_there(snapshot_id)
     if snapshot is None or context.history.listed_snapshot(snapshot_id) is not None:
         return False

@@ -297,6 +297,9 @@ def _remove_changelogs(context: TableContext, target: Snapshot) -> None:
     above = [number for number in ids if number > target.id]
     if not above:
         return
+    # Without EARLIEST, readers would list what an interrupted expiry has left below it.
+    left = set(context.history.changelog_ids(also_expired=True)) - set(ids)
+    delete_all(store.delete, [layout.changelog(number) for number in sorted(left)])
     if len(above) == len(ids):
         store.delete(layout.changelog_latest_hint)
         store.delete(layout.changelog_earliest_hint)

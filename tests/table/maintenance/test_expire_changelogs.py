@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakecore.errors import LakecoreError, NotFound
+from lakecore.table.changes.retained import retained_changes
 from tests.retention import consumer, copied, data_files, expire, files_read, names, tag
 from tests.stores import FailingStore, StoreFailure
 from tests.tables import changed, held, new_table, put, reopened, with_options
@@ -190,6 +192,36 @@ def test_crash_at_any_call_is_finished_by_the_next_run(producer: str) -> None:
         again.expire_changelogs(retain_max=3, retain_min=1)
         hint = {"changelog/EARLIEST"}  # which only saves a listing
         assert names(again) - hint == names(whole) - hint, call
+
+
+@pytest.mark.parametrize("keep", [3, None])
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_after_a_crash_no_changelog_is_listed_whose_files_are_gone(
+    producer: str, keep: int | None
+) -> None:
+    table = long_lived(producer=producer)
+    table.compact(full=True)
+    memory = table.context.store
+
+    def run(table: Table) -> None:
+        if keep is None:
+            table.expire_changelogs(delete_all=True)
+        else:
+            table.expire_changelogs(retain_max=keep, retain_min=1)
+
+    for call in count(1):
+        inner = copied(memory)
+        failing = FailingStore(inner, fail_at=call)
+        with suppress(StoreFailure, LakecoreError):
+            run(reopened(table, store=failing))
+        again = reopened(table, store=inner)
+        again.repair_hints()
+        retained = retained_changes(again.context)
+        assert retained is not None
+        commits = [f"v{number}" for number in range(retained.earliest - 1, 5)]
+        assert changed(again.changes(retained.earliest - 1)).split()[2::4] == commits, call
+        if not failing.is_dead:
+            break
 
 
 @pytest.mark.parametrize("producer", ["none", "input"])
