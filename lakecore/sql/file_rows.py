@@ -28,6 +28,7 @@ from lakecore.io.csv_lines import line_of_row, remarks, undecodable, uneven_line
 from lakecore.memory import process_budget
 from lakecore.model.types import TIMESTAMPS, Root
 from lakecore.sql.file_checks import check_columns, check_values, fields_to_check
+from lakecore.sql.json_files import check_no_marked_array
 from lakecore.sql.query_errors import error_of
 from lakecore.sql.tokens import exactly, quoted, quoted_text
 
@@ -120,6 +121,8 @@ class FileRows:
         if self.format.kind == "csv":
             for path, shown in zip(self.paths, self._shown(), strict=True):
                 self.notes += remarks(path, shown)
+        if self.format.kind == "json":
+            check_no_marked_array(zip(self.paths, self._shown(), strict=True))
         try:
             self._columns = tuple(self._examined())
             self._check_values()

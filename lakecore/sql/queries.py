@@ -20,6 +20,7 @@ from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, Unsupported
 from lakecore.scalar.infinity import finite_rows
 from lakecore.sql.cursor import QUERY_STARTS
+from lakecore.sql.json_files import check_query_of_json
 from lakecore.sql.max_partition import largest_partition, with_largest_partitions
 from lakecore.sql.plain_names import with_plain_names
 from lakecore.sql.query_errors import FAILURES, error_of, error_of_result
@@ -196,6 +197,8 @@ class Queries:
             self._name_place()
         if _REMOTE.search(text):
             self._open_remote_files()
+        if "json" in text.lower():
+            check_query_of_json(text, parameters, self.connection, self._opened)
         try:
             # A statement without rows returns None, which DuckDB's type stubs omit.
             found = cast(
@@ -229,6 +232,11 @@ class Queries:
             self._reads_remote = True
             with suppress(ImportError):  # then DuckDB says that it cannot read them
                 self.connection.register_filesystem(EngineFiles(self._workspace.options_of_path))
+
+    def _opened(self, path: str) -> pa.NativeFile | str:
+        if not _REMOTE.match(path):
+            return path
+        return EngineFiles(self._workspace.options_of_path).open(path)
 
     def _prepared(
         self,
