@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from lakecore.distributed.tables import IN_THREADS, MemoryStore, delete_all, read_all
+from lakecore.distributed.tables import IN_THREADS, MemoryStore, delete_all, read_all, unguarded
 from spark_bridge.spread import spread
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class SparkFiles:
 
     def list_all(self, store: Store, directories: Sequence[str]) -> Sequence[Sequence[FileStatus]]:
         """The content of each directory, in order."""
-        if len(directories) <= self.few or isinstance(store, MemoryStore):
+        if len(directories) <= self.few or isinstance(unguarded(store), MemoryStore):
             return IN_THREADS.list_all(store, directories)
         found: list[Sequence[FileStatus]] = []
         for some in _chunks(directories, _AT_ONCE):
@@ -58,7 +58,7 @@ class SparkFiles:
         """Delete the files; absent ones are ignored."""
         left = iter(paths)
         while some := list(islice(left, _AT_ONCE)):
-            if len(some) <= self.few or isinstance(store, MemoryStore):
+            if len(some) <= self.few or isinstance(unguarded(store), MemoryStore):
                 IN_THREADS.delete_all(store, some)
                 continue
             name = f"lakecore: delete files of {self.identifier}, {len(some)} files"

@@ -28,7 +28,7 @@ from lakecore.distributed.planning import (
     resolve,
     setting_of,
 )
-from lakecore.distributed.tables import MemoryStore
+from lakecore.distributed.tables import MemoryStore, unguarded
 from lakecore.distributed.values import Atomic, Root, arrow_type, with_nullable
 from spark_bridge.read_job import ReadJob
 from spark_bridge.read_tasks import Cutting, make_tasks
@@ -127,7 +127,7 @@ def plan_read(  # noqa: PLR0913  what a read names
     `zone` is the time zone of an SQL condition; an empty string means the machine's zone. With a
     `limit`, no task returns more rows. A small one without a condition makes a single task.
     """
-    if isinstance(context.store, MemoryStore):
+    if isinstance(unguarded(context.store), MemoryStore):
         raise Unsupported(
             "Spark cannot read a table in the memory of one process",
             table=context.identifier,

@@ -15,7 +15,7 @@ from lakecore import InvalidRequest, Unsupported, open_table
 from lakecore.distributed.changes import ROW_KIND
 from lakecore.distributed.descriptor import anchored
 from lakecore.distributed.planning import is_access_option, parse_condition
-from lakecore.distributed.tables import MemoryStore
+from lakecore.distributed.tables import MemoryStore, unguarded
 from lakecore.distributed.values import MAIN_BRANCH
 from spark_bridge.attach_tables import register
 from spark_bridge.read_frame import in_zone_of_session, resolved
@@ -74,7 +74,7 @@ def read_stream(  # noqa: PLR0913  the public verb
         opened = table
         given = {**_own_options(table), **given}
     context = opened.context
-    if isinstance(context.store, MemoryStore):
+    if isinstance(unguarded(context.store), MemoryStore):
         raise Unsupported(
             "Spark cannot read a table in the memory of one process", table=context.identifier
         )

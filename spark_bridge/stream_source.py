@@ -18,7 +18,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from lakecore import InvalidRequest, Unsupported
 from lakecore.distributed.changes import KIND_COLUMN, ROW_KIND
 from lakecore.distributed.planning import parse_condition, setting_of
-from lakecore.distributed.tables import MemoryStore
+from lakecore.distributed.tables import MemoryStore, unguarded
 from lakecore.distributed.values import Atomic, Field, Root, with_nullable
 from spark_bridge.failures import raised_shallow
 from spark_bridge.plan_read import read_schema
@@ -107,7 +107,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> None:
         """`schema`: the columns to read. `every_column`: whether these are all columns."""
         context = table.context
-        if isinstance(context.store, MemoryStore):
+        if isinstance(unguarded(context.store), MemoryStore):
             raise Unsupported(
                 "Spark cannot read a table in the memory of one process",
                 table=context.identifier,

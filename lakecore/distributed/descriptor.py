@@ -14,6 +14,7 @@ import lakecore
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history.history import History
+from lakecore.io.stores.guarded import guarded, unguarded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import Budget
 from lakecore.options import parse_options
@@ -71,18 +72,19 @@ def describe(
     context: TableContext, dynamic_options: Mapping[str, str] | None = None
 ) -> TableDescriptor:
     """The descriptor of a table. Raises Unsupported for a table in the memory of this process."""
-    if isinstance(context.store, MemoryStore):
+    if isinstance(unguarded(context.store), MemoryStore):
         raise Unsupported(
             "a table in the memory of one process is out of reach for other processes",
             table=context.identifier,
         )
+    layout = anchored(context.layout, context.store)
     return TableDescriptor(
         version=lakecore.__version__,
         identifier=context.identifier,
         schema=context.schema,
         options={**context.options.texts, **(dynamic_options or {})},
-        layout=anchored(context.layout, context.store),
-        store=context.store,
+        layout=layout,
+        store=guarded(context.store, layout),
     )
 
 

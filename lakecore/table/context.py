@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from lakecore.errors import NotFound, Unsupported
 from lakecore.io.bulk import IN_THREADS
+from lakecore.io.stores.guarded import guarded, unguarded
 from lakecore.model.column_rules import require_plain_names
 from lakecore.options import RENAMED, check_known
 from lakecore.plan.partitions import Partitions
@@ -73,7 +74,7 @@ def load_context(  # noqa: PLR0913  what a table is bound to
     publication: Publication = EXCLUSIVE_CREATE,
 ) -> TableContext:
     """The table at this layout, with its newest schema. Raises NotFound if there is no table."""
-    history = publication.history(store, layout)
+    history = publication.history(unguarded(store), layout)
     schema = history.latest_schema()
     if schema is None:
         raise NotFound(
@@ -113,12 +114,13 @@ def bind_context(  # noqa: PLR0913  what a table is bound to
 ) -> TableContext:
     """The table with this schema; the schema need not be stored yet."""
     options = schema.parsed_options(dynamic_options, table=identifier)
+    layout = _laid_out(history.layout, options)
     return TableContext(
         identifier=identifier,
         schema=schema,
         options=options,
-        layout=_laid_out(history.layout, options),
-        store=history.store,
+        layout=layout,
+        store=guarded(history.store, layout),
         history=history,
         partitions=Partitions(schema, options),
         ambient=ambient,
@@ -148,10 +150,14 @@ def with_schema(context: TableContext, schema: TableSchema) -> TableContext:
 
 def with_options(context: TableContext, options: TableOptions) -> TableContext:
     """The same table with other options; its layout and partition names follow them."""
+    layout = _laid_out(context.layout, options)
+    # A store that the caller has put around the guarded one stays.
+    own = unguarded(context.store)
     return replace(
         context,
         options=options,
-        layout=_laid_out(context.layout, options),
+        layout=layout,
+        store=context.store if own is context.store else guarded(own, layout),
         partitions=Partitions(context.schema, options),
     )
 

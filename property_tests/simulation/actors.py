@@ -28,6 +28,7 @@ from lakecore.errors import (
 )
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import Ambient, seeded
+from lakecore.io.stores.guarded import unguarded
 from lakecore.memory import Budget
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
@@ -328,10 +329,11 @@ def _keep(table: Table, deed: Deed) -> None:
 
 def _lead_to(table: Table, snapshot: Snapshot | None) -> None:
     """Say that readers may see this snapshot as the newest one, from now on."""
-    assert isinstance(table.context.store, Session)
+    store = unguarded(table.context.store)
+    assert isinstance(store, Session)
     assert snapshot is not None
     assert snapshot.uuid is not None
-    table.context.store.disk.goals.add(snapshot.uuid)
+    store.disk.goals.add(snapshot.uuid)
 
 
 def _change_rows(table: Table, attempt: Attempt) -> tuple[int, ...]:

@@ -30,6 +30,7 @@ from lakecore.format.orc_tail import (
     read_trailer,
 )
 from lakecore.io.files.checks import Checks
+from lakecore.io.stores.guarded import unguarded
 from lakecore.io.stores.store import MemoryStore, plain_errors
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def check_orc(store: Store, path: str, checks: Checks = Checks.ONCE) -> None:
         if checks is not Checks.ALWAYS and key in _KNOWN:
             return
     with plain_errors(path), store.open_input(path) as file:
-        has_bytes = local is not None or isinstance(store, MemoryStore)
+        has_bytes = local is not None or isinstance(unguarded(store), MemoryStore)
         try:
             _OrcFile(file, path).check(stripes=has_bytes, checksum=checks is not Checks.NEVER)
         except ValueError as error:

@@ -26,6 +26,7 @@ from lakecore.io.files.parquet_open import TEXT, first_rows, leaf_indexes, metad
 from lakecore.io.files.parquet_times import check_times, columns_of_times
 from lakecore.io.files.parquet_types import shredded_columns, with_whole_variants
 from lakecore.io.freed_memory import release_freed
+from lakecore.io.stores.guarded import unguarded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import size_of
@@ -154,7 +155,7 @@ def _check(
     if local is not None:
         check_chunks(local, metadata, groups, leaves, checks)
         return
-    if checks is not Checks.NEVER and isinstance(store, MemoryStore):
+    if checks is not Checks.NEVER and isinstance(unguarded(store), MemoryStore):
         with store.open_input(path) as file:
             check_buffer(file, path, metadata, groups, leaves)
 

@@ -19,6 +19,7 @@ from lakecore.io.history.cache import Cache
 from lakecore.io.history.commits import Commits
 from lakecore.io.history.numbers import check_number, numbers
 from lakecore.io.parallel import read_all
+from lakecore.io.stores.guarded import unguarded
 from lakecore.model.manifest import fold_onto
 from lakecore.suggestions import KEPT_LONGER
 
@@ -78,7 +79,8 @@ class History:
         Names of manifests are never reused, so they mean the same even if another table has taken
         the directory. Schemas, snapshots and tags have reusable names and are not shared.
         """
-        if type(self) is type(other) and self.store is other.store and self.layout == other.layout:
+        same_store = unguarded(self.store) is unguarded(other.store)
+        if type(self) is type(other) and same_store and self.layout == other.layout:
             self._manifests, self._lists = other._manifests, other._lists
             self._live, self._indexes = other._live, other._indexes
 

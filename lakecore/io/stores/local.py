@@ -34,7 +34,6 @@ from lakecore.errors import (
     StorageError,
     Unsupported,
 )
-from lakecore.format.layout import BUCKET_PREFIX
 from lakecore.format.locations import canonical, check_text, is_local
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.stores.store import FileStatus, plain_errors
@@ -137,9 +136,7 @@ class LocalStore:
 
     def delete(self, path: str) -> None:
         with plain_errors(path), suppress(FileNotFoundError, NotADirectoryError):
-            local = self._at(path)
-            _refuse_linked_data(local, path)
-            os.unlink(local)
+            os.unlink(self._at(path))
 
     def delete_directory(self, path: str) -> None:
         local = self._at(path)
@@ -328,14 +325,6 @@ def _refuse_link(local: str, path: str) -> None:
             path=path,
             target=os.readlink(local.rstrip("/")),
         )
-
-
-def _refuse_linked_data(local: str, path: str) -> None:
-    """Raise InvalidRequest if the bucket or a partition above a file to delete is a link."""
-    directory = os.path.dirname(local)
-    while (name := os.path.basename(directory)).startswith(BUCKET_PREFIX) or "=" in name:
-        _refuse_link(directory, path)
-        directory = os.path.dirname(directory)
 
 
 @contextmanager
