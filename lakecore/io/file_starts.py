@@ -20,7 +20,7 @@ def is_marked_array(file: pa.NativeFile | str, name: str) -> bool:
     compressed = next((how for end, how in _COMPRESSED.items() if name.endswith(end)), None)
     try:
         with pa.input_stream(file, compression=compressed) as stream:
-            start = stream.read(_START_BYTES)
+            start: bytes = stream.read(_START_BYTES)
     except (OSError, pa.ArrowException):
         return False
     rest = start.removeprefix(codecs.BOM_UTF8)

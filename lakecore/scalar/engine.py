@@ -89,15 +89,15 @@ def bind(query: str, views: Mapping[str, Mapping[str, str]]) -> None:
     connection = _connection("")
     try:
         for name, types in views.items():
-            columns = ", ".join(f"NULL::{kind} AS {_quoted(each)}" for each, kind in types.items())
-            connection.execute(f"CREATE TEMP VIEW {_quoted(name)} AS SELECT {columns}")
+            columns = ", ".join(f"NULL::{kind} AS {quoted(each)}" for each, kind in types.items())
+            connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS SELECT {columns}")
         connection.sql(query)
     except _BROKEN:
         _forget("")
         raise
     finally:
         for name in views:
-            connection.execute(f"DROP VIEW IF EXISTS {_quoted(name)}")
+            connection.execute(f"DROP VIEW IF EXISTS {quoted(name)}")
 
 
 def parse(text: str, what: str = "expression") -> Node:
@@ -195,7 +195,8 @@ def _sealed(zone: str) -> duckdb.DuckDBPyConnection:
     return database
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as an identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 

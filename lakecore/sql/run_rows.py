@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.types import Variant
+from lakecore.scalar.fractions import cut_to_precision, storable_times
 from lakecore.scalar.values import sql_expr
 from lakecore.sql import merge_texts
 from lakecore.sql.assignments import assigned, check_nested, column_of
-from lakecore.sql.fractions import cut_to_precision, storable_times
 from lakecore.sql.merge_by_query import merge_by_query
 from lakecore.sql.qualifiers import renamed
 from lakecore.sql.queries import reader_of

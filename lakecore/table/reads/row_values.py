@@ -33,6 +33,7 @@ from lakecore.model.types import INTEGERS, Atomic, Root, from_arrow
 from lakecore.plan.predicate import compares_with_null, from_polars, is_exact, operands, to_polars
 from lakecore.rows.fit import Place, fit
 from lakecore.scalar import values as scalar
+from lakecore.scalar.fractions import cut_value
 from lakecore.scalar.struct_fields import check_fields
 from lakecore.scalar.syntax import bound, parse_sql
 from lakecore.scalar.values import LOCAL, Setting, Sql, SqlExpression
@@ -266,11 +267,13 @@ def values_of(
 def bound_values(
     values: Mapping[str, object],
     types: Mapping[str, pa.DataType],
-    target: pa.Schema,
+    target: TableSchema,
     setting: Setting,
     find: Find | None = None,
 ) -> dict[str, object]:
     """The values for columns of `target`, with SQL parsed and its columns resolved.
+
+    SQL cuts times to the digits of the column.
 
     Raises InvalidRequest if the value of a ROW column has a field that the column lacks.
     """
@@ -282,7 +285,8 @@ def bound_values(
     }
     for name, value in found.items():
         if isinstance(value, Sql):
-            check_fields(name, value.type, target.field(name).type)
+            check_fields(name, value.type, target.arrow.field(name).type)
+            found[name] = cut_value(value, target.field(name).type)
     return found
 
 

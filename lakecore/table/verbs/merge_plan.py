@@ -205,7 +205,7 @@ class _Planner:
                 action=clause.action, sides=sides, condition=condition, first=first, rest=rest
             )
         values = self._from_source(clause.action) if clause.values is None else clause.values
-        values = sides.values(values, self.schema.arrow)
+        values = sides.values(values, self.schema)
         if clause.values is not None and not values:
             raise InvalidRequest("name the columns to set, and their values", clause=clause.match)
         shape = None

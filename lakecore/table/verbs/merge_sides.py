@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from lakecore.model.schema import TableSchema
+
 SOURCE, TARGET = "source.", "target."
 
 
@@ -80,21 +82,21 @@ class Sides:
         check_expression(condition, self.schema, what, boolean=True)
         return condition
 
-    def values(self, values: Mapping[str, object], target: pa.Schema) -> dict[str, object]:
+    def values(self, values: Mapping[str, object], target: TableSchema) -> dict[str, object]:
         """The checked values.
 
         Raises InvalidRequest for a value that cannot be computed and for an unknown column.
         """
         for name in values:
             if name not in target.names:
-                raise InvalidRequest("unknown column", column=name, columns=target.names)
+                raise InvalidRequest("unknown column", column=name, columns=list(target.names))
         bound = bound_values(values, types_of(self.schema), target, self.setting, self._find)
         for name, value in bound.items():
             if isinstance(value, pl.Expr):
                 self._check_names(value)
                 check_expression(value, self.schema, f"the value of {name}")
             elif not isinstance(value, Sql):
-                plain_value(target.field(name), value)
+                plain_value(target.arrow.field(name), value)
         return bound
 
     def target_columns(self, expressions: Iterable[object]) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ def assigning(
     source = newest(context, Verb.UPDATE)
     shape = update_shape(schema, options, named_values(values))
     setting = setting_of(context)
-    values = bound_values(values, types_of(schema), schema.arrow, setting)
+    values = bound_values(values, types_of(schema), schema, setting)
     check_values(values, schema.arrow, schema.arrow)
     condition = None if where is None else parse_condition(where, schema, setting)
     used = chain.from_iterable(map(names_in, values.values()))

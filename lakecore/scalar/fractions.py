@@ -5,17 +5,21 @@ A cast of DuckDB would round, and DuckDB has no type for every number of digits.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lakecore.model.data_types import TIMESTAMPS, Atomic, Root
-from lakecore.sql.tokens import quoted
+from lakecore.scalar.engine import quoted
 
 if TYPE_CHECKING:
     import duckdb
 
     from lakecore.model.data_types import DataType
+    from lakecore.scalar.syntax import Sql
 
-__all__ = ["cut_to_precision", "storable_times"]
+__all__ = ["cut_to_precision", "cut_value", "storable_times"]
 
 _MICROS, _NANOS = 6, 9
 _TIME_MS = Atomic(root=Root.TIME, nullable=True, precision=3)
@@ -54,6 +58,11 @@ def cut_to_precision(value: str, given: str, kind: DataType) -> str:
     return f"{value} - to_microseconds({rest})"
 
 
+def cut_value(sql: Sql, kind: DataType) -> Sql:
+    """The bound expression, without digits that a column of `kind` lacks."""
+    return replace(sql, sql=cut_to_precision(f"({sql.sql}\n)", _in_duckdb(sql.type), kind))
+
+
 def storable_times(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     """The rows with times of day in milliseconds, the finest that Paimon stores."""
     kinds = list(map(str, relation.types))
@@ -65,6 +74,15 @@ def storable_times(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation
     )
     named = zip(parts, relation.columns, strict=True)
     return relation.project(", ".join(f"{part} AS {quoted(name)}" for part, name in named))
+
+
+def _in_duckdb(kind: pa.DataType) -> str:
+    """DuckDB's name of a type of times or texts; "" for another type."""
+    if not pa.types.is_timestamp(kind):
+        return "TIME" if pa.types.is_time(kind) else "VARCHAR" if pa.types.is_string(kind) else ""
+    if kind.tz is not None:
+        return "TIMESTAMP WITH TIME ZONE"
+    return {"us": "TIMESTAMP", "ms": "TIMESTAMP_MS", "ns": "TIMESTAMP_NS"}.get(kind.unit, "")
 
 
 def _rest(number: str, digits: int) -> str:
