@@ -108,6 +108,9 @@ def _stated(name: str, value: object) -> str:
 def _show(value: object) -> str:
     if isinstance(value, list | tuple | set | frozenset):
         return "[" + ", ".join(_show(item) for item in value) + "]"
-    # A string that is not valid Unicode could not be printed.
-    text = str(value).encode(errors="backslashreplace").decode()
+    try:
+        # A string that is not valid Unicode could not be printed.
+        text = str(value).encode(errors="backslashreplace").decode()
+    except ValueError:  # Python prints no integer of more digits than sys.get_int_max_str_digits()
+        return f"<{type(value).__name__} with too many digits to be shown>"
     return masked(text) if isinstance(value, BaseException) or "://" in text else text

@@ -87,3 +87,10 @@ def test_a_time_in_an_error_is_readable() -> None:
 
     assert str(error) == "no such state. time=2026-11-28T20:34:43.738Z waited_ms=1500"
     assert error.facts["time_ms"] == 1_795_898_083_738
+
+
+def test_integer_that_python_does_not_print_is_named_by_its_type() -> None:
+    error = NotFound("no such state", one=10**5000, some=[1, -(10**5000)])
+
+    shown = "<int with too many digits to be shown>"
+    assert str(error) == f"no such state. one={shown} some=[1, {shown}]"

@@ -269,6 +269,8 @@ def test_limit_that_is_no_whole_number_is_refused(limit: object) -> None:
         (pl.col("id") + 1, "true or false"),
         (pl.col("id") > "a", "cannot be computed"),
         (pl.col("^zz.*$") > 0, "selects no column"),
+        (pl.col("id") != pl.lit(None), r"with null.* is_null\(\)"),
+        (~((pl.col("id") > 1) | (pl.lit(None, pl.Int8) < pl.col("id"))), "with null"),
     ],
     ids=str,
 )
@@ -289,6 +291,9 @@ def test_condition_that_is_none_is_refused_before_anything_is_read(
     ("where", "ids"),
     [
         (pl.lit(None), []),
+        ((pl.col("id") > 0) & pl.lit(None), []),
+        ((pl.col("id") > 0) & (pl.lit(None) & (pl.col("n") > 0)), []),
+        ((pl.col("id") > 1) | pl.lit(None), [2, 3]),
         (pl.col("id", "n") > 1, [3]),
         (pl.all().is_not_null(), [1, 3]),
     ],

@@ -37,7 +37,13 @@ from lakecore.plan.predicate.language import (
     split_by_columns,
 )
 from lakecore.plan.predicate.literals import Column, between, compare, is_in, one_of, starts_with
-from lakecore.plan.predicate.polars_form import compares_with_null, from_polars, operands, to_polars
+from lakecore.plan.predicate.polars_form import (
+    compares_with_null,
+    from_polars,
+    is_and_with_null,
+    operands,
+    to_polars,
+)
 
 __all__ = [
     "FALSE",
@@ -70,6 +76,7 @@ __all__ = [
     "fixed_values",
     "from_arrow",
     "from_polars",
+    "is_and_with_null",
     "is_exact",
     "is_in",
     "negate",

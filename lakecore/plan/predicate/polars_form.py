@@ -46,6 +46,8 @@ from lakecore.plan.predicate.literals import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lakecore.plan.predicate.literals import Schema
 
 Json: TypeAlias = "str | dict[str, Json] | list[Json] | int | float | bool | None"
@@ -59,6 +61,7 @@ _OPS = {
     "Gt": Op.GT,
     "GtEq": Op.GE,
 }
+_ANDS = ("And", "LogicalAnd")
 _CLOSED = {
     "Both": (Op.GE, Op.LE),
     "Left": (Op.GE, Op.LT),
@@ -135,17 +138,34 @@ def operands(expression: pl.Expr) -> list[pl.Expr] | None:
 
 def compares_with_null(expression: pl.Expr) -> bool:
     """Whether the expression compares something with a literal null, which is never true."""
-    waiting = [expression]
+    return any(op in _OPS for op in _with_null(expression))
+
+
+def is_and_with_null(expression: pl.Expr) -> bool:
+    """Whether the expression has an `and` with a literal null, by which no scan can filter."""
+    return any(op in _ANDS for op in _with_null(expression))
+
+
+def _with_null(expression: pl.Expr) -> Iterator[str]:
+    """The operators in the expression that have a literal null as an operand."""
+    waiting = [expression] if _may_hold_null(expression) else []
     while waiting:
         each = waiting.pop()
         parts = each.meta.pop()
         match _tree_of(each):
-            case {"BinaryExpr": {"op": op}} if op in _OPS:
+            case {"BinaryExpr": {"op": str(op)}}:
                 values = map(_value_of, parts)
                 if any(value is not None and not value.is_valid for value in values):
-                    return True
+                    yield op
         waiting += parts
-    return False
+
+
+def _may_hold_null(expression: pl.Expr) -> bool:
+    """Whether the JSON form has a null, or there is none: a look that costs little."""
+    try:
+        return '"Null"' in expression.meta.serialize(format="json")
+    except (pl.exceptions.PolarsError, ValueError):
+        return True
 
 
 def _compared(left: pl.Expr, op: Op, right: pl.Expr) -> pl.Expr:
@@ -219,7 +239,7 @@ def _predicate(tree: Json, known: dict[str, Column]) -> Predicate:
 
 
 def _binary(op: str, left: Json, right: Json, known: dict[str, Column]) -> Predicate:
-    if op in ("And", "LogicalAnd"):
+    if op in _ANDS:
         return all_of((_predicate(left, known), _predicate(right, known)))
     if op in ("Or", "LogicalOr"):
         return any_of((_predicate(left, known), _predicate(right, known)))

@@ -30,7 +30,14 @@ from lakecore.frames.polars_source import not_computed
 from lakecore.frames.python_leaves import Column
 from lakecore.frames.python_values import array_of
 from lakecore.model.types import INTEGERS, Atomic, Root, from_arrow
-from lakecore.plan.predicate import compares_with_null, from_polars, is_exact, operands, to_polars
+from lakecore.plan.predicate import (
+    compares_with_null,
+    from_polars,
+    is_and_with_null,
+    is_exact,
+    operands,
+    to_polars,
+)
 from lakecore.rows.fit import Place, fit
 from lakecore.scalar import values as scalar
 from lakecore.scalar.fractions import cut_value
@@ -173,10 +180,13 @@ def as_filter(expression: pl.Expr, schema: TableSchema) -> pl.Expr:
         raise InvalidRequest(
             "a condition selects no column", condition=expression, columns=schema.names
         )
-    # Polars filters by a single expression whose type it knows.
+    if compares_with_null(expression):
+        raise _compares_with_null("a condition", expression)
+    # Polars filters by a single expression whose type it knows, and by each side of an `and`.
     if len(kinds) != 1:
         return pl.all_horizontal(expression)
-    return expression.cast(pl.Boolean) if kinds[0] == pl.Null else expression
+    untyped = kinds[0] == pl.Null or is_and_with_null(expression)
+    return expression.cast(pl.Boolean) if untyped else expression
 
 
 def as_row_filter(where: pl.Expr, schema: TableSchema) -> pl.Expr:
@@ -204,14 +214,18 @@ def _is_row_by_row(expression: pl.Expr, schema: pa.Schema) -> bool:
 
 
 def _not_row_by_row(what: str, instead: str, expression: pl.Expr) -> InvalidRequest:
-    # Polars evaluates such a comparison to a null for each row.
     if compares_with_null(expression):
-        return InvalidRequest(
-            f"{what} compares with null, which is true of no row: use is_null() or is_not_null()",
-            expression=expression,
-        )
+        return _compares_with_null(what, expression)
     return InvalidRequest(
         f"{what} must look at one row at a time: {instead}", expression=expression
+    )
+
+
+def _compares_with_null(what: str, expression: pl.Expr) -> InvalidRequest:
+    # Polars evaluates such a comparison to a null for each row.
+    return InvalidRequest(
+        f"{what} compares with null, which is true of no row: use is_null() or is_not_null()",
+        expression=expression,
     )
 
 
