@@ -102,8 +102,8 @@ def test_values_that_java_stores_elsewhere_are_read(
         "blob-external-storage-path": str(images),
     }
     columns = {"k": "INT", "b": "BLOB"}
-    table = lc.open_table(path, create=True, schema=columns, options=EVOLVING | options)
-    table.write([{"k": 0, "b": b"ours"}])
+    lc.open_table(path, create=True, schema=columns, options=EVOLVING | options)
+    opened(path, images).write([{"k": 0, "b": b"ours"}])
     peer.write(path, (("+I", [1, b"theirs".hex()]), ("+I", [2, None])))
 
     assert of_java(peer, path) == [[0, b"ours".hex()], [1, b"theirs".hex()], [2, None]]

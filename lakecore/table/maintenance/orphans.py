@@ -190,9 +190,12 @@ def _is_left_over(context: TableContext, status: FileStatus, prefix: str | None)
 
 
 def _bucket_dirs(context: TableContext) -> Iterator[str]:
-    """The directories of all buckets, below the table and below external roots."""
+    """The directories of all buckets of the table.
+
+    External places are left out: they may hold files of other tables.
+    """
     depth = len(context.schema.partition_keys)
-    level = [context.layout.data_dir, *context.layout.external_roots]
+    level = [context.layout.data_dir]
     for _ in range(depth):
         level = [path for path in _directories_in(context, level) if "=" in path.rpartition("/")[2]]
     for path in _directories_in(context, level):
@@ -345,11 +348,14 @@ class _Names:
 
 def _remove_empty_directories(context: TableContext, paths: Sequence[str]) -> None:
     """Remove the directories of buckets that lost files, then of partitions, if they are empty."""
-    roots = (context.layout.data_dir, *context.layout.external_roots)
     remove = context.store.remove_empty_directory
     level = {path.rpartition("/")[0] for path in paths}
     level = {path for path in level if path.rpartition("/")[2].startswith(BUCKET_PREFIX)}
     while level:
         delete_all(remove, sorted(level))
         level = {path.rpartition("/")[0] for path in level}
-        level = {path for path in level if path not in roots and "=" in path.rpartition("/")[2]}
+        level = {
+            path
+            for path in level
+            if path != context.layout.data_dir and "=" in path.rpartition("/")[2]
+        }

@@ -35,6 +35,7 @@ from lakecore.table.run_writer.given_blobs import BlobRules, GivenBlobs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakecore.format.layout import Layout
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
     from lakecore.options import TableOptions
@@ -50,7 +51,7 @@ class StoredBlobs:
         external = options.blob_external_storage_field
         prefix = options.data_file_prefix
         self._columns = [
-            _Column(place, field, rules, prefix, _directory(field, options))
+            _Column(place, field, rules, prefix, _directory(field, options, place.layout))
             for field in schema.fields
             if field.name in external or is_managed(field, schema, options)
         ]
@@ -95,8 +96,12 @@ def _blobs_in(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     return pa.array([blob for value in values for blob in blobs_of(value)], pa.binary())
 
 
-def _directory(field: Field, options: TableOptions) -> str:
-    """The directory for the values of a column; empty for that of the bucket."""
+def _directory(field: Field, options: TableOptions, layout: Layout) -> str:
+    """The directory for the values of a column; empty for that of the bucket.
+
+    Raises InvalidRequest for a directory outside the table that the process does not allow: a table
+    must not choose where its writers write.
+    """
     if field.name not in options.blob_external_storage_field:
         return ""
     path = canonical(options.blob_external_storage_path or "").rstrip("/")
@@ -104,6 +109,15 @@ def _directory(field: Field, options: TableOptions) -> str:
         raise InvalidRequest(
             "blob-external-storage-path must be absolute: descriptors name its files",
             path=path,
+            table=options.table,
+        )
+    allowed = map(canonical, (layout.root, *layout.blob_roots))
+    if not any(is_within(f"{path}/file", root) for root in allowed):
+        raise InvalidRequest(
+            "blob-external-storage-path is outside the table: to write values there, add it to the "
+            "dynamic option lakecore.blob-paths",
+            path=path,
+            blob_paths=layout.blob_roots,
             table=options.table,
         )
     return path
