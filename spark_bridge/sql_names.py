@@ -24,6 +24,7 @@ from spark_bridge.bucket_sql import quoted
 from spark_bridge.compact_buckets import compact
 from spark_bridge.maintenance import expire_snapshots, remove_orphan_files
 from spark_bridge.sql_query import chain_at, query
+from spark_bridge.sql_strings import masked, require_plain
 from spark_bridge.write_frame import write
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _SKIPPED = {"TABLE"}
 
 def by_other_name(spark: SparkSession, text: str) -> DataFrame | None:
     """The rows of one of these statements on an attached table; None for every other statement."""
-    tokens = tokenize(text)
+    tokens = tokenize(masked(text))
     words = [token.word for token in tokens]
     _refuse(words)
     two = " ".join(words[:2])
@@ -52,6 +53,7 @@ def by_other_name(spark: SparkSession, text: str) -> DataFrame | None:
     found = attached_table(spark, chain) if chain else None
     if found is None:
         return None
+    require_plain(text)
     database, name = found
     table = database.session.get_table(f"{database.name}.{name}")
     rest = text[tokens[end].start : tokens[-1].start].strip()

@@ -29,6 +29,7 @@ from spark_bridge.changes_frame import changes
 from spark_bridge.plan_read import pin, read_schema
 from spark_bridge.pushdown import EVERYTHING, NOTHING, needs_of, probe
 from spark_bridge.read_frame import read, read_needed
+from spark_bridge.sql_strings import masked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -143,8 +144,8 @@ def _literal(text: str) -> str:
 
 def _mentions(spark: SparkSession, text: str) -> Iterator[_Mention]:
     """The mentions of attached tables, in order."""
-    tokens = tokenize(text)
-    names = _Names.of(spark, text, tokens)
+    tokens = tokenize(masked(text))
+    names = _Names.of(spark, tokens)
     place = 0
     while tokens[place].kind is not Kind.END:
         chain, end = chain_at(text, tokens, place)
@@ -204,13 +205,10 @@ class _Names:
     states: dict[tuple[str, str], _State] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, spark: SparkSession, text: str, tokens: Sequence[Token]) -> _Names:
+    def of(cls, spark: SparkSession, tokens: Sequence[Token]) -> _Names:
         try:
             session = spark._jsparkSession  # noqa: SLF001  Spark's only way
         except (PySparkException, AttributeError):
-            session = None
-        if "\\" in text:
-            # In a string, Spark reads a backslash as an escape, and the tokenizer does not.
             session = None
         return cls(spark=spark, session=session, ctes=_ctes(tokens))
 

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -51,6 +52,8 @@ from spark_bridge.settings import require_version
 from spark_bridge.spark_table import SparkTable
 from spark_bridge.sql_names import by_other_name
 from spark_bridge.sql_query import query
+from spark_bridge.sql_strings import masked, require_plain, unmasked
+from spark_bridge.store_assignment import assigned
 from spark_bridge.types import spark_arrow_schema
 from spark_bridge.write_frame import write
 
@@ -87,15 +90,18 @@ def sql(spark: SparkSession, text: str) -> DataFrame:
     """
     require_version(spark)
     found: DataFrame | None = None
+    seen = masked(text)
     try:
-        parts = split(text)
+        parts = split(seen)
     except LakecoreError:
-        # Only Spark knows the escapes in its strings.
         if _is_ours(spark, text.strip().partition(" ")[0]):
             raise
         return spark.sql(text)
+    end = 0
     for part in parts:
-        found = _run(spark, part)
+        start = seen.index(part, end)
+        end = start + len(part)
+        found = _run(spark, text[start:end])
     if found is None:
         raise InvalidRequest("the text contains no statement")
     return found
@@ -106,9 +112,9 @@ def _run(spark: SparkSession, text: str) -> DataFrame:
     if named is not None:
         return named
     try:
-        statement = parse(text)
+        statement = parse(masked(text))
     except LakecoreError:
-        if _is_ours(spark, tokenize(text)[0].word):
+        if _is_ours(spark, tokenize(masked(text))[0].word):
             raise
         return spark.sql(text)
     if isinstance(statement, Query):
@@ -134,7 +140,9 @@ def _create(spark: SparkSession, statement: CreateTable, text: str) -> DataFrame
         return spark.sql(text)
     require_free(spark, database, statement.chain[-1])
     if statement.query is not None:
-        return _create_as(spark, database, statement)
+        query_text = unmasked(statement.query, text)
+        return _create_as(spark, database, replace(statement, query=query_text))
+    require_plain(text)
     return _changed_schema(spark, database, text)
 
 
@@ -143,7 +151,9 @@ def _on_table(
 ) -> DataFrame:
     """A statement on an attached table."""
     if isinstance(statement, Insert):
-        return _insert(spark, _table(spark, database, name), statement)
+        rows = query(spark, unmasked(statement.query, text))
+        return _insert(spark, _table(spark, database, name), statement, rows)
+    require_plain(text)
     if isinstance(statement, Merge):
         table = _table(spark, database, name)
         rows = query(spark, "SELECT * FROM " + statement.source)  # noqa: S608  the user's own text
@@ -187,6 +197,7 @@ def _call(spark: SparkSession, statement: Call, text: str) -> DataFrame:
     known = databases(spark)
     if not known:
         return spark.sql(text)
+    require_plain(text)
     stated = statement.named.get("table") or next(iter(statement.positional), "")
     chain = [token.value for token in tokenize(stated) if token.kind is Kind.STRING]
     names = chain[0].split(".") if chain else []
@@ -200,27 +211,18 @@ def _call(spark: SparkSession, statement: Call, text: str) -> DataFrame:
     return _changed_schema(spark, found or known[0], text)
 
 
-def _insert(spark: SparkSession, table: Table, statement: Insert) -> DataFrame:
+def _insert(spark: SparkSession, table: Table, statement: Insert, df: DataFrame) -> DataFrame:
     """INSERT INTO and INSERT OVERWRITE: rows of a query of Spark, written by its tasks."""
     if statement.options:
         table = table.copy(dict(statement.options))
-    df = query(spark, statement.query)
     schema = table.schema
     names = names_of_insert(statement, schema, df.columns)
     types = read_schema(schema)
     stated = statement.partition or {}
     constants = {key: value for key, value in stated.items() if value is not None}
-    places = df.toDF(*(str(place) for place in range(len(names))))
-    checked = spark.conf.get("spark.sql.ansi.enabled", "true") == "true"
-    columns = []
-    for place, name in enumerate(names):
-        column, kind = f.col(str(place)), types[name].dataType
-        # Without ANSI mode a cast may lose a value; then lakecore fits the values, or refuses them.
-        columns.append((column.cast(kind) if checked else column).alias(name))
-    columns += [
-        f.lit(value).cast(types[key].dataType).alias(key) for key, value in constants.items()
-    ]
-    rows = places.select(*columns)
+    rows = assigned(spark, df, types, names).withColumns(
+        {key: f.lit(value).cast(types[key].dataType) for key, value in constants.items()}
+    )
     if not statement.overwrite:
         result = write(rows, table)
     else:

@@ -50,9 +50,9 @@ def test_rows_go_in_change_and_go_by_statements_alone(
     _, run = shop
     day, other = dt.date(2026, 1, 1), dt.date(2026, 1, 2)
     (done,) = run(
-        "INSERT INTO sqlshop.orders VALUES (1, 'tea', 2, '2026-01-01'),"
-        " (2, 'rice', 3, '2026-01-01'),"
-        " (3, NULL, 300, '2026-01-02'), (4, 'a;b', 5, '2026-01-02')"
+        "INSERT INTO sqlshop.orders VALUES (1, 'tea', 2, DATE'2026-01-01'),"
+        " (2, 'rice', 3, DATE'2026-01-01'),"
+        " (3, NULL, 300, DATE'2026-01-02'), (4, 'a;b', 5, DATE'2026-01-02')"
     )
     assert done[1] == 4
     updated = spark_bridge.sql(
@@ -78,7 +78,7 @@ def test_rows_go_in_change_and_go_by_statements_alone(
         (4, "a;b", 5, other),
     ]
     run("INSERT OVERWRITE sqlshop.orders PARTITION (day = '2026-01-01') SELECT 7, 'new', 1")
-    run("INSERT INTO sqlshop.orders (day, id) VALUES ('2026-01-03', 5)")
+    run("INSERT INTO sqlshop.orders (day, id) VALUES (DATE'2026-01-03', 5)")
     assert run("SELECT id, item FROM sqlshop.orders ORDER BY day, id") == [
         (7, "new"),
         (4, "a;b"),
@@ -205,6 +205,79 @@ def test_statement_that_was_executed_does_not_fail_for_an_unrelated_name(
     assert session.get_table("sqlshop.other").schema.names == ("id", "z")
     assert run("SELECT * FROM sqlshop.made") == [(1,)]
     assert not session.table_exists("sqlshop.theirs")
+
+
+def test_insert_casts_as_the_store_assignment_ansi(
+    shop: tuple[lc.Session, Run], spark: SparkSession
+) -> None:
+    session, run = shop
+    run(
+        "CREATE TABLE sqlshop.typed (i INT, l BIGINT, d DOUBLE, s STRING, day DATE, b BOOLEAN,"
+        " r STRUCT<x: BIGINT, y: ARRAY<INT>>)"
+    )
+    given = "1, 2, 3, 4, DATE'2026-01-01', true, named_struct('p', 5, 'q', array(6L))"
+    run(f"INSERT INTO sqlshop.typed SELECT {given}")
+    run("INSERT INTO sqlshop.typed (l) VALUES (NULL)")
+    nothing = (None,) * 7
+    stored = (1, 2, 3.0, "4", dt.date(2026, 1, 1), True, {"x": 5, "y": [6]})
+    table = session.get_table("sqlshop.typed")
+    assert held(table) == [stored, nothing]
+    for column, value in (
+        ("day", "'2026-01-01'"),
+        ("i", "'1'"),
+        ("b", "1"),
+        ("i", "true"),
+        ("r", "struct('5', array(6))"),
+        ("r", "struct(5)"),
+    ):
+        with pytest.raises(lc.InvalidRequest, match=r"store|number of (fields|columns)"):
+            run(f"INSERT INTO sqlshop.typed ({column}) VALUES ({value})")
+    for ansi in ("true", "false"):
+        spark.conf.set("spark.sql.ansi.enabled", ansi)
+        try:
+            with pytest.raises((PySparkException, lc.LakecoreError), match=r"(?i)overflow|fit"):
+                run("INSERT INTO sqlshop.typed (i) SELECT id + 3000000000 FROM range(1)")
+        finally:
+            spark.conf.unset("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.storeAssignmentPolicy", "LEGACY")
+    try:
+        with pytest.raises(lc.Unsupported, match="ANSI"):
+            run("INSERT INTO sqlshop.typed (i) VALUES (1)")
+    finally:
+        spark.conf.unset("spark.sql.storeAssignmentPolicy")
+    assert table.count() == 2
+
+
+def test_strings_with_escapes_are_read_as_spark_reads_them_or_refused(
+    shop: tuple[lc.Session, Run],
+) -> None:
+    session, run = shop
+    run("CREATE TABLE sqlshop.texts (id INT, v STRING)")
+    run(
+        "INSERT INTO sqlshop.texts VALUES (1, 'it\\'s; DELETE FROM sqlshop.texts; --'), "
+        '(2, "a\\nb")'
+    )
+    table = session.get_table("sqlshop.texts")
+    rows = [(1, "it's; DELETE FROM sqlshop.texts; --"), (2, "a\nb")]
+    assert held(table) == rows
+    assert run("SELECT id FROM sqlshop.texts WHERE v LIKE 'it\\'s%' AND id = 1; SELECT '\\';'") == [
+        ("';",)
+    ]
+    assert run("SELECT id FROM sqlshop.texts VERSION AS OF 1 WHERE v = 'a\\nb'") == [(2,)]
+    for text in (
+        "DELETE FROM sqlshop.texts WHERE v = 'a\\nb'",
+        "UPDATE sqlshop.texts SET v = 'it\\'s' WHERE id = 1",
+        "UPDATE sqlshop.texts SET v = '\\' WHERE id = 1 --'",
+        (
+            "MERGE INTO sqlshop.texts t USING (SELECT 1 id, '\\'' v) s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET v = s.v"
+        ),
+        "ALTER TABLE sqlshop.texts SET TBLPROPERTIES ('comment' = 'a\\tb')",
+        "OPTIMIZE sqlshop.texts WHERE v = '\\'",
+    ):
+        with pytest.raises((lc.LakecoreError, PySparkException)):
+            run(text)
+    assert held(table) == rows
 
 
 def test_statements_of_delta_are_names_of_our_verbs(

@@ -1,0 +1,55 @@
+r"""Strings of Spark's SQL that lakecore's tokenizer would read in another way.
+
+In a string, Spark reads a backslash as an escape: `'it\\'s'` is one string. lakecore's tokenizer
+has DuckDB's rules. It therefore sees a text in which such strings are masked, at the same places.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lakecore import Unsupported
+
+__all__ = ["masked", "require_plain", "unmasked"]
+
+_SPARK = re.compile(
+    r"""
+      --[^\n]* | /\*.*?\*/ | `(?:[^`]|``)*`
+    | [rR](?:'[^']*'|"[^"]*") | \w+
+    | (?P<string>'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*")
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def masked(text: str) -> str:
+    """The text, of the same length, without backslashes and what they escape."""
+    if "\\" not in text:
+        return text
+    return _SPARK.sub(_mask, text)
+
+
+def unmasked(part: str, text: str) -> str:
+    """The original of a part that ends a masked text. Raises Unsupported if it does not end it."""
+    if not masked(text).endswith(part):
+        require_plain(text)
+        return part
+    head = text[: len(text) - len(part)]
+    require_plain(head)
+    return text[len(head) :]
+
+
+def require_plain(text: str) -> None:
+    """Raise Unsupported for a string with a backslash in a statement that lakecore reads."""
+    if masked(text) != text:
+        raise Unsupported(
+            "lakecore reads no backslash in the strings of this statement, where Spark and DuckDB "
+            "read two values: write a quote as '', and other characters as chr(92) || 'n'"
+        )
+
+
+def _mask(found: re.Match[str]) -> str:
+    part = found[0]
+    if found["string"] is None or "\\" not in part:
+        return part
+    return part[0] + "x" * (len(part) - 2) + part[-1]
