@@ -1,8 +1,8 @@
 """Runs each script of a folder as a process: `python -m tests.scripts FOLDER --also-slow`.
 
 A script shows one fault, and ends with 0 once the fault is gone. Prints a line for each script with
-its seconds and, if it fails, the end of its output. Scripts of the shell find the command in
-`LAKECORE`. Each script has a temporary folder of its own.
+its seconds and, if it fails, the end of its output. A script of `OPEN` is expected to fail. Scripts
+of the shell find the command in `LAKECORE`. Each script has a temporary folder of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pathlib import Path
 
 SLOW = ("drop_table_killed", "spark_")
 """Beginnings of names: these scripts take a minute or more on two cores, or start Spark."""
+OPEN = ("fresh_files_are_merged",)
+"""Names of scripts whose fault is still there. Such a script must fail, or be taken out of here."""
 SECONDS_MAX = 600
 LINES_SHOWN = 12
 
@@ -39,7 +41,9 @@ def main() -> int:
     ]
     with ThreadPoolExecutor(given.workers) as pool:
         ended = list(pool.map(_run, found))
-    failed = [path.name for path, fine in zip(found, ended, strict=True) if not fine]
+    failed = [
+        path.name for path, fine in zip(found, ended, strict=True) if fine == (path.stem in OPEN)
+    ]
     print(f"{len(found) - len(failed)} passed, {len(failed)} failed", flush=True)
     for name in failed:
         print("  failed:", name)

@@ -55,6 +55,8 @@ class AggregatedColumn:
         own = f"fields.{self.plan.name}"
         if self.function == "merge_map_with_keytime" or f"{own}.count-limit" in self.options:
             return True
+        if self.function == "listagg" and self.options.get(f"{own}.distinct") == "true":
+            return True  # if the delimiter overlaps itself
         ignores = self.options.get(f"{own}.ignore-retract") == "true"
         return retracting and not ignores and self.function not in ("sum", "last_value")
 

@@ -119,6 +119,8 @@ OPTIONS = (
     ("add-column-before-partition", "true"),
 )
 STRICTER = (
+    # Java reads its own text of the values, and no change leads back.
+    "no change leads from it back to a nested type",
     # Java changes nothing, something else, or the comment of what can have none.
     "only a field of a ROW has a name of its own",
     "the path does not lead into this type",

@@ -81,6 +81,7 @@ STRICTER = (
     # Java follows one of the two.
     "two options contradict each other",
     # They would do nothing.
+    "the merge engine of the table ignores the option",
     "needs a primary key",
     "must contain every partition key",
 )
