@@ -57,7 +57,9 @@ def test_every_door_of_the_process_allows_a_place(
 ) -> None:
     _hostile(tmp_path)
     where, path = str(tmp_path / "w"), str(tmp_path / "w/d.db/t")
-    flags = lambda given: [f"--option={key}={text}" for key, text in given.items()]  # noqa: E731
+
+    def flags(given: dict[str, str]) -> list[str]:
+        return [f"--option={key}={text}" for key, text in given.items()]
 
     def rows(table: lc.Table) -> bool:
         return bool(table.to_arrow()["id"].to_pylist() == [7])

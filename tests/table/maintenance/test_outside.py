@@ -29,9 +29,9 @@ NOW = datetime.now(UTC) + timedelta(days=1)
 ROW = {"id": 9, "v": 1}
 
 
-def _expire(table: lc.Table) -> None:
+def _expire(table: lc.Table) -> object:
     table.compact(full=True)
-    table.expire_snapshots(retain_max=1, retain_min=1, older_than=NOW)
+    return table.expire_snapshots(retain_max=1, retain_min=1, older_than=NOW)
 
 
 VERBS: dict[str, Callable[[lc.Table], object]] = {
