@@ -40,7 +40,15 @@ def unmasked(part: str, text: str) -> str:
 
 
 def require_plain(text: str) -> None:
-    """Raise Unsupported for a string with a backslash in a statement that lakecore reads."""
+    """Raise Unsupported for strings that Spark and lakecore read in two ways.
+
+    They have a backslash, or double quotes, which name a column in DuckDB.
+    """
+    if any((each["string"] or "").startswith('"') for each in _SPARK.finditer(text)):
+        raise Unsupported(
+            'Spark reads "x" as a string, and lakecore reads it as a name in this statement: write '
+            "'x' for a string, `x` for a name"
+        )
     if masked(text) != text:
         raise Unsupported(
             "lakecore reads no backslash in the strings of this statement, where Spark and DuckDB "
