@@ -205,7 +205,7 @@ def test_large_transaction_is_cut_and_goes_on_from_every_cut(
         cursor.executemany("INSERT INTO large.t VALUES (%s, %s)", keys)
         cursor.execute(f"INSERT INTO large.other VALUES ({start})")
     cursor.execute("COMMIT")
-    monkeypatch.setattr("lakecore.cdc.mysql.source._TRANSACTION_ROWS", 30)
+    monkeypatch.setattr("lakecore.cdc.mysql.log_batches._TRANSACTION_ROWS", 30)
     given = conf(server, "large", **{"scan.startup.mode": "earliest-offset", "table-name": "t"})
 
     def follow(after: Any) -> tuple[list[int], list[tuple[Any, int]]]:

@@ -176,7 +176,7 @@ def test_large_rows_are_cut_by_their_bytes(
     server: Server, cursor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, size in (("_STEP_BYTES", 50_000), ("_TRANSACTION_BYTES", 100_000)):
-        monkeypatch.setattr(f"lakecore.cdc.mysql.source.{name}", size)
+        monkeypatch.setattr(f"lakecore.cdc.mysql.log_batches.{name}", size)
     monkeypatch.setattr("lakecore.cdc.mysql.snapshot._PART_BYTES", 100_000)
     monkeypatch.setattr("lakecore.cdc.mysql.snapshot._FETCH_BYTES", 50_000)
     run(
