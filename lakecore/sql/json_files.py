@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
-from lakecore.io.file_starts import is_marked_array
 from lakecore.sql.tokens import Kind, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
+
+    from lakecore.io.file_starts import is_marked_array
+else:
+    is_marked_array = deferred("lakecore.io.file_starts", "is_marked_array")
 
 __all__ = ["check_no_marked_array", "check_query_of_json"]
 

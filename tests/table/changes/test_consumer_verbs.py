@@ -8,6 +8,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.errors import InvalidRequest, NotFound
+from lakecore.io.stores.guarded import unguarded
 from tests.tables import new_table, put, reopened
 
 
@@ -103,7 +104,7 @@ def test_consumers_are_cleared_by_pattern() -> None:
 def test_consumers_of_a_dropped_table_are_not_there() -> None:
     table = table_with("a")
     other = reopened(table)
-    table.context.store.delete_directory(table.path)
+    unguarded(table.context.store).delete_directory(table.path)
 
     for verb in (other.consumers, other.clear_consumers, lambda: other.reset_consumer("a", 1)):
         with pytest.raises(NotFound, match="not there any more"):

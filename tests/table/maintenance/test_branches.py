@@ -16,6 +16,7 @@ from lakecore.errors import (
 )
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
+from lakecore.io.stores.guarded import unguarded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.model.branches import Branch
 from lakecore.table.handle import load_table
@@ -348,7 +349,7 @@ def test_of_two_who_make_a_branch_one_succeeds() -> None:
 
 def test_branches_of_a_dropped_table_are_not_found() -> None:
     table = tagged()
-    table.context.store.delete_directory(PATH)
+    unguarded(table.context.store).delete_directory(PATH)
 
     with pytest.raises(NotFound):
         table.branches()
