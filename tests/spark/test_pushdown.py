@@ -102,7 +102,7 @@ QUERIES: list[tuple[str, list[tuple[int, str | None]]]] = [
     ("SELECT id FROM prune.orders TABLESAMPLE (100 PERCENT) WHERE id = 3", [(5, "id")]),
     ("SELECT orders.i FROM prune.orders o WHERE orders.i = 2", [(5, "orders")]),
     ("SELECT prune.orders.id FROM prune.orders WHERE prune.orders.id = 2", []),
-    ("SELECT '{x}', 'it\\'s' FROM prune.orders WHERE id = 2", []),
+    ("SELECT '{x}', 'it\\'s' FROM prune.orders WHERE id = 2", [(1, "id")]),
     ("SELECT id FROM prune.orders VERSION AS OF 1 WHERE id = 2", [(1, "id")]),
     ("SELECT count(*) FROM prune.`orders$snapshots`", []),
 ]
