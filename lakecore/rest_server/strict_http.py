@@ -5,6 +5,9 @@ refused with 400, and its connection is closed: `Content-Length` together with `
 a header twice that can have one value only, or a
 `Content-Length` of several numbers. A connection whose next request head is not complete
 within `HEAD_SECONDS` is closed.
+
+A refused request may still be arriving. A socket that is closed with unread bytes is reset, and the
+client may lose the answer: so what arrives after the answer is read and dropped for a while.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["HEAD_SECONDS", "StrictHttp"]
 
 HEAD_SECONDS = 30.0
+_LINGER_SECONDS = 2.0
 _SINGLE = (b"authorization", b"content-length", b"content-type", b"host", b"transfer-encoding")
 
 
@@ -27,6 +31,7 @@ class StrictHttp(H11Protocol):
     """The protocol of one connection."""
 
     _head_timer: asyncio.TimerHandle | None = None
+    _refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
@@ -37,6 +42,24 @@ class StrictHttp(H11Protocol):
         """Stop to wait."""
         self._stop_watching()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Handle what has arrived, unless the connection was refused."""
+        if not self._refused:
+            super().data_received(data)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer 400, then close once the client did, or `_LINGER_SECONDS` later."""
+        self._refused = True
+        self._stop_watching()
+        text = msg.encode("ascii")
+        self.transport.write(
+            b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n"
+            b"connection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(text), text)
+        )
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(_LINGER_SECONDS, self.transport.close)
 
     def handle_events(self) -> None:
         """Refuse a head that leaves a choice; else handle what has arrived."""

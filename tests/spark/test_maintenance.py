@@ -99,7 +99,7 @@ def test_errors_are_those_of_the_table(spark: SparkSession, tmp_path: Path) -> N
 def test_paths_are_listed_and_deleted_in_parts(spark: SparkSession, tmp_path: Path) -> None:
     table = table_at(tmp_path / "t")
     files = SparkFiles(spark=spark, cores=2, identifier="t", few=0)
-    places = [tmp_path / f"d{number}" for number in range(11)]
+    places = [tmp_path / "t" / f"d{number}" for number in range(11)]
     for number, place in enumerate(places):
         place.mkdir()
         for name in range(number):
@@ -109,7 +109,7 @@ def test_paths_are_listed_and_deleted_in_parts(spark: SparkSession, tmp_path: Pa
     assert [len(listing) for listing in listed] == list(range(11))
     assert list(files.list_all(table.context.store, [])) == []
     paths = [status.path for listing in listed for status in listing]
-    files.delete_all(table.context.store, iter([*paths, str(tmp_path / "absent")]))
+    files.delete_all(table.context.store, iter([*paths, str(tmp_path / "t" / "absent")]))
     assert not any(list(place.iterdir()) for place in places)
 
 

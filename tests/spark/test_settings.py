@@ -78,7 +78,7 @@ def test_jobs_are_named_and_the_user_s_own_names_come_back(spark: SparkSession) 
 
 @pytest.mark.parametrize("verb", [require_version, register, lambda old: read(old, "/nowhere")])
 def test_older_spark_is_refused(verb: Callable[[SparkSession], object]) -> None:
-    old = cast("SparkSession", SimpleNamespace(version="4.0.1"))
+    old = cast("SparkSession", SimpleNamespace(version="4.0.1", catalog=None))
 
     with pytest.raises(Unsupported, match=r"4\.1 or newer"):
         verb(old)

@@ -14,6 +14,7 @@ import pytest
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
+from lakecore.io.stores.guarded import unguarded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import Budget, process_budget
 from lakecore.model.evolution import evolve
@@ -394,7 +395,7 @@ VERBS: list[Callable[[Table], object]] = [
 def test_handle_of_a_table_that_was_dropped_is_refused() -> None:
     table = new_table({"id": "INT", "a": "INT"})
     put(table, "1 1")
-    table.context.store.delete_directory(table.path)
+    unguarded(table.context.store).delete_directory(table.path)
 
     for verb in VERBS:
         if verb == VERBS[1]:  # that snapshot is looked for first
@@ -409,7 +410,7 @@ def test_stream_ends_where_another_table_takes_the_place() -> None:
     put(table, "2 b")
     found = table.stream(1, "latest")
     next(found)
-    table.context.store.delete_directory(table.path)
+    unguarded(table.context.store).delete_directory(table.path)
     write_schema(
         table.context.store, table.context.layout, new_table({"id": "INT NOT NULL"}).schema
     )
@@ -425,7 +426,7 @@ def test_handle_of_a_table_that_another_replaced_is_refused() -> None:
     table = new_table({"id": "INT", "a": "INT"})
     put(table, "1 1")
     store = table.context.store
-    store.delete_directory(table.path)
+    unguarded(store).delete_directory(table.path)
     write_schema(
         store,
         table.context.layout,
@@ -444,7 +445,7 @@ def test_handle_of_a_table_that_was_made_again_as_it_was_goes_on() -> None:
     table = new_table({"id": "INT", "a": "INT"})
     put(table, "1 1")
     schema = table.context.schema
-    table.context.store.delete_directory(table.path)
+    unguarded(table.context.store).delete_directory(table.path)
     write_schema(table.context.store, table.context.layout, replace(schema, time_ms=77))
     put(table, "2 2")
 

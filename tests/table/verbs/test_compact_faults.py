@@ -19,6 +19,7 @@ from lakecore.errors import (
     StorageError,
     Unsupported,
 )
+from lakecore.io.stores.guarded import unguarded
 from lakecore.model.snapshot import CommitKind
 from lakecore.table.verbs.compaction import PLANS_MAX
 from tests.stores import MeddledStore
@@ -240,7 +241,10 @@ def test_table_that_is_dropped_meanwhile_is_not_there() -> None:
     table = three_runs()
     store = table.context.store
     late = reopened(
-        table, store=Hurried(table, "open_input", "", lambda: store.delete_directory(table.path))
+        table,
+        store=Hurried(
+            table, "open_input", "", lambda: unguarded(store).delete_directory(table.path)
+        ),
     )
 
     with pytest.raises((NotFound, CorruptTable)):

@@ -99,7 +99,7 @@ def test_merge_names_the_side_that_is_meant(keys: tuple[str, ...]) -> None:
     for text, message in (
         ("s", "both sides have this column"),
         ("source.x", "unknown column. column=x"),
-        ("other.s", "unknown column. column=other"),
+        ("other.s", "other names of tables are unknown. column=other"),
     ):
         with pytest.raises(InvalidRequest, match=message):
             update(text)
