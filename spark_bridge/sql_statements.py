@@ -22,6 +22,7 @@ from lakecore.distributed.sql import (
     Call,
     CreateTable,
     Delete,
+    Describe,
     Insert,
     Kind,
     Merge,
@@ -50,15 +51,16 @@ from spark_bridge.bucket_sql import quoted
 from spark_bridge.plan_read import read_schema
 from spark_bridge.settings import require_version
 from spark_bridge.spark_table import SparkTable
+from spark_bridge.sql_describe import create_statement, described
 from spark_bridge.sql_names import by_other_name
 from spark_bridge.sql_query import query
-from spark_bridge.sql_strings import masked, require_plain, unmasked
+from spark_bridge.sql_strings import masked, plain, require_plain, unmasked
 from spark_bridge.store_assignment import assigned
 from spark_bridge.types import spark_arrow_schema
 from spark_bridge.write_frame import write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -112,7 +114,7 @@ def _run(spark: SparkSession, text: str) -> DataFrame:
     if named is not None:
         return named
     try:
-        statement = parse(masked(text))
+        statement = parse(masked(text), spark_types=True)
     except LakecoreError:
         if _is_ours(spark, tokenize(masked(text))[0].word):
             raise
@@ -142,8 +144,7 @@ def _create(spark: SparkSession, statement: CreateTable, text: str) -> DataFrame
     if statement.query is not None:
         query_text = unmasked(statement.query, text)
         return _create_as(spark, database, replace(statement, query=query_text))
-    require_plain(text)
-    return _changed_schema(spark, database, text)
+    return _changed_schema(spark, database, parse(plain(spark, text), spark_types=True))
 
 
 def _on_table(
@@ -159,35 +160,59 @@ def _on_table(
         rows = query(spark, "SELECT * FROM " + statement.source)  # noqa: S608  the user's own text
         return _counted(spark, merge_into(statement, table, rows))
     if isinstance(statement, Update | Delete | Truncate | Analyze):
-        return _by_engine(spark, database, text)
+        return _by_engine(spark, database, statement)
     if isinstance(statement, TableStatement):
-        result = _changed_schema(spark, database, text)
+        result = _changed_schema(spark, database, statement)
         if not database.session.table_exists(f"{database.name}.{name}"):
             spark.sql(f"DROP TABLE IF EXISTS {quoted(database.name)}.{quoted(name)}")
         return result
-    if isinstance(statement, Show) and statement.what not in _SHOWN_BY_SPARK:
-        return _by_engine(spark, database, text)
+    if isinstance(statement, Show | Describe):
+        return _shown(spark, database, name, statement, text)
     return spark.sql(text)
+
+
+def _shown(
+    spark: SparkSession, database: AttachedDatabase, name: str, asked: Show | Describe, text: str
+) -> DataFrame:
+    """SHOW and DESCRIBE: Spark answers what it knows of its own entry of the table."""
+    if isinstance(asked, Describe):
+        if asked.database or asked.function or _is_temporary(spark, asked.chain):
+            return spark.sql(text)
+        table = _table(spark, database, name)
+        return _framed(spark, described(table, database.name, extended=asked.extended))
+    if asked.what == "create":
+        statement = create_statement(_table(spark, database, name), database.name)
+        return _framed(spark, pa.table({"createtab_stmt": [statement]}))
+    if asked.what in _SHOWN_BY_SPARK:
+        return spark.sql(text)
+    return _by_engine(spark, database, asked)
+
+
+def _is_temporary(spark: SparkSession, chain: Sequence[str]) -> bool:
+    """Whether the name is that of a temporary view, which precedes a table."""
+    return len(chain) == 1 and bool(spark.catalog.getTable(quoted(chain[0])).isTemporary)
 
 
 def _table(spark: SparkSession, database: AttachedDatabase, name: str) -> Table:
     return SparkTable(database.session.get_table(f"{database.name}.{name}"), spark)
 
 
-def _by_engine(spark: SparkSession, database: AttachedDatabase, text: str) -> DataFrame:
+def _by_engine(spark: SparkSession, database: AttachedDatabase, statement: Statement) -> DataFrame:
     """Run a statement by lakecore's SQL on the tables of the database's warehouse."""
     engine = engine_over(database.session, lambda table: SparkTable(table, spark))
     current = attached_database(spark, spark.catalog.currentDatabase())
     engine.run(f"USE `{(current or database).name}`")
-    return _framed(spark, engine.run(text).to_arrow_table())
+    return _framed(spark, engine.carry_out(statement).to_arrow_table())
 
 
-def _changed_schema(spark: SparkSession, database: AttachedDatabase, text: str) -> DataFrame:
+def _changed_schema(
+    spark: SparkSession, database: AttachedDatabase, statement: Statement
+) -> DataFrame:
     """Run a statement that changes tables or schemas.
 
     Then attach again, because Spark has copies.
     """
-    result = _by_engine(spark, database, text)
+    result = _by_engine(spark, database, statement)
     attach_again(spark, database)
     return result
 
@@ -208,7 +233,7 @@ def _call(spark: SparkSession, statement: Call, text: str) -> DataFrame:
             "several warehouses are attached: name the table of one",
             databases=[each.name for each in known],
         )
-    return _changed_schema(spark, found or known[0], text)
+    return _changed_schema(spark, found or known[0], statement)
 
 
 def _insert(spark: SparkSession, table: Table, statement: Insert, df: DataFrame) -> DataFrame:

@@ -2,20 +2,26 @@ r"""Strings of Spark's SQL that lakecore's tokenizer would read in another way.
 
 In a string, Spark reads a backslash as an escape: `'it\\'s'` is one string. lakecore's tokenizer
 has DuckDB's rules. It therefore sees a text in which such strings are masked, at the same places.
+A statement without expressions (CREATE TABLE) instead gets plain strings with the values that Spark
+reads.
 """
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from lakecore import Unsupported
 
-__all__ = ["masked", "require_plain", "unmasked"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["masked", "plain", "require_plain", "spelled_string", "unmasked"]
 
 _SPARK = re.compile(
     r"""
       --[^\n]* | /\*.*?\*/ | `(?:[^`]|``)*`
-    | [rR](?:'[^']*'|"[^"]*") | \w+
+    | (?P<raw>[rR](?:'[^']*'|"[^"]*")) | \w+
     | (?P<string>'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*")
     """,
     re.VERBOSE | re.DOTALL,
@@ -54,6 +60,24 @@ def require_plain(text: str) -> None:
             "lakecore reads no backslash in the strings of this statement, where Spark and DuckDB "
             "read two values: write a quote as '', and other characters as chr(92) || 'n'"
         )
+
+
+def plain(spark: SparkSession, text: str) -> str:
+    """The text with plain strings in the places of the others, of the value that Spark reads."""
+
+    def one(found: re.Match[str]) -> str:
+        literal = found["raw"] or found["string"]
+        if literal is None or (literal.startswith("'") and "\\" not in literal):
+            return found[0]
+        value = str(spark.sql(f"SELECT {literal}").collect()[0][0])
+        return "'" + value.replace("'", "''") + "'"
+
+    return _SPARK.sub(one, text)
+
+
+def spelled_string(value: str) -> str:
+    """The string as a literal of Spark's SQL."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _mask(found: re.Match[str]) -> str:

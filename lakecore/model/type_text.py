@@ -2,7 +2,7 @@
 
 Text form (https://paimon.apache.org/docs/master/concepts/spec/schema/): `DECIMAL(10, 2) NOT NULL`.
 Nested types are JSON objects in a schema file, and `ARRAY<INT>`, `MAP<STRING, INT>`, `ROW<x INT, y
-STRING NOT NULL>` in text. The parser ignores case and blanks.
+STRING NOT NULL COMMENT 'name'>` in text. The parser ignores case and blanks.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ _VECTOR_ROOTS = frozenset(
 
 Json: TypeAlias = "str | Mapping[str, Json] | Sequence[Json] | int | bool | None"
 
-_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|([A-Za-z_][A-Za-z0-9_$]*)|(\d+)|(.))", re.DOTALL)
+_TOKEN = re.compile(
+    r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^']|'')*')|([A-Za-z_][A-Za-z0-9_$]*)|(\d+)|(.))", re.DOTALL
+)
 
 
 def parse_type(source: Json, *, context: str = "", depth: int = 0) -> DataType:
@@ -326,5 +328,16 @@ class _TypeText:
             raw = self.tokens[self.at]
             name = raw[1:-1].replace("``", "`") if raw.startswith("`") else raw
             self.at += 1
-            fields.append(Field(id=len(fields), name=name, type=self.type()))
+            kind = self.type()
+            field = Field(id=len(fields), name=name, type=kind, description=self.comment())
+            fields.append(field)
         return tuple(fields)
+
+    def comment(self) -> str | None:
+        if not self.take("COMMENT"):
+            return None
+        raw = self.tokens[self.at] if self.at < len(self.tokens) else ""
+        if not raw.startswith("'"):
+            raise self.fail("expected a string after COMMENT in the type")
+        self.at += 1
+        return raw[1:-1].replace("''", "'")

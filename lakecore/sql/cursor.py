@@ -22,10 +22,14 @@ QUERY_STARTS = frozenset(
 
 
 class Cursor:
-    """The tokens of a statement and the position of the next one."""
+    """The tokens of a statement and the position of the next one.
 
-    def __init__(self, text: str) -> None:
+    `spark_types`: whether names of types have Spark's meaning (`types.py`).
+    """
+
+    def __init__(self, text: str, *, spark_types: bool = False) -> None:
         self.text = text
+        self.spark_types = spark_types
         self._tokens = tokenize(text)
         self._next = 0
 

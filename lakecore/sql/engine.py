@@ -149,6 +149,10 @@ class SqlEngine:
         assert found is not None, "there is a statement"
         return found
 
+    def carry_out(self, statement: s.Statement) -> duckdb.DuckDBPyRelation:
+        """Run one parsed statement, which reads no Python objects. Returns its rows."""
+        return self._run(statement, None, lambda _name: None)
+
     def _run(
         self, statement: s.Statement, parameters: Parameters, scope: Scope
     ) -> duckdb.DuckDBPyRelation:

@@ -115,10 +115,13 @@ _DESCRIBE_INSTEAD = {
 _OF_TABLE = frozenset({"partitions", "properties", "columns", "tags", "branches"})
 
 
-def parse(text: str) -> Statement:
-    """Parse a text as one statement. Raises InvalidRequest, with line, column and a caret."""
+def parse(text: str, *, spark_types: bool = False) -> Statement:
+    """Parse a text as one statement. Raises InvalidRequest, with line, column and a caret.
+
+    With `spark_types`, the names of types have Spark's meaning.
+    """
     text = with_maps(text)
-    cursor = Cursor(text)
+    cursor = Cursor(text, spark_types=spark_types)
     word = cursor.token.word
     start = _insert_after_with(text) if word == "WITH" else None
     if start is not None:
@@ -241,7 +244,7 @@ def _describe(cursor: Cursor) -> Statement:
         raise Unsupported(f"DESCRIBE {cursor.token.word}: {instead}")
     database = cursor.skip("DATABASE") or cursor.skip("SCHEMA")
     if cursor.skip("TABLE"):
-        extended = cursor.skip("EXTENDED") or extended
+        extended = cursor.skip("EXTENDED") or cursor.skip("FORMATTED") or extended
     return Describe(chain=cursor.chain(), extended=extended, database=database)
 
 

@@ -1,15 +1,16 @@
 """Converts column types of Flink and Spark to Paimon's type strings.
 
 A type name that both engines have means Flink's type, which is also Paimon's: TIMESTAMP has no time
-zone, and BINARY has one byte. Names that only Spark has mean Spark's types: TIMESTAMP_NTZ, LONG,
-STRUCT.
+zone, and BINARY has one byte. In statements of Spark (`Cursor.spark_types`) it means Spark's type:
+an instant, and any number of bytes. Names that only Spark has mean Spark's types: TIMESTAMP_NTZ,
+LONG, STRUCT.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.sql.tokens import Kind, Token
+from lakecore.sql.tokens import Kind
 
 if TYPE_CHECKING:
     from lakecore.sql.cursor import Cursor
@@ -24,6 +25,7 @@ _RENAMED = {
     "TIMESTAMP_NTZ": "TIMESTAMP(6)",
     "STRUCT": "ROW",
 }
+_OF_SPARK = {"TIMESTAMP": "TIMESTAMP(6) WITH LOCAL TIME ZONE", "BINARY": "BYTES"}
 _ENDS = frozenset({"COMMENT", "PRIMARY", "DEFAULT", "METADATA", "FIRST", "AFTER", "CONSTRAINT"})
 
 
@@ -33,27 +35,36 @@ def read_type(cursor: Cursor) -> str:
     if first.kind is not Kind.WORD:
         raise cursor.expected("a type")
     parts: list[str] = []
-    depth = 0
+    around: list[str] = []  # the words before the brackets that are open
     while not cursor.done():
         token = cursor.token
         symbol = token.value if token.kind is Kind.OTHER else ""
-        if depth == 0 and (symbol in {",", ")"} or token.word in _ENDS):
+        if not around and (symbol in {",", ")"} or token.word in _ENDS):
             break
-        if depth and symbol == ":":  # STRUCT<name: type>
+        if around and symbol == ":":  # STRUCT<name: type>
             cursor.take()
             continue
+        # A field of a ROW may be called LONG.
+        is_name = around[-1:] == ["ROW"] and parts[-1] in {"<", "(", ","}
+        parts.append(_spelled(cursor, is_name=is_name))
         for character in symbol:
-            depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(character, 0)
-        parts.append(_spelled(token, inside=depth > 0, before=parts))
+            if character in "<(":
+                around.append(parts[-2].upper())
+            elif character in ">)":
+                around = around[:-1]
         cursor.take()
     return " ".join(parts)
 
 
-def _spelled(token: Token, *, inside: bool, before: list[str]) -> str:
+def _spelled(cursor: Cursor, *, is_name: bool) -> str:
+    token = cursor.token
     if token.kind is Kind.QUOTED:
         return "`" + token.value.replace("`", "``") + "`"
     if token.kind is Kind.STRING:
         return "'" + token.value.replace("'", "''") + "'"
-    # A field of a ROW may be called LONG: a name follows `<` or `,` and precedes its type.
-    is_name = inside and bool(before) and before[-1] in {"<", ","} and "ROW" in before
-    return token.value if is_name else _RENAMED.get(token.word, token.value)
+    if is_name:
+        return token.value
+    after = cursor.ahead(1)
+    if cursor.spark_types and after.value != "(" and after.word not in {"WITH", "WITHOUT"}:
+        return _OF_SPARK.get(token.word, _RENAMED.get(token.word, token.value))
+    return _RENAMED.get(token.word, token.value)
