@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["PipelineState", "StateFiles"]
 
 _NAME = re.compile(r"checkpoint-(\d{1,18})\.json")
-_HELD = re.compile(r"held-rows-(\d{1,18})-.*\.jsonl")
+_HELD = re.compile(r"held-rows-(\d{1,18})-[0-9a-f-]+\.jsonl")
 _FORMAT = 1
 
 
@@ -113,13 +113,13 @@ class StateFiles:
                 commit_user=str(found["commit_user"]),
                 position=found["position"],
                 messages=messages,
-                letters=found.get("letters"),
+                letters=_held(found.get("letters"), path),
                 targets=tuple(found["targets"]),
                 source_tables=tuple(found["source_tables"]),
                 source=found["source"],
                 metrics=found["metrics"],
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise CorruptTable("the state of the pipeline is damaged", path=path) from error
 
     def put(self, state: PipelineState) -> None:
@@ -208,6 +208,16 @@ class StateFiles:
 
     def _path(self, checkpoint: int) -> str:
         return f"{self.directory}/checkpoint-{checkpoint}.json"
+
+
+def _held(name: object, path: str) -> str | None:
+    """The name of a file of dead letters in the directory of the pipeline, or None.
+
+    Raises CorruptTable for a name that `hold_letters` does not make: the file is published.
+    """
+    if name is not None and not (isinstance(name, str) and _HELD.fullmatch(name)):
+        raise CorruptTable("the state names no file of dead letters", path=path, name=name)
+    return name
 
 
 def _joined(lines: Sequence[str]) -> bytes:

@@ -12,8 +12,8 @@ from lakecore.catalog.options import parse_catalog_options
 from lakecore.cdc.events import ChangeBatch, SourceTable, Step
 from lakecore.cdc.sink import Sink
 from lakecore.cdc.sink_parts import SinkSettings
-from lakecore.cdc.state import StateFiles
-from lakecore.errors import InvalidRequest, LakecoreError, StorageError
+from lakecore.cdc.state import PipelineState, StateFiles
+from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, StorageError
 from lakecore.io.ambient import Ambient, seeded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.model.schema_change import SchemaChange
@@ -433,3 +433,14 @@ def test_dead_letters_may_hold_any_character() -> None:
 
     assert files.letters(3) == lines
     assert files.letters(4) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["../../secret", "/etc/passwd", "s3://b/x", "held-rows-1-/../x.jsonl", 7]
+)
+def test_a_state_publishes_only_files_of_its_own_directory(name: object) -> None:
+    files = StateFiles(MemoryStore(), "w/.cdc/p", seeded(1))
+    files.put(PipelineState(checkpoint=1, commit_user="me", letters=name))  # type: ignore[arg-type]
+
+    with pytest.raises(CorruptTable, match="no file of dead letters"):
+        files.latest()
