@@ -59,6 +59,8 @@ _STORED_AS = {
 """DuckDB types that Paimon does not have, each with the DuckDB type that stores their values."""
 _JSON = re.compile(r'"(?:[^"]|"")*"|\bJSON\b')
 """The type JSON, or a quoted name, in the text of a type of DuckDB."""
+_NO_PARTITIONS = "hive_partitioning = false"
+"""Otherwise a folder named `x=1` would give each row a column x."""
 _DELIMITERS = frozenset(",;|\t")
 
 
@@ -334,7 +336,7 @@ class FileRows:
                 dict.fromkeys((each.name for each in self._columns), "VARCHAR"), paths
             )
         files = ", ".join(quoted_text(exactly(path)) for path in paths)
-        return f"read_json_objects([{files}], format = 'auto')"
+        return f"read_json_objects([{files}], format = 'auto', {_NO_PARTITIONS})"
 
     def _source(self, types: Mapping[str, str], paths: Sequence[str] = ()) -> str:
         """The rows of files as SQL; by default of all. Types that are not given are inferred."""
@@ -353,7 +355,7 @@ class FileRows:
         files = ", ".join(quoted_text(exactly(path)) for path in paths)
         chosen = self.format
         if chosen.kind == "parquet":
-            return f"read_parquet([{files}])"
+            return f"read_parquet([{files}], {_NO_PARTITIONS})"
         stated = (
             "{" + ", ".join(f"{quoted_text(n)}: {quoted_text(t)}" for n, t in types.items()) + "}"
         )
@@ -361,8 +363,10 @@ class FileRows:
             # DuckDB drops fields that are missing in its sample of rows, so it samples all rows.
             # `records` refuses values that are not objects.
             inferred = "sample_size = -1, records = true"
-            return f"read_json([{files}], {f'columns = {stated}' if types else inferred})"
+            how = f"columns = {stated}" if types else inferred
+            return f"read_json([{files}], {how}, {_NO_PARTITIONS})"
         settings = [
+            _NO_PARTITIONS,
             f"header = {str(chosen.header and header).lower()}",
             "skip = 0",  # otherwise DuckDB skips first lines that do not fit the following ones
             "comment = ''",

@@ -179,3 +179,16 @@ def test_json_of_a_parquet_file_is_not_changed(tmp_path: Path) -> None:
     duckdb.sql(f"COPY ({rows}) TO '{tmp_path}/x.parquet'")
 
     assert rows_of(tmp_path / "x.parquet") == [{"v": text, "w": [text]} for text in texts]
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+@pytest.mark.parametrize("types", [{}, {"a": "INT"}])
+def test_folder_of_a_file_is_no_column(tmp_path: Path, kind: str, types: dict[str, str]) -> None:
+    file = tmp_path / "x=1" / f"f.{kind}"
+    file.parent.mkdir()
+    if kind == "parquet":
+        pl.DataFrame({"a": [1]}, {"a": pl.Int32}).write_parquet(file)
+    else:
+        file.write_text("a\n1\n" if kind == "csv" else '{"a": 1}\n')
+
+    assert rows_of(file, types=types) == [{"a": 1}]
