@@ -27,6 +27,7 @@ from lakecore.catalog.file_tables import is_table
 from lakecore.errors import AlreadyExists, InvalidRequest, Unsupported
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.local_files import local_output
+from lakecore.io.stores.open import without_links
 from lakecore.sql.copy_format import export_format
 from lakecore.sql.copy_places import Place, is_file
 from lakecore.sql.query_errors import FAILURES, error_of
@@ -111,7 +112,7 @@ def _check_target(place: Place, *, overwrite: bool) -> None:
     parent, _, name = path.removeprefix(root).rpartition("/")
     if not name or (root and not parent):
         raise InvalidRequest("COPY INTO writes to a directory of its own, not to the root")
-    above = path
+    above = without_links(path)
     while len(above) > len(root):
         if is_table(store, above):
             raise InvalidRequest(

@@ -145,3 +145,14 @@ def test_nothing_is_written_into_a_table_of_an_object_store(tmp_path: Path) -> N
         catalog_of(tmp_path, {}).sql(
             f"COPY INTO '{target}' FROM (SELECT 1) FILE_FORMAT = (TYPE = CSV)"
         )
+
+
+def test_nothing_is_written_into_a_table_through_a_link(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path / "warehouse", create=True)
+    session.sql("CREATE TABLE t (id INT)")
+    session.sql("INSERT INTO t VALUES (1)")
+    (tmp_path / "link").symlink_to(tmp_path / "warehouse/default.db/t/bucket-0")
+
+    with pytest.raises(lc.InvalidRequest, match="directories of a table"):
+        session.sql(f"COPY INTO '{tmp_path}/link/export' FROM t FILE_FORMAT = (TYPE = CSV)")
+    assert session.sql("SELECT count(*) FROM t").fetchall() == [(1,)]

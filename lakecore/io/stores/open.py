@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lakecore.io.stores.store import Store
 
-__all__ = ["locate", "open_store"]
+__all__ = ["locate", "open_store", "without_links"]
 
 _memory_stores: dict[str, MemoryStore] = {}
 _memory_stores_lock = threading.Lock()
@@ -39,6 +39,11 @@ def locate(text: str) -> str:
         place = _absolute(os.path.expanduser(place) if place == text else place)
     bare = place.rstrip("/")
     return place if not bare or bare.endswith(":") else bare
+
+
+def without_links(place: str) -> str:
+    """The location that a canonical one names once its symbolic links are followed."""
+    return os.path.realpath(place) if is_local(place) else place
 
 
 def _absolute(path: str) -> str:
