@@ -47,6 +47,7 @@ __all__ = [
     "TextOf",
     "Value",
     "inputs_of",
+    "judged",
 ]
 
 Literal: TypeAlias = bool | int | float | str | None
@@ -147,7 +148,7 @@ class ReadRules:
         """For each row, whether the filter keeps it; false if it cannot be computed."""
         if self.row_filter is None:
             return pa.array(np.ones(rows.num_rows, np.bool_))
-        return _judged(self.row_filter, rows)
+        return judged(self.row_filter, rows)
 
     def apply(self, rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """The rows that the filter keeps, with the columns of `schema`, masked.
@@ -166,7 +167,7 @@ class ReadRules:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _judged(condition: Condition, rows: pa.RecordBatch) -> pa.Array:
+def judged(condition: Condition, rows: pa.RecordBatch) -> pa.Array:
     """For each row, whether the condition is true; false if it cannot be computed."""
     try:
         return condition.mask(rows)
@@ -175,7 +176,7 @@ def _judged(condition: Condition, rows: pa.RecordBatch) -> pa.Array:
             return pa.array(np.zeros(rows.num_rows, np.bool_))
         half = rows.num_rows // 2
         return pa.concat_arrays(
-            [_judged(condition, part) for part in (rows.slice(0, half), rows.slice(half))]
+            [judged(condition, part) for part in (rows.slice(0, half), rows.slice(half))]
         )
 
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.predicate import Predicate
+    from lakecore.rows.read_rules import Condition
     from lakecore.table.changes.planned import PlannedRows
     from lakecore.table.context import TableContext
 
@@ -269,14 +270,14 @@ class State:
 class ChangesSource:
     """The rows of a sequence of changes.
 
-    Without `kinds`, only +I and +U rows are returned, with the table's columns alone. Rows that may
-    not hold the columns `needs` are left out; reads name these columns, too.
+    Without `kinds`, only +I and +U rows are returned, with the table's columns alone. `row_filter`:
+    rows for which it is not true may be left out, or lack values; reads name its columns.
     """
 
     context: TableContext
     changes: tuple[Change, ...]
     kinds: bool = True
-    needs: tuple[str, ...] = ()
+    row_filter: Condition | None = None
 
     def __post_init__(self) -> None:
         if self.kinds and ROW_KIND in self.context.schema.by_name:
@@ -318,7 +319,9 @@ class ChangesSource:
         own = self.context.schema
         stored = tuple(name for name in names if name != ROW_KIND) or column_to_count(own)
         condition = condition_on(predicate, own.names)
-        wanted = Wanted(context=self.context, columns=stored, predicate=condition, needs=self.needs)
+        wanted = Wanted(
+            context=self.context, columns=stored, predicate=condition, row_filter=self.row_filter
+        )
         left = limit if predicate is None else None
         with closing(side_by_side(self._streams(wanted))) as batches:
             for batch in batches:
@@ -329,9 +332,12 @@ class ChangesSource:
                 left = None if left is None else left - rows.num_rows
                 yield rows
 
-    def holding(self, columns: Sequence[str]) -> ChangesSource:
-        """The changes without rows that may not hold these columns of the table."""
-        return replace(self, needs=tuple(columns))
+    def filtered(self, row_filter: Condition) -> ChangesSource:
+        """The changes for a reader who drops the rows for which the filter is not true.
+
+        Rows that may not hold all columns of the filter are left out.
+        """
+        return replace(self, row_filter=row_filter)
 
     def engine_files(
         self,

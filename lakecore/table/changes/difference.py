@@ -33,7 +33,7 @@ from lakecore.table.reads.scan import (
     key_ranks,
 )
 from lakecore.table.reads.stored_files import plan_stored
-from lakecore.table.sections.merge_runs import merge_runs
+from lakecore.table.sections.merge_runs import Merging, merge_runs
 from lakecore.table.sections.windows import merge_slices
 from lakecore.table.stored_rows.followed import followed
 
@@ -217,8 +217,9 @@ def _compared(
         [side for side in section if side is not None], wanted.context.schema.names
     )
     plan = replace(plan, merge=replace(plan.merge, in_key_order=True))
+    merging = Merging(compared=tuple(split for split in section if split is not None))
     slices = [
-        _slices(side, split, plan)
+        _slices(side, split, plan, merging)
         for side, split in zip(sides, section, strict=True)
         if split is not None
     ]
@@ -229,11 +230,12 @@ def _compared(
         yield from followed(different, shown, context.store, context.budget)
 
 
-def _slices(side: _Side, split: Split, plan: ReadPlan) -> Iterator[Slice]:
+def _slices(side: _Side, split: Split, plan: ReadPlan, merging: Merging) -> Iterator[Slice]:
     context, number = side.context, side.number
     plan = replace(plan, merge=replace(plan.merge, complete_levels=context.options.needs_lookup))
     names = list(plan.columns)
-    with reading(merge_runs(split, plan, context.store, context.budget)) as windows:
+    merged = merge_runs(split, plan, context.store, context.budget, merging=merging)
+    with reading(merged) as windows:
         for rows in windows:
             keys = order_columns([rows.column(name) for name in plan.merge.key])
             yield Slice(

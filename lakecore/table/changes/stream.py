@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from lakecore.frames.source import RowSource
     from lakecore.options import TableOptions
     from lakecore.table.context import TableContext
+    from lakecore.table.reads.guarded import FilteredSource
 
 LATEST: Literal["latest"] = "latest"
 POLL_SECONDS = 1.0
@@ -64,7 +65,7 @@ class StreamRequest:
 def open_stream(
     context: TableContext,
     request: StreamRequest,
-    show: Callable[[ChangesSource], RowSource] | None = None,
+    show: Callable[[ChangesSource], FilteredSource] | None = None,
     pack: Callable[[RowSource], RowSource] | None = None,
 ) -> ChangeStream[pl.LazyFrame]:
     """Open the stream that the request describes.
@@ -83,7 +84,7 @@ def open_stream(
     check_changelog(context.schema, context.options)
 
     def shown(source: ChangesSource) -> RowSource:
-        rows = source if show is None else show(source)
+        rows: FilteredSource = source if show is None else show(source)
         # A newer schema may say that the catalog filters the rows.
         own = source.context
         seen = guarded(rows, own if own.options.query_auth_enabled else reading)

@@ -20,6 +20,7 @@ from lakecore.model.rows import (
 )
 from lakecore.model.types import is_blob
 from lakecore.plan.row_ids import columns_of_file
+from lakecore.rows.read_rules import inputs_of
 from lakecore.table.changes.planned import PlannedRows, of_kind
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import with_levels_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.predicate import Predicate
+    from lakecore.rows.read_rules import Condition
     from lakecore.table.context import TableContext
     from lakecore.table.reads.scan import ScanContext
     from lakecore.table.stored_rows.read_plan import ReadPlan
@@ -61,7 +63,8 @@ class Wanted:
 
     - `keeps_deletions`: a state has the stored kind of each merged row, tombstones included;
     - `sequence`: rows have their sequence number too;
-    - `needs`: rows that may not hold these columns are left out. They are among `columns`.
+    - `row_filter`: the filter of the reader. Its columns are among `columns`, and rows that may not
+      hold them are left out.
     """
 
     context: TableContext
@@ -69,7 +72,7 @@ class Wanted:
     predicate: Predicate | None = None
     keeps_deletions: bool = False
     sequence: bool = False
-    needs: tuple[str, ...] = ()
+    row_filter: Condition | None = None
 
     @property
     def scan(self) -> ScanContext:
@@ -78,8 +81,17 @@ class Wanted:
 
     @property
     def _source(self) -> TableSource:
-        context = self.context
-        return TableSource(context=context, snapshot=None, table_schema=context.schema)
+        return self._source_with(self.context.schema)
+
+    def _source_with(self, schema: TableSchema) -> TableSource:
+        return TableSource(
+            context=self.context, snapshot=None, table_schema=schema, row_filter=self.row_filter
+        )
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns of the row filter."""
+        return () if self.row_filter is None else inputs_of(self.row_filter)
 
     def as_of(self, snapshot: Snapshot) -> Wanted:
         """The same request, with the level options that were set at the time of a snapshot."""
@@ -115,7 +127,7 @@ class Wanted:
             )
         extra = (SEQUENCE_FIELD, KIND_FIELD) if self.sequence else (KIND_FIELD,)
         schema = replace(context.schema, fields=(*context.schema.fields, *extra))
-        source = TableSource(context=context, snapshot=None, table_schema=schema)
+        source = self._source_with(schema)
         names = (*self.columns, *(field.name for field in extra))
         plan = source.read_plan(splits, names, self.predicate)
         return PlannedRows(plan=plan, splits=tuple(splits), kind=None)

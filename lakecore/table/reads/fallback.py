@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.predicate import Predicate
+    from lakecore.rows.read_rules import Condition
     from lakecore.table.context import TableContext
 
 __all__ = ["FallbackSource", "fallback_source", "falls_back", "with_fallback"]
@@ -160,6 +161,11 @@ class FallbackSource:
                 return None
             found += files
         return found
+
+    def filtered(self, row_filter: Condition) -> FallbackSource:
+        """Both sources for a reader who drops the rows for which the filter is not true."""
+        main, rest = (each.filtered(row_filter) for each in (self.main, self.rest))
+        return replace(self, main=main, rest=rest)
 
     def check_files(self) -> None:
         """Raise CorruptTable if a file is missing or visibly damaged; reads no data."""

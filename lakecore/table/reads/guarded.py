@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from lakecore.errors import NotFound, Unsupported
-from lakecore.frames.source import CheckedSource, reading
+from lakecore.frames.source import CheckedSource, RowSource, reading
 from lakecore.model.types import with_nullable
 from lakecore.plan.predicate import columns_of, condition_on
-from lakecore.rows.read_rules import inputs_of
 from lakecore.rows.read_rules_json import parse_rules
-from lakecore.table.reads.source import TableSource
-from lakecore.table.reads.spared import spared_batches
 from lakecore.table.reads.told import told_call, told_each
 
 if TYPE_CHECKING:
@@ -28,16 +25,16 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.frames.source import RowSource
     from lakecore.model.schema import TableSchema
     from lakecore.plan.predicate import Predicate
-    from lakecore.rows.read_rules import ReadRules
+    from lakecore.rows.read_rules import Condition, ReadRules
     from lakecore.table.context import TableContext
     from lakecore.table.publication import ReadAccess
 
-    Source = TypeVar("Source", bound=RowSource)
 
-__all__ = ["GuardedSource", "guarded", "guarded_now"]
+Source = TypeVar("Source", bound="FilteredSource")
+
+__all__ = ["FilteredSource", "GuardedSource", "guarded", "guarded_now"]
 
 
 def guarded(source: Source, context: TableContext) -> Source | GuardedSource:
@@ -68,12 +65,14 @@ def guarded_now(source: Source, context: TableContext) -> Source | GuardedSource
     return GuardedSource(source=source, context=context, access=access)
 
 
-@runtime_checkable
-class PartialSource(Protocol):
-    """A source of rows as written, which may lack columns of the table."""
+class FilteredSource(RowSource, Protocol):
+    """A source that may leave out hidden rows, and values of them that cannot be read."""
 
-    def holding(self, columns: Sequence[str]) -> RowSource:
-        """The source without rows that may not hold these columns."""
+    def filtered(self, row_filter: Condition) -> RowSource:
+        """The source for a reader who drops the rows for which the filter is not true.
+
+        No row is made visible: a row that may not hold the columns of the filter is left out.
+        """
         ...
 
 
@@ -81,7 +80,7 @@ class PartialSource(Protocol):
 class GuardedSource:
     """The rows of a source, filtered and masked. All columns are nullable: a mask may give null."""
 
-    source: RowSource
+    source: FilteredSource
     context: TableContext
     access: ReadAccess
 
@@ -134,16 +133,9 @@ class GuardedSource:
         pushed = left if rules.row_filter is None else None
         if left == 0:
             return
-        source = self.source
-        if isinstance(source, PartialSource) and rules.row_filter is not None:
-            # A filter that cannot be judged on a row hides it.
-            source = source.holding(inputs_of(rules.row_filter))
-        if isinstance(source, TableSource) and rules.row_filter is not None:
-            judged = inputs_of(rules.row_filter)
-            read = spared_batches(source, wanted, pruning, judged, rules.keeps)
-        else:
-            read = source.batches(wanted, pruning, pushed)
-        with reading(read) as batches:
+        row_filter = rules.row_filter
+        source = self.source if row_filter is None else self.source.filtered(row_filter)
+        with reading(source.batches(wanted, pruning, pushed)) as batches:
             for batch in batches:
                 rows = rules.apply(batch, shown)
                 if left is not None:

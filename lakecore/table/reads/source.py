@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.predicate import Predicate
+    from lakecore.rows.read_rules import Condition
     from lakecore.table.context import TableContext
     from lakecore.table.reads.side_by_side import Batch
 
@@ -71,7 +72,8 @@ class TableSource:
 
     `only_level`: only the files of this level are read. `without`: partitions that are left out.
     `own`: only these splits are read, which were planned before. With `as_stored`, references to
-    BLOB values are not followed, because the rows are written again.
+    BLOB values are not followed, because the rows are written again. `row_filter`: rows for which
+    it is not true may be left out, or lack values; reads name its columns.
     """
 
     context: TableContext
@@ -81,6 +83,7 @@ class TableSource:
     without: frozenset[bytes] = frozenset()
     own: tuple[Split, ...] | None = None
     as_stored: bool = False
+    row_filter: Condition | None = None
     _planned: list[tuple[Predicate | None, ScanPlan]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -161,6 +164,7 @@ class TableSource:
             predicate=self._pruning(predicate),
             checks=self.checks,
             options=context.options,
+            row_filter=self.row_filter,
             follows=(frozenset() if self.as_stored else columns_to_follow(schema, context.options)),
         )
 
@@ -171,6 +175,10 @@ class TableSource:
 
     def _require_types(self, newer: TableSchema, columns: Sequence[str]) -> None:
         require_types(self.table_schema, newer, columns, self.context.identifier)
+
+    def filtered(self, row_filter: Condition) -> TableSource:
+        """The source for a reader who drops the rows for which the filter is not true."""
+        return replace(self, row_filter=row_filter)
 
     @property
     def checks(self) -> Checks:

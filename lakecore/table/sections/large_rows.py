@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lakecore.errors import CorruptTable
+from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.io.files.data_files import BatchSize
 from lakecore.io.freed_memory import release_all_freed
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.model.types import arrow_schema, arrow_type
+from lakecore.rows.read_rules import inputs_of, judged
 from lakecore.table.stored_rows.late_casts import casts_after_merge, keys_wanted, late_casts
 from lakecore.table.stored_rows.places import Places, row_of
 from lakecore.table.stored_rows.split_files import SplitFiles
@@ -101,10 +102,11 @@ class Values:
         if self._wanted is not None:
             merged = merged.filter(self._wanted)
         for at in range(merged.num_rows):
-            row = self._row(merged.slice(at, 1), placed)
+            row = self._shown(merged.slice(at, 1), placed)
             # Decoders and encoders use different memory pools.
             release_all_freed()
-            yield row
+            if row is not None:
+                yield row
             # Free this row before the next one is read.
             del row
 
@@ -115,6 +117,25 @@ class Values:
     def close(self) -> None:
         """Close the files."""
         self._open.clear()
+
+    def _shown(self, row: pa.Table, placed: Sequence[Field]) -> pa.Table | None:
+        """A row with values; hidden ones are not read. None if the row filter cannot judge it."""
+        row_filter = self._files.plan.row_filter
+        if row_filter is None:
+            return self._row(row, placed)
+        inputs = inputs_of(row_filter)
+        first = [field for field in placed if field.name in inputs]
+        rest = [field for field in placed if field not in first]
+        try:
+            row = self._row(row, first)
+        except InvalidRequest:
+            return None
+        if judged(row_filter, row.to_batches()[0])[0].as_py():
+            return self._row(row, rest)
+        for node in arrow_schema(rest):
+            at = row.schema.get_field_index(node.name)
+            row = row.set_column(at, node, pa.nulls(1, node.type))
+        return row
 
     def _row(self, row: pa.Table, placed: Sequence[Field]) -> pa.Table:
         """A row with values instead of places. Values of the same stored row are read together."""

@@ -6,6 +6,16 @@ decoded (`io/files/parquet_read.py`), so batches are requested by bytes, with a 
 
 INVARIANT: no predicate on values is applied before the merge. If it dropped the newest row of a
 key, an older row would reappear.
+
+If a catalog hides rows, a hidden row that cannot be merged or cast must block no other. If the
+merge returns rows unchanged, values are cast after it (`late_casts.py`). Otherwise:
+
+1. Merge the key and the columns of the filter. They say which keys are visible.
+2. The visible keys become a condition, which drops other keys before values are cast, and from a
+   merge that fails.
+
+A key of several columns becomes a condition on each column: a hidden key whose parts all occur in
+visible keys is not dropped.
 """
 
 from __future__ import annotations
@@ -23,8 +33,9 @@ from lakecore.lsm.levels import SortedRun
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.uncomputable import Sparing, stored
 from lakecore.model.rows import SEQUENCE_FIELD
-from lakecore.plan.predicate import condition_on
+from lakecore.plan.predicate import Column, all_of, condition_on, is_in
 from lakecore.plan.pruning import matches_exactly
+from lakecore.rows.read_rules import inputs_of, judged
 from lakecore.table.sections.large_rows import Values
 from lakecore.table.sections.rounds import Rounds
 from lakecore.table.sections.windows import BATCHES_HELD, merge_slices
@@ -32,12 +43,13 @@ from lakecore.table.sections.windows_plan import batch_size, section_windows
 from lakecore.table.stored_rows.split_files import SplitFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
 
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
     from lakecore.merge.spec import MergeFunction
     from lakecore.model.files import Split
+    from lakecore.plan.predicate import Predicate
     from lakecore.table.sections.windows_plan import Windows
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
@@ -56,13 +68,16 @@ class Merging:
     - `function`: the merge function (None: the plan's engine);
     - `share`: the merge leases one part in `share` of the budget;
     - `extra_batches`: how many batches the function holds besides the batches of the runs;
-    - `coded`: columns that are returned dictionary-encoded where possible.
+    - `coded`: columns that are returned dictionary-encoded where possible;
+    - `compared`: this section and those that it is compared with, if any. A key that is visible in
+      one of them counts as visible.
     """
 
     function: MergeFunction | None = None
     share: int = LEASE_SHARE
     extra_batches: int = 0
     coded: frozenset[str] = frozenset()
+    compared: tuple[Split, ...] = ()
 
 
 _OF_A_READ = Merging()
@@ -82,8 +97,13 @@ def merge_runs(
     columns and all columns that the merge needs. Raises Uncomputable for a key whose rows cannot be
     merged, unless the predicate excludes the key.
     """
-    windows = section_windows(split, plan, budget) if windows is None else windows
     try:
+        if plan.row_filter is not None and not MERGE_FUNCTIONS[plan.engine].chooses_rows:
+            keys = _visible_keys(merging.compared or (split,), plan, store, budget)
+            if keys is None:
+                return
+            plan, windows = replace(plan, predicate=keys), None
+        windows = section_windows(split, plan, budget) if windows is None else windows
         yield from _merged_runs(split, plan, store, budget, windows, merging)
     except Uncomputable as error:
         place = {"partition": split.partition_path, "bucket": split.bucket}
@@ -131,8 +151,6 @@ def _merged_runs(
             if late:
                 with closing(merged):
                     for table in merged:
-                        if plan.spares:
-                            table = table.filter(pa.array(late.castable(table)))  # noqa: PLW2901
                         yield late.cast(table)
                         del table
                 return
@@ -143,6 +161,32 @@ def _merged_runs(
             with closing(merged), closing(values):
                 for table in merged:
                     yield from values.rows(table)
+
+
+def _visible_keys(
+    splits: Iterable[Split], plan: ReadPlan, store: Store, budget: Budget
+) -> Predicate | None:
+    """The plan's predicate, for the keys whose merged rows are visible; None if there are none."""
+    assert plan.row_filter is not None, "called only if there is one"
+    names = plan.merge.key
+    columns = tuple(dict.fromkeys((*inputs_of(plan.row_filter), *names)))
+    narrow = replace(plan, columns=columns, row_filter=None)
+    found: list[pa.RecordBatch] = []
+    for split in splits:
+        windows = section_windows(split, narrow, budget)
+        for table in _merged_runs(split, narrow, store, budget, windows, _OF_A_READ):
+            found += (
+                batch.filter(judged(plan.row_filter, batch)).select(names)
+                for batch in table.select(list(columns)).to_batches()
+            )
+    keys = pa.Table.from_batches(found) if found else None
+    if keys is None or not keys.num_rows:
+        return None
+    parts = [] if plan.predicate is None else [plan.predicate]
+    for name in names:
+        values = keys.column(name).combine_chunks().unique()
+        parts.append(is_in(Column(name, values.type), values))
+    return all_of(parts)
 
 
 def _engine(plan: ReadPlan) -> MergeFunction:

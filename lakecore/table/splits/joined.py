@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from lakecore.plan.row_ids import BLOB, anchor_of, columns_of_file, rows_of
 from lakecore.table.splits.blob_column import BlobColumn
 from lakecore.table.stored_rows.kept_rows import KeptRows
 from lakecore.table.stored_rows.known_values import partition_values
+from lakecore.table.stored_rows.late_casts import late_casts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,10 +45,14 @@ def joined_rows(
 ) -> Iterator[tuple[np.ndarray | range, pa.RecordBatch]]:
     """The rows of a split whose files hold columns of the same rows, the newest file first.
 
-    Each batch has the positions of its rows. Rows that a deletion vector marks are dropped. Raises
-    CorruptTable if no file has a column that is NOT NULL.
+    Each batch has the positions of its rows, unless the plan has a row filter. Rows that a deletion
+    vector marks are dropped, and then values are cast. Raises CorruptTable if no file has a column
+    that is NOT NULL.
     """
     group = files.split.files
+    late = late_casts(group, fields, files.plan.schemas)
+    late = replace(late, row_filter=files.plan.row_filter)
+    files, fields = replace(files, late=late), (*fields, *late.fields)
     sources = _sources(files, fields)
     partition = partition_values(files.split, files.plan.schema, fields)
     deleted = files.deleted_rows(anchor_of(group)) if files.split.vectors else None
@@ -81,7 +87,10 @@ def joined_rows(
             )
             places, batch = kept.of(batch, position)
             position += count
-            yield places, batch
+            for rows in late.cast(pa.Table.from_batches([batch])).to_batches() if late else [batch]:
+                yield places[: rows.num_rows], rows
+                places = places[rows.num_rows :]
+                del rows
             del batch, parts, columns
         if position != len(rows_of(group)):
             raise CorruptTable(

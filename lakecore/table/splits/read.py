@@ -70,10 +70,11 @@ def scan_at(
 
     If the files of the split hold columns of the same rows, a row has the same position in each.
     References to BLOB values are not followed.
-    The plan must have no predicate: it could prune rows, and the positions of the remaining rows
-    would be unknown.
+    The plan must have no predicate and no row filter: they could drop rows, and the positions of
+    the remaining rows would be unknown.
     """
     assert plan.predicate is None, "positions of pruned rows are not known"
+    assert plan.row_filter is None, "positions of filtered rows are not known"
     if not split.raw:
         yield from _joined(split, plan, store, budget)
         return

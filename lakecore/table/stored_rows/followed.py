@@ -19,6 +19,7 @@ from lakecore.io.referenced_blobs import ReferencedBlobs
 from lakecore.model.blob_rules import holds_references
 from lakecore.model.types import arrow_type
 from lakecore.plan.predicate import condition_on
+from lakecore.rows.read_rules import judged
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -65,7 +66,8 @@ def followed(
 ) -> Generator[pa.RecordBatch, None, None]:
     """The batches, with the BLOB values of the columns `followed` of the plan.
 
-    Large values make smaller batches.
+    Large values make smaller batches. References in rows that the plan's row filter hides are not
+    followed: the rows are left out.
     """
     names = plan.followed
     if not names:
@@ -78,6 +80,8 @@ def followed(
         ReferencedBlobs(store, plan.layout, storage) as blobs,
     ):
         for batch in rows:
+            if plan.row_filter is not None:
+                batch = batch.filter(judged(plan.row_filter, batch))  # noqa: PLW2901
             most = min(lease.size_bytes, ARRAY_BYTES_MAX)
             for piece in _pieces(batch, names, blobs, most):
                 yield _with_values(piece, plan, blobs)

@@ -13,6 +13,10 @@ value is null.
 Any other value that affects the merge (a sequence field) or is folded is cast before the merge.
 Java Paimon casts a value when it is first accessed, which has the same effect; it accesses
 the fields of a nested value last.
+
+If a catalog hides rows (`row_filter`), the columns of the filter are cast first. A row for which
+they cannot be cast is dropped; in other hidden rows, the late columns become null. The reader of
+the rows drops them: a comparison of two states still needs them.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ from lakecore.model.types import Atomic, Field, arrow_schema, arrow_type, with_n
 from lakecore.plan.predicate import condition_on, to_arrow
 from lakecore.rows.evolution import convert, map_fields, may_fail
 from lakecore.rows.mapping import ColumnMapping
+from lakecore.rows.read_rules import inputs_of, judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import DataType
+    from lakecore.rows.read_rules import Condition
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _FILES_SHOWN = 5
@@ -66,6 +72,7 @@ class LateCasts:
 
     casts: tuple[LateCast, ...] = ()
     wanted: pc.Expression | None = None
+    row_filter: Condition | None = None
     packed: bool = False
     files: tuple[str, ...] = ()
     """The names of the files with such values, for errors."""
@@ -122,20 +129,29 @@ class LateCasts:
         stored = {each.name for each in self.fields}
         schema = rows.select([name for name in rows.schema.names if name not in stored]).schema
         with naming_files(self.files):
-            done = [self._cast(batch) for batch in rows.to_batches()]
+            done = [
+                _cast(part, self.casts)
+                for batch in rows.to_batches()
+                for part in self._shown(batch)
+            ]
         return pa.Table.from_batches(done, schema)
 
-    def castable(self, rows: pa.Table) -> np.ndarray:
-        """For each row, whether all of its values can be cast."""
-        try:
-            self.cast(rows)
-        except InvalidRequest:
-            if rows.num_rows <= 1:
-                return np.zeros(rows.num_rows, bool)
-            half = rows.num_rows // 2
-            parts = (rows.slice(0, half), rows.slice(half))
-            return np.concatenate([self.castable(part) for part in parts])
-        return np.ones(rows.num_rows, bool)
+    def _shown(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows, with null in place of stored values that the row filter hides."""
+        if self.row_filter is None:
+            yield rows
+            return
+        inputs = inputs_of(self.row_filter)
+        first = [each for each in self.casts if each.column.name in inputs]
+        later = [each.stored.name for each in self.casts if each not in first]
+        for part in _castable(rows, first):
+            keeps = judged(self.row_filter, _cast(part, first))
+            shown = part
+            for name in later:
+                at = part.schema.get_field_index(name)
+                values = pc.if_else(keeps, part.column(at), pa.scalar(None, part.column(at).type))
+                shown = shown.set_column(at, part.schema.field(at), values)
+            yield shown
 
     @property
     def _stored_names(self) -> Mapping[str, list[str]]:
@@ -160,24 +176,38 @@ class LateCasts:
                 rows = rows.append_column(part, column)
         return rows
 
-    def _cast(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        for each in self.casts:
-            name, kind = each.column.name, each.stored.type
-            place = rows.schema.get_field_index(each.stored.name)
-            stored = rows.column(place)
-            if pa.types.is_nested(stored.type):
-                # A cast of a slice of lists would also see the elements outside the slice.
-                stored = stored.take(pa.array(np.arange(len(stored))))
-            if stored.null_count < len(stored):
-                at = rows.schema.get_field_index(name)
-                values = convert(stored, kind, each.column.type, name)
-                both = pc.coalesce(values, rows.column(at))
-                rows = rows.set_column(at, rows.schema.field(at), both)
-            rows = rows.remove_column(place)
-        return rows
-
 
 NO_LATE_CASTS = LateCasts()
+
+
+def _cast(rows: pa.RecordBatch, casts: Iterable[LateCast]) -> pa.RecordBatch:
+    for each in casts:
+        name, kind = each.column.name, each.stored.type
+        place = rows.schema.get_field_index(each.stored.name)
+        stored = rows.column(place)
+        if pa.types.is_nested(stored.type):
+            # A cast of a slice of lists would also see the elements outside the slice.
+            stored = stored.take(pa.array(np.arange(len(stored))))
+        if stored.null_count < len(stored):
+            at = rows.schema.get_field_index(name)
+            values = convert(stored, kind, each.column.type, name)
+            both = pc.coalesce(values, rows.column(at))
+            rows = rows.set_column(at, rows.schema.field(at), both)
+        rows = rows.remove_column(place)
+    return rows
+
+
+def _castable(rows: pa.RecordBatch, casts: Sequence[LateCast]) -> Iterator[pa.RecordBatch]:
+    """The rows whose values can all be cast."""
+    try:
+        _cast(rows, casts)
+    except InvalidRequest:
+        half = rows.num_rows // 2
+        if half:
+            yield from _castable(rows.slice(0, half), casts)
+            yield from _castable(rows.slice(half), casts)
+        return
+    yield rows
 
 
 @contextmanager
@@ -230,7 +260,8 @@ def casts_after_merge(
         if field.name != time
     ]
     late = late_casts(files, chosen, plan.schemas)
-    return replace(late, wanted=keys_wanted(fields, plan), packed=packed) if late else late
+    wanted = keys_wanted(fields, plan)
+    return replace(late, wanted=wanted, row_filter=plan.row_filter, packed=packed) if late else late
 
 
 def keys_wanted(fields: Iterable[Field], plan: ReadPlan) -> pc.Expression | None:

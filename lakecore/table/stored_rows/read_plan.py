@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import MergeSpec
     from lakecore.model.schema import TableSchema
     from lakecore.plan.predicate import Predicate
+    from lakecore.rows.read_rules import Condition
     from lakecore.table.stored_rows.record_expiry import RecordExpiry
 
 __all__ = ["ReadPlan"]
@@ -33,7 +34,7 @@ class ReadPlan:
     - `checks`: how often the bytes of a file are compared with their checksums;
     - `expiry`: the rows that a merge of runs leaves out; None in a read;
     - `options`: those of the table;
-    - `spares`: rows with a value that cannot be cast are left out, unless they are folded;
+    - `row_filter`: the rows for which it is not true may be left out, or lack values; None: none;
     - `follows`: the columns of the table whose stored references to BLOB values are followed.
     """
 
@@ -48,7 +49,7 @@ class ReadPlan:
     checks: Checks = Checks.ONCE
     expiry: RecordExpiry | None = None
     options: TableOptions = field(default_factory=TableOptions)
-    spares: bool = False
+    row_filter: Condition | None = None
     follows: frozenset[str] = frozenset()
 
     @property

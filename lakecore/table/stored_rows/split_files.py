@@ -104,25 +104,22 @@ class SplitFiles:
         kept = KeptRows(deleted, selected)
         late, wanted = NO_LATE_CASTS, keys_wanted(fields, self.plan)
         known = self._known_nulls(file, fields)
-        whole = file.write_columns is None
-        # A row that is left out before a merge would bring an older row back.
-        spares = self.plan.spares and self.split.raw
-        drops = spares or any(each is not None for each in (deleted, wanted, selected))
-        if whole and drops and not self.late:
+        # Before a merge, no row is hidden: an older row would reappear.
+        row_filter = self.plan.row_filter if self.split.raw else None
+        drops = any(each is not None for each in (deleted, wanted, selected, row_filter))
+        if drops and not self.late:
             read = [
                 field
                 for field in fields
                 if field.name not in known
                 and not (self.places is not None and self.places.asks_for_nulls(field))
             ]
-            late = replace(late_casts([file], read, self.plan.schemas), wanted=wanted)
+            late = late_casts([file], read, self.plan.schemas)
+            late = replace(late, wanted=wanted, row_filter=row_filter)
         for position, batch in self._unplaced(
             file, (*fields, *late.fields), size, late or self.late
         ):
             places, batch = kept.of(batch, position)  # noqa: PLW2901  less its deleted rows
-            if late and spares:
-                mask = late.castable(pa.Table.from_batches([batch]))
-                places, batch = np.asarray(places)[mask], batch.filter(pa.array(mask))  # noqa: PLW2901
             for rows in late.cast(pa.Table.from_batches([batch])).to_batches() if late else [batch]:
                 yield places[: rows.num_rows], self._placed(rows, fields, known)
                 places = places[rows.num_rows :]

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.times import Time
     from lakecore.plan.predicate import Predicate
+    from lakecore.rows.read_rules import Condition
     from lakecore.table.changes.change_stream import ChangeStream
     from lakecore.table.changes.changes import Change, ChangesSource
     from lakecore.table.context import TableContext
@@ -80,7 +81,7 @@ class ChangeLogSource:
     changes: tuple[Change, ...]
     numbered: bool = False
     pairs: bool = False
-    needs: tuple[str, ...] = ()
+    row_filter: Condition | None = None
 
     def __post_init__(self) -> None:
         if not self._sequence:
@@ -136,7 +137,7 @@ class ChangeLogSource:
             predicate=condition_on(predicate, own.names),
             keeps_deletions=True,
             sequence=self._sequence,
-            needs=self.needs,
+            row_filter=self.row_filter,
         )
         left = limit if predicate is None else None
         streams = (stream for change in self.changes for stream in change.streams(wanted))
@@ -149,9 +150,12 @@ class ChangeLogSource:
                 left = None if left is None else left - rows.num_rows
                 yield rows
 
-    def holding(self, columns: Sequence[str]) -> ChangeLogSource:
-        """The changes without rows that may not hold these columns of the table."""
-        return replace(self, needs=tuple(columns))
+    def filtered(self, row_filter: Condition) -> ChangeLogSource:
+        """The changes for a reader who drops the rows for which the filter is not true.
+
+        Rows that may not hold all columns of the filter are left out.
+        """
+        return replace(self, row_filter=row_filter)
 
     def engine_files(
         self,
