@@ -213,6 +213,7 @@ class Table(
 
     # --- writing ---------------------------------------------------------------------------------
 
+    @gated
     def write(
         self,
         data: object,
@@ -262,6 +263,7 @@ class Table(
         rescale_grown(self._context, result)
         return result
 
+    @gated
     def overwrite(  # noqa: PLR0913  the public verb
         self,
         data: object,
@@ -356,10 +358,12 @@ class Table(
         """
         return MergeInto(context=self._context, source=source, on=on)
 
+    @gated
     def truncate(self) -> CommitResult:
         """Remove all rows, in one commit."""
         return clear_partitions(self._context, overwrite.everything, "TRUNCATE")
 
+    @gated
     def drop_partition(self, *partitions: Mapping[str, object]) -> CommitResult:
         """Remove the rows of the matching partitions in one commit."""
         if not partitions:
@@ -367,6 +371,7 @@ class Table(
         chosen = overwrite.matching(self._context, partitions)
         return clear_partitions(self._context, chosen, "OVERWRITE")
 
+    @gated
     def purge_files(self) -> Purged:
         """Remove all rows, and every file of earlier snapshots.
 
@@ -380,6 +385,7 @@ class Table(
         """
         return purge_files(self._context)
 
+    @gated
     def mark_partition_done(self, *partitions: Mapping[str, object]) -> tuple[str, ...]:
         """Mark the matching partitions as done, so that other systems know that they are complete.
 
@@ -493,6 +499,7 @@ class Table(
         """A two-phase writer: `write`, then `prepare_commit`; pass its messages to `commit`."""
         return TableWrite(self._context)
 
+    @gated
     def commit(
         self,
         messages: Sequence[CommitMessage],
@@ -614,19 +621,6 @@ class Table(
         source = TableSource(context=context, snapshot=snapshot, table_schema=schema)
         falls = falls_back(self._context)
         return with_fallback(source, self._context, travel) if falls else source
-
-
-GATED = (
-    *("write", "overwrite", "truncate", "drop_partition", "commit", "ingest", "new_stream_write"),
-    *("compact_manifests", "rewrite_file_index", "purge_files", "rollback_to"),
-    *("expire_snapshots", "expire_changelogs", "expire_partitions", "expire_tags"),
-    *("remove_orphan_files", "remove_unexisting_files", "mark_partition_done", "repair_hints"),
-    *("tags", "create_tag", "replace_tag", "rename_tag", "delete_tag", "repair_earliest_snapshot"),
-    *("create_branch", "rename_branch", "delete_branch", "fast_forward"),
-)
-"""The verbs that work on all rows of a table, also if its catalog hides some from the caller."""
-for _verb in GATED:
-    setattr(Table, _verb, gated(getattr(Table, _verb)))
 
 
 def load_table(  # noqa: PLR0913  what it is given is what a table is bound to

@@ -182,13 +182,16 @@ def _check_partition_names(history: History, switch: _Switch) -> None:
         return
     for partition in {entry.partition for entry in history.live_entries(snapshot)}:
         if before.path(partition) != after.path(partition):
+            # The catalog may hide the rows of the partition from this user.
+            hidden = switch.before.query_auth_enabled or switch.after.query_auth_enabled
+            paths = {"directory": before.path(partition), "new": after.path(partition)}
+            named = {} if hidden else paths
             raise InvalidRequest(
                 "the directories of stored partitions would be renamed, and their files would "
                 "not be found; write the rows to a new table instead",
                 options=_differing(switch.before, switch.after),
-                directory=before.path(partition),
-                new=after.path(partition),
                 table=switch.after.table,
+                **named,
             )
 
 

@@ -21,6 +21,7 @@ from lakecore.table.maintenance.expire_partitions import expire_partitions, part
 from lakecore.table.maintenance.hints import repair_hints
 from lakecore.table.maintenance.orphans import remove_orphan_files
 from lakecore.table.maintenance.rollback import rollback_to
+from lakecore.table.reads.told import gated
 from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class RetentionVerbs:
     def _context(self) -> TableContext:
         raise NotImplementedError
 
+    @gated
     def expire_snapshots(
         self,
         *,
@@ -113,6 +115,7 @@ class RetentionVerbs:
         given = replace(keep, older_than_ms=_moment(context, older_than, keep.older_than_ms))
         return snapshots.expire_snapshots(context, given, dry_run=dry_run)
 
+    @gated
     def expire_changelogs(
         self,
         *,
@@ -146,6 +149,7 @@ class RetentionVerbs:
         given = replace(keep, older_than_ms=_moment(context, older_than, keep.older_than_ms))
         return expire_changelogs(context, given, all_of_them=delete_all, dry_run=dry_run)
 
+    @gated
     def expire_partitions(
         self,
         *,
@@ -193,6 +197,7 @@ class RetentionVerbs:
             )
         return expire_partitions(context, rule, dry_run=dry_run)
 
+    @gated
     def rollback_to(
         self,
         snapshot_id: int | None = None,
@@ -221,6 +226,7 @@ class RetentionVerbs:
         travel = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         return rollback_to(self._context, travel, dry_run=dry_run)
 
+    @gated
     def remove_orphan_files(
         self,
         older_than: Time | timedelta = "1 d",
@@ -248,6 +254,7 @@ class RetentionVerbs:
         older_than_ms = _moment(self._context, older_than, 0)
         return remove_orphan_files(self._context, older_than_ms, force=force, dry_run=dry_run)
 
+    @gated
     def repair_hints(self) -> tuple[int, int] | None:
         """Rewrite the hints EARLIEST and LATEST from a listing of the snapshots.
 

@@ -12,6 +12,7 @@ from lakecore.table.maintenance import branches, tags
 from lakecore.table.maintenance.expire_tags import expire_tags
 from lakecore.table.maintenance.fast_forward import fast_forward
 from lakecore.table.maintenance.reachable import tags_of
+from lakecore.table.reads.told import gated
 from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class TagVerbs:
 
     # --- tags ------------------------------------------------------------------------------------
 
+    @gated
     def create_tag(
         self,
         name: str,
@@ -65,6 +67,7 @@ class TagVerbs:
         at = Travel(snapshot_id=snapshot_id, timestamp=timestamp)
         return tags.create_tag(self._context, name, at, time_retained)
 
+    @gated
     def replace_tag(
         self,
         name: str,
@@ -84,6 +87,7 @@ class TagVerbs:
         at = Travel(snapshot_id=snapshot_id, timestamp=timestamp)
         return tags.replace_tag(self._context, name, at, time_retained)
 
+    @gated
     def rename_tag(self, old: str, new: str) -> Tag:
         """Give a tag another name. Returns the tag.
 
@@ -93,6 +97,7 @@ class TagVerbs:
         """
         return tags.rename_tag(self._context, old, new)
 
+    @gated
     def delete_tag(self, name: str, *, dry_run: bool = False) -> TagDeletion:
         """Delete a tag, and the files that only the tag kept. With `dry_run`, nothing changes.
 
@@ -107,6 +112,7 @@ class TagVerbs:
         check_flags(dry_run=dry_run)
         return tags.delete_tag(self._context, name, dry_run=dry_run)
 
+    @gated
     def tags(self) -> tuple[Tag, ...]:
         """The tags of the table, by snapshot, then by name. `inspect.tags()` gives a frame.
 
@@ -114,6 +120,7 @@ class TagVerbs:
         """
         return tags_of(self._context.history)
 
+    @gated
     def expire_tags(
         self, older_than: Time | None = None, *, dry_run: bool = False
     ) -> tuple[TagDeletion, ...]:
@@ -134,6 +141,7 @@ class TagVerbs:
 
     # --- branches --------------------------------------------------------------------------------
 
+    @gated
     def create_branch(self, name: str, tag: str | None = None) -> Branch:
         """Create a branch: a state that readers of the table do not see until `fast_forward`.
 
@@ -149,6 +157,7 @@ class TagVerbs:
         """
         return branches.create_branch(self._context, name, tag)
 
+    @gated
     def rename_branch(self, old: str, new: str) -> Branch:
         """Give a branch another name. Returns the branch.
 
@@ -159,6 +168,7 @@ class TagVerbs:
         """
         return branches.rename_branch(self._context, old, new)
 
+    @gated
     def delete_branch(self, name: str, *, dry_run: bool = False) -> Branch:
         """Delete a branch with its snapshots, tags and consumers. With `dry_run`, nothing changes.
 
@@ -190,6 +200,7 @@ class TagVerbs:
         """
         return type(self)(branches.branch_context(self._context, name))
 
+    @gated
     def fast_forward(self, name: str, *, dry_run: bool = False) -> FastForwardResult:
         """Give this table the state of a branch. With `dry_run`, nothing changes.
 

@@ -139,7 +139,8 @@ def told_call(
 def gated(verb: Callable[Concatenate[Owner, P], T]) -> Callable[Concatenate[Owner, P], T]:
     """A method of a table whose errors and results tell nothing of rows that the catalog hides.
 
-    Errors that concern the arguments (InvalidRequest, NotFound, ...) stay as they are.
+    Errors that concern the arguments (InvalidRequest, NotFound, ...) stay as they are. A test
+    requires that each public method is gated, or listed with the reason why it need not be.
     """
 
     @wraps(verb)

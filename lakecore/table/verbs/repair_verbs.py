@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.model.arguments import check_flags
 from lakecore.table.maintenance.hints import repair_earliest_snapshot
+from lakecore.table.reads.told import gated
 from lakecore.table.verbs.compact_manifests import compact_manifests
 from lakecore.table.verbs.unexisting_files import remove_unexisting_files
 
@@ -23,6 +24,7 @@ class RepairVerbs(ABC):
     def _context(self) -> TableContext:
         """The table."""
 
+    @gated
     def compact_manifests(self) -> CommitResult:
         """Merge the manifests of the newest snapshot into few, without entries of deleted files.
 
@@ -38,6 +40,7 @@ class RepairVerbs(ABC):
         """
         return compact_manifests(self._context)
 
+    @gated
     def remove_unexisting_files(self, *, dry_run: bool = False) -> tuple[str, ...]:
         """Remove data files that do not exist from the newest snapshot. Returns their paths.
 
@@ -56,6 +59,7 @@ class RepairVerbs(ABC):
         self._context.options.require_all_rows()
         return remove_unexisting_files(self._context, dry_run=dry_run)
 
+    @gated
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:
         """Let the history begin with a snapshot that follows a gap. Returns the former first id.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from lakecore.table.reads.told import gated
 from lakecore.table.verbs.analyze import analyze
 from lakecore.table.verbs.rewrite_file_index import rewrite_file_index
 
@@ -46,6 +47,7 @@ class StatisticsVerbs(ABC):
         """
         return analyze(self._context, columns)
 
+    @gated
     def rewrite_file_index(
         self,
         *,

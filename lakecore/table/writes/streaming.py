@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from lakecore.table.reads.told import gated
 from lakecore.table.writes.ingest import IngestResult, ingest
 from lakecore.table.writes.stream_write import StreamWrite
 
@@ -22,6 +23,7 @@ class StreamWrites(ABC):
     def _context(self) -> TableContext:
         """The table."""
 
+    @gated
     def new_stream_write(self, commit_user: str) -> StreamWrite:
         """A writer that commits checkpoint by checkpoint: each exactly once, also after restarts.
 
@@ -38,6 +40,7 @@ class StreamWrites(ABC):
         """
         return StreamWrite(self._context, commit_user)
 
+    @gated
     def ingest(
         self,
         frames: Iterable[object],

@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 import shutil
 from contextlib import closing
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import polars as pl
 import pytest
 
@@ -19,6 +21,7 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.rows.read_rules_json import StatedRules
 from lakecore.session import Session
 from lakecore.table.handle import Table
+from lakecore.table.reads.told import gated
 from lakecore.table.system.inspect import Inspect
 from tests.guarded_tables import Access, GuardedCatalog, equal, with_rules
 
@@ -137,6 +140,95 @@ SYSTEM_NAMES = (
     *("snapshots", "schemas", "options", "tags", "branches", "consumers"),
     "aggregation_fields",
 )
+
+
+def _attached(session: lc.Session, name: str) -> object:
+    with duckdb.connect() as connection:
+        session.attach(connection)
+        return connection.sql(f"SELECT * FROM paimon.{name}").fetchall()
+
+
+SESSION: dict[str, Callable[[lc.Session, str], Any]] = {
+    "attach": _attached,
+    "get_table": lambda s, t: s.get_table(t),
+    "table_exists": lambda s, t: s.table_exists(t),
+    "alter_table": lambda s, t: s.alter_table(
+        t, [lc.SchemaChange.set_option("partition.legacy-name", "false")]
+    ),
+    "alter_table ": lambda s, t: s.alter_table(
+        t, [lc.SchemaChange.set_option("deletion-vectors.enabled", "true")]
+    ),
+    "rename_table": lambda s, t: s.rename_table(t, "d.renamed"),
+    "compact_database": lambda s, t: s.compact_database(including_tables=t, full=True),
+    "remove_orphan_files": lambda s, _: s.remove_orphan_files("d", "0 s", dry_run=True, force=True),
+    "drop_table": lambda s, t: s.drop_table(t),
+    "repair": lambda s, _: s.repair("d"),
+}
+SESSION_REASONS = {
+    "sql": "test_no_statement_tells_of_hidden_rows",
+    "create_table": "the table is new, or it is not touched",
+    **dict.fromkeys(("list_databases", "database_exists", "list_tables", "warehouse"), "names"),
+    **dict.fromkeys(("create_database", "drop_database"), "names"),
+}
+"""Public names of a session that are not called here, each with the reason."""
+
+
+def test_every_public_name_of_a_session_has_a_decision() -> None:
+    public = {name for name in dir(Session) if not name.startswith("_")}
+
+    assert {name.strip() for name in SESSION} | SESSION_REASONS.keys() == public
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("table", ["keyed", "plain"])
+@pytest.mark.parametrize("name", SESSION)
+def test_a_session_tells_nothing_of_hidden_rows(
+    name: str,
+    table: str,
+    made: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    damaged: bool,
+) -> None:
+    session = lc.connect(str(shutil.copytree(made, tmp_path / "w")))
+    if damaged:
+        _damage(session.get_table(f"d.{table}"))
+    seen: Any = Session(GuardedCatalog(session, Access(StatedRules((equal("owner", "ann"),)))))
+    caplog.set_level(logging.DEBUG)
+
+    told = "\n".join([*_texts(lambda: SESSION[name](seen, f"d.{table}")), *caplog.messages])
+    assert [secret for secret in SECRETS if secret in told] == []
+
+
+def test_an_option_that_renames_partitions_is_refused_without_their_names(tmp_path: Path) -> None:
+    session = lc.connect(str(tmp_path), create=True)
+    session.create_database("d")
+    columns = {"id": "INT", "p": "DATE"}
+    options = {"query-auth.enabled": "true"}
+    table = session.create_table("d.t", columns, partition_keys=["p"], options=options)
+    table.write([{"id": 1, "p": date(2020, 1, 2)}])
+    renamed = lc.SchemaChange.set_option("partition.legacy-name", "false")
+
+    with pytest.raises(InvalidRequest, match="directories") as raised:
+        session.alter_table("d.t", [renamed])
+    assert "p=" not in str(raised.value)
+
+
+def test_verbs_on_all_rows_are_gated() -> None:
+    @gated
+    def any_verb(self: Table) -> None:
+        del self
+
+    own = {
+        name
+        for name in dir(Table)
+        if getattr(getattr(Table, name), "__code__", None) is any_verb.__code__
+    }
+    by_others = {"compact": "compact_table", "new_write": "TableWrite"}
+
+    named = {name.strip() for name in GATED} - by_others.keys()
+    assert own == named | {"expire_partitions", "mark_partition_done", "remove_unexisting_files"}
 
 
 def test_every_public_name_has_a_decision() -> None:
