@@ -95,7 +95,7 @@ class Arguments:
     @property
     def mapping(self) -> TypeMapping:
         """The options of `--type_mapping`."""
-        return TypeMapping.parse(self.names("type_mapping"))
+        return TypeMapping.parse(self.names("type_mapping"), self.names("primary_keys"))
 
     @property
     def metadata(self) -> tuple[str, ...]:

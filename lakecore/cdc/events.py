@@ -55,7 +55,9 @@ class SourceSchema:
     - `primary_key`: empty if the table has none, or if the source does not state it;
     - `states_key`: whether the source states primary keys, so that an empty key means no key;
     - `may_be_flags`: TINYINT columns that may be BOOLEANs at the source, which does not say so.
-      Their values are accepted by target columns of either type.
+      Their values are accepted by target columns of either type;
+    - `exact`: columns of a key. Different values of the source are different here;
+    - `notes`: sentences about the types that the log shows when the target is created.
     """
 
     fields: tuple[Field, ...]
@@ -63,6 +65,8 @@ class SourceSchema:
     states_key: bool = False
     comment: str | None = None
     may_be_flags: frozenset[str] = frozenset()
+    exact: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

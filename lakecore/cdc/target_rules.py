@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from lakecore.cdc.columns.computed import ComputedColumn, append_computed, computed_fields
 from lakecore.cdc.events import ChangeBatch, SourceSchema, SourceTable
-from lakecore.cdc.evolution import check_compatible, schema_changes
+from lakecore.cdc.evolution import Conversion, check_compatible, conversion, schema_changes
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING, TypeMapping
 from lakecore.errors import InvalidRequest
 from lakecore.model.schema_change import SchemaChange
@@ -125,6 +125,8 @@ class TargetRules:
             states_key=own.states_key and self.takes_source_keys and not self.primary_keys,
             comment=schema.comment,
             may_be_flags=own.may_be_flags,
+            exact=own.exact,
+            notes=own.notes,
         )
 
     def rows(self, batch: ChangeBatch) -> ChangeBatch:
@@ -157,7 +159,10 @@ class TargetRules:
         *,
         first: bool,
     ) -> None:
-        """Create the target, or check it if it exists before the pipeline."""
+        """Create the target, or check the existing one.
+
+        Raises InvalidRequest for a key whose type makes one key of several keys of the source.
+        """
         if not catalog.table_exists(target):
             partition_keys = self._partition_keys(table, schema, target)
             catalog.create_table(
@@ -170,10 +175,13 @@ class TargetRules:
                 ignore_if_exists=True,
             )
             self.made.add(target)
-            return
-        if not first:
+            for note in schema.notes:
+                log.warning("type of a column. table=%s column=%s", target, note)
             return
         found = catalog.get_table(target).context.schema
+        _check_exact(found, schema, table=target)
+        if not first:
+            return
         if target in self.made:
             # This only checks that the changes are possible. The sink, which may have the table
             # open, makes them before the first row that needs them.
@@ -212,6 +220,7 @@ class TargetRules:
             fields=tuple(replace(each, name=each.name.lower()) for each in schema.fields),
             primary_key=tuple(name.lower() for name in schema.primary_key),
             may_be_flags=frozenset(name.lower() for name in schema.may_be_flags),
+            exact=frozenset(name.lower() for name in schema.exact),
         )
 
     def _key(self, table: SourceTable, own: SourceSchema, names: Sequence[str]) -> tuple[str, ...]:
@@ -248,6 +257,23 @@ class TargetRules:
                 columns=list(schema.names),
             )
         return keys
+
+
+def _check_exact(have: TableSchema, given: SourceSchema, **facts: object) -> None:
+    """Raise InvalidRequest if a key column has a type that cannot hold each value of the source."""
+    for column in given.fields:
+        if column.name not in given.exact or column.name not in have.primary_keys:
+            continue
+        kind = have.by_name[column.name].type
+        if conversion(kind, column.type) is Conversion.REFUSE:
+            raise InvalidRequest(
+                "the type of a key makes one row of several rows of the source, or the source "
+                "has changed it. To mirror the table again, drop it and start a new pipeline",
+                **facts,
+                column=column.name,
+                type=kind,
+                source=column.type,
+            )
 
 
 def _check_key(have: TableSchema, given: SourceSchema, **facts: object) -> None:

@@ -598,3 +598,71 @@ def test_user_who_may_only_read_rows_is_warned_of_foreign_keys(
 
     warned = [record.message for record in caplog.records if "foreign key" in record.message]
     assert [text.rpartition("=")[2] for text in warned] == ["cascades.c"]
+
+
+KEYS = (
+    "CREATE TABLE keys_.tiny (shop int, kind tinyint(1), v int, primary key (shop, kind))",
+    "CREATE TABLE keys_.fine (k time(6) primary key, v int)",
+    "CREATE TABLE keys_.members (k set('a', 'b') primary key, v int)",
+    "CREATE TABLE keys_.days (k date primary key, v int)",
+    "CREATE TABLE keys_.moments (k datetime(3) primary key, v int)",
+    "CREATE TABLE keys_.fall (ts timestamp not null default '2000-01-01', primary key (ts), v int)",
+)
+KEY_ROWS = (
+    "INSERT INTO keys_.tiny VALUES (1, 0, 1), (1, 1, 2), (1, 2, 3), (1, 3, 4)",
+    "INSERT INTO keys_.fine VALUES ('01:02:03.123001', 1), ('01:02:03.123002', 2), (-300000, 3)",
+    "INSERT INTO keys_.members VALUES ('a', 1), ('a,b', 2), ('', 3)",
+    "INSERT INTO keys_.days VALUES ('0000-00-00', 1), ('1970-01-01', 2), ('2024-00-10', 3)",
+    "INSERT INTO keys_.moments VALUES (0, 1), ('1970-01-01', 2), ('2024-00-10 01:02:03.5', 3)",
+    "SET time_zone = '+00:00'",
+    "INSERT INTO keys_.fall VALUES ('2024-10-27 00:30:00', 1), ('2024-10-27 01:30:00', 2), (0, 3)",
+)
+
+
+def test_different_keys_of_the_source_stay_different(
+    server: Server, cursor: Any, tmp_path: Path
+) -> None:
+    """By the snapshot, and by the log: the rows of the log replace those of the snapshot."""
+    run(cursor, "CREATE DATABASE keys_", *KEYS, *KEY_ROWS)
+    names = ("tiny", "fine", "members", "days", "moments", "fall")
+    flags = ("--type_mapping=key-dates-to-string",)
+    zone = {"server-time-zone": "Europe/Berlin"}
+    mirror(command(server, tmp_path, "mysql_sync_database", "keys_", *flags, **zone))
+    first = {name: target(tmp_path, name) for name in names}
+    run(cursor, *(f"UPDATE keys_.{name} SET v = v + 10" for name in names))
+    mirror(command(server, tmp_path, "mysql_sync_database", "keys_", *flags, **zone))
+    second = {name: target(tmp_path, name) for name in names}
+
+    assert first["tiny"] == [(1, 0, 1), (1, 1, 2), (1, 2, 3), (1, 3, 4)]
+    assert first["fine"] == [("-30:00:00", 3), ("01:02:03.123001", 1), ("01:02:03.123002", 2)]
+    assert first["members"] == [("", 3), ("a", 1), ("a,b", 2)]
+    assert first["days"] == [("0000-00-00", 1), ("1970-01-01", 2), ("2024-00-10", 3)]
+    assert first["moments"] == [
+        ("0000-00-00 00:00:00", 1),
+        ("1970-01-01 00:00:00", 2),
+        ("2024-00-10 01:02:03.500", 3),
+    ]
+    assert first["fall"] == [
+        ("0000-00-00 00:00:00", 3),
+        ("2024-10-27 02:30:00", 1),
+        ("2024-10-27 02:30:00+01:00", 2),
+    ]
+    assert second == {
+        name: [(*row[:-1], row[-1] + 10) for row in rows] for name, rows in first.items()
+    }
+
+
+def test_a_date_outside_the_calendar_in_a_key_is_refused(
+    server: Server, cursor: Any, tmp_path: Path
+) -> None:
+    run(
+        cursor,
+        "CREATE DATABASE zeros",
+        "CREATE TABLE zeros.t (k date primary key)",
+        "INSERT INTO zeros.t VALUES ('0000-00-00'), ('1970-01-01')",
+    )
+
+    reason = refusal(command(server, tmp_path, "mysql_sync_database", "zeros"))
+
+    assert "key-dates-to-string" in reason
+    assert "column=k" in reason

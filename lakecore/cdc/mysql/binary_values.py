@@ -1,7 +1,7 @@
 """Converts columns of raw values from the binary log to Arrow, in the column's natural type.
 
-Zero dates (`0000-00-00`) and impossible dates are null; `natural.py` replaces them in a NOT NULL
-column. Times are microseconds since midnight and may be negative; timestamps are in UTC.
+Zero dates (`0000-00-00`) and impossible dates are null; `shown` returns them as texts. Times are
+durations since midnight in microseconds and may be negative; timestamps are in UTC.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["decoded", "text_of"]
+__all__ = ["decoded", "shown", "text_of"]
 
 _INTS = {
     Code.TINY: (pa.int8(), pa.uint8()),
@@ -34,6 +34,7 @@ _SHORT_DECIMAL = 18
 _LONG_DECIMAL = 38
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _MICROS = 1_000_000
+_ZERO = "0000-00-00 00:00:00"
 
 
 def decoded(  # noqa: C901, PLR0912 - a case for each type code
@@ -78,6 +79,34 @@ def decoded(  # noqa: C901, PLR0912 - a case for each type code
             return pa.array(values, pa.binary())
         case Code.BLOB | Code.VARCHAR | Code.VAR_STRING | Code.STRING:
             return _texts(values, column)
+
+
+def shown(column: LoggedColumn, values: Sequence[object]) -> pa.Array:
+    """The values of a DATE or DATETIME column as texts, and those of a TIMESTAMP column if zero.
+
+    They say which date is not in the calendar; `decoded` returns null for it.
+    """
+    if column.code is Code.DATE:
+        numbers, valid = _numbers(values, 3, "little")
+        texts = [_date(each >> 9, each >> 5 & 15, each & 31) for each in numbers.tolist()]
+    elif column.code is Code.DATETIME2:
+        numbers, valid = _numbers(values, 5 + (column.precision + 1) // 2, "big")
+        packed, micros = _fraction(numbers, column.precision)
+        packed &= (1 << 39) - 1
+        cut = column.precision + 1 if column.precision else 0
+        texts = [
+            f"{_date((at >> 22) // 13, (at >> 22) % 13, at >> 17 & 31)} {at >> 12 & 31:02}:"
+            f"{at >> 6 & 63:02}:{at & 63:02}" + f".{micro:06}"[:cut]
+            for at, micro in zip(packed.tolist(), micros.tolist(), strict=True)
+        ]
+    else:
+        _, valid = _numbers(values, 4 + (column.precision + 1) // 2, "big")
+        texts = [_ZERO] * len(values)
+    return pa.array(texts, pa.string(), mask=~valid)
+
+
+def _date(year: int, month: int, day: int) -> str:
+    return f"{year:04}-{month:02}-{day:02}"
 
 
 def _numbers(
@@ -146,7 +175,8 @@ def _times(values: Sequence[object], digits: int) -> pa.Array:
     signed = numbers - (1 << 23 + 8 * ((digits + 1) // 2))
     packed, micros = _fraction(np.abs(signed), digits)
     seconds = (packed >> 12 & 1023) * 3600 + (packed >> 6 & 63) * 60 + (packed & 63)
-    return pa.array((seconds * _MICROS + micros) * np.sign(signed), pa.int64(), mask=~valid)
+    found = (seconds * _MICROS + micros) * np.sign(signed)
+    return pa.array(found, pa.int64(), mask=~valid).cast(pa.duration("us"))
 
 
 def _decimals(values: Sequence[object], precision: int, scale: int) -> pa.Array:

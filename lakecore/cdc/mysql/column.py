@@ -13,7 +13,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from lakecore.cdc.events import SourceSchema
-from lakecore.cdc.types.mysql import mysql_type, parse_mysql_type
+from lakecore.cdc.types.mapping import type_notes
+from lakecore.cdc.types.mysql import mysql_key_type, mysql_type, parse_mysql_type
 from lakecore.errors import Unsupported
 from lakecore.model.types import Field, with_nullable
 
@@ -169,7 +170,9 @@ def source_schema(
 
     Raises Unsupported, naming the column, for a type that the log does not fully describe.
     """
-    fields = []
+    fields: list[Field] = []
+    notes: list[str] = []
+    exact = mapping.exact((each.name for each in columns), primary_key)
     for number, column in enumerate(columns):
         parsed = parse_mysql_type(column.type)
         if parsed.is_geometry:
@@ -183,7 +186,9 @@ def source_schema(
                 column=column.name,
                 type=column.type,
             )
-        kind = mysql_type(column.type, mapping)
+        usual = mysql_type(parsed, mapping)
+        kind = mysql_key_type(parsed, mapping) if column.name in exact else usual
+        notes += type_notes(column.name, kind, usual, parsed.length or 0)
         nullable = column.nullable or "to-nullable" in mapping.options
         key = column.name in primary_key
         fields.append(
@@ -199,7 +204,9 @@ def source_schema(
         primary_key=tuple(primary_key),
         states_key=True,
         comment=comment or None,
-        may_be_flags=frozenset(each.name for each in columns if each.may_be_flag),
+        may_be_flags=frozenset(each.name for each in columns if each.may_be_flag) - exact,
+        exact=exact,
+        notes=tuple(notes),
     )
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lakecore.cdc.conf import matches
 from lakecore.cdc.events import ChangeBatch, SourceTable
-from lakecore.cdc.mysql.binary_values import decoded
+from lakecore.cdc.mysql.binary_values import decoded, shown
 from lakecore.cdc.mysql.binlog import Statement
 from lakecore.cdc.mysql.column import BY_SERVER, Code, definitions_of, source_schema
 from lakecore.cdc.mysql.connection import connect, read_columns, read_comment
@@ -267,9 +267,11 @@ class LogBatches:
         arrays = [
             fitted(
                 partial(decoded, column, self._read(column, values)),
+                partial(shown, column, values),
                 field_,
                 target.type,
                 zone=self._server.zone,
+                exact=field_.name in schema.exact,
             )
             for column, values, field_, target in zip(
                 described.columns, zip(*found.rows, strict=True), schema.fields, arrow, strict=True

@@ -30,7 +30,7 @@ from lakecore.cdc.mysql.connection import (
 )
 from lakecore.cdc.mysql.natural import fitted
 from lakecore.cdc.mysql.settings import StartupMode
-from lakecore.cdc.mysql.text_values import parsed, selected
+from lakecore.cdc.mysql.text_values import parsed, printed, selected
 from lakecore.cdc.types.mysql import parse_mysql_type
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.arrow_sizes import rows_within
@@ -177,7 +177,14 @@ def read_chunk(  # noqa: PLR0913 - what a chunk is
         count, fetches = 0, _FETCH_ROWS_FIRST
         while rows := stream.fetchmany(fetches):
             arrays = [
-                fitted(partial(parsed, kind, values), field, column.type, zone=server.zone)
+                fitted(
+                    partial(parsed, kind, values),
+                    partial(printed, values),
+                    field,
+                    column.type,
+                    zone=server.zone,
+                    exact=field.name in schema.exact,
+                )
                 for kind, values, field, column in zip(
                     kinds, zip(*rows, strict=True), schema.fields, arrow, strict=True
                 )

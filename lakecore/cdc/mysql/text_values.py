@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lakecore.cdc.types.mysql import MySqlType
 
-__all__ = ["parsed", "selected"]
+__all__ = ["parsed", "printed", "selected"]
 
 _INTS = {
     "TINYINT": (pa.int8(), pa.uint8()),
@@ -78,6 +78,11 @@ def parsed(  # noqa: C901 - a case for each type
             return texts
 
 
+def printed(values: Sequence[bytes | None]) -> pa.Array:
+    """The values of one column of dates or times, as the server prints them."""
+    return pa.array(values, pa.binary()).cast(pa.string())
+
+
 def _dated(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
     """Dates or timestamps; null for an impossible date."""
     none = pc.match_substring_regex(texts, _NO_DATE)
@@ -98,7 +103,7 @@ def _date_or_null(text: pa.Scalar, data_type: pa.DataType) -> pa.Array:
 
 
 def _times(texts: pa.Array) -> pa.Array:
-    """Microseconds since midnight; hours go from -838 to 838."""
+    """Durations since midnight in microseconds; hours go from -838 to 838."""
     parts = pc.extract_regex(texts, _TIME)
     hours, minutes, seconds = (
         pc.struct_field(parts, name).cast(pa.int64()) for name in ("hours", "minutes", "seconds")
@@ -108,4 +113,5 @@ def _times(texts: pa.Array) -> pa.Array:
     micros = pc.if_else(pc.equal(fraction, ""), "0", digits).cast(pa.int64())
     total = pc.add(pc.add(pc.multiply(hours, 3600), pc.multiply(minutes, 60)), seconds)
     found = pc.add(pc.multiply(total, 1_000_000), micros)
-    return pc.if_else(pc.equal(pc.struct_field(parts, "sign"), "-"), pc.negate(found), found)
+    negative = pc.equal(pc.struct_field(parts, "sign"), "-")
+    return pc.if_else(negative, pc.negate(found), found).cast(pa.duration("us"))

@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 from lakecore.cdc.events import SourceSchema
-from lakecore.cdc.types.postgres import postgres_type
+from lakecore.cdc.types.mapping import type_notes
+from lakecore.cdc.types.postgres import postgres_key_type, postgres_type
 from lakecore.errors import InvalidRequest, StorageError, Unsupported
 from lakecore.masking import mask_exception
 from lakecore.model.types import Field, with_nullable
@@ -234,10 +235,15 @@ def source_schema(
 
     Raises Unsupported, naming a type without a Paimon type.
     """
-    fields = []
+    fields: list[Field] = []
+    notes: list[str] = []
+    exact = mapping.exact((each.name for each in columns), primary_key)
     for number, column in enumerate(columns):
         precision, scale = column.precision_scale
-        kind = postgres_type(column.type, precision, scale, mapping)
+        usual = kind = postgres_type(column.type, precision, scale, mapping)
+        if column.name in exact:
+            kind = postgres_key_type(column.type, precision, scale, mapping)
+        notes += type_notes(column.name, kind, usual, scale or 0)
         nullable = column.nullable or "to-nullable" in mapping.options
         fields.append(
             Field(
@@ -252,6 +258,8 @@ def source_schema(
         primary_key=tuple(primary_key),
         states_key=states_key,
         comment=comment,
+        exact=exact,
+        notes=tuple(notes),
     )
 
 

@@ -8,25 +8,26 @@ types that those do not know are refused.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakecore.cdc.types.mapping import (
     BYTES,
     DEFAULT_MAPPING,
     STRING,
+    TIME_DIGITS_MAX,
     TypeMapping,
     TypeOption,
     array_of,
     atomic,
 )
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.model.types import DataType, Root
+from lakecore.model.types import Atomic, DataType, Root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["GEOMETRIES", "MySqlType", "mysql_type", "parse_mysql_type"]
+__all__ = ["GEOMETRIES", "MySqlType", "mysql_key_type", "mysql_type", "parse_mysql_type"]
 
 GEOMETRIES = frozenset(
     {
@@ -69,7 +70,6 @@ _DIGITS_MAX = 38
 _BARE_DECIMAL = (38, 18)
 """The precision and scale of a decimal whose definition states none, as in Paimon."""
 _FRACTION_MAX = 9
-_TIME_DIGITS_MAX = 3
 _DISPLAY_LENGTH = 19
 """The length of `2023-03-23 17:20:00`. JDBC states the length with the point and the fraction."""
 
@@ -137,6 +137,27 @@ def mysql_type(given: str | MySqlType, mapping: TypeMapping = DEFAULT_MAPPING) -
     raise Unsupported("no Paimon type for this type of MySQL", type=name)
 
 
+def mysql_key_type(given: str | MySqlType, mapping: TypeMapping = DEFAULT_MAPPING) -> DataType:
+    """The type of a key column, in which different values of MySQL stay different.
+
+    The type is that of `mysql_type`, except for types that would map several values to one. For
+    example, `mysql_key_type("tinyint(1)")` is TINYINT, because this column can hold 2 and 3.
+    """
+    source = parse_mysql_type(given) if isinstance(given, str) else given
+    exact = replace(mapping, options=mapping.options | {TypeOption.TINYINT1_NOT_BOOL})
+    kind = mysql_type(source, exact)
+    match source.name:
+        case "SET":
+            return STRING
+        case "TIME" if (source.length or 0) > TIME_DIGITS_MAX:
+            return STRING
+        case "DATE" | "DATETIME" | "TIMESTAMP" if TypeOption.KEY_DATES_TO_STRING in mapping:
+            return STRING
+        case "TIMESTAMP" if isinstance(kind, Atomic) and kind.root is Root.TIMESTAMP:
+            return replace(kind, root=Root.TIMESTAMP_LTZ)
+    return kind
+
+
 def _bit(source: MySqlType, mapping: TypeMapping) -> DataType:  # noqa: ARG001
     length = source.length or 1
     return atomic(Root.BOOLEAN) if length == 1 else atomic(Root.BINARY, length=(length + 7) // 8)
@@ -178,7 +199,7 @@ def _decimal(source: MySqlType, mapping: TypeMapping) -> DataType:  # noqa: ARG0
 
 def _time(source: MySqlType, mapping: TypeMapping) -> DataType:  # noqa: ARG001
     """The type TIME. Paimon's action declares TIME(0), but stores milliseconds in it."""
-    return atomic(Root.TIME, precision=_TIME_DIGITS_MAX)
+    return atomic(Root.TIME, precision=TIME_DIGITS_MAX)
 
 
 def _timestamp(source: MySqlType, mapping: TypeMapping) -> DataType:  # noqa: ARG001

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from lakecore.cdc.mysql.binary_values import decoded
+from lakecore.cdc.mysql.binary_values import decoded, shown
 from lakecore.cdc.mysql.column import Code, LoggedColumn
 from lakecore.cdc.mysql.row_images import RowImages, decimal_size
 from lakecore.errors import CorruptTable
@@ -45,9 +45,13 @@ CASES = [
         (1).to_bytes(4, "big") + (7).to_bytes(3, "big"),
         dt.datetime(1970, 1, 1, 0, 0, 1, 7, tzinfo=dt.UTC),
     ),
-    (column(Code.TIME2), (0x800000 + (1 << 12)).to_bytes(3, "big"), 3_600_000_000),
-    (column(Code.TIME2), (0x800000 - (1 << 12)).to_bytes(3, "big"), -3_600_000_000),
-    (column(Code.TIME2, precision=2), (0x80000000 - 256 - 50).to_bytes(4, "big"), -1_500_000),
+    (column(Code.TIME2), (0x800000 + (1 << 12)).to_bytes(3, "big"), dt.timedelta(hours=1)),
+    (column(Code.TIME2), (0x800000 - (1 << 12)).to_bytes(3, "big"), dt.timedelta(hours=-1)),
+    (
+        column(Code.TIME2, precision=2),
+        (0x80000000 - 256 - 50).to_bytes(4, "big"),
+        -dt.timedelta(seconds=1.5),
+    ),
     (column(Code.BIT, size=2, precision=9), b"\x01\x02", b"\x01\x02"),
     (column(Code.ENUM, size=1, values=("a", "b")), b"\x00", ""),
     (column(Code.ENUM, size=2, values=("a", "b")), b"\x02\x00", "b"),
@@ -123,3 +127,24 @@ def test_every_pattern_of_nulls_is_cut_where_its_values_end() -> None:
 def test_row_that_ends_behind_its_event_is_damage() -> None:
     with pytest.raises(CorruptTable, match="ends behind its event"):
         RowImages([column(Code.VARCHAR, length_bytes=10)]).cut(b"\x00\x05ab", 0, 4)
+
+
+@pytest.mark.parametrize(
+    ("of", "stored", "text"),
+    [
+        (column(Code.DATE), (2024 << 9 | 10).to_bytes(3, "little"), "2024-00-10"),
+        (column(Code.DATETIME2), (1 << 39).to_bytes(5, "big"), "0000-00-00 00:00:00"),
+        (
+            column(Code.DATETIME2, precision=3),
+            (1 << 39 | (2023 * 13 + 2) << 22 | 31 << 17 | 1 << 12 | 2 << 6 | 3).to_bytes(5, "big")
+            + (5000).to_bytes(2, "big"),
+            "2023-02-31 01:02:03.500",
+        ),
+        (column(Code.TIMESTAMP2, precision=6), bytes(7), "0000-00-00 00:00:00"),
+    ],
+)
+def test_a_date_outside_the_calendar_is_shown(of: LoggedColumn, stored: bytes, text: str) -> None:
+    rows = RowImages([of, of]).cut(b"\x01" + stored, 0, 1 + len(stored))
+
+    assert shown(of, [row[1] for row in rows]).to_pylist() == [text]
+    assert shown(of, [None]).to_pylist() == [None]

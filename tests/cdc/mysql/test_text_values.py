@@ -9,22 +9,32 @@ import pytest
 
 from lakecore.cdc.mysql.column import Definition, source_schema
 from lakecore.cdc.mysql.natural import fitted
-from lakecore.cdc.mysql.text_values import parsed, selected
+from lakecore.cdc.mysql.text_values import parsed, printed, selected
 from lakecore.cdc.types.mapping import TypeMapping
 from lakecore.cdc.types.mysql import parse_mysql_type
 from lakecore.errors import InvalidRequest, Unsupported
 
 
 def read(
-    kind: str, *texts: bytes | None, mapping: str = "", zone: str = "UTC", nullable: bool = True
+    kind: str,
+    *texts: bytes | None,
+    mapping: str = "",
+    zone: str = "UTC",
+    nullable: bool = True,
+    key: tuple[str, ...] = (),
 ) -> list[object]:
     """The values of a column in the target's type."""
     schema = source_schema(
-        [Definition(name="c", type=kind, nullable=nullable)], (), None, TypeMapping.parse(mapping)
+        [Definition(name="c", type=kind, nullable=nullable)], key, None, TypeMapping.parse(mapping)
     )
     decode = partial(parsed, parse_mysql_type(kind), texts)
     found: list[object] = fitted(
-        decode, schema.fields[0], schema.arrow.field(0).type, zone=zone
+        decode,
+        partial(printed, texts),
+        schema.fields[0],
+        schema.arrow.field(0).type,
+        zone=zone,
+        exact="c" in schema.exact,
     ).to_pylist()
     return found
 
@@ -78,12 +88,48 @@ def test_zero_date_in_a_column_that_is_not_null_is_1970() -> None:
 def test_time_beyond_a_day_is_refused_and_taken_as_text(text: bytes) -> None:
     with pytest.raises(InvalidRequest, match="within one day"):
         read("time", text)
+    assert read("time", text, mapping="to-string") == [text.decode()]
 
 
 def test_everything_is_text_if_asked() -> None:
     assert read("decimal(5,2)", b"1.50", mapping="to-string") == ["1.50"]
     assert read("set('a','b')", b"a,b", mapping="to-string") == ["a,b"]
     assert read("datetime", b"2024-01-02 03:04:05", mapping="to-string") == ["2024-01-02 03:04:05"]
+
+
+def test_different_keys_stay_different() -> None:
+    key = ("c",)
+
+    assert read("tinyint(1)", b"2", b"3", key=key) == [2, 3]
+    assert read("time(6)", b"01:02:03.123001", b"-01:02:03", key=key) == [
+        "01:02:03.123001",
+        "-01:02:03",
+    ]
+    assert read("set('a','b')", b"a,b", key=key) == ["a,b"]
+    assert read("timestamp", b"2024-10-27 00:30:00", zone="Europe/Berlin", key=key) == [
+        dt.datetime(2024, 10, 27, 0, 30, tzinfo=dt.UTC)
+    ]
+
+
+def test_a_key_refuses_a_date_outside_the_calendar_unless_dates_are_texts() -> None:
+    for kind, text in (("date", b"2024-00-10"), ("timestamp", b"0000-00-00 00:00:00")):
+        with pytest.raises(InvalidRequest, match=f"value={text[:4].decode()}"):
+            read(kind, text, b"2024-01-01", key=("c",))
+        shown = read(kind, text, key=("c",), mapping="key-dates-to-string")
+        assert shown == [text.decode()]
+    assert read("datetime(3)", b"2023-02-31 01:02:03.500", mapping="to-string") == [
+        "2023-02-31 01:02:03.500"
+    ]
+
+
+def test_a_local_time_that_occurs_twice_is_two_texts() -> None:
+    times = (b"2024-10-27 00:30:00", b"2024-10-27 01:30:00", b"2024-10-27 02:30:00")
+
+    assert read("timestamp", *times, zone="Europe/Berlin", mapping="to-string") == [
+        "2024-10-27 02:30:00",
+        "2024-10-27 02:30:00+01:00",
+        "2024-10-27 03:30:00",
+    ]
 
 
 def test_value_that_does_not_fit_names_its_column() -> None:

@@ -28,7 +28,7 @@ def read(kind: str, *texts: str | None, modifier: int = -1, mapping: str = "") -
         ("bool", -1, "false", False),
         ("int8", -1, "-9223372036854775808", -(2**63)),
         ("numeric", (30 << 16 | 10) + 4, "-1.5", Decimal("-1.5000000000")),
-        ("numeric", -1, "1.5", Decimal("1.500000000000000000")),
+        ("numeric", -1, "0.14285714285714285714", "0.14285714285714285714"),
         ("bpchar", 9, "ab   ", "ab"),
         ("bytea", -1, "\\x00ff", b"\x00\xff"),
         ("date", -1, "2024-02-29", dt.date(2024, 2, 29)),
@@ -46,13 +46,17 @@ def test_printed_value_is_read(kind: str, modifier: int, text: str, expected: ob
     assert read(kind, text, None, modifier=modifier) == [expected, None]
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"), [("date", "infinity"), ("numeric", "NaN"), ("_int4", "{{1},{2}}")]
-)
+@pytest.mark.parametrize(("kind", "text"), [("date", "infinity"), ("_int4", "{{1},{2}}")])
 def test_value_that_paimon_lacks_is_refused(kind: str, text: str) -> None:
     with pytest.raises(InvalidRequest):
         read(kind, text)
     assert read(kind, text, mapping="to-string") == [text]
+
+
+@pytest.mark.parametrize("text", ["NaN", "0.14285714285714285714"])
+def test_numeric_that_a_decimal_cannot_hold_is_refused_if_a_decimal_is_asked(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        read("numeric", text, mapping="bare-numeric-to-decimal")
 
 
 def test_items_of_an_array_are_unquoted() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakecore.cdc.types.mapping import TypeMapping
-from lakecore.cdc.types.postgres import postgres_type
+from lakecore.cdc.types.postgres import postgres_key_type, postgres_type
 from lakecore.errors import Unsupported
 
 
@@ -20,7 +20,8 @@ from lakecore.errors import Unsupported
         ("bigserial", None, None, "BIGINT"),
         ("float4", None, None, "FLOAT"),
         ("float8", None, None, "DOUBLE"),
-        ("numeric", None, None, "DECIMAL(38, 18)"),
+        ("numeric", None, None, "STRING"),
+        ("_numeric", None, None, "ARRAY<STRING>"),
         ("numeric", 10, 2, "DECIMAL(10, 2)"),
         ("numeric", 50, 2, "STRING"),
         ("numeric", 5, -2, "STRING"),
@@ -33,7 +34,8 @@ from lakecore.errors import Unsupported
         ("jsonb", None, None, "STRING"),
         ("uuid", None, None, "STRING"),
         ("date", None, None, "DATE"),
-        ("time", None, 3, "TIME(3)"),
+        ("time", None, 2, "TIME(2)"),
+        ("time", None, 6, "TIME(3)"),
         ("timestamp", None, 6, "TIMESTAMP(6)"),
         ("timestamptz", None, 6, "TIMESTAMP(6) WITH LOCAL TIME ZONE"),
         ("_int4", None, None, "ARRAY<INT>"),
@@ -47,6 +49,28 @@ def test_a_type_has_its_paimon_type(
     name: str, precision: int | None, scale: int | None, expected: str
 ) -> None:
     assert str(postgres_type(name, precision, scale)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "scale", "expected"),
+    [
+        ("time", None, 6, "STRING"),
+        ("time", None, 3, "TIME(3)"),
+        ("varbit", 16, None, "STRING"),
+        ("bit", 9, None, "BINARY(2)"),
+        ("numeric", 10, 2, "DECIMAL(10, 2)"),
+    ],
+)
+def test_a_key_keeps_all_values_apart(
+    name: str, precision: int | None, scale: int | None, expected: str
+) -> None:
+    assert str(postgres_key_type(name, precision, scale)) == expected
+
+
+def test_numeric_without_digits_is_a_decimal_if_asked() -> None:
+    mapping = TypeMapping.parse("bare-numeric-to-decimal")
+
+    assert str(postgres_type("numeric", mapping=mapping)) == "DECIMAL(38, 18)"
 
 
 def test_to_string_maps_every_type() -> None:
