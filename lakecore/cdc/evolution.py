@@ -2,7 +2,8 @@
 
 Paimon does not replay DDL. It compares the columns of the incoming rows with those of the table.
 
-- A column that the table lacks is added as a nullable column. A renamed column counts as new.
+- A column that the table lacks is added as a nullable column. A renamed column counts as new. If
+  only the case of its name changed, it is the same column, and the table keeps its own name.
 - A type that holds every value of the old one replaces it. A narrower type changes nothing.
 - A new comment of a column or of the table replaces the old one.
 - A column that the source no longer has stays, and is null in new rows.
@@ -18,6 +19,7 @@ Paimon's page: https://paimon.apache.org/docs/master/cdc-ingestion/overview/#sch
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -41,15 +43,23 @@ from lakecore.model.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lakecore.cdc.events import SourceSchema
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
     from lakecore.model.types import Field
 
-__all__ = ["Conversion", "check_compatible", "conversion", "schema_changes"]
+__all__ = [
+    "Conversion",
+    "check_compatible",
+    "conversion",
+    "named_as",
+    "schema_changes",
+    "target_names",
+]
 
+_PAIR = 2
 _FLOATS = (Root.FLOAT, Root.DOUBLE)
 _PADDED = {Root.CHAR: Root.VARCHAR, Root.BINARY: Root.VARBINARY}
 _TEXT_LENGTHS = {
@@ -90,6 +100,39 @@ def conversion(old: DataType, new: DataType, mapping: TypeMapping = DEFAULT_MAPP
             return _atomics(old, new, mapping)
     to_text = isinstance(new, Atomic) and new.root in STRINGS and new.length == LENGTH_MAX
     return _to_text(mapping) if to_text else Conversion.REFUSE
+
+
+def target_names(table: Iterable[str], given: Sequence[str]) -> dict[str, str]:
+    """For each column of a source, the name of its column in the table, or its own if it is new.
+
+    A name that differs from one of the table in case only is the same column, unless the other side
+    has several such names.
+    """
+    own = set(table)
+    if own.issuperset(given):
+        return {name: name for name in given}
+    alike = Counter(name.lower() for name in own.union(given))
+    missing = {name.lower(): name for name in own.difference(given)}
+    return {
+        name: missing.get(name.lower(), name)
+        if name not in own and alike[name.lower()] == _PAIR
+        else name
+        for name in given
+    }
+
+
+def named_as(table: Iterable[str], given: SourceSchema) -> SourceSchema:
+    """The source schema under the column names of a table; see `target_names`."""
+    names = target_names(table, given.names)
+    if all(name == own for name, own in names.items()):
+        return given
+    return replace(
+        given,
+        fields=tuple(replace(each, name=names[each.name]) for each in given.fields),
+        primary_key=tuple(names.get(name, name) for name in given.primary_key),
+        may_be_flags=frozenset(names[name] for name in given.may_be_flags),
+        exact=frozenset(names.get(name, name) for name in given.exact),
+    )
 
 
 def schema_changes(

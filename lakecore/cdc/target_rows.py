@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakecore.cdc.evolution import target_names
 from lakecore.errors import InvalidRequest
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND, RowKind
 from lakecore.model.types import arrow_type
@@ -45,7 +46,7 @@ class TargetRows:
     def written(self, batch: ChangeBatch) -> pa.Table:
         """The rows to write: with `_row_kind`, and without retractions that change nothing."""
         kinds = batch.kinds.to_numpy(zero_copy_only=False)
-        rows = self._flags(batch)
+        rows = self._named(batch)
         if self._needs_no_retraction():
             kept = ~_followed_by_same_key(rows, kinds, self._identity())
             if not kept.all():
@@ -67,7 +68,7 @@ class TargetRows:
         good: list[int] = []
         bad: list[tuple[int, str]] = []
         kinds = batch.kinds.to_numpy(zero_copy_only=False)
-        rows = self._kinds_added(self._flags(batch), kinds).combine_chunks()
+        rows = self._kinds_added(self._named(batch), kinds).combine_chunks()
         ranges = [(0, len(batch))] if len(batch) else []
         while ranges:
             start, stop = ranges.pop()
@@ -84,10 +85,14 @@ class TargetRows:
                 good.extend(range(start, stop))
         return good, bad
 
-    def _flags(self, batch: ChangeBatch) -> pa.Table:
-        """The rows, with TINYINTs converted to BOOLEANs where the table's column is BOOLEAN."""
-        rows = batch.rows
-        for name in batch.schema.may_be_flags:
+    def _named(self, batch: ChangeBatch) -> pa.Table:
+        """The rows under the table's column names, with BOOLEANs where the table has them.
+
+        A TINYINT of the source may be a BOOLEAN of the table.
+        """
+        names = target_names(self._context.schema.names, batch.rows.column_names)
+        rows = batch.rows.rename_columns(list(names.values()))
+        for name in (names[each] for each in batch.schema.may_be_flags):
             at = rows.schema.get_field_index(name)
             column = self._context.schema.by_name.get(name)
             if at >= 0 and column is not None and arrow_type(column.type) == pa.bool_():

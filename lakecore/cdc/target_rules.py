@@ -21,7 +21,13 @@ import pyarrow as pa
 
 from lakecore.cdc.columns.computed import ComputedColumn, append_computed, computed_fields
 from lakecore.cdc.events import ChangeBatch, SourceSchema, SourceTable
-from lakecore.cdc.evolution import Conversion, check_compatible, conversion, schema_changes
+from lakecore.cdc.evolution import (
+    Conversion,
+    check_compatible,
+    conversion,
+    named_as,
+    schema_changes,
+)
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING, TypeMapping
 from lakecore.errors import InvalidRequest
 from lakecore.model.schema_change import SchemaChange
@@ -179,6 +185,7 @@ class TargetRules:
                 log.warning("type of a column. table=%s column=%s", target, note)
             return
         found = catalog.get_table(target).context.schema
+        schema = named_as(found.names, schema)
         _check_exact(found, schema, table=target)
         if not first:
             return
@@ -204,6 +211,7 @@ class TargetRules:
         Raises InvalidRequest if the rows have another primary key than the target: two different
         rows of the source could then replace each other.
         """
+        given = named_as(schema.names, given)
         _check_key(schema, given)
         changes = schema_changes(schema, given, self.mapping)
         for column in schema.fields:

@@ -7,11 +7,17 @@ import pytest
 
 from lakecore.catalog.registry import open_catalog
 from lakecore.cdc.events import SourceTable
+from lakecore.cdc.evolution import target_names
 from lakecore.cdc.mysql.column import Definition, source_schema
+from lakecore.cdc.sink import Sink
+from lakecore.cdc.sink_parts import SinkSettings
+from lakecore.cdc.state import StateFiles
 from lakecore.cdc.target_rules import TargetRules
 from lakecore.cdc.types.mapping import TypeMapping
 from lakecore.errors import InvalidRequest
 from lakecore.io.ambient import SYSTEM
+from lakecore.io.stores.store import MemoryStore
+from tests.cdc.sources import ListSource, batch, schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,3 +90,34 @@ def test_digits_that_a_column_loses_are_named(
         "STRING NOT NULL",
         "TIME(3)",
     ]
+
+
+def test_a_column_whose_case_changed_keeps_its_name_in_the_table(catalog: Catalog) -> None:
+    one = schema({"Id": "INT NOT NULL", "Name": "STRING"}, key=("Id",))
+    other = schema({"ID": "INT NOT NULL", "name": "STRING", "NAME2": "STRING"}, key=("ID",))
+    steps = [
+        [batch(TABLE, one, ("+I", 1, "a"), ("+I", 2, "b"))],
+        [batch(TABLE, other, ("-D", 1, "a", None), ("+I", 1, "A", "x"), ("-D", 2, "b", None))],
+    ]
+    files = StateFiles(MemoryStore(), "p", SYSTEM)
+    sink = Sink(catalog, rules(table_conf={"bucket": "1"}), files, SinkSettings(), SYSTEM)
+    sink.run(ListSource(steps), until_caught_up=True)
+
+    assert catalog.get_table("d.t").to_arrow().to_pylist() == [{"Id": 1, "Name": "A", "NAME2": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("table", "given", "expected"),
+    [
+        (["a", "b"], ["A", "b"], ["a", "b"]),
+        (["a", "A"], ["a", "A"], ["a", "A"]),
+        (["a"], ["a", "A"], ["a", "A"]),
+        (["a"], ["A", "c"], ["a", "c"]),
+        (["aa"], ["aA", "Aa"], ["aA", "Aa"]),
+        (["aa", "aA"], ["Aa"], ["Aa"]),
+    ],
+)
+def test_names_that_differ_in_case_are_one_column_if_there_is_one_of_them(
+    table: list[str], given: list[str], expected: list[str]
+) -> None:
+    assert list(target_names(table, given).values()) == expected
