@@ -15,6 +15,7 @@ from lakecore.catalog.identifier import (
 from lakecore.deferred import deferred
 from lakecore.errors import CommitConflict, InvalidRequest
 from lakecore.format.layout import Layout
+from lakecore.io.dropped_mark import hides
 from lakecore.io.history.history import History
 from lakecore.model.arguments import check_flags
 from lakecore.model.casts import narrowed_columns
@@ -93,7 +94,7 @@ def is_table(store: Store, path: str, branch: str = MAIN_BRANCH) -> bool:
     # listing. It is enough if a drop renames the directory atomically: no table is half deleted.
     if store.renames_at_once and store.exists(layout.schema(0)):
         return True
-    if branch != MAIN_BRANCH and store.exists(layout.dropped_mark):
+    if branch != MAIN_BRANCH and hides(store, layout.root):
         return False
     return bool(History(store, layout).schema_ids())
 

@@ -228,6 +228,7 @@ class FilesystemCatalog:
                 path=self.table_path(old),
             )
         if not is_table(self.store, self.table_path(old)):
+            finish_drop(self.store, self.table_path(old))
             if ignore_if_not_exists:
                 return
             raise self._no_table(old)
@@ -236,7 +237,7 @@ class FilesystemCatalog:
         place = self.table_path(new)
         if self.store.exists(place) and not finish_drop(self.store, place):
             raise AlreadyExists("the target of the rename exists", table=new)
-        move_table(self.store, self.table_path(old), place, self.ambient)
+        move_table(self.store, self.table_path(old), place)
 
     def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
         check_flags(ignore_if_not_exists=ignore_if_not_exists)

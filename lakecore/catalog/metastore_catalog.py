@@ -43,7 +43,14 @@ from lakecore.catalog.metastore import MetastorePublication
 from lakecore.catalog.options import of_process
 from lakecore.catalog.repair import repair_names
 from lakecore.catalog.system_database import global_table, global_tables, has_global_table
-from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError, NotFound, Unsupported
+from lakecore.errors import (
+    AlreadyExists,
+    CommitUnknown,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+    Unsupported,
+)
 from lakecore.format.layout import Layout
 from lakecore.format.locations import storage_of
 from lakecore.io.ambient import SYSTEM, Ambient
@@ -341,7 +348,9 @@ class MetastoreCatalog:
         if not moves:
             return
         try:
-            move_table(store, entry.path, path, self.ambient)
+            move_table(store, entry.path, path)
+        except CommitUnknown:
+            raise
         except (LakecoreError, OSError):
             with suppress(LakecoreError):
                 self.metastore.rename(new, old, entry.path)

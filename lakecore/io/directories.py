@@ -23,8 +23,9 @@ A new branch consists of several files. If the storage renames atomically, they 
 `.creating-UUID`, which is then renamed to the branch. Otherwise, the mark is written first, and
 deleted after all files are written. Another process that finds the mark does not touch the files.
 
-A table that is copied to a new name has the mark at the new name until its last file is copied.
-Then both tables are complete for a moment, until the old one is dropped.
+A table that is copied to a new name has the mark at the new name while its files are copied. The
+mark at the old name then decides: it hides the old table and shows the new one
+(`dropped_mark.py`). A later drop, creation or move of either name finishes the move.
 
 A failure of the storage after the table is hidden is logged: the drop has taken effect.
 
@@ -39,6 +40,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import AlreadyExists, CommitUnknown, LakecoreError, NotFound
 from lakecore.format.layout import SCHEMA_PREFIX, Layout, parse_numbered
+from lakecore.io.dropped_mark import moved_from, moved_to, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -97,12 +99,8 @@ def drop_table(store: Store, path: str, ambient: Ambient) -> None:
     if store.renames_at_once:
         _move_out_of_sight(store, path, ambient)
         return
-    mark = Layout(root=path).dropped_mark
-    try:
-        store.put(mark, b"")
-    except (LakecoreError, OSError) as error:
-        if not _answers(store, mark, error):
-            raise
+    settle(store, path)
+    _put_mark(store, path, b"")
     with _hidden(path):
         finish_drop(store, path)
 
@@ -118,26 +116,30 @@ def drop_database(store: Store, path: str, ambient: Ambient) -> None:
     store.delete_directory(path)
 
 
-def move_table(store: Store, source: str, target: str, ambient: Ambient) -> None:
+def move_table(store: Store, source: str, target: str) -> None:
     """Move a table or a branch to a path where nothing exists. It must have no writers."""
     if store.renames_at_once:
         _rename(store, source, target)
         return
-    mark = Layout(root=target).dropped_mark
-    store.put(mark, b"")
+    settle(store, source)
+    store.put(Layout(root=target).dropped_mark, moved_from(source, target))
     try:
         store.copy_directory(source, target)
+        _put_mark(store, source, moved_to(target, source))
+    except CommitUnknown:
+        raise
     except BaseException:
         with suppress(LakecoreError, OSError):
             finish_drop(store, target)
         raise
-    store.delete(mark)
-    drop_table(store, source, ambient)
+    with _hidden(source):
+        finish_drop(store, source)
 
 
 def finish_drop(store: Store, path: str) -> bool:
-    """Finish deleting a table that its mark hides. Returns whether there was a mark."""
+    """Finish deleting a table that its mark hides. Returns whether there was such a mark."""
     layout = Layout(root=path)
+    settle(store, path)
     if not store.exists(layout.dropped_mark):
         return False
     branches = (child.path for child in store.list(layout.branches_dir) if child.is_directory)
@@ -178,6 +180,16 @@ def _move_out_of_sight(store: Store, path: str, ambient: Ambient) -> None:
     with _hidden(path):
         store.delete_directory(out_of_sight)
         sweep(store, parent)
+
+
+def _put_mark(store: Store, path: str, data: bytes) -> None:
+    """Hide a table that has no mark. A failure that is only a lost reply is not raised."""
+    mark = Layout(root=path).dropped_mark
+    try:
+        store.put(mark, data)
+    except (LakecoreError, OSError) as error:
+        if not _answers(store, mark, error):
+            raise
 
 
 def _rename(store: Store, source: str, target: str) -> None:

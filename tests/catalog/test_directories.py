@@ -118,6 +118,7 @@ def test_process_that_dies_at_any_call_leaves_tables_whole_or_gone(kind: str, na
         catalog = catalog_on(store)
         found = {table: state(catalog, table) for table in TABLES}
         assert all(found[table] in (before[table], done[table]) for table in TABLES)
+        assert name != "rename" or found in (before, done)
         _check_branch(catalog)
         _check_old_handle(catalog, handle)
         _check_redone(catalog, name)
@@ -181,6 +182,60 @@ def _check_redone(catalog: FilesystemCatalog, name: str) -> None:
             assert made.inspect.snapshots()["snapshot_id"].to_list() == [1]
         catalog.drop_table(table)
         assert state(catalog, table) is None
+
+
+@pytest.mark.parametrize("kind", [*STORES])
+@pytest.mark.parametrize("then", ["rename", "drop old", "drop new", "drop database", "create old"])
+def test_rename_goes_on_where_a_process_died(kind: str, then: str) -> None:
+    whole = state(catalog_on(filled(renames_at_once=True)), "shop.orders")
+    for call in count(1):
+        store = filled(renames_at_once=STORES[kind])
+        catalog_on(store).create_database("far")
+        failing = FailingStore(store, call, seed=call)
+        with suppress(StoreFailure, LakecoreError):
+            catalog_on(failing).rename_table("shop.orders", "far.moved")
+        catalog = catalog_on(store)
+        decided = not catalog.table_exists("shop.orders")
+        assert catalog.table_exists("far.moved") == decided
+        match then:
+            case "rename":
+                with suppress(NotFound):
+                    catalog.rename_table("shop.orders", "far.moved")
+                    decided = True
+                catalog.rename_table("far.moved", "far.again")
+                assert state(catalog, "far.again") == whole
+                catalog.drop_table("far.again")
+            case "drop old":
+                catalog.drop_table("shop.orders", ignore_if_not_exists=True)
+            case "drop new":
+                catalog.drop_table("far.moved", ignore_if_not_exists=True)
+                assert not catalog.table_exists("far.moved")
+            case "drop database":
+                catalog.drop_database("shop", cascade=True)
+            case "create old" if decided:
+                assert create(catalog, "shop.orders").to_arrow().num_rows == 0
+                catalog.drop_table("shop.orders")
+        if decided and then not in ("rename", "drop new"):
+            assert state(catalog, "far.moved") == whole
+            catalog.drop_table("far.moved")
+        if not failing.is_dead:
+            break
+        if decided:
+            catalog.drop_table("shop.orders", ignore_if_not_exists=True)
+            assert [path for path in files_below(store, "w") if "other" not in path] == []
+
+
+def test_foreign_marks_show_and_delete_nothing() -> None:
+    store = filled(renames_at_once=False)
+    mark = "w/shop.db/{}/schema/.dropped"
+    store.put(mark.format("orders"), b"from ../other")
+    assert not catalog_on(store).table_exists("shop.orders")
+    store.put(mark.format("other"), b"to ../elsewhere")
+
+    catalog = catalog_on(store)
+    assert not catalog.table_exists("shop.orders")
+    catalog.drop_table("shop.other", ignore_if_not_exists=True)
+    assert store.read(mark.format("orders")) == b"from ../other"
 
 
 @pytest.mark.parametrize("kind", [*STORES])

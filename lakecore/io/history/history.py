@@ -15,6 +15,7 @@ from lakecore.errors import CorruptTable, LakecoreError, NotFound, StorageError
 from lakecore.format import metadata
 from lakecore.format.layout import DROPPED_MARK, MAIN_BRANCH
 from lakecore.format.manifest_columns import decode_entries
+from lakecore.io.dropped_mark import hides
 from lakecore.io.history.cache import Cache
 from lakecore.io.history.commits import Commits
 from lakecore.io.history.numbers import check_number, numbers
@@ -89,7 +90,8 @@ class History:
     def schema_ids(self) -> tuple[int, ...]:
         """The ids of all schema files, ascending; empty for a table that is being dropped."""
         names = self._names(self.layout.schema_dir)
-        return () if DROPPED_MARK in names else numbers(names, "schema-")
+        hidden = DROPPED_MARK in names and hides(self.store, self.layout.metadata_dir)
+        return () if hidden else numbers(names, "schema-")
 
     def schema(self, schema_id: int) -> TableSchema:
         """The schema with that id. Raises CorruptTable if its file is missing."""
@@ -125,7 +127,7 @@ class History:
         """The schema with the largest id; None if the table does not exist."""
         ids = self.schema_ids()
         of_branch = self.layout.branch != MAIN_BRANCH  # the table's mark also hides its branches
-        if not ids or (of_branch and self.store.exists(self.layout.dropped_mark)):
+        if not ids or (of_branch and hides(self.store, self.layout.root)):
             return None
         return self.schema(ids[-1])
 

@@ -155,7 +155,7 @@ def rename_branch(context: TableContext, name: str, new_name: str) -> Branch:
     if context.store.list(target):
         raise _taken(context, new_name)
     try:
-        move_table(context.store, source, target, context.ambient)
+        move_table(context.store, source, target)
     except AlreadyExists as error:
         raise _taken(context, new_name) from error
     return replace(branch, name=new_name)
