@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from lakecore import InvalidRequest, Table, open_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakecore.distributed.tables import TableContext
 
 __all__ = [
@@ -19,6 +24,7 @@ __all__ = [
     "check_frame",
     "check_no_column",
     "check_spread",
+    "named_arguments",
     "opened",
     "overwrites_dynamically",
     "warn",
@@ -26,6 +32,30 @@ __all__ = [
 
 SPREAD_BYTES = 256 << 20
 """The driver does the work of a verb itself if the files have at most this many bytes."""
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def named_arguments(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """The function; it raises InvalidRequest for an unknown argument, and names the nearest one.
+
+    Every public function has this check: users of Spark's APIs write `retainMax`.
+    """
+    known = {name.replace("_", ""): name for name in signature(function).parameters}
+
+    @wraps(function)
+    def checked(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        for name in named.keys() - known.values():
+            near = get_close_matches(name.lower().replace("_", ""), known, 1)
+            raise InvalidRequest(
+                f"{function.__name__} has no such argument",
+                argument=name,
+                **{"did_you_mean": known[near[0]]} if near else {"known": list(known.values())},
+            )
+        return function(*given, **named)
+
+    return checked
 
 
 def opened(table: Table | str | os.PathLike[str]) -> Table:

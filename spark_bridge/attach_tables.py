@@ -26,7 +26,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from lakecore import AlreadyExists, InvalidRequest, LakecoreError, Unsupported, connect
 from lakecore.distributed.descriptor import anchored
 from lakecore.distributed.planning import is_access_option
-from spark_bridge.arguments import warn
+from spark_bridge.arguments import named_arguments, warn
 from spark_bridge.attached_names import AttachedDatabase, remember
 from spark_bridge.options import MARK
 from spark_bridge.plan_read import read_schema
@@ -56,6 +56,7 @@ class Attached:
     left_out: Mapping[str, str]
 
 
+@named_arguments
 def register(spark: SparkSession, alias: str | None = None) -> None:
     """Register `format("lakecore")` with a session. Calling it again has no effect.
 
@@ -71,6 +72,7 @@ def register(spark: SparkSession, alias: str | None = None) -> None:
         spark.dataSource.register(type(alias, (LakecoreSource,), members))
 
 
+@named_arguments
 def attach(
     spark: SparkSession,
     warehouse: str | os.PathLike[str] | Mapping[str, str],

@@ -25,7 +25,7 @@ from lakecore.distributed.cdc import (
     decoder_for,
     option_texts,
 )
-from spark_bridge.arguments import check_counts, check_every
+from spark_bridge.arguments import check_counts, check_every, named_arguments
 from spark_bridge.cdc_batches import CdcSettings, CdcSink
 from spark_bridge.cdc_decode import rules_for
 from spark_bridge.cdc_values import MESSAGE_COLUMNS
@@ -56,6 +56,7 @@ _TYPES: Mapping[str, tuple[type[s.DataType], ...]] = {
 }
 
 
+@named_arguments
 def cdc(  # noqa: PLR0913  the public verb
     df: DataFrame,
     warehouse: str | os.PathLike[str] | Mapping[str, str],

@@ -25,6 +25,7 @@ from spark_bridge.arguments import (
     check_counts,
     check_no_column,
     check_spread,
+    named_arguments,
     opened,
 )
 from spark_bridge.change_job import ChangeJob, committed_once, groups_of, size_of, statement
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["delete", "update"]
 
 
+@named_arguments
 def delete(  # noqa: PLR0913  the public verb
     spark: SparkSession,
     table: Table | str | os.PathLike[str],
@@ -91,6 +93,7 @@ def delete(  # noqa: PLR0913  the public verb
     return committed_once(context, Verb.DELETE, by, parts, attempts)
 
 
+@named_arguments
 def update(  # noqa: PLR0913  the public verb
     spark: SparkSession,
     table: Table | str | os.PathLike[str],

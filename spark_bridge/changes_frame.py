@@ -13,7 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lakecore.distributed.changes import ROW_KIND, changes_between
 from lakecore.distributed.reading import reader
-from spark_bridge.arguments import opened
+from spark_bridge.arguments import named_arguments, opened
 from spark_bridge.plan_read import read_schema
 from spark_bridge.read_frame import in_zone_of_session
 from spark_bridge.read_job import to_exchange
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["changes"]
 
 
+@named_arguments
 def changes(
     spark: SparkSession,
     table: Table | str | os.PathLike[str],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.distributed.values import check_flags
 from lakecore.distributed.verbs import CompactionRequest, compact_table, idle_ms
-from spark_bridge.arguments import check_counts, opened
+from spark_bridge.arguments import check_counts, named_arguments, opened
 from spark_bridge.compact_tasks import SparkRunner
 from spark_bridge.placement import parallelism
 from spark_bridge.settings import require_version
@@ -32,6 +32,7 @@ GROUP_BYTES_PER_CORE = 4 << 30
 """The default `max_bytes` of a full compaction, for each core: the bytes of one commit."""
 
 
+@named_arguments
 def compact(  # noqa: PLR0913  the public verb
     spark: SparkSession,
     table: Table | str | os.PathLike[str],

@@ -14,7 +14,7 @@ from lakecore import Table
 from lakecore.distributed.verbs import RescaleRequest, rescale_table
 from lakecore.distributed.verbs import analyze as analyze_table
 from spark_bridge.analyze_tasks import SparkMeasure
-from spark_bridge.arguments import check_counts, check_spread, opened
+from spark_bridge.arguments import check_counts, check_spread, named_arguments, opened
 from spark_bridge.bulk_files import FEW, SparkFiles
 from spark_bridge.placement import parallelism
 from spark_bridge.rescale_tasks import SparkRescale
@@ -54,6 +54,7 @@ def by_spark(spark: SparkSession, table: Table, *, spread: bool | None = None) -
     return Table(replace(table.context, bulk=files))
 
 
+@named_arguments
 def remove_orphan_files(
     spark: SparkSession,
     table: Table | str | os.PathLike[str],
@@ -78,6 +79,7 @@ def remove_orphan_files(
     return by.remove_orphan_files(older_than, dry_run=dry_run, force=force)
 
 
+@named_arguments
 def expire_snapshots(  # noqa: PLR0913  the public verb
     spark: SparkSession,
     table: Table | str | os.PathLike[str],
@@ -108,6 +110,7 @@ def expire_snapshots(  # noqa: PLR0913  the public verb
     )
 
 
+@named_arguments
 def analyze(
     spark: SparkSession,
     table: Table | str | os.PathLike[str],
@@ -130,6 +133,7 @@ def analyze(
     return analyze_table(opened(table).context, columns, measure)
 
 
+@named_arguments
 def rescale(  # noqa: PLR0913  the public verb
     spark: SparkSession,
     table: Table | str | os.PathLike[str],

@@ -41,6 +41,7 @@ from spark_bridge.arguments import (
     check_frame,
     check_no_column,
     check_spread,
+    named_arguments,
     opened,
 )
 from spark_bridge.assigners import assigners_of
@@ -82,6 +83,7 @@ _SENT_SHARE = 16
 """A source is sent to every task if it takes at most the memory of a task divided by this."""
 
 
+@named_arguments
 def merge(  # noqa: PLR0913  the public verb
     spark: SparkSession,
     table: Table | str | os.PathLike[str],

@@ -17,7 +17,7 @@ from pyspark.sql.types import DatetimeType, NumericType, TimestampType
 from lakecore import InvalidRequest, open_table
 from lakecore.distributed.planning import SystemTable, Travel, checked_limit
 from lakecore.distributed.values import wall_time
-from spark_bridge.arguments import check_no_column, opened
+from spark_bridge.arguments import check_no_column, named_arguments, opened
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.plan_read import pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
@@ -57,6 +57,7 @@ _PARQUET_OPTIONS = {
 }
 
 
+@named_arguments
 def read(  # noqa: PLR0913  the public verb
     spark: SparkSession,
     table: Table | SystemTable | str | os.PathLike[str],

@@ -39,7 +39,7 @@ from lakecore.distributed.sql import (
     split,
     tokenize,
 )
-from spark_bridge.arguments import overwrites_dynamically
+from spark_bridge.arguments import named_arguments, overwrites_dynamically
 from spark_bridge.attach_tables import attach_again, require_free
 from spark_bridge.attached_names import (
     attached_database,
@@ -76,6 +76,7 @@ _SHOWN_BY_SPARK = frozenset({"tables", "views", "databases", "columns"})
 _COUNTS = ("rows", "rows_inserted", "rows_updated", "rows_deleted")
 
 
+@named_arguments
 def sql(spark: SparkSession, text: str) -> DataFrame:
     """Run the statements of a text in order. Returns the rows of the last one.
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from lakecore import InvalidRequest, open_table
-from spark_bridge.arguments import check_every
+from spark_bridge.arguments import check_every, named_arguments
 from spark_bridge.stream_commit import (
     author_of_batch,
     compact_in_loop,
@@ -39,6 +39,7 @@ _WRITTEN: dict[tuple[str, str], tuple[str | None, int, int]] = {}
 """Table and commit user -> the run, the batch and the sink that wrote last in this process."""
 
 
+@named_arguments
 def foreach_batch(  # noqa: PLR0913  the public verb
     table: Table | str | os.PathLike[str],
     mode: Literal["append", "overwrite"] = "append",

@@ -17,6 +17,7 @@ from lakecore.distributed.descriptor import anchored
 from lakecore.distributed.planning import is_access_option, parse_condition
 from lakecore.distributed.tables import MemoryStore, unguarded
 from lakecore.distributed.values import MAIN_BRANCH
+from spark_bridge.arguments import named_arguments
 from spark_bridge.attach_tables import register
 from spark_bridge.read_frame import in_zone_of_session, resolved
 from spark_bridge.stream_read import SNAPSHOT_ID
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["read_stream"]
 
 
+@named_arguments
 def read_stream(  # noqa: PLR0913  the public verb
     spark: SparkSession,
     table: Table | str | os.PathLike[str],

@@ -29,7 +29,7 @@ from lakecore import CommitConflict, InvalidRequest
 from lakecore.distributed.committing import author, committed_before, spec_values
 from lakecore.distributed.planning import hides_level_0
 from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER, check_flags
-from spark_bridge.arguments import check_counts, check_frame, opened, warn
+from spark_bridge.arguments import check_counts, check_frame, named_arguments, opened, warn
 from spark_bridge.assigners import assigners_of
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.check import check_schema, with_names_of, with_types_of
@@ -110,6 +110,7 @@ class WriteResult:
         return self.snapshot_ids[-1] if self.snapshot_ids else None
 
 
+@named_arguments
 def write(  # noqa: PLR0913  the public verb
     df: DataFrame,
     table: Table | str | os.PathLike[str],
@@ -240,6 +241,7 @@ def _sizes(outcomes: tuple[TaskOutcome, ...]) -> Mapping[tuple[bytes, int], int]
     return sizes
 
 
+@named_arguments
 def prepare(
     df: DataFrame,
     table: Table | str | os.PathLike[str],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from inspect import isfunction, signature
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -41,6 +42,18 @@ def test_arguments_of_another_kind_are_named(spark: SparkSession, tmp_path: Path
     for call, match in wrong:
         with pytest.raises(lc.InvalidRequest, match=match):
             call()
+
+
+def test_argument_in_camel_case_is_named_as_ours() -> None:
+    functions = [getattr(spark_bridge, name) for name in spark_bridge.__all__]
+    for function in filter(isfunction, functions):
+        for name in signature(function).parameters:
+            head, *rest = name.split("_")
+            camel = "".join([head, *(each.title() for each in rest), "" if rest else "s"])
+            with pytest.raises(lc.InvalidRequest, match=f"did_you_mean={name}$"):
+                function(**{camel: 1})
+        with pytest.raises(lc.InvalidRequest, match="argument=zzz known="):
+            function(zzz=1)
 
 
 def test_warning_points_at_the_caller() -> None:
