@@ -109,6 +109,7 @@ def _built(path: Path) -> lc.Session:
             table.create_branch("b", "old")
             table.branch("b").write([{"id": 7, "p": 1, "v": 7}])
     table.expire_snapshots(retain_max=3, retain_min=3, older_than="2100-01-01", max_deletes=9)
+    table.reset_consumer("c", 5)
     return session
 
 
@@ -141,13 +142,29 @@ def test_a_kill_leaves_the_old_or_the_new_state_and_a_repeat_finishes(
         there = lc.connect(str(path))
         seen = _seen(there, "d.t") if deed.left in ("d.t", None) else _either(there, deed)
         assert seen in (old, new), number
+        if verb == "purge" and seen == old:
+            assert _history(there) == (1, ("old",), ("b",), ("c",)), number
         if not death.came:
             break
         with suppress(lc.NotFound, lc.AlreadyExists):
             deed.do(lc.connect(str(path)))
         assert _seen(lc.connect(str(path)), deed.left) == new, number
+        if verb == "purge":
+            assert _history(lc.connect(str(path))) == (0, (), (), ()), number
+            assert not [*path.rglob("*.parquet")], number
         if deed.left is None:
             assert not [each for each in path.rglob("*") if each.is_file()], number
+
+
+def _history(session: lc.Session) -> object:
+    """Whether there is more than one snapshot, and what else a purge removes."""
+    table = _table(session)
+    names = (
+        tuple(tag.name for tag in table.tags()),
+        tuple(branch.name for branch in table.branches()),
+        tuple(consumer.consumer_id for consumer in table.consumers()),
+    )
+    return (int(table.inspect.snapshots().height > 1), *names)
 
 
 def _either(session: lc.Session, deed: Deed) -> object:

@@ -272,7 +272,9 @@ class Purged(ShownFacts):
     - `snapshot_id`: the snapshot that is left; None if the table never had one;
     - `branches`, `tags`, `consumers`: the names of those that were deleted;
     - `snapshots_expired`: how many snapshots expired;
-    - `orphan_files`: how many orphan files were deleted.
+    - `orphan_files`: how many orphan files were deleted;
+    - `is_complete`: False if the storage failed after the rows were removed: call `purge_files`
+      again to delete the rest.
     """
 
     _title: ClassVar[str] = "Purge"
@@ -283,6 +285,7 @@ class Purged(ShownFacts):
     consumers: tuple[str, ...] = ()
     snapshots_expired: int = 0
     orphan_files: int = 0
+    is_complete: bool = True
 
     def _shown(self) -> list[tuple[str, object]]:
         lines: list[tuple[str, object]] = [
@@ -290,5 +293,7 @@ class Purged(ShownFacts):
             ("snapshots expired", f"{self.snapshots_expired:,}"),
             ("orphan files", f"{self.orphan_files:,}"),
         ]
+        if not self.is_complete:
+            lines.append(("files", "some are left: the storage failed; purge again"))
         named = {"branches": self.branches, "tags": self.tags, "consumers": self.consumers}
         return lines + [(what, ", ".join(names)) for what, names in named.items() if names]

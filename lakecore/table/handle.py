@@ -375,11 +375,12 @@ class Table(
     def purge_files(self) -> Purged:
         """Remove all rows, and every file of earlier snapshots.
 
-        Branches, tags and consumers are deleted, the table is truncated, and all snapshots but the
+        The table is truncated, branches, tags and consumers are deleted, and all snapshots but the
         newest expire. It cannot be undone. No other process may write during the call
         (https://paimon.apache.org/docs/master/flink/procedures/).
 
-        Returns what was removed. After a crash, call it again.
+        Returns what was removed. After a crash, or if `is_complete` of the result is false, call it
+        again. Raises InvalidRequest, and changes nothing, if a branch is in use.
 
             table.purge_files()
         """

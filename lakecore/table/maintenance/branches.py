@@ -122,7 +122,7 @@ def delete_branch(context: TableContext, name: str, *, dry_run: bool = False) ->
 
     Its data files stay; files that nothing else references become orphans.
     """
-    _check_not_in_use(context, name, "delete")
+    check_not_in_use(context, name, "delete")
     require_table(context)
     path = _directory(context.layout, name)
     branch = _branch_if_there(context, name)
@@ -140,7 +140,7 @@ def rename_branch(context: TableContext, name: str, new_name: str) -> Branch:
     """Rename a branch. Returns the branch under its new name."""
     require_own_references(context, "rename_branch")
     check_branch_name(context, new_name)
-    _check_not_in_use(context, name, "rename")
+    check_not_in_use(context, name, "rename")
     branch = known_branch(context, name)
     if not context.store.renames_at_once and not context.options.commit_single_writer:
         raise Unsupported(
@@ -239,7 +239,7 @@ def _branch_if_there(context: TableContext, name: str) -> Branch | None:
     )
 
 
-def _check_not_in_use(context: TableContext, name: str, verb: str) -> None:
+def check_not_in_use(context: TableContext, name: str, verb: str) -> None:
     """Raise InvalidRequest for the fallback branch of reads, and for this table's own branch."""
     check_branch_name(context, name)
     if name == context.options.scan_fallback_branch:
