@@ -31,12 +31,11 @@ if TYPE_CHECKING:
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
     from lakecore.model.schema_change import Change
-    from lakecore.table.compactions.change_options import check_option_changes, check_type_changes
+    from lakecore.table.compactions.change_options import check_stored_rows
     from lakecore.table.publication import Publication
 else:
     _RULES = "lakecore.table.compactions.change_options"
-    check_option_changes = deferred(_RULES, "check_option_changes")
-    check_type_changes = deferred(_RULES, "check_type_changes")
+    check_stored_rows = deferred(_RULES, "check_stored_rows")
 
 log = logging.getLogger("lakecore.schema")
 
@@ -135,8 +134,7 @@ def change_schema(
             has_snapshots=history.latest_snapshot_id() is not None,
             table=table,
         )
-        check_option_changes(history, current, changed, changes, table=table)
-        check_type_changes(history, current, changed, changes, table=table)
+        check_stored_rows(history, current, changed, changes, table=table)
         proposal = SchemaProposal(schema=changed, changes=changes)
         narrowed = narrowed_columns(current.fields, changed.fields)
         if publication.publish_schema(store, layout, proposal):

@@ -56,7 +56,7 @@ class _Switch:
     columns: Collection[str]
 
 
-def check_type_changes(
+def check_stored_rows(
     history: History,
     current: TableSchema,
     changed: TableSchema,
@@ -64,15 +64,26 @@ def check_type_changes(
     *,
     table: str,
 ) -> None:
+    """Raise InvalidRequest if schema changes would alter how stored rows are read."""
+    snapshot = history.latest_snapshot()
+    if snapshot is None:
+        return
+    others = [change for change in changes if not isinstance(change, SetOption | RemoveOption)]
+    if len(others) < len(changes):
+        _check_options(history, current, changed, others, table)
+    if any(isinstance(change, UpdateColumnType) for change in changes):
+        stored = {entry.file.schema_id for entry in history.live_entries(snapshot)}
+        _check_types(history, changed, stored - {current.id}, table)
+
+
+def _check_types(
+    history: History, changed: TableSchema, schema_ids: Collection[int], table: str
+) -> None:
     """Raise InvalidRequest if reads cannot cast what a live file stores to its column's new type.
 
     Each change has a cast from the current type, but older files may hold a column in another type.
     """
-    snapshot = history.latest_snapshot()
-    if snapshot is None or not any(isinstance(change, UpdateColumnType) for change in changes):
-        return
-    stored = {entry.file.schema_id for entry in history.live_entries(snapshot)}
-    for schema_id in sorted(stored - {current.id}):
+    for schema_id in sorted(schema_ids):
         try:
             map_fields(changed.fields, history.schema(schema_id).fields)
         except Unsupported as error:
@@ -85,18 +96,14 @@ def check_type_changes(
             ) from error
 
 
-def check_option_changes(
+def _check_options(
     history: History,
     current: TableSchema,
     changed: TableSchema,
-    changes: Sequence[Change],
-    *,
+    others: Sequence[Change],
     table: str,
 ) -> None:
-    """Raise InvalidRequest if option changes would alter how stored rows are read."""
-    others = [change for change in changes if not isinstance(change, SetOption | RemoveOption)]
-    if len(others) == len(changes) or history.latest_snapshot() is None:
-        return
+    """Check the changes of options; `others` are the other changes of the same call."""
     # A renamed column is renamed in options too; that does not change a rule.
     try:
         renamed = evolve(current, others, now_ms=changed.time_ms, has_snapshots=True, table=table)
