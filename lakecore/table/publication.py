@@ -4,7 +4,8 @@ A committer prepares everything else, and then makes one call: `publish_snapshot
 outcomes, and a committer must handle each:
 
 - `Published`: readers see the snapshot;
-- `LostRace`: another snapshot has taken the number. Begin again from the newest snapshot;
+- `LostRace`: another snapshot has taken the number, or had it and has expired. Begin again from the
+  newest snapshot;
 - `Refused`: the snapshot is not visible and never will be. Clean up, and raise the error;
 - `Unknown`: the reply was lost, and the outcome cannot be determined. Delete nothing.
 
@@ -81,7 +82,13 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class LostRace:
-    """An outcome: another snapshot already has the number."""
+    """An outcome: another snapshot already has the number, or had it and has expired.
+
+    `was_stored`: the snapshot existed for a moment below EARLIEST. An expiry may have found it, and
+    delete the metadata files that it names.
+    """
+
+    was_stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +204,8 @@ class ExclusiveCreate:
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
         """Create the snapshot file by one call.
 
-        If that fails, a second call reads what was stored.
+        If that fails, a second call reads what was stored. If it succeeds, a second call checks
+        that the number was free because nobody had used it, not because its snapshot has expired.
         """
         path = layout.snapshot(proposal.snapshot.id)
         try:
@@ -212,7 +220,16 @@ class ExclusiveCreate:
                     return Refused(error)
                 return Unknown(error)
             made = there.uuid == proposal.snapshot.uuid
-        return Published() if made else LostRace()
+        if not made:
+            return LostRace()
+        # An expiry moves EARLIEST before it deletes a snapshot, so this look cannot miss it.
+        if not self.history(store, layout).has_expired(proposal.snapshot.id):
+            return Published()
+        try:
+            store.delete(path)
+        except (LakecoreError, OSError) as error:
+            return Unknown(error)
+        return LostRace(was_stored=True)
 
     def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
         """Create the schema file by one call to the store."""

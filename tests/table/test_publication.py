@@ -116,6 +116,66 @@ def test_after_an_error_the_snapshot_of_another_is_a_lost_race() -> None:
     assert published_by(table, store, proposed(table)) == LostRace()
 
 
+class Slow(FailingStore):
+    """Others act just before a snapshot is created; its deletion fails if that is said."""
+
+    def __init__(self, table: Table, meanwhile: Callable[[], object], *, stuck: bool) -> None:
+        super().__init__(table.context.store)
+        self._meanwhile: Callable[[], object] | None = meanwhile
+        self._stuck = stuck
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if self._meanwhile is not None:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            meanwhile()
+        return super().put_if_absent(path, data)
+
+    def delete(self, path: str) -> None:
+        if self._stuck and "snapshot-" in path:
+            raise NO_ACCESS
+        super().delete(path)
+
+
+NO_ACCESS = StorageError("no permission")
+
+
+@pytest.mark.parametrize(
+    ("stuck", "outcome"), [(False, LostRace(was_stored=True)), (True, Unknown(NO_ACCESS))]
+)
+def test_a_number_whose_snapshot_has_expired_is_taken(
+    stuck: bool,  # noqa: FBT001
+    outcome: Outcome,
+) -> None:
+    table = one_snapshot()
+    proposal = proposed(table)
+    put(table, "2 b")
+    put(table, "3 c")
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    store = Slow(table, lambda: None, stuck=stuck)
+
+    assert published_by(table, store, proposal) == outcome
+    assert table.context.store.exists(table.context.layout.snapshot(2)) is stuck
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_commit_that_stood_still_until_its_number_expired_is_not_lost(
+    first: bool,  # noqa: FBT001
+) -> None:
+    table = new_table() if first else one_snapshot()
+
+    def meanwhile() -> None:
+        put(reopened(table), "7 x")
+        put(reopened(table), "8 y")
+        reopened(table).expire_snapshots(retain_max=1, retain_min=1)
+
+    put(reopened(table, store=Slow(table, meanwhile, stuck=False)), "9 z")
+
+    assert held(reopened(table)) == ("" if first else "1 a | ") + "7 x | 8 y | 9 z"
+    assert reopened(table).context.history.snapshot_ids() == ((2, 3) if first else (3, 4))
+    reopened(table).expire_snapshots(retain_max=1, retain_min=1)
+    assert held(reopened(table)).endswith("9 z")
+
+
 @dataclass(frozen=True)
 class Scripted:
     """Has outcomes in store for the first proposals, and carries out the later ones."""

@@ -204,11 +204,14 @@ class History:
         An expiry moves the hint EARLIEST before it deletes a file.
         """
         found = self.snapshot_if_there(snapshot_id)
-        if found is None:
-            return None
+        return None if found is None or self.has_expired(snapshot_id) else found
+
+    def has_expired(self, snapshot_id: int) -> bool:
+        """Whether EARLIEST names a snapshot with a larger id."""
         earliest = self._hint(self.layout.earliest_hint)
-        expires = earliest is not None and earliest > snapshot_id
-        return None if expires and self.snapshot_if_there(earliest or 0) is not None else found
+        if earliest is None or earliest <= snapshot_id:
+            return False
+        return self.snapshot_if_there(earliest) is not None
 
     def latest_snapshot(self) -> Snapshot | None:
         """The newest snapshot; None if nothing was committed."""

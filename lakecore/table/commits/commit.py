@@ -11,9 +11,9 @@ new files, then COMPACT with what compaction replaced. Each is one loop:
 3. check conflicts with what others committed since the messages were made (`commit_checks.py`). If
    there were many commits, repeat from step 1: more may have arrived during the check;
 4. write manifests and manifest lists under fresh names, merging small ones (`next_snapshot.py`);
-5. publish snapshot N+1 (`publication.py`). This call is the commit. If the race is lost, remove
-   what step 4 wrote, except the manifests of the change itself, wait, and repeat from step 1
-   (`commit_attempts.py`);
+5. publish snapshot N+1 (`publication.py`). This call is the commit. If the race is lost, or N+1 has
+   expired since step 1, remove what step 4 wrote, except the manifests of the change itself, wait,
+   and repeat from step 1 (`commit_attempts.py`);
 6. write the hints, which only save readers a listing.
 
 A crash at any point leaves snapshot N or N+1. A certain failure removes the metadata that this
@@ -348,7 +348,7 @@ class _Committer:
     def _publish(
         self, snapshot: Snapshot, base: Snapshot | None, delta: Sequence[ManifestEntry]
     ) -> bool:
-        """Publish the snapshot. Returns False if another snapshot has its number."""
+        """Publish the snapshot. Returns False if another snapshot has its number, or had it."""
         assert snapshot.uuid is not None
         context = self._context
         self._uuids.add(snapshot.uuid)
@@ -360,8 +360,10 @@ class _Committer:
         match outcome:
             case Published():
                 return True
-            case LostRace():
+            case LostRace(was_stored):
                 self._in_doubt = False
+                if was_stored:
+                    self._manifests.lose(whole=True)
                 return False
             case Refused(error):
                 self._in_doubt = False
