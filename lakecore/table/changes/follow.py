@@ -15,7 +15,9 @@ another table.
 
 INVARIANT: no snapshot is skipped silently. It is an error if the next snapshot has expired, or if
 the table was rolled back to before the last snapshot read, even if new snapshots have reused the
-numbers since: the previous snapshot must still be the one that was read.
+numbers since: the previous snapshot must still be the one that was read. It is also an error if the
+last snapshot of the stream existed at its begin and was rolled back: a stream up to the latest
+snapshot would wait for ever.
 """
 
 from __future__ import annotations
@@ -218,6 +220,8 @@ class Follower:
         require_table(context)
         latest = history.latest_snapshot_id() or 0
         if latest == number - 1:
+            if self._last is not None and number <= self._last <= self._latest:
+                raise self._rolled_back(self._last, latest)  # it may never come back
             return None
         if latest < number - 1:
             raise self._rolled_back(number - 1, latest)
@@ -236,8 +240,8 @@ class Follower:
 
     def _rolled_back(self, snapshot_id: int, latest: int) -> NotFound:
         return NotFound(
-            "the table was rolled back: a snapshot that the stream has read does not exist any "
-            "more; begin a new stream from an existing snapshot",
+            "the table was rolled back: a snapshot that the stream has read, or was to end with, "
+            "does not exist any more; begin a new stream from an existing snapshot",
             snapshot_id=snapshot_id,
             latest=latest,
             table=self._context.identifier,

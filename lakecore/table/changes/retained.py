@@ -104,7 +104,11 @@ def retained_changes(context: TableContext) -> RetainedChanges | None:
         return None
     kept = set(history.changelog_ids()) - set(live)
     there, earliest = kept.union(live), live[-1]
-    while earliest - 1 in there:
+    first = min(there)
+    # A listing may lack a file, but reading it by its name does not.
+    while earliest > first and (
+        earliest - 1 in there or history.snapshot_if_there(earliest - 1) is not None
+    ):
         earliest -= 1
     reached = frozenset(each for each in kept if each >= earliest)
     return RetainedChanges(context=context, earliest=earliest, latest=live[-1], kept=reached)

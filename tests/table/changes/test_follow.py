@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from lakecore.table.handle import Table
 
 
+class Lacking(MemoryStore):
+    """Does not list a file yet, but opens it."""
+
+    lacks = ""
+
+    def list(self, directory: str) -> tuple[FileStatus, ...]:
+        found = super().list(directory)
+        return tuple(each for each in found if not each.path.endswith(f"/{self.lacks}"))
+
+
 class Counted(MemoryStore):
     """A store that counts its requests."""
 
@@ -249,6 +259,31 @@ def test_rollback_is_noticed_after_a_state_and_after_the_start_latest() -> None:
 
         with pytest.raises(NotFound, match=r"the table was rolled back.* snapshot_id=2"):
             follower.step()
+
+
+def test_stream_whose_last_snapshot_was_rolled_back_does_not_wait_for_it() -> None:
+    table = history("1 a", "2 b", "3 c")
+    follower = follow(table, last=3, scan__snapshot_id="2")
+    endless = follow(table, scan__snapshot_id="2")
+    later = follow(table, last=4, scan__snapshot_id="2")
+    for each in (follower, endless, later):
+        next_of(each)
+    rolled_back(table, 2)
+
+    with pytest.raises(NotFound, match=r"the table was rolled back.* snapshot_id=3 latest=2"):
+        follower.step()
+    assert endless.step() is Nothing.YET
+    assert later.step() is Nothing.YET
+
+
+def test_snapshot_that_a_listing_lacks_has_not_expired() -> None:
+    store = Lacking()
+    table = new_table(store=store)
+    for line in ("1 a", "2 b", "3 c", "4 d"):
+        put(table, line)
+    store.lacks = "snapshot-3"
+
+    assert next_of(follow(table, scan__snapshot_id="2")) == "2: +I 2 b"
 
 
 def test_table_that_was_dropped_or_replaced_is_an_error() -> None:
