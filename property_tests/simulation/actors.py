@@ -88,6 +88,7 @@ class Attempt:
     error: str = ""
     unexpected: bool = False  # nothing that went wrong explains the error
     gone: bool = False  # the error says that something is not there
+    staged_gone: bool = False  # the error says that the files of its messages are not there
     power_losses: int = 0
 
 
@@ -263,6 +264,7 @@ def _take_in(attempt: Attempt, error: Exception, *, troubled: bool) -> None:
         attempt.outcome = Outcome.REFUSED
         fails = isinstance(error, StorageError | OSError)
         attempt.gone = isinstance(error, NotFound | CorruptTable)
+        attempt.staged_gone = "files of the messages are not there" in str(error)
         rightly = isinstance(error, CommitConflict) or _is_of_old_columns(error)
         attempt.unexpected = not (rightly or (fails and troubled))
     if attempt.unexpected:

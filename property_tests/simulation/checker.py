@@ -17,6 +17,7 @@ Snapshots that have expired are checked as all others, by the archive of all fil
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lakecore.errors import LakecoreError
@@ -64,7 +65,7 @@ class ViolationError(Exception):
 def check(disk: Disk, attempts: list[Attempt]) -> None:
     """Raise ViolationError, saying what is wrong."""
     for attempt in attempts:
-        if attempt.unexpected and not (attempt.gone and excused(attempt, attempts)):
+        if attempt.unexpected and not excused(attempt, attempts):
             raise ViolationError(f"{attempt.name} failed without a cause: {attempt.error}")
     try:
         _Checker(disk, attempts).check()
@@ -336,7 +337,7 @@ class _Checker:
             for snapshot in (*of_branch, *(past.tag(name).snapshot for name in past.tag_names())):
                 named |= {*self._named(snapshot)}
         named |= _files(self.disk, layout.branches_dir)
-        for snapshot in states:
+        for snapshot in self._as_brought_back(states):
             needed = set(self._named(snapshot))
             missing = [path for path in needed if not self.disk.files.exists(path)]
             if missing:
@@ -356,6 +357,16 @@ class _Checker:
             )
             if not self.disk.power_losses and not explained and not self._has_trouble(author):
                 raise ViolationError(f"{author and author.name} has left {path}")
+
+    def _as_brought_back(self, states: list[Snapshot]) -> list[Snapshot]:
+        """The first one without its changelog, if a branch, which keeps none, brought it back."""
+        changelog = states[0].changelog_manifest_list if states else None
+        ahead = any(each.deed.verb == "fast forward" for each in self.attempts)
+        if changelog is None or not ahead:
+            return states
+        if self.disk.files.exists(self.table.context.layout.manifest(changelog)):
+            return states
+        return [replace(states[0], changelog_manifest_list=None), *states[1:]]
 
     def _has_trouble(self, author: Attempt | None) -> bool:
         """Whether a fault explains what an attempt left; files that are staged outlive attempts."""

@@ -63,6 +63,7 @@ class Disk:
     changing: set[str] = field(default_factory=set)  # attempts at work that may commit
     rolling_back: bool = False  # whoever may commit waits meanwhile
     late: list[tuple[int, str, bytes, str]] = field(default_factory=list)
+    _authors: dict[tuple[str, bytes], str] = field(default_factory=dict)
     _created: dict[str, int] = field(default_factory=dict)
     _removed: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     _unsynced: dict[str, bytes | None] = field(default_factory=dict)
@@ -88,13 +89,15 @@ class Disk:
         """Take in that a file was written."""
         self._created.setdefault(path, self.scheduler.now_ms)
         self._removed.pop(path, None)
-        again = False
+        number = int(path.removeprefix(_PLACE)) if is_snapshot(path) else None
+        if number is not None and number < self.snapshots and not self.rolling_back:
+            return  # its number has expired: nobody sees it, and its committer removes it
         if not path.endswith(("EARLIEST", "LATEST")):
             data = self.files.read(path)
-            again = self.archive.exists(path) and self.archive.read(path) == data
             self.archive.put(path, data)
-        if is_snapshot(path) and not again:
-            self.writers[path] = by  # after a rollback its number is given out again
+            if number is not None:
+                # After a rollback its number is given out again, or a branch brings it back.
+                self.writers[path] = self._authors.setdefault((path, data), by)
         self.writers.setdefault(path, by)
         self.look()
 

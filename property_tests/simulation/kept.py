@@ -120,11 +120,14 @@ def left_in_trouble(attempts: Sequence[Attempt], troubled: set[str]) -> bool:
 
 
 def excused(attempt: Attempt, attempts: Sequence[Attempt]) -> bool:
-    """Whether files that an attempt read may have been deleted under it."""
+    """Whether files that an attempt read, or had staged, may have been deleted under it."""
+    if attempt.staged_gone:
+        # It was committed before a crash, and the rollback took it away.
+        return any(undone(each, attempts) for each in attempts if each.deed is attempt.deed)
     reads = attempt.deed.verb in {"read", "follow", "compact", "compact fully", *KEEPING}
     edits = attempt.deed.verb in {"delete", "update", "merge"}
     deleting = [each for each in attempts if each.deed.verb in DELETING and each is not attempt]
-    return (reads or edits) and any(_overlaps(attempt, each) for each in deleting)
+    return attempt.gone and (reads or edits) and any(_overlaps(attempt, each) for each in deleting)
 
 
 def _overlaps(attempt: Attempt, other: Attempt) -> bool:

@@ -61,7 +61,8 @@ def check_files_are_there(context: TableContext, messages: Sequence[CommitMessag
     missing = [path for path, is_there in zip(paths, there, strict=True) if not is_there]
     if missing:
         raise InvalidRequest(
-            "files of the messages are not there: they are another table's, or were aborted",
+            "files of the messages are not there: they are another table's, or were aborted or "
+            "rolled back",
             table=context.identifier,
             files=missing[:_SHOWN_MAX],
         )

@@ -867,7 +867,7 @@ def test_messages_of_another_table_are_refused() -> None:
         writer.write(rows(mine.schema, "1 a"))
         messages = writer.prepare_commit()
 
-    with pytest.raises(InvalidRequest, match="another table's, or were aborted"):
+    with pytest.raises(InvalidRequest, match="another table's, or were aborted or rolled back"):
         other.commit(messages)
 
     assert other.context.history.latest_snapshot() is None
@@ -883,7 +883,7 @@ def test_messages_that_were_aborted_are_refused() -> None:
     messages = writer.prepare_commit()
     writer.abort(messages)
 
-    with pytest.raises(InvalidRequest, match="another table's, or were aborted"):
+    with pytest.raises(InvalidRequest, match="another table's, or were aborted or rolled back"):
         table.commit(messages)
 
     assert held(table) == "1 a"
