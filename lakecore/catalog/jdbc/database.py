@@ -13,15 +13,15 @@ import threading
 import weakref
 from contextlib import contextmanager
 from math import ceil
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from lakecore.catalog.jdbc.address import MYSQL, POSTGRESQL, SQLITE
 from lakecore.errors import StorageError, Unsupported
-from lakecore.io.stores.timeouts import Timeouts
+from lakecore.io.stores.timeouts import CONNECT_OPTION, Timeouts
 from lakecore.masking import mask_exception, masked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import ModuleType
 
     from sqlalchemy import Connection, Engine
@@ -157,6 +157,9 @@ class Database:
             port=address.port,
             database=address.database,
         )
+        settings: dict[str, object]
+        arguments: dict[str, object] = {**self._waits(), **address.arguments}
+        after_login = _limited_login(arguments) if address.dialect == MYSQL else None
         if address.dialect == SQLITE:
             # Each use opens the file again: a pool would keep a file open that was replaced.
             settings = {
@@ -167,10 +170,13 @@ class Database:
             settings = {
                 "pool_size": self._pool_size,
                 "pool_pre_ping": True,  # replaces connections that a restart of the server broke
-                "connect_args": {**self._waits(), **address.arguments},
+                "connect_args": arguments,
             }
         # Values of table properties may be secret, and must not appear in errors.
-        return cast("Engine", sql.create_engine(url, hide_parameters=True, **settings))
+        engine = cast("Engine", sql.create_engine(url, hide_parameters=True, **settings))
+        if after_login is not None:
+            sql.event.listen(engine, "connect", after_login, insert=True)
+        return engine
 
     def _waits(self) -> dict[str, int]:
         """The driver's timeouts in seconds; settings of the connection may replace them."""
@@ -212,10 +218,26 @@ def _run(connection: Connection, statements: Sequence[Statement]) -> int:
     return int(counts[0])
 
 
+def _limited_login(arguments: dict[str, object]) -> Callable[[Any, object], None]:
+    """Limit the login to MySQL by its connect timeout: a server may accept and then say nothing.
+
+    Returns what sets the longer timeout of the statements, once PyMySQL has logged in.
+    """
+    answer = arguments["read_timeout"]
+    arguments["read_timeout"] = arguments["connect_timeout"]
+
+    def after_login(connection: Any, _record: object) -> None:  # noqa: ANN401 - of PyMySQL
+        connection._read_timeout = answer  # noqa: SLF001 - PyMySQL has one timeout for all reads
+
+    return after_login
+
+
 def _advice(why: str) -> dict[str, str]:
     """Advice on how to fix two common failures; empty for other errors."""
     if "key was too long" in why.lower():
         return {"advice": "Paimon's tables need a database with a one-byte character set: latin1"}
+    if "timed out" in why.lower():
+        return {"advice": f"if the server is only slow, give it more time: {CONNECT_OPTION}"}
     if "unable to open database file" in why:
         return {"advice": "the directory of the file must exist and be writable"}
     return {}

@@ -57,6 +57,7 @@ class Connection(Protocol):
     """The part of a PyMySQL connection that lakecore uses. The private calls read the log."""
 
     charset: str
+    _read_timeout: float | None
 
     def cursor(self, cursor: object = None) -> Cursor: ...
     def close(self) -> None: ...
@@ -81,8 +82,8 @@ class Server:
 def connect(settings: MySqlSettings, *, raw: bool = False, stream: bool = False) -> Connection:
     """A new connection.
 
-    With `raw`, values are the bytes of MySQL's text protocol. With `stream`, a read fails if the
-    server sends nothing during the timeout; otherwise a read waits without a limit.
+    With `raw`, values are the bytes of MySQL's text protocol. The login, and with `stream` every
+    read, fails if the server sends nothing during the timeout. Other reads have no limit.
 
     Raises InvalidRequest if the server refuses the user, StorageError if it does not answer, and
     Unsupported if PyMySQL is not installed.
@@ -97,13 +98,15 @@ def connect(settings: MySqlSettings, *, raw: bool = False, stream: bool = False)
             charset="utf8mb4",
             autocommit=True,
             connect_timeout=settings.timeout_seconds,
-            read_timeout=settings.timeout_seconds if stream else None,
+            read_timeout=settings.timeout_seconds,
             ssl_ca=settings.ca_file,
             **({"conv": {}, "use_unicode": False} if raw else {}),
         )
         cursor = connection.cursor()
         cursor.execute(_SESSION)
         cursor.close()
+    if not stream:
+        connection._read_timeout = None  # noqa: SLF001 - PyMySQL has one timeout for all reads
     return connection
 
 
