@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 from lakecore.io.csv_lines import line_of_row, remarks, undecodable, uneven_line
+from lakecore.io.json_lines import bad_record, line_of_record
 from lakecore.memory import process_budget
 from lakecore.model.types import TIMESTAMPS, Root
 from lakecore.sql.file_checks import check_columns, check_values, fields_to_check
@@ -392,11 +393,13 @@ class FileRows:
         return f"read_csv([{files}], {', '.join(settings)})"
 
     def _with_line(self, error: InvalidRequest) -> InvalidRequest:
-        """The error about a row of a CSV file, with the number of its line."""
+        """The error about a row of a CSV or JSON file, with the number of its line."""
         row, files = error.facts.get("row"), error.facts.get("files")
-        if self.format.kind != "csv" or not isinstance(row, int) or not isinstance(files, list):
+        if not isinstance(row, int) or not isinstance(files, list):
             return error
         path = self.paths[self._shown().index(files[0])]
+        if self.format.kind == "json":
+            return type(error)(error.message, **error.facts, **line_of_record(path, row))
         header = self.format.header
         line = line_of_row(path, row, self.format.delimiter, header=header)
         return type(error)(error.message, **error.facts, **line)
@@ -411,7 +414,7 @@ class FileRows:
         reason = str(error).partition("\n\nLINE ")[0]
         for path, name in self.shown.items():
             reason = reason.replace(path, name)
-        if "not utf-8" in reason or "Invalid unicode" in reason:
+        if re.search(r"not utf-8|invalid utf-8|Invalid unicode", reason, re.IGNORECASE):
             place = next((facts for path in self.paths if (facts := undecodable(path))), {})
             return InvalidRequest(
                 "the file is not UTF-8; --encoding states another encoding, such as latin-1 or "
@@ -420,11 +423,18 @@ class FileRows:
                 **place,
             )
         if isinstance(found, InvalidRequest) or found is None:
+            bad = self._bad_record()
             first = [line.strip() for line in reason.splitlines() if line.strip()][:4]
             return InvalidRequest(
                 "the file cannot be read as rows; --column NAME=TYPE states the type of a column",
-                files=self._shown(),
+                **bad or {"files": self._shown()},
                 format=self.format.kind,
-                reason=" ".join(first),
+                reason="this is not a JSON object" if bad else " ".join(first),
             )
         return found
+
+    def _bad_record(self) -> dict[str, object]:
+        """The JSON file, and the line in it, of the first record that is no JSON object."""
+        pairs = zip(self.paths, self._shown(), strict=True) if self.format.kind == "json" else ()
+        lines = ((shown, bad_record(path)) for path, shown in pairs)
+        return next(({"files": [shown], **line} for shown, line in lines if line), {})

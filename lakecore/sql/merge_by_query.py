@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
+from lakecore.scalar.fractions import cut_to_precision
 from lakecore.sql.assignments import check_nested
 from lakecore.sql.found_rows import equal_columns, merge_found, newest_rows
 from lakecore.sql.merge_texts import Texts
@@ -29,7 +30,7 @@ from lakecore.sql.python_objects import NotingScope
 from lakecore.sql.tokens import quoted, quoted_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from lakecore.model.snapshot import CommitResult
     from lakecore.sql.merge_texts import Step, Value
@@ -75,13 +76,16 @@ def merge_by_query(
         on=texts.on(),
         steps=texts.steps(),
     )
-    for step in query.steps:
-        nested = [each for each in step.values if not each.star and query.is_nested(each)]
-        if nested:
-            found = queries.relation(query.values_of(step, nested), parameters, objects)
-            columns = [schema.arrow.field(each.column) for each in nested]
+    given: dict[tuple[int, Value], str] = {}
+    for number, step in enumerate(query.steps):
+        checked = [each for each in step.values if not each.star and query.depends_on_type(each)]
+        if checked:
+            found = queries.relation(query.values_of(step, checked), parameters, objects)
+            columns = [schema.arrow.field(each.column) for each in checked]
             check_nested(found, pa.schema(columns))
-    text = query.text()
+            types = zip(checked, map(str, found.types), strict=True)
+            given |= {(number, each): kind for each, kind in types if query.is_time(each)}
+    text = query.text(given)
     return merge_found(
         table, objects, lambda: queries.reader(text, objects, parameters), query.merge
     )
@@ -112,10 +116,15 @@ class _Query:
         found = dict.fromkeys(value for step in self.steps for value in step.values)
         return {value: f"{_VALUE}{number}" for number, value in enumerate(found)}
 
-    def is_nested(self, value: Value) -> bool:
-        """Whether the column of a value is nested."""
+    def depends_on_type(self, value: Value) -> bool:
+        """Whether the type of a value decides how its column takes it: a nested one, or a time."""
         kind = self.table.schema.arrow.field(value.column).type
-        return bool(pa.types.is_nested(kind))
+        return bool(pa.types.is_nested(kind)) or self.is_time(value)
+
+    def is_time(self, value: Value) -> bool:
+        """Whether the column of a value holds times of a number of digits."""
+        kind = self.table.schema.arrow.field(value.column).type
+        return bool(pa.types.is_timestamp(kind) or pa.types.is_time(kind))
 
     # --- the merge of the result ------------------------------------------------------------------
 
@@ -138,8 +147,8 @@ class _Query:
 
     # --- the query --------------------------------------------------------------------------------
 
-    def text(self) -> str:
-        """The whole query.
+    def text(self, given: Mapping[tuple[int, Value], str]) -> str:
+        """The whole query. `given`: the types of the times that the clauses compute, by number.
 
         A row of its result identifies a row of the table, and has the number of the clause that
         applies to it and the new values.
@@ -151,7 +160,7 @@ class _Query:
         if self._has("not_matched"):
             parts.append(f"{_NEW} AS MATERIALIZED (\n{self._new()})")
         order = f"\nORDER BY {_ROW}" if self._has("not_matched") else ""
-        results = "\nUNION ALL\n".join(self._results())
+        results = "\nUNION ALL\n".join(self._results(given))
         return "WITH " + ",\n".join(parts) + f"\n{results}{order}"
 
     def values_of(self, step: Step, values: list[Value]) -> str:
@@ -237,23 +246,42 @@ class _Query:
         )
         return f"CASE WHEN {changed} THEN error({said}) ELSE {number} END"
 
-    def _results(self) -> Iterator[str]:
+    def _results(self, given: Mapping[tuple[int, Value], str]) -> Iterator[str]:
         s, t = self._s, self._t
         paired = f"{_PAIRS} AS {t} JOIN {_SOURCE} AS {s} ON {s}.{_ROW} = {t}.{_OF}"
         rows = {"matched": paired, "by_source": f"{_ALONE} AS {t}", "not_matched": f"{_NEW} AS {s}"}
         for number, step in enumerate(self.steps):
             side = s if step.match == "not_matched" else t
-            yield self._result(
-                step, number, f"{rows[step.match]} WHERE {side}.{_CLAUSE} = {number}"
-            )
+            times = {each: given[number, each] for each in step.values if (number, each) in given}
+            chosen = f"{rows[step.match]} WHERE {side}.{_CLAUSE} = {number}"
+            yield self._cut(times, self._result(step, number, chosen, times))
         if self._has("matched"):
             # Pairs that no clause applies to: a row of the table must not be in several pairs.
             yield self._result(None, None, f"{_PAIRS} AS {t} WHERE {t}.{_CLAUSE} IS NULL")
 
-    def _result(self, step: Step | None, number: int | None, rows: str) -> str:
+    def _cut(self, times: Mapping[Value, str], result: str) -> str:
+        """The result of a clause, whose times are cut to the digits of their columns."""
+        if not times:
+            return result
+        parts = (
+            f"CAST({cut_to_precision(name, kind, self.table.schema.field(each.column).type)} "
+            f"AS {each.type}) AS {name}"
+            for each, kind in times.items()
+            for name in [self._places[each]]
+        )
+        return f"SELECT * REPLACE ({', '.join(parts)}) FROM (\n{result})"
+
+    def _result(
+        self,
+        step: Step | None,
+        number: int | None,
+        rows: str,
+        times: Collection[Value] = (),
+    ) -> str:
         """The SELECT for the rows of one clause. `rows` is its FROM and WHERE.
 
-        If `step` is None, the rows are the pairs to which no clause applies.
+        The values of `times` keep the types of their expressions. If `step` is None, the rows are
+        the pairs to which no clause applies.
         """
         own = {value: value.text for value in step.values} if step is not None else {}
         place = "CAST(NULL AS BIGINT)"
@@ -271,5 +299,6 @@ class _Query:
         listed.append(f"CAST({'NULL' if number is None else number} AS INTEGER) AS {_CLAUSE}")
         for value, name in self._places.items():
             text = f"({own[value]}\n)" if value in own else "NULL"
-            listed.append(f"CAST({text} AS {value.type}) AS {name}")
+            kept = f"CAST({text} AS {value.type})" if value not in times else text
+            listed.append(f"{kept} AS {name}")
         return f"SELECT {', '.join(listed)} FROM {rows}"

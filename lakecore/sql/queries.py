@@ -112,10 +112,14 @@ class Queries:
         return self._run(self._prepared(text, scope), parameters)
 
     def reader(
-        self, text: str, scope: Scope, parameters: Parameters = None
+        self,
+        text: str,
+        scope: Scope,
+        parameters: Parameters = None,
+        shaped: Callable[[duckdb.DuckDBPyRelation], duckdb.DuckDBPyRelation] = lambda rows: rows,
     ) -> pa.RecordBatchReader:
-        """The rows of a query as a stream."""
-        return reader_of(lambda: self.relation(text, parameters, scope))
+        """The rows of a query as a stream; `shaped` chooses and casts its columns."""
+        return reader_of(lambda: shaped(self.relation(text, parameters, scope)))
 
     def explained(self, statement: Explain, scope: Scope) -> list[tuple[str, str]]:
         """The parts of the plan: DuckDB's, and lakecore's for each of its tables."""

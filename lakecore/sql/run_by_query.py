@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
+from lakecore.scalar.fractions import cut_to_precision
 from lakecore.sql.assignments import assigned, check_nested
 from lakecore.sql.found_rows import equal_columns, merge_found, newest_rows
 from lakecore.sql.python_objects import NotingScope
@@ -24,6 +25,8 @@ from lakecore.sql.tokens import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import duckdb
 
     from lakecore.model.snapshot import CommitResult
     from lakecore.sql.python_objects import Scope
@@ -69,7 +72,20 @@ def change_by_query(
         new = {name: pl.col(f"source.{_NEW}{place}") for place, name in enumerate(values)}
         return found.when_matched_update(new)
 
-    return merge_found(table, objects, lambda: queries.reader(text, objects), merge)
+    types = queries.types(pa.schema([schema.arrow.field(name) for name in values]))
+
+    def cast(found: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+        """The rows of the query, with the new values as their columns store them."""
+        parts = [f"#{place} AS {quoted(name)}" for place, name in enumerate(keys, 1)]
+        for place, (name, kind) in enumerate(zip(values, types, strict=True)):
+            at = len(keys) + place
+            stored = schema.field(name).type
+            value = cut_to_precision(f"#{at + 1}", str(found.types[at]), stored)
+            parts.append(f"CAST({value} AS {kind}) AS {_NEW}{place}")
+        rows = found.project(", ".join(parts))
+        return rows if schema.primary_keys else rows.distinct()
+
+    return merge_found(table, objects, lambda: queries.reader(text, objects, None, cast), merge)
 
 
 def _check_nested(
@@ -84,32 +100,22 @@ def _check_nested(
         name: text for name, text in values.items() if pa.types.is_nested(arrow.field(name).type)
     }
     if nested:
-        query = _query(queries, table, statement, nested, casts=False)
+        query = _query(queries, table, statement, nested)
         found = queries.relation(query, None, scope).limit(0)
         news = found.columns[-len(nested) :]
         check_nested(found.select(*news), pa.schema([arrow.field(name) for name in nested]))
 
 
 def _query(
-    queries: Queries,
-    table: Table,
-    statement: Update | Delete,
-    values: Mapping[str, str],
-    *,
-    casts: bool = True,
+    queries: Queries, table: Table, statement: Update | Delete, values: Mapping[str, str]
 ) -> str:
     """The query for the rows that the statement changes."""
     schema = table.schema
     names = [quoted(name) for name in schema.primary_keys or schema.names]
     qualifier = quoted(statement.alias or statement.chain[-1])
     columns = [f"{qualifier}.{name} AS {name}" for name in names]
-    types = queries.types(pa.schema([schema.arrow.field(name) for name in values]))
-    columns += [
-        (f"CAST(({text}\n) AS {kind})" if casts else f"({text}\n)") + f" AS {_NEW}{place}"
-        for place, (text, kind) in enumerate(zip(values.values(), types, strict=True))
-    ]
+    columns += [f"({text}\n) AS {_NEW}{place}" for place, text in enumerate(values.values())]
     alias = "" if statement.alias is None else f" AS {qualifier}"
     where = "" if statement.where is None else f" WHERE ({statement.where}\n)"
-    distinct = "" if schema.primary_keys else "DISTINCT "
     source = f"{newest_rows(queries, table, statement.chain)}{alias}{where}"
-    return f"SELECT {distinct}{', '.join(columns)} FROM {source}"  # noqa: S608  names are quoted
+    return f"SELECT {', '.join(columns)} FROM {source}"  # noqa: S608  names are quoted

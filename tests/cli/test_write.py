@@ -196,8 +196,8 @@ def test_files_that_do_not_fit_are_refused_and_change_nothing(
         ("open.csv", 'id,name\n1,"a\n', "do not have the same number of values"),
         ("twice.csv", "id,v,id\n1,2,3\n", "columns=[id]"),
         ("case.csv", "id,ID\n1,2\n", "columns=[id]"),
-        ("values.json", '{"id": 1}\n3\n', "expected records"),
-        ("numbers.json", "[1, 2]", "expected records"),
+        ("values.json", '{"id": 1}\n3\n', "this is not a JSON object"),
+        ("numbers.json", "[1, 2]", "this is not a JSON object"),
     ],
 )
 def test_file_whose_columns_are_not_certain_is_refused(

@@ -192,3 +192,35 @@ def test_folder_of_a_file_is_no_column(tmp_path: Path, kind: str, types: dict[st
         file.write_text("a\n1\n" if kind == "csv" else '{"a": 1}\n')
 
     assert rows_of(file, types=types) == [{"a": 1}]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('{"a": 1}\n\n{"a": 1.5}\n', 3),
+        ('{"a": 1}\n{"a" 2}\n', 2),
+        ('{"a": 1}\n{"a":\n', 2),
+        ('{"a": 1}\n3\n', 2),
+        ('{"a": 1}\n"x{"\n', 2),
+        ('[{"a": 1},\n{"a": 2}, {"a": 1.5}]', 2),
+        ('[{"a": 1},\n\n{"a": 1.5', 3),
+        ('{\n "a": 1}\n{\n "b": ["}", {"c": "\\""}],\n"a": 1.5}\n', 3),
+    ],
+)
+def test_errors_of_json_name_file_and_line(tmp_path: Path, text: str, line: int) -> None:
+    good = written(tmp_path / "good.json", '{"a": 1}\n')
+    bad = written(tmp_path / "bad.json", text)
+
+    with pytest.raises(lc.InvalidRequest) as found:
+        rows_of(good, bad, types={"a": "INT"})
+    assert found.value.facts["files"] == [str(bad)]
+    assert found.value.facts["line"] == line
+
+
+def test_error_of_json_names_the_line_that_is_not_utf_8(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_bytes(b'{"a": "x"}\n{"a": "\xff"}\n')
+
+    with pytest.raises(lc.InvalidRequest, match="not UTF-8") as found:
+        rows_of(bad)
+    assert found.value.facts["line"] == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -13,9 +13,6 @@ from lakecore.sql.queries import Queries
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from lakecore.sql.python_objects import Scope
-    from lakecore.sql.queries import Parameters
 
 ADD_ONE = "UPDATE shop.t SET v = v + (SELECT 1) WHERE id IN (SELECT 1)"
 MERGE_ONE = (
@@ -38,13 +35,11 @@ def _disturb(catalog: lc.Session, monkeypatch: pytest.MonkeyPatch, times: int) -
     """Others add 100 to the row whenever the rows are looked for, at most `times` times."""
     reader, done = Queries.reader, list[int]()
 
-    def disturbed(
-        queries: Queries, text: str, scope: Scope, parameters: Parameters = None
-    ) -> pa.RecordBatchReader:
+    def disturbed(queries: Queries, *arguments: Any) -> pa.RecordBatchReader:
         if len(done) < times:
             done.append(1)
             catalog.get_table("shop.t").update({"v": lc.sql_expr("v + 100")})
-        return reader(queries, text, scope, parameters)
+        return reader(queries, *arguments)
 
     monkeypatch.setattr(Queries, "reader", disturbed)
     return done
