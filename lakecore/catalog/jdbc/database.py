@@ -13,7 +13,7 @@ import threading
 import weakref
 from contextlib import contextmanager
 from math import ceil
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from lakecore.catalog.jdbc.address import MYSQL, POSTGRESQL, SQLITE
 from lakecore.errors import StorageError, Unsupported
@@ -41,6 +41,12 @@ _WAIT_SECONDS = 0.02
 _TIMEOUTS = Timeouts()
 _LOST_OUT = re.compile(r"^(40P01|40001) |^ \((1213|1205),|database is locked")
 """The error codes and the text of a transaction that was aborted because of another one."""
+
+
+class _PyMySql(Protocol):
+    """A connection of PyMySQL."""
+
+    _read_timeout: object
 
 
 class _LostOut(StorageError):
@@ -218,7 +224,7 @@ def _run(connection: Connection, statements: Sequence[Statement]) -> int:
     return int(counts[0])
 
 
-def _limited_login(arguments: dict[str, object]) -> Callable[[Any, object], None]:
+def _limited_login(arguments: dict[str, object]) -> Callable[[_PyMySql, object], None]:
     """Limit the login to MySQL by its connect timeout: a server may accept and then say nothing.
 
     Returns what sets the longer timeout of the statements, once PyMySQL has logged in.
@@ -226,7 +232,7 @@ def _limited_login(arguments: dict[str, object]) -> Callable[[Any, object], None
     answer = arguments["read_timeout"]
     arguments["read_timeout"] = arguments["connect_timeout"]
 
-    def after_login(connection: Any, _record: object) -> None:  # noqa: ANN401 - of PyMySQL
+    def after_login(connection: _PyMySql, _record: object) -> None:
         connection._read_timeout = answer  # noqa: SLF001 - PyMySQL has one timeout for all reads
 
     return after_login
