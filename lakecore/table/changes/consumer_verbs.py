@@ -10,6 +10,7 @@ from lakecore.table.changes.retained import retained_changes
 from lakecore.table.changes.stream import StreamRequest, open_stream
 from lakecore.table.context import require_table
 from lakecore.table.maintenance import consumers
+from lakecore.table.maintenance.steps import decide
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,17 +118,37 @@ class ConsumerVerbs(ABC):
         """
         context = self._context
         name = consumers.checked_consumer_id(consumer_id)
-        retained = retained_changes(context)
         if next_snapshot is None:
+            require_table(context)
             known = consumers.consumer_ids(context)
             if name not in known:
                 raise NotFound(
                     "no such consumer", consumer_id=name, consumers=known, table=context.identifier
                 )
-            consumers.delete_consumer(context, name)
+            decide(
+                lambda: consumers.delete_consumer(context, name),
+                lambda: name not in consumers.consumer_ids(context),
+                consumer_id=name,
+            )
             return
         if isinstance(next_snapshot, bool) or not isinstance(next_snapshot, int):
             raise InvalidRequest("next_snapshot must be a snapshot id", next_snapshot=next_snapshot)
+        self._require_retained(next_snapshot)
+        before = consumers.stored_consumer(context, name)
+        decide(
+            lambda: consumers.write_consumer(context, name, next_snapshot),
+            lambda: consumers.read_consumer(context, name) == next_snapshot,
+            consumer_id=name,
+        )
+        try:
+            # An expiry that listed the consumers before does not keep this snapshot.
+            self._require_retained(next_snapshot)
+        except NotFound:
+            consumers.restore_consumer(context, name, before)
+            raise
+
+    def _require_retained(self, next_snapshot: int) -> None:
+        retained = retained_changes(self._context)
         earliest, latest = (1, 0) if retained is None else (retained.earliest, retained.latest)
         if not earliest <= next_snapshot <= latest + 1:
             raise NotFound(
@@ -135,9 +156,8 @@ class ConsumerVerbs(ABC):
                 next_snapshot=next_snapshot,
                 earliest=earliest,
                 latest=latest,
-                table=context.identifier,
+                table=self._context.identifier,
             )
-        consumers.write_consumer(context, name, next_snapshot)
 
     def clear_consumers(
         self, including: str | None = None, excluding: str | None = None, *, dry_run: bool = False

@@ -76,6 +76,22 @@ def delete_consumer(context: TableContext, consumer_id: str) -> None:
     context.store.delete(context.layout.consumer(checked_consumer_id(consumer_id)))
 
 
+def stored_consumer(context: TableContext, consumer_id: str) -> bytes | None:
+    """The bytes of a consumer's file, which may be damaged; None if there is no file."""
+    try:
+        return context.store.read(context.layout.consumer(consumer_id))
+    except NotFound:
+        return None
+
+
+def restore_consumer(context: TableContext, consumer_id: str, stored: bytes | None) -> None:
+    """Put back what `stored_consumer` returned."""
+    if stored is None:
+        delete_consumer(context, consumer_id)
+    else:
+        context.store.put(context.layout.consumer(consumer_id), stored)
+
+
 def clear_consumers(
     context: TableContext,
     including: str | None = None,

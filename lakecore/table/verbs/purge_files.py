@@ -39,14 +39,13 @@ def purge_files(context: TableContext) -> Purged:
     for name in branch_names(context):
         branches.check_not_in_use(context, name, "delete")
     result = clear_partitions(context, overwrite.everything, "TRUNCATE")
-    decided = Purged(snapshot_id=result.snapshot_id, is_complete=False)
-    done: Purged | None = None
+    purged = Purged(is_complete=False)
     with clean_up_after(context, "the purge"):
-        done = _without_history(context, decided)
-    return decided if done is None else done
+        purged = _without_history(context)
+    return replace(purged, snapshot_id=result.snapshot_id)
 
 
-def _without_history(context: TableContext, decided: Purged) -> Purged:
+def _without_history(context: TableContext) -> Purged:
     gone_branches = branch_names(context)
     for name in gone_branches:
         branches.delete_branch(context, name)
@@ -60,8 +59,7 @@ def _without_history(context: TableContext, decided: Purged) -> Purged:
     expired = expire_snapshots(context, only_last, dry_run=False)
     expire_changelogs(context, only_last, all_of_them=True, dry_run=False)
     orphans = remove_orphan_files(context, now_ms, force=True, dry_run=False)
-    return replace(
-        decided,
+    return Purged(
         branches=gone_branches,
         tags=gone_tags,
         consumers=gone_consumers,

@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import lakecore as lc
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.stores.guarded import unguarded
+from tests.stores import FailingStore, StoreFailure
 from tests.tables import new_table, put, reopened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class OnConsumers(FailingStore):
+    """Calls `before` before a consumer's file changes, and may lose the replies of the changes."""
+
+    def __init__(
+        self, table: lc.Table, before: Callable[[], object] = int, *, loses: bool = False
+    ) -> None:
+        super().__init__(table.context.store)
+        self.before = before
+        self.loses = loses
+
+    def put(self, path: str, data: bytes) -> None:
+        self._at(path)
+        super().put(path, data)
+        self._lose(path)
+
+    def delete(self, path: str) -> None:
+        self._at(path)
+        super().delete(path)
+        self._lose(path)
+
+    def _at(self, path: str) -> None:
+        if "/consumer-" in path:
+            before, self.before = self.before, int
+            before()
+
+    def _lose(self, path: str) -> None:
+        if self.loses and "/consumer-" in path:
+            raise StoreFailure(path)
 
 
 def table_with(*names: str, **options: Any) -> lc.Table:
@@ -109,3 +143,28 @@ def test_consumers_of_a_dropped_table_are_not_there() -> None:
     for verb in (other.consumers, other.clear_consumers, lambda: other.reset_consumer("a", 1)):
         with pytest.raises(NotFound, match="not there any more"):
             verb()
+
+
+def test_a_lost_reply_is_no_failure() -> None:
+    table = table_with("a")
+    seen = reopened(table, store=OnConsumers(table, loses=True))
+
+    seen.reset_consumer("b", 3)
+    assert [each.next_snapshot for each in table.consumers()] == [2, 3]
+    seen.reset_consumer("a")
+    assert [each.consumer_id for each in table.consumers()] == ["b"]
+
+
+@pytest.mark.parametrize("names", [[], ["a"]])
+def test_a_snapshot_that_expires_during_the_call_is_refused(names: list[str]) -> None:
+    table = table_with()
+    for name in names:
+        table.reset_consumer(name, 4)
+
+    def expire() -> None:
+        table.expire_snapshots(retain_max=1, retain_min=1, older_than="2100-01-01")
+
+    seen = reopened(table, store=OnConsumers(table, expire))
+    with pytest.raises(NotFound, match="has expired"):
+        seen.reset_consumer("a", 2)
+    assert [each.next_snapshot for each in table.consumers()] == [4] * len(names)
