@@ -131,16 +131,18 @@ class Sink:
             self._check_targets(found)
         tables = source.tables()
         if found is None:
-            if not tables and not self._settings.takes_new_tables:
+            follows = [table for table, schema in tables.items() if self._has_key(schema)]
+            if not follows and not self._settings.takes_new_tables:
                 raise InvalidRequest(
-                    "the source has no table to follow; --mode combined waits for new tables",
+                    "the source has no table to follow. A table of a database needs a primary key; "
+                    "--mode combined waits for new tables",
                     source=dict(source.describe()),
                 )
             user = f"cdc-{self._ambient.new_uuid()}"
             self._state = PipelineState(
                 checkpoint=0,
                 commit_user=user,
-                source_tables=tuple(sorted(map(str, tables))),
+                source_tables=tuple(sorted(map(str, follows))),
                 source=dict(source.describe()),
             )
             self._files.put(self._state)
@@ -210,14 +212,15 @@ class Sink:
         Raises InvalidRequest if the table has lost the primary key that its rows were written with.
         """
         known = str(table) in self._state.source_tables
-        if self._settings.needs_key and not schema.primary_key:
+        if not self._has_key(schema):
             if known:
                 raise InvalidRequest(
                     "a table of the source has lost its primary key: give it one again, or leave "
                     "it out by --excluding_tables",
                     table=str(table),
                 )
-            log.info("source table left out: it has no primary key. table=%s", table)
+            log.warning("source table left out: it has no primary key. table=%s", table)
+            self.progress.left_out[str(table)] = "it has no primary key"
             return False
         if not known and not self._settings.takes_new_tables:
             log.info("source table left out: it is new. table=%s", table)
@@ -226,6 +229,9 @@ class Sink:
             names = sorted({*self._state.source_tables, str(table)})
             self._state = replace(self._state, source_tables=tuple(names))
         return True
+
+    def _has_key(self, schema: SourceSchema) -> bool:
+        return bool(schema.primary_key) or not self._settings.needs_key
 
     # --- steps ------------------------------------------------------------------------------------
 

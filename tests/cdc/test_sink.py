@@ -297,12 +297,14 @@ def test_a_table_that_never_had_a_key_is_left_out() -> None:
     without = replace(ONE, primary_key=(), states_key=True)
     steps = [*STEPS[:1], [batch(SourceTable("s", "c"), without, ("+I", 1, "again"))]]
     source = ListSource(steps)
-    source.tables = lambda: {A: ONE, B: ONE}  # type: ignore[method-assign]
+    keyless = SourceTable("s", "k")
+    source.tables = lambda: {A: ONE, B: ONE, keyless: without}  # type: ignore[method-assign]
     catalog, sink = parts(MemoryStore(), needs_key=True, takes_new_tables=True)
 
-    sink.run(source, until_caught_up=True)
+    progress = sink.run(source, until_caught_up=True)
 
     assert catalog.list_tables("d") == ("a", "b")
+    assert list(progress.left_out) == ["s.k", "s.c"]
 
 
 def test_tables_that_force_snapshots_get_one_at_each_checkpoint() -> None:

@@ -13,6 +13,7 @@ from lakecore.catalog.registry import open_catalog
 from lakecore.cdc.actions import Arguments
 from lakecore.cdc.kafka.settings import KafkaSettings
 from lakecore.cdc.kafka.source import KafkaSource
+from lakecore.cdc.patience import patient_steps
 from lakecore.cdc.pipeline import Pipeline, run_pipeline
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING
 from lakecore.errors import InvalidRequest, StorageError
@@ -53,11 +54,15 @@ def rows(numbers: range) -> list[bytes | None]:
 def read(
     opened: KafkaSource, after: Position | None = None, count: int | None = None
 ) -> tuple[list[int], Position]:
-    """The numbers until the source has caught up, or that many of them; and the position."""
+    """The numbers until the source has caught up, or that many of them; and the position.
+
+    The source is read as a pipeline reads it: a broker that has just come back may be slow.
+    """
     found: list[int] = []
+    seen = [after]
     try:
-        opened.tables()
-        for step in opened.steps(after):
+        for step in patient_steps(opened, lambda: seen[-1], 60, SYSTEM, bool):
+            seen.append(step.position)
             for batch in step.batches:
                 found += map(int, batch.rows["n"].to_pylist())
             if step.caught_up if count is None else len(found) >= count:

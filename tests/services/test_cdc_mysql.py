@@ -264,7 +264,8 @@ def test_table_that_comes_later(server: Server, tmp_path: Path, mode: str) -> No
         server, tmp_path / "w", "mysql_sync_database", f"later_{mode}", f"--mode={mode}",
         "--table_prefix=ods_", "--excluding_tables=x.*",
     )  # fmt: skip
-    mirror(run)
+    keyless = mirror(run)["left_out"]
+    assert keyless == {f"later_{mode}.keyless": "it has no primary key"}
     cursor.execute(f"CREATE TABLE later_{mode}.b (id int primary key, v varchar(5))")
     cursor.execute(f"CREATE TABLE later_{mode}.xb (id int primary key)")
     cursor.execute(f"INSERT INTO later_{mode}.b VALUES (1, 'x')")
@@ -273,6 +274,49 @@ def test_table_that_comes_later(server: Server, tmp_path: Path, mode: str) -> No
 
     tables = lc.connect(tmp_path / "w").list_tables("m")
     assert tables == (("ods_a", "ods_b") if mode == "combined" else ("ods_a",))
+
+
+def test_a_unique_key_stands_in_for_a_missing_primary_key(server: Server, tmp_path: Path) -> None:
+    cursor = connect(server)
+    for statement in (
+        "CREATE DATABASE uniques",
+        "CREATE TABLE uniques.one (a int UNIQUE, b int not null, c int not null, UNIQUE (c, b))",
+        "CREATE TABLE uniques.two (a int, t varchar(20) not null, UNIQUE (a), UNIQUE p (t(5)))",
+        "INSERT INTO uniques.one VALUES (NULL, 1, 1), (NULL, 1, 2), (3, 3, 3)",
+    ):
+        cursor.execute(statement)
+    run = command(server, tmp_path / "w", "mysql_sync_database", "uniques", "--unique_keys=true")
+    first = mirror(run)
+    cursor.execute("UPDATE uniques.one SET a = 7, b = 9 WHERE c = 2")
+    cursor.execute("DELETE FROM uniques.one WHERE c = 1")
+    mirror(run)
+    found = lc.connect(tmp_path / "w").get_table("m.one")
+
+    assert list(first["left_out"]) == ["uniques.two"]
+    assert found.context.schema.primary_keys == ("b", "c")
+    assert sorted(tuple(row.values()) for row in found.to_arrow().to_pylist()) == [
+        (3, 3, 3),
+        (7, 9, 2),
+    ]
+
+
+def test_a_unique_key_is_no_primary_key_unless_asked(server: Server, tmp_path: Path) -> None:
+    """The log names it as the primary key of its table."""
+    cursor = connect(server)
+    cursor.execute("CREATE DATABASE unasked")
+    cursor.execute("CREATE TABLE unasked.t (a int not null unique)")
+    cursor.execute("INSERT INTO unasked.t VALUES (1)")
+    run = command(
+        server, tmp_path / "w", "mysql_sync_table", "unasked", "--table=t", **{"table-name": "t"}
+    )
+    run[run.index("--table_conf=bucket=1")] = "--table_conf=bucket=-1"
+    mirror(run)
+    cursor.execute("INSERT INTO unasked.t VALUES (2)")
+    mirror(run)
+    found = lc.connect(tmp_path / "w").get_table("m.t")
+
+    assert found.context.schema.primary_keys == ()
+    assert sorted(found.to_arrow()["a"].to_pylist()) == [1, 2]
 
 
 def test_modes_begin_where_they_say(server: Server) -> None:

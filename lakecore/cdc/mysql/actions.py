@@ -44,7 +44,7 @@ def _sync_table(arguments: Arguments, ambient: Ambient) -> Opened:
 def _sync_database(arguments: Arguments, ambient: Ambient) -> Opened:
     """Open the action that writes each table to a target of the same name.
 
-    Tables without a primary key are left out.
+    Tables without a primary key are left out, unless `--unique_keys true` finds another key.
     """
     if "table-name" in arguments.conf:
         raise InvalidRequest(
@@ -87,11 +87,18 @@ def _settings(arguments: Arguments) -> MySqlSettings:
     unknown = [name for name in arguments.metadata if name not in _METADATA]
     if unknown:
         raise InvalidRequest("unknown metadata column", columns=unknown, known=list(_METADATA))
-    return MySqlSettings.parse(arguments.conf, arguments.mapping, metadata=bool(arguments.metadata))
+    return MySqlSettings.parse(
+        arguments.conf,
+        arguments.mapping,
+        metadata=bool(arguments.metadata),
+        unique_keys=arguments.flag("unique_keys", default=False),
+    )
 
 
 MYSQL_ACTIONS = {
-    "mysql_sync_table": Action(conf="mysql_conf", takes_table=True, opens=_sync_table),
+    "mysql_sync_table": Action(
+        conf="mysql_conf", takes_table=True, opens=_sync_table, flags=("unique_keys",)
+    ),
     "mysql_sync_database": Action(
         conf="mysql_conf",
         takes_table=False,
@@ -106,6 +113,7 @@ MYSQL_ACTIONS = {
             "mode",
             "multiple_table_partition_keys",
             "eager_init",
+            "unique_keys",
         ),
     ),
 }

@@ -265,14 +265,19 @@ def has_silent_changes(cursor: Cursor, database: str, table: str) -> bool:
 
 def read_columns(
     cursor: Cursor, database: str, table: str
-) -> tuple[dict[str, Definition], tuple[str, ...]]:
-    """The columns of a table in order, and its primary key."""
+) -> tuple[dict[str, Definition], tuple[str, ...], tuple[str, ...]]:
+    """The columns of a table in order, its primary key, and the key that stands in for it.
+
+    Without a primary key, the server itself uses a unique key of NOT NULL columns, if there is one,
+    and the log names it as the primary key.
+    """
     cursor.execute(
-        "SELECT column_name, column_type, is_nullable, column_comment "
+        "SELECT column_name, column_type, is_nullable, column_comment, column_key "
         "FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
         "ORDER BY ordinal_position",
         (database, table),
     )
+    rows = cursor.fetchall()
     columns = {
         _text(name): Definition(
             name=_text(name),
@@ -280,14 +285,16 @@ def read_columns(
             nullable=_text(nullable) == "YES",
             comment=_text(comment) or None,
         )
-        for name, kind, nullable, comment in cursor.fetchall()
+        for name, kind, nullable, comment, _ in rows
     }
     cursor.execute(
         "SELECT column_name FROM information_schema.key_column_usage WHERE table_schema = %s AND "
         "table_name = %s AND constraint_name = 'PRIMARY' ORDER BY ordinal_position",
         (database, table),
     )
-    return columns, tuple(_text(row[0]) for row in cursor.fetchall())
+    key = tuple(_text(row[0]) for row in cursor.fetchall())
+    used = tuple(_text(row[0]) for row in rows if _text(row[4]) == "PRI")
+    return columns, key, () if key else used
 
 
 def _zone(cursor: Cursor) -> str:

@@ -195,12 +195,14 @@ class LogBatches:
         connection = connect(self._settings)
         try:
             cursor = connection.cursor()
-            defined, _ = read_columns(cursor, table.database, table.name)
+            defined, _, unique = read_columns(cursor, table.database, table.name)
             comment = read_comment(cursor, table.database, table.name)
         finally:
             connection.close()
         definitions = definitions_of(found.columns, defined)
-        schema = source_schema(definitions, found.primary_key, comment, self._settings.mapping)
+        stands_in = set(found.primary_key) == set(unique)
+        primary_key = self._settings.key((), unique) if stands_in else found.primary_key
+        schema = source_schema(definitions, primary_key, comment, self._settings.mapping)
         return _Image(table, self._group(table), schema, found, RowImages(found.columns))
 
     def _check_statement(self, found: Statement) -> None:

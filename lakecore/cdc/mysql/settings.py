@@ -60,6 +60,7 @@ class MySqlSettings:
     """How to reach a server, and what to read from it. `repr` shows no password.
 
     `tables` and `databases` are regular expressions that must match the whole name.
+    `takes_unique_keys`: whether a unique key stands in for a missing primary key.
     """
 
     hostname: str
@@ -81,10 +82,15 @@ class MySqlSettings:
     ca_file: str | None = None
     mapping: TypeMapping = DEFAULT_MAPPING
     takes_metadata: bool = False
+    takes_unique_keys: bool = False
 
     @staticmethod
     def parse(
-        conf: Mapping[str, str], mapping: TypeMapping = DEFAULT_MAPPING, *, metadata: bool = False
+        conf: Mapping[str, str],
+        mapping: TypeMapping = DEFAULT_MAPPING,
+        *,
+        metadata: bool = False,
+        unique_keys: bool = False,
     ) -> MySqlSettings:
         """The settings. Raises InvalidRequest for a missing, unknown or invalid option."""
         check_keys("mysql_conf", conf, _KEYS, _NEEDED)
@@ -119,7 +125,12 @@ class MySqlSettings:
             ca_file=conf.get("ssl.ca"),
             mapping=mapping,
             takes_metadata=metadata,
+            takes_unique_keys=unique_keys,
         )
+
+    def key(self, primary: tuple[str, ...], unique: tuple[str, ...]) -> tuple[str, ...]:
+        """The key of a table, given its primary key, and the unique key that may stand in."""
+        return primary or (unique if self.takes_unique_keys else ())
 
     def takes(self, database: str, table: str) -> bool:
         """Whether a table of the server is read."""

@@ -152,7 +152,8 @@ def read_chunk(  # noqa: PLR0913 - what a chunk is
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         place = _place(cursor, before, server)
-        columns, primary_key = read_columns(cursor, table.database, table.name)
+        columns, primary, unique = read_columns(cursor, table.database, table.name)
+        primary_key = settings.key(primary, unique)
         if not columns:
             raise InvalidRequest("the table of the source is gone", table=table)
         check_exact(settings, server, table, primary_key)

@@ -124,8 +124,7 @@ class MySqlSource:
     - `group`: the target of a table; changes of tables with the same target keep their order;
     - `keyed`: whether the target has a primary key; without one, a row that is read twice would be
       stored twice;
-    - `needs_key`: whether tables without a primary key are left out: they are not listed, and have
-      no snapshot.
+    - `needs_key`: whether tables without a primary key are left out: they have no snapshot.
     """
 
     def __init__(
@@ -219,10 +218,11 @@ class MySqlSource:
                         "the target will not have these changes. table=%s",
                         table,
                     )
-                columns, key = read_columns(cursor, database, name)
-                schema = source_schema(list(columns.values()), key, comment, self._settings.mapping)
-                if schema.primary_key or not self._needs_key:
-                    found[table] = schema
+                columns, primary, unique = read_columns(cursor, database, name)
+                key = self._settings.key(primary, unique)
+                found[table] = source_schema(
+                    list(columns.values()), key, comment, self._settings.mapping
+                )
         cursor.close()
         return found
 
@@ -248,9 +248,11 @@ class MySqlSource:
         cursor = connection.cursor()
         sizes = read_tables(cursor)
         marks: dict[SourceTable, Marks] = {}
-        for table in self._tables(connection):
-            columns, primary = read_columns(cursor, table.database, table.name)
-            key = integer_key(columns, primary)
+        for table, schema in self._tables(connection).items():
+            if self._needs_key and not schema.primary_key:
+                continue
+            columns, _, _ = read_columns(cursor, table.database, table.name)
+            key = integer_key(columns, schema.primary_key)
             rows, length = sizes.get((table.database, table.name), (0, 0))
             size = max(min(self._settings.chunk_rows, _CHUNK_BYTES // max(length, 1)), 1)
             bounds = (
