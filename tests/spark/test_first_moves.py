@@ -1,0 +1,94 @@
+"""What users of Delta and Iceberg try first on attached tables: it works, or is refused clearly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+
+import lakecore as lc
+import spark_bridge
+from tests.spark.frames import held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def parts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[lc.Table]:
+    """A table of two partitions without a key, attached as `moves.parts`."""
+    home = tmp_path_factory.mktemp("moves")
+    session = lc.connect(home)
+    session.create_database("moves")
+    table = session.create_table(
+        "moves.parts", {"p": "STRING", "id": "BIGINT", "n": "BIGINT"}, partition_keys=["p"]
+    )
+    spark_bridge.attach(spark, home)
+    yield table
+    spark.sql("DROP DATABASE moves CASCADE")
+
+
+def test_overwrite_partitions_is_refused_by_spark_and_changes_nothing(
+    spark: SparkSession, parts: lc.Table
+) -> None:
+    parts.overwrite({"p": ["a", "b"], "id": [1, 2], "n": [1, 2]}, dynamic=False)
+    df = spark.sql("SELECT 'a' AS p, 7L AS id, 7L AS n")
+    with pytest.raises(PySparkException, match="does not support dynamic overwrite"):
+        df.writeTo("moves.parts").overwritePartitions()
+    assert held(parts) == [("a", 1, 1), ("b", 2, 2)]
+
+    spark_bridge.write(df, parts, "overwrite", dynamic=True)
+    assert held(parts) == [("a", 7, 7), ("b", 2, 2)]
+
+
+def test_stream_to_a_table_commits_its_batches_once(
+    spark: SparkSession, parts: lc.Table, tmp_path: Path
+) -> None:
+    parts.truncate()
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load()
+    rows = source.selectExpr("'s' AS p", "value AS id", "value AS n")
+    writer = rows.writeStream.trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "c")).toTable("moves.parts")
+
+    assert query.awaitTermination(120)
+    assert held(parts) == [("s", 0, 0), ("s", 1, 1)]
+    last = parts.inspect.snapshots().row(-1, named=True)
+    assert (last["commit_user"], last["commit_identifier"]) == (f"spark-{query.id}", 0)
+
+
+def test_optimize_sorts_the_partitions_of_its_condition(
+    spark: SparkSession, parts: lc.Table
+) -> None:
+    parts.overwrite({"p": ["a", "b"], "id": [9, 9], "n": [9, 9]}, dynamic=False)
+    parts.write({"p": ["a", "b"], "id": [1, 1], "n": [1, 1]})
+    before = {file["partition"]: file["file_path"] for file in parts.inspect.files().to_dicts()}
+    spark_bridge.sql(spark, "OPTIMIZE moves.parts WHERE p = 'a' ZORDER BY (id, n)").collect()
+    after = parts.inspect.files()
+
+    assert sorted(after["partition"].to_list()) == ["{a}", "{b}", "{b}"]
+    assert before["{b}"] in after["file_path"].to_list()
+    assert parts.to_polars(where="p = 'a'")["id"].to_list() == [1, 9]
+    for text, match in (
+        ("WHERE id = 1 ZORDER BY (id)", "partition"),
+        ("ZORDER BY (absent)", "absent"),
+        ("ZORDER BY (p)", "partition key"),
+        ("SORT BY id", "ends before this"),
+    ):
+        with pytest.raises(lc.InvalidRequest, match=match):
+            spark_bridge.sql(spark, f"OPTIMIZE moves.parts {text}")
+
+
+def test_replace_where_is_refused_with_the_way_out(spark: SparkSession, parts: lc.Table) -> None:
+    parts.overwrite({"p": ["a"], "id": [1], "n": [1]}, dynamic=False)
+    df = spark.sql("SELECT 'a' AS p, 7L AS id, 7L AS n")
+    with pytest.raises(lc.Unsupported, match=r"INSERT OVERWRITE .* MERGE"):
+        spark_bridge.sql(spark, "INSERT INTO moves.parts REPLACE WHERE id = 1 SELECT 'a', 7, 7")
+    writer = df.write.format("lakecore").mode("overwrite").option("replaceWhere", "id = 1")
+    with pytest.raises(PySparkException, match=r"spark_bridge\.write\(.*'overwrite'"):
+        writer.option("path", parts.path).save()
+
+    assert held(parts) == [("a", 1, 1)]
