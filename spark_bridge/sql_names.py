@@ -63,11 +63,6 @@ def by_other_name(spark: SparkSession, text: str) -> DataFrame | None:
 
 def _refuse(words: Sequence[str]) -> None:
     """Raise Unsupported, with the way out, for what has no equivalent."""
-    if words[:4] == ["MERGE", "WITH", "SCHEMA", "EVOLUTION"]:
-        raise Unsupported(
-            "a MERGE does not change the schema: ALTER TABLE t ADD COLUMN before it, or "
-            "spark_bridge.write(df, t, evolve_schema=True)"
-        )
     if words[0] == "INSERT" and any(pair == ("REPLACE", "WHERE") for pair in pairwise(words)):
         raise Unsupported(
             "REPLACE WHERE is not supported: replace partitions by INSERT OVERWRITE t PARTITION "

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ from spark_bridge.attached_names import (
     databases,
 )
 from spark_bridge.bucket_sql import quoted
+from spark_bridge.evolve import evolved
 from spark_bridge.plan_read import read_schema
 from spark_bridge.settings import require_version
 from spark_bridge.spark_table import SparkTable
@@ -62,7 +64,7 @@ from spark_bridge.write_frame import write
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from lakecore import CommitResult, Table
@@ -72,6 +74,7 @@ __all__ = ["sql"]
 
 _OURS = frozenset({"CALL", "DELETE", "MERGE", "UPDATE"})
 """Statements that Spark itself does not run on a Python source."""
+_EVOLVING = re.compile(r"MERGE\s+WITH\s+SCHEMA\s+EVOLUTION\b", re.IGNORECASE)
 _SHOWN_BY_SPARK = frozenset({"tables", "views", "databases", "columns"})
 _COUNTS = ("rows", "rows_inserted", "rows_updated", "rows_deleted")
 
@@ -114,8 +117,10 @@ def _run(spark: SparkSession, text: str) -> DataFrame:
     named = by_other_name(spark, text)
     if named is not None:
         return named
+    evolving = _EVOLVING.match(text)
+    read = text if evolving is None else "MERGE" + text[evolving.end() :]
     try:
-        statement = parse(masked(text), spark_types=True)
+        statement = parse(masked(read), spark_types=True)
     except LakecoreError:
         if _is_ours(spark, tokenize(masked(text))[0].word):
             raise
@@ -128,7 +133,12 @@ def _run(spark: SparkSession, text: str) -> DataFrame:
         return _create(spark, statement, text)
     chain = getattr(statement, "chain", ())
     place = attached_table(spark, chain) if chain else None
-    return spark.sql(text) if place is None else _on_table(spark, *place, statement, text)
+    if place is None:
+        return spark.sql(text)
+    if isinstance(statement, Merge):
+        require_plain(text)
+        return _merge(spark, *place, statement, evolves=evolving is not None)
+    return _on_table(spark, *place, statement, text)
 
 
 def _is_ours(spark: SparkSession, word: str) -> bool:
@@ -156,10 +166,6 @@ def _on_table(
         rows = query(spark, unmasked(statement.query, text))
         return _insert(spark, _table(spark, database, name), statement, rows)
     require_plain(text)
-    if isinstance(statement, Merge):
-        table = _table(spark, database, name)
-        rows = query(spark, "SELECT * FROM " + statement.source)  # noqa: S608  the user's own text
-        return _counted(spark, merge_into(statement, table, rows))
     if isinstance(statement, Update | Delete | Truncate | Analyze):
         return _by_engine(spark, database, statement)
     if isinstance(statement, TableStatement):
@@ -170,6 +176,49 @@ def _on_table(
     if isinstance(statement, Show | Describe):
         return _shown(spark, database, name, statement, text)
     return spark.sql(text)
+
+
+def _merge(
+    spark: SparkSession, database: AttachedDatabase, name: str, statement: Merge, *, evolves: bool
+) -> DataFrame:
+    """MERGE INTO; with `evolves`, new columns of the source are columns of the table before it."""
+    table = _table(spark, database, name)
+    rows = query(spark, "SELECT * FROM " + statement.source)  # noqa: S608  the user's own text
+    grown = table
+    if evolves:
+        context, evolution = evolved(
+            table.context,
+            rows.select(*_new_columns(table, statement, rows)).schema,
+            evolve_schema=True,
+        )
+        if evolution is not None:
+            evolution.publish(context)
+            grown = table.refresh()
+    try:
+        return _counted(spark, merge_into(statement, grown, rows))
+    finally:
+        if grown is not table:
+            attach_again(spark, database)
+
+
+def _new_columns(table: Table, statement: Merge, rows: DataFrame) -> list[Column]:
+    """The columns of the source that the table lacks and the clauses set.
+
+    Raises InvalidRequest, before the schema changes, if `*` needs a column that the source lacks.
+    """
+    own = {name.lower(): name for name in table.schema.names}
+    given = {name.lower(): name for name in rows.columns}
+    setting = [each for each in statement.clauses if each.action != "delete"]
+    starred = any(each.values is None and each.row is None for each in setting)
+    missing = [name for key, name in own.items() if starred and key not in given]
+    if missing:
+        raise InvalidRequest(
+            "the source lacks columns of the table: name the columns to set in place of *",
+            columns=missing,
+        )
+    named = {path[0].lower() for each in setting for path in each.values or {}}
+    wanted = given if starred else {key: name for key, name in given.items() if key in named}
+    return [f.col(quoted(name)) for key, name in wanted.items() if key not in own]
 
 
 def _shown(

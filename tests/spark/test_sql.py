@@ -302,12 +302,42 @@ def test_statements_of_delta_are_names_of_our_verbs(
     assert restored == [(0, "a0"), (1, "a1")]
     assert kept == (0, 0)
     for text, match in (
-        ("MERGE WITH SCHEMA EVOLUTION INTO sqlshop.hist USING x ON true", "evolve_schema"),
         ("INSERT INTO sqlshop.hist REPLACE WHERE id > 1 SELECT 1", "REPLACE WHERE"),
         ("VACUUM sqlshop.hist FULL", "ends before this"),
     ):
         with pytest.raises(lc.LakecoreError, match=match):
             run(text)
+
+
+def test_merge_with_schema_evolution_adds_the_new_columns_of_its_source(
+    shop: tuple[lc.Session, Run], spark: SparkSession
+) -> None:
+    session, run = shop
+    run("CREATE TABLE sqlshop.grown (id BIGINT NOT NULL PRIMARY KEY, v STRING)")
+    run("INSERT INTO sqlshop.grown VALUES (1, 'a'), (2, 'b')")
+    more = "(SELECT * FROM VALUES (2L, 'c', 7, 'x'), (3L, 'd', 8, 'y') AS s(id, v, N, `a b`))"
+    head = f"MERGE  with schema evolution INTO sqlshop.grown t USING {more} s ON t.id = s.id"
+    with pytest.raises(lc.InvalidRequest, match=r"lacks columns.*columns=\[v\]"):
+        run(head.replace(" v, N", " w, N") + " WHEN MATCHED THEN UPDATE SET *")
+    with pytest.raises(lc.LakecoreError):
+        run(head.replace("  with schema evolution", "") + " WHEN MATCHED THEN UPDATE SET N = s.N")
+    table = session.get_table("sqlshop.grown")
+    assert table.schema.names == ("id", "v")
+
+    assert run(head + " WHEN MATCHED THEN UPDATE SET N = s.N")[0][-3:] == (0, 1, 0)
+    assert run("SELECT * FROM sqlshop.grown ORDER BY id") == [(1, "a", None), (2, "b", 7)]
+    done = run(head + " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
+    assert done[0][-3:] == (1, 1, 0)
+    assert spark.table("sqlshop.grown").columns == ["id", "v", "N", "a b"]
+    assert held(session.get_table("sqlshop.grown")) == [
+        (1, "a", None, None),
+        (2, "c", 7, "x"),
+        (3, "d", 8, "y"),
+    ]
+    count = session.get_table("sqlshop.grown").schema.id
+    run(head + " WHEN NOT MATCHED BY SOURCE THEN DELETE")
+    assert session.get_table("sqlshop.grown").schema.id == count
+    assert run("SELECT count(*) FROM sqlshop.grown") == [(2,)]
 
 
 def test_options_of_delta_and_camel_case_are_named_with_ours(
