@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakecore.cdc.events import SourceSchema, SourceTable
 from lakecore.cdc.formats.decoder import DELETE, INSERT, BadEvent
-from lakecore.cdc.formats.extended_json import document_texts
+from lakecore.cdc.formats.extended_json import document_texts, parsed_json
 from lakecore.cdc.formats.groups import Group, Groups
 from lakecore.cdc.formats.json_values import decoder_of, msgspec, struct
 from lakecore.cdc.types.mapping import STRING
@@ -109,7 +109,7 @@ def _before(event: Any, key: bytes | None) -> dict[str, str | None]:
     members = parsed.payload if parsed.payload is not None else parsed
     if members.id is None:
         raise BadEvent("the key of the message has no id")
-    return document_texts(json.dumps({_ID: json.loads(members.id)}))
+    return document_texts(json.dumps({_ID: parsed_json(members.id)}))
 
 
 @cache

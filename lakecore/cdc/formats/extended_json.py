@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["document_texts", "java_double"]
+__all__ = ["document_texts", "java_double", "parsed_json"]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _UUID_KINDS = frozenset({"03", "3", "04", "4"})
@@ -32,10 +32,15 @@ def document_texts(text: str) -> dict[str, str | None]:
 
     Raises ValueError if the text is not a document.
     """
-    document = json.loads(text)
+    document = parsed_json(text)
     if not isinstance(document, dict):
         raise ValueError("not a document")  # noqa: TRY004  a message is wrong, not a type
     return {name: _text(_value(value)) for name, value in document.items()}
+
+
+def parsed_json(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError for an integer that Python does not parse."""
+    return json.loads(text, parse_int=_whole)
 
 
 def java_double(number: float) -> str:
@@ -78,14 +83,22 @@ def _value(value: Any) -> Any:
     return {name: _value(each) for name, each in value.items()}
 
 
+def _whole(text: str | int) -> int:
+    """The integer. No integer of MongoDB comes near Python's limit of digits."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("a number is not an integer of MongoDB") from None
+
+
 def _date(value: dict[str, Any]) -> int:
     given = value["$date"]
     if isinstance(given, dict):
-        return int(given["$numberLong"])
+        return _whole(given["$numberLong"])
     if isinstance(given, str):
         moment = dt.datetime.fromisoformat(given)
         return (moment - _EPOCH) // dt.timedelta(milliseconds=1)
-    return int(given)
+    return _whole(given)
 
 
 def _binary(value: dict[str, Any]) -> str:
@@ -113,8 +126,8 @@ def _code(value: dict[str, Any]) -> object:
 
 _SPECIAL: dict[str, Callable[[dict[str, Any]], Any]] = {
     "$oid": lambda value: value["$oid"],
-    "$numberInt": lambda value: int(value["$numberInt"]),
-    "$numberLong": lambda value: int(value["$numberLong"]),
+    "$numberInt": lambda value: _whole(value["$numberInt"]),
+    "$numberLong": lambda value: _whole(value["$numberLong"]),
     "$numberDouble": lambda value: float(value["$numberDouble"]),
     "$numberDecimal": lambda value: Decimal(value["$numberDecimal"]),
     "$date": _date,

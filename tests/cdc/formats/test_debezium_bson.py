@@ -140,3 +140,14 @@ def test_a_bad_message_is_reported(bad: bytes) -> None:
 
     assert len(batch) == 1
     assert [error.facts["number"] for error in caught] == [1]
+
+
+@pytest.mark.parametrize(
+    "form", ["{}", '{{"$numberLong": "{}"}}', '{{"$date": {{"$numberLong": "{}"}}}}']
+)
+def test_integer_of_too_many_digits_is_a_bad_message(form: str) -> None:
+    document = '{"_id": 1, "v": ' + form.format("9" * 4301) + "}"
+    message = json.dumps({"after": document, "op": "c", "source": {"db": "d", "collection": "c"}})
+
+    with pytest.raises(BadMessage, match="not an integer of MongoDB"):
+        decode([message.encode()])
