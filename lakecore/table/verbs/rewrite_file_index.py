@@ -16,6 +16,7 @@ If another commit has removed one of these files, everything is planned again fr
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -123,8 +124,10 @@ def _rewrite(
         # The index files may be part of the table.
         raise
     except (LakecoreError, OSError):
+        # A file that cannot be deleted is an orphan; the first failure is raised.
         for path in paths:
-            context.store.delete(path)
+            with suppress(LakecoreError, OSError):
+                context.store.delete(path)
         raise
     return IndexesRewritten(
         snapshot_id=done.snapshot_id,
