@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import polars as pl
+    import pytest
 
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
@@ -155,6 +156,15 @@ def shown(table: pa.Table) -> str:
 def put(table: Table, text: str, **arguments: Any) -> int | None:
     """Write the rows of a line in one commit; the snapshot it made."""
     return table.write(rows(table.schema, text), **arguments).snapshot_id
+
+
+def name_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, data files have names of other engines, whose metadata is not trusted."""
+
+    def name(prefix: str, writer: str, counter: int, kind: str, _: object) -> str:
+        return f"{prefix}{writer}-{counter}.{kind}"
+
+    monkeypatch.setattr("lakecore.table.run_writer.bucket_place.data_file_name", name)
 
 
 def commit_unstored(

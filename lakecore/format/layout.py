@@ -4,8 +4,8 @@ A branch keeps its own schemas, snapshots, tags, consumers and changelogs under
 `branch/branch-NAME`; data files, manifests, index files and statistics are always in the
 directories of the main table.
 
-INVARIANT: a path is built from metadata (names, partition values, buckets), and only numbers are
-ever parsed from a name.
+INVARIANT: a path is built from metadata (names, partition values, buckets), and only numbers, and
+the mark of lakecore's data files, are ever parsed from a name.
 
 INVARIANT: no name leads out of its directory. `one_name` checks each name, and `Layout.external`
 checks each full path in the metadata. `docs/paths.md` lists all paths.
@@ -48,6 +48,7 @@ __all__ = [
     "file_index_name",
     "index_file_name",
     "index_manifest_name",
+    "is_named_by_lakecore",
     "manifest_list_name",
     "manifest_name",
     "one_name",
@@ -78,6 +79,8 @@ NAME_BYTES_MAX = 255
 _PLAIN_NAME = re.compile(r"[\w+=@~,#% -][\w.+=@~,#% -]{0,254}", re.ASCII)
 _UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f\ud800-\udfff]")
 _CHECKSUM = re.compile(r"-crc32-([0-9a-f]{8})\Z")
+_MARK = "lc"
+_MARKED = re.compile(rf"-{_MARK}[0-9]+(\.[a-z0-9]+)?\.[a-z]+\Z")
 _ID_MAX = 2**63 - 1
 _COMPRESSION_SUFFIXES = {
     "zstd": "zst",
@@ -349,11 +352,17 @@ def data_file_name(
     """The name of a writer's next data or changelog file.
 
     `writer` is the UUID of the writer, `counter` the number of files it made before. The name
-    holds the compression only if it is given (`file.suffix.include.compression`).
+    holds the compression only if it is given (`file.suffix.include.compression`), and the mark that
+    `is_named_by_lakecore` looks for: other engines write `UUID-COUNTER`.
     """
     suffix = compression and _COMPRESSION_SUFFIXES.get(compression.lower(), compression)
     middle = f".{suffix}" if suffix else ""
-    return f"{prefix}{writer}-{counter}{middle}.{file_format}"
+    return f"{prefix}{writer}-{_MARK}{counter}{middle}.{file_format}"
+
+
+def is_named_by_lakecore(name: str) -> bool:
+    """Whether lakecore wrote the data file of this name. Files before this mark do not have it."""
+    return _MARKED.search(name) is not None
 
 
 FILE_INDEX_SUFFIX = ".index"

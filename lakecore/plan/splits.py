@@ -8,6 +8,8 @@ Rules of a batch read (https://paimon.apache.org/docs/master/primary-key-table/o
    to the table), every file is raw.
 3. Otherwise the bucket is cut into sections. A section is raw if it has one file that certainly
    holds no deletions; any other is merged.
+
+A file that lakecore flushed holds each key once, and its deletions are counted.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakecore.format.layout import is_named_by_lakecore
 from lakecore.lsm.levels import sections, sorted_runs
 from lakecore.options import MergeEngine
 
@@ -70,10 +73,12 @@ def plan_bucket(
 def may_hold_deletions(file: DataFile) -> bool:
     """Whether rows of a file of a primary-key table may be deletions.
 
-    NOTE: pypaimon always writes a count of 0, so the count of a level-0 file is not trusted. Paimon
-    trusts it in raw reads, takes an unknown count for 0, and then returns deleted rows.
+    NOTE: pypaimon always writes a count of 0, so the count of a level-0 file is trusted only if
+    lakecore wrote it. Paimon trusts every count in raw reads, takes an unknown one for 0, and then
+    returns deleted rows.
     """
-    return file.level == 0 or file.delete_row_count != 0
+    counted = file.level > 0 or is_named_by_lakecore(file.name)
+    return not counted or file.delete_row_count != 0
 
 
 def pack(

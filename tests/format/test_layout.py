@@ -17,6 +17,7 @@ from lakecore.format.layout import (
     file_index_name,
     index_file_name,
     index_manifest_name,
+    is_named_by_lakecore,
     manifest_list_name,
     manifest_name,
     parse_numbered,
@@ -214,15 +215,25 @@ def test_only_exact_names_have_a_number(name: str, number: int | None) -> None:
 
 
 def test_file_names_are_prefix_writer_and_counter() -> None:
-    assert data_file_name("data-", "u", 0, "parquet") == "data-u-0.parquet"
-    assert data_file_name("c-", "u", 7, "avro", "zstd") == "c-u-7.zst.avro"
-    assert data_file_name("data-", "u", 0, "orc", "none") == "data-u-0.orc"
-    assert data_file_name("data-", "u", 0, "parquet", "SNAPPY") == "data-u-0.snappy.parquet"
+    assert data_file_name("data-", "u", 0, "parquet") == "data-u-lc0.parquet"
+    assert data_file_name("c-", "u", 7, "avro", "zstd") == "c-u-lc7.zst.avro"
+    assert data_file_name("data-", "u", 0, "orc", "none") == "data-u-lc0.orc"
+    assert data_file_name("data-", "u", 0, "parquet", "SNAPPY") == "data-u-lc0.snappy.parquet"
     assert file_index_name("data-u-0.parquet") == "data-u-0.parquet.index"
     assert manifest_name("u", 1) == "manifest-u-1"
     assert manifest_list_name("u", 1) == "manifest-list-u-1"
     assert index_manifest_name("u", 1) == "index-manifest-u-1"
     assert index_file_name("u", 1) == "index-u-1"
+
+
+@pytest.mark.parametrize("prefix", ["data-", "-lc0.", "x-lc1"])
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_name_says_whether_lakecore_gave_it(prefix: str, compression: str | None) -> None:
+    writer = "7d4e8a52-0c3f-4b1e-9a66-1f2b3c4d5e6f"
+    own = data_file_name(prefix, writer, 12, "parquet", compression)
+
+    assert is_named_by_lakecore(own)
+    assert not is_named_by_lakecore(own.replace("-lc12", "-12"))
     assert index_file_name("u", 0, 0xAB) == "index-u-0-crc32-000000ab"
     assert statistics_name("u", 1) == "stat-u-1"
 

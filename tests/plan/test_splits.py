@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from lakecore.format.layout import data_file_name
 from lakecore.plan.splits import BucketPlan, pack, plan_bucket
 from tests.tables import files, names, ranks
 
@@ -33,8 +36,23 @@ def test_files_of_level_0_are_merged_with_what_they_touch() -> None:
     assert shown("L0 m-p | L5 a-f | L5 g-n") == ("L5 a-f", [["L5 g-n", "L0 m-p"]])
 
 
-def test_file_of_level_0_is_merged_even_alone_for_it_may_hold_deletions() -> None:
+def test_file_of_level_0_of_another_engine_is_merged_even_alone() -> None:
     assert shown("L0 a-b | L5 c-d") == ("L5 c-d", [["L0 a-b"]])
+
+
+@pytest.mark.parametrize(
+    ("text", "raw"),
+    [("L0 a-b", 1), ("L0 a-b | L0 c-d", 2), ("L0 a-b | L0 b-d", 0), ("L0 a-b -1", 0)],
+)
+def test_file_of_level_0_that_lakecore_counted_is_raw_if_it_is_alone(text: str, raw: int) -> None:
+    found = [
+        replace(file, name=data_file_name("data-", "u", at, "parquet"))
+        for at, file in enumerate(files(text))
+    ]
+    plan = plan_bucket(found, *ranks(files(text)), settled=False)
+
+    assert len(plan.raw) == raw
+    assert bool(plan.merged) == (raw == 0)
 
 
 @pytest.mark.parametrize("deletes", ["-2", "-?"])

@@ -153,7 +153,7 @@ def check_vectors_change(
     unmerged = [
         files
         for files in _buckets(history)
-        if keyed and (not _is_one_run(files) or any(map(may_hold_deletions, files)))
+        if keyed and not (_is_one_run(files) and all(map(_is_settled, files)))
     ]
     if unmerged:
         raise InvalidRequest(
@@ -214,6 +214,11 @@ def _buckets(history: History) -> list[list[DataFile]]:
 def _is_one_run(files: Sequence[DataFile]) -> bool:
     levels = {file.level for file in files}
     return len(files) == 1 or (len(levels) == 1 and 0 not in levels)
+
+
+def _is_settled(file: DataFile) -> bool:
+    """Whether a table with deletion vectors shows the file, and nothing in it needs a merge."""
+    return file.level > 0 and not may_hold_deletions(file)
 
 
 def _rules(

@@ -50,7 +50,7 @@ def test_plan_is_shown_line_by_line() -> None:
 def test_each_part_says_how_it_is_read_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "_ROWS_MIN", 3)
     table = new_table(COLUMNS, keys=["id", "p"], partitions=["p"])
-    for line in ("1 a | 9 a | 5 b", "4 a | 5 a"):
+    for line in ("1 a | 9 a | -D 5 b", "4 a | 5 a"):
         put(table, line)
     large, small = table.explain().parts
 

@@ -48,13 +48,13 @@ def test_splits_come_in_order_of_partition_and_bucket() -> None:
     put(table, " | ".join(f"{n} {p} 0" for p in "cab" for n in range(9)))
 
     assert places(planned(table)) == [
-        (f"p={p}", bucket, False, 1) for p in "abc" for bucket in (0, 1)
+        (f"p={p}", bucket, True, 1) for p in "abc" for bucket in (0, 1)
     ]
 
 
 def test_files_of_a_section_are_one_split_and_sections_are_splits() -> None:
     table = new_table()
-    for line in ("1 a | 5 a", "3 b | 4 b", "7 c | 9 c"):
+    for line in ("1 a | 5 a", "3 b | 4 b", "7 c | -D 9 c"):
         put(table, line)
 
     assert places(planned(table)) == [("", 0, False, 2), ("", 0, False, 1)]

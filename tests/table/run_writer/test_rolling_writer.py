@@ -84,7 +84,7 @@ def test_metadata_says_what_the_rows_are(file_format: str) -> None:
     low, high, nulls = stats_frame([file], table.schema, list(COLUMNS))
     keys = decode_rows([file.key_min, file.key_max], table.schema.key_fields)
 
-    assert file.name == f"data-w-0.{file_format}"
+    assert file.name == f"data-w-lc0.{file_format}"
     assert (file.size_bytes, file.row_count, file.level, file.schema_id) == (size_bytes, 3, 0, 0)
     assert (file.sequence_min, file.sequence_max, file.delete_row_count) == (7, 9, 1)
     assert file.file_source is FileSource.APPEND
@@ -222,7 +222,7 @@ def test_file_ends_at_the_target_size_and_the_next_begins() -> None:
         writer.write(ROWS.slice(at, 1))
     files = writer.close()
 
-    assert [file.name for file in files] == [f"data-w-{number}.parquet" for number in range(3)]
+    assert [file.name for file in files] == [f"data-w-lc{number}.parquet" for number in range(3)]
     assert [file.row_count for file in files] == [1, 1, 1]
     assert [file.sequence_min for file in files] == [7, 8, 9]
 
@@ -264,7 +264,7 @@ def test_options_name_format_and_compression_of_a_level() -> None:
         written(table, data_shape(table.schema, table.options, level)).name for level in (0, 3, 5)
     ]
 
-    assert names == ["d-w-0.snappy.avro", "d-w-0.zst.parquet", "d-w-0.zst.orc"]
+    assert names == ["d-w-lc0.snappy.avro", "d-w-lc0.zst.parquet", "d-w-lc0.zst.orc"]
 
 
 def test_changelog_files_have_options_of_their_own() -> None:
@@ -277,7 +277,7 @@ def test_changelog_files_have_options_of_their_own() -> None:
     )
     file = written(table, changelog_shape(table.schema, table.options))
 
-    assert file.name == "c-w-0.avro"
+    assert file.name == "c-w-lc0.avro"
     assert file.value_stats_columns == ()
     assert (file.row_count, file.delete_row_count) == (3, 1)
 

@@ -594,5 +594,5 @@ def test_keys_that_are_copied_to_be_compared_count(tmp_path: Path) -> None:
 
     (polars,) = polars_of(table)
     assert polars is not None
-    # A mark, the keys and the kind, and the narrow keys as wide ones.
-    assert late_of(polars).held_bytes == 2 * (1 + (2 + 1 + 8 + 1) + (8 + 8))
+    # A mark, the keys, and the narrow keys as wide ones.
+    assert late_of(polars).held_bytes == 2 * (1 + (2 + 1 + 8) + (8 + 8))

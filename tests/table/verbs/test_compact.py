@@ -21,7 +21,7 @@ from lakecore.table.publication import write_schema
 from lakecore.table.verbs.compaction import PLANS_MAX, CompactionRequest
 from lakecore.table.verbs.compaction import compact_table as compact_told
 from tests.stores import MeddledStore
-from tests.tables import held, in_directory, new_table, put, reopened, rows
+from tests.tables import held, in_directory, name_as_others, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -298,7 +298,10 @@ def test_large_file_that_nothing_overlaps_only_changes_its_level() -> None:
     assert table.explain().raw_files == 2
 
 
-def test_deletions_that_the_writer_of_a_file_did_not_count_are_dropped() -> None:
+def test_deletions_that_the_writer_of_a_file_did_not_count_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name_as_others(monkeypatch)
     table = new_table(target_file_size="1 b")
     writer = table.new_write()
     writer.write(rows(table.schema, "1 a | -D 2 _"))
@@ -695,7 +698,10 @@ def test_compacting_as_it_is_time_changes_no_read(engine: str) -> None:
     assert len(levels(table)) <= 2
 
 
-def test_file_that_does_not_count_its_deletions_is_written_anew_before_it_moves_up() -> None:
+def test_file_that_does_not_count_its_deletions_is_written_anew_before_it_moves_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name_as_others(monkeypatch)
     table = new_table(
         num_sorted_run__compaction_trigger="2",
         num_levels="4",
