@@ -12,7 +12,7 @@ from lakecore.options import MergeEngine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakecore.merge.aggregators import Aggregate
+    from lakecore.merge.aggregators.fold import Aggregate
     from lakecore.merge.spec import MergeSpec
 
 

@@ -35,17 +35,17 @@ def fields_to_check(types: Mapping[str, pa.DataType]) -> tuple[Field, ...]:
     bytes within a nested column, which have no such reader.
     """
     checked = []
-    for field in fields_from_arrow([pa.field(name, kind) for name, kind in types.items()]):
-        has_bytes = any(leaf.root in BINARIES for leaf in leaves(field.type))
-        if has_bytes and not isinstance(field.type, Atomic):
+    for wanted in fields_from_arrow([pa.field(name, kind) for name, kind in types.items()]):
+        has_bytes = any(leaf.root in BINARIES for leaf in leaves(wanted.type))
+        if has_bytes and not isinstance(wanted.type, Atomic):
             raise Unsupported(
                 "bytes within a nested column are not read from CSV and JSON files; import them "
                 "from Parquet",
-                column=field.name,
-                type=field.type,
+                column=wanted.name,
+                type=wanted.type,
             )
-        if not has_bytes and not isinstance(field.type, Vector):
-            checked.append(field)
+        if not has_bytes and not isinstance(wanted.type, Vector):
+            checked.append(wanted)
     return tuple(checked)
 
 
@@ -82,9 +82,9 @@ def check_values(
     if not any(checked(whole)):  # the usual case: one query for all files
         return
     for file, source in sources:
-        for field, column, is_wrong in zip(fields, columns, checked(source), strict=True):
+        for wanted, column, is_wrong in zip(fields, columns, checked(source), strict=True):
             if is_wrong:
-                raise _misfit(connection, texts(source), field, column.error, file)
+                raise _misfit(connection, texts(source), wanted, column.error, file)
 
 
 def check_columns(files: Mapping[str, Mapping[str, str]], kind: str) -> None:
@@ -115,7 +115,7 @@ def check_columns(files: Mapping[str, Mapping[str, str]], kind: str) -> None:
 
 
 def _misfit(
-    connection: duckdb.DuckDBPyConnection, texts: str, field: Field, error: str, file: str
+    connection: duckdb.DuckDBPyConnection, texts: str, wanted: Field, error: str, file: str
 ) -> InvalidRequest:
     """The error that names the first row whose value does not fit."""
     numbered = f"FROM {texts} SELECT row_number() OVER () - 1 AS place, {error} AS error"
@@ -124,9 +124,9 @@ def _misfit(
     ).fetchall()
     return InvalidRequest(
         "the value does not fit the type of its column",
-        column=field.name,
-        value=text.partition(f" type={field.type} value=")[2],
+        column=wanted.name,
+        value=text.partition(f" type={wanted.type} value=")[2],
         row=place,
-        type=field.type,
+        type=wanted.type,
         files=[file],
     )

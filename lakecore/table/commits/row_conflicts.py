@@ -23,12 +23,12 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import CommitConflict, NotFound
+from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.io.files.data_files import BatchSize
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.files import Split
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
-from lakecore.options import POSTPONE_BUCKET
 from lakecore.rows.fit import show
 from lakecore.table.commits.base_snapshot import committed_since
 from lakecore.table.reads.scan import key_ranks
