@@ -12,7 +12,7 @@ from statistics import median
 import pyarrow as pa
 
 from bench.report import Figures, console, promise
-from lakecore.cdc.formats.messages import BadMessage, Messages
+from lakecore.cdc.formats.decoder import BadMessage, Messages
 from lakecore.cdc.formats.registry import decoder_for
 
 MESSAGES = 100_000

@@ -29,8 +29,16 @@ from rich.table import Table
 from bench.report import console
 from lakecore.errors import LakecoreError
 from lakecore.lsm.levels import SortedRun, level_runs, sections
-from lakecore.lsm.steps import Rewrite, Upgrade, unit_steps
-from lakecore.lsm.universal import CompactionPolicy, CompactionUnit, Moment, Reason, pick
+from lakecore.lsm.universal import (
+    CompactionPolicy,
+    CompactionUnit,
+    Moment,
+    Reason,
+    Rewrite,
+    Upgrade,
+    pick,
+    unit_steps,
+)
 from lakecore.model.files import DataFile
 from lakecore.options import parse_options
 

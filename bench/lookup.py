@@ -23,7 +23,7 @@ import numpy as np
 import lakecore
 from bench.data import COLUMNS, rows
 from bench.report import Figures, console, promise
-from lakecore.table.commits.message_files import delete_files
+from lakecore.table.commits.commit_change import delete_files
 from lakecore.table.compactions.compact_bucket import compact_bucket
 from lakecore.table.compactions.compact_plan import files_by_bucket, plan_bucket
 

@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     )
     from lakecore.format.blob_references import BlobDescriptor, BlobView
     from lakecore.frames.variants import variant_to_json
-    from lakecore.model.branches import Branch, FastForwardResult
     from lakecore.model.compaction import CompactionResult
-    from lakecore.model.consumer import Consumer
     from lakecore.model.file_indexes import IndexesRewritten
     from lakecore.model.files import CommitMessage
+    from lakecore.model.manifest import AnalyzeResult, ColumnStatistics, TableStatistics
     from lakecore.model.retention import (
         ExpiredChangelogs,
         ExpiredSnapshots,
@@ -40,16 +39,14 @@ if TYPE_CHECKING:
         TagDeletion,
     )
     from lakecore.model.schema_change import Move, SchemaChange
-    from lakecore.model.snapshot import CommitResult, Tag
-    from lakecore.model.statistics import AnalyzeResult, ColumnStatistics, TableStatistics
+    from lakecore.model.snapshot import Branch, CommitResult, Consumer, FastForwardResult, Tag
     from lakecore.scalar.values import SqlExpression, sql_expr
     from lakecore.session import Session, connect, open_table, sql
     from lakecore.table.changes.change_stream import ChangeStream
     from lakecore.table.handle import Table
     from lakecore.table.lookups.lookup import Lookup
     from lakecore.table.verbs.merge_into import MergeInto
-    from lakecore.table.writes.ingest import IngestResult
-    from lakecore.table.writes.stream_write import StreamWrite
+    from lakecore.table.writes.stream_write import IngestResult, StreamWrite
 
 # Forks before the first use of a name must be detected, too.
 import_module("lakecore.forks")
@@ -123,11 +120,19 @@ _HOMES = {
         "Uncomputable",
         "Unsupported",
     ),
-    "lakecore.format.blob_references": ("BlobDescriptor", "BlobView"),
+    "lakecore.format.blob_references": (
+        "BlobDescriptor",
+        "BlobView",
+    ),
     "lakecore.frames.variants": ("variant_to_json",),
-    "lakecore.model.branches": ("Branch", "FastForwardResult"),
+    "lakecore.model.snapshot": (
+        "Branch",
+        "CommitResult",
+        "Consumer",
+        "FastForwardResult",
+        "Tag",
+    ),
     "lakecore.model.compaction": ("CompactionResult",),
-    "lakecore.model.consumer": ("Consumer",),
     "lakecore.model.file_indexes": ("IndexesRewritten",),
     "lakecore.model.files": ("CommitMessage",),
     "lakecore.model.retention": (
@@ -140,17 +145,33 @@ _HOMES = {
         "RolledBack",
         "TagDeletion",
     ),
-    "lakecore.model.schema_change": ("Move", "SchemaChange"),
-    "lakecore.model.snapshot": ("CommitResult", "Tag"),
-    "lakecore.model.statistics": ("AnalyzeResult", "ColumnStatistics", "TableStatistics"),
-    "lakecore.scalar.values": ("SqlExpression", "sql_expr"),
-    "lakecore.session": ("Session", "connect", "open_table", "sql"),
+    "lakecore.model.schema_change": (
+        "Move",
+        "SchemaChange",
+    ),
+    "lakecore.model.manifest": (
+        "AnalyzeResult",
+        "ColumnStatistics",
+        "TableStatistics",
+    ),
+    "lakecore.scalar.values": (
+        "sql_expr",
+        "SqlExpression",
+    ),
+    "lakecore.session": (
+        "connect",
+        "open_table",
+        "Session",
+        "sql",
+    ),
     "lakecore.table.changes.change_stream": ("ChangeStream",),
     "lakecore.table.handle": ("Table",),
     "lakecore.table.lookups.lookup": ("Lookup",),
     "lakecore.table.verbs.merge_into": ("MergeInto",),
-    "lakecore.table.writes.ingest": ("IngestResult",),
-    "lakecore.table.writes.stream_write": ("StreamWrite",),
+    "lakecore.table.writes.stream_write": (
+        "IngestResult",
+        "StreamWrite",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

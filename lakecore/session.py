@@ -16,24 +16,22 @@ from typing import TYPE_CHECKING, cast
 
 from lakecore.catalog.filesystem import create_table_at
 from lakecore.catalog.identifier import check_directory
-from lakecore.catalog.opening import OpeningCatalog
 from lakecore.catalog.options import WAREHOUSE, is_storage_option, of_process
-from lakecore.catalog.registry import open_catalog
+from lakecore.catalog.registry import OpeningCatalog, open_catalog
 from lakecore.deferred import deferred
 from lakecore.display import public_names
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
 from lakecore.forks import require_threads
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.io.ambient import SYSTEM, Ambient
-from lakecore.io.history.history import History
+from lakecore.io.history import History
 from lakecore.io.stores.open import locate, open_store
 from lakecore.io.stores.services import flag
 from lakecore.model.arguments import check_flags
 from lakecore.model.schema_change import check_changes
 from lakecore.options import OptionValue, option_texts
 from lakecore.sql.engine import SqlEngine
-from lakecore.sql.python_objects import names_in_scope
-from lakecore.sql.relation import SqlRelation
+from lakecore.sql.python_objects import SqlRelation, names_in_scope
 from lakecore.table.publication import EXCLUSIVE_CREATE
 
 if TYPE_CHECKING:
@@ -42,8 +40,7 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.catalog.compact_database import DatabaseCompaction, compact_database
-    from lakecore.catalog.filled_table import create_filled
-    from lakecore.catalog.new_table import SchemaLike
+    from lakecore.catalog.new_table import SchemaLike, create_filled
     from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
     from lakecore.io.stores.store import Store
     from lakecore.model.compaction import CompactionResult
@@ -58,7 +55,7 @@ else:
     DatabaseCompaction = deferred("lakecore.catalog.compact_database", "DatabaseCompaction")
     compact_database = deferred("lakecore.catalog.compact_database", "compact_database")
     compact_for_switch = deferred("lakecore.table.verbs.switch_vectors", "compact_for_switch")
-    create_filled = deferred("lakecore.catalog.filled_table", "create_filled")
+    create_filled = deferred("lakecore.catalog.new_table", "create_filled")
     load_table = deferred("lakecore.table.handle", "load_table")
 
 __all__ = ["Session", "connect", "open_table", "sql", "sql_engine"]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyroaring import BitMap, BitMap64
 
-from lakecore.merge.aggregators import roaring64
+from lakecore.merge.aggregators import sketches
 from lakecore.model.types import Array, Atomic, DataType, Map, Root, Row
 from property_tests.table_model import plain
 
@@ -392,7 +392,7 @@ class Roaring64(Aggregator):
     def agg(self, state: Any, value: Any, /) -> Any:
         if state is None or value is None:
             return value if state is None else state
-        return roaring64.encode(BitMap64(members("rbm64", state) | members("rbm64", value)))
+        return sketches.encode(BitMap64(members("rbm64", state) | members("rbm64", value)))
 
 
 class IgnoringRetracts(Aggregator):
@@ -491,7 +491,7 @@ def sequence_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]
 
 def members(function: str, bitmap: bytes) -> set[int]:
     """What is in a bitmap. The bytes of `rbm64` are Java's own; `roaring64.py` knows them."""
-    return {*(BitMap.deserialize(bitmap) if function == "rbm32" else roaring64.decode(bitmap))}
+    return {*(BitMap.deserialize(bitmap) if function == "rbm32" else sketches.decode(bitmap))}
 
 
 def same_values(function: str, data_type: DataType, options: Mapping[str, str], value: Any) -> Any:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from lakecore.merge.aggregators import roaring64
+from lakecore.merge.aggregators import sketches
 from lakecore.model.types import Array, Atomic, DataType, Map, Root, Row, arrow_type, parse_type
 from property_tests.aggregate_model import same_values
 from property_tests.table_draws import POOLS
@@ -134,7 +134,7 @@ def values_for(case: Case, *, wide: bool) -> st.SearchStrategy[Any]:
         case "rbm32":
             return st.one_of(st.none(), _bitmaps(2**32 - 1).map(BitMap.serialize))
         case "rbm64":
-            return st.one_of(st.none(), _bitmaps(2**63 - 1).map(roaring64.encode))
+            return st.one_of(st.none(), _bitmaps(2**63 - 1).map(sketches.encode))
         case "merge_map_with_keytime":
             times = st.sampled_from([None, *TIMES])
             row = st.fixed_dictionaries({"ts": times, "v": st.integers(0, 9)})

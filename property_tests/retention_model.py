@@ -16,7 +16,7 @@ from lakecore.model.manifest import FileKind
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lakecore.io.history.history import History
+    from lakecore.io.history import History
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
     from lakecore.table.handle import Table

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakecore.cdc.formats.messages import BadMessage, Messages
+from lakecore.cdc.formats.decoder import BadMessage, Messages
 from lakecore.cdc.formats.registry import FORMATS, decoder_for
-from lakecore.cdc.formats.rows_json import RowReader
+from lakecore.cdc.formats.shapes import RowReader
 
 NAMES = ("a", "b", "é", "")
 NUMBERS = st.integers(-(2**70), 2**70).map(str) | st.from_regex(

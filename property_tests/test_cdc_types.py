@@ -9,10 +9,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakecore.cdc.evolution import Conversion, conversion
+from lakecore.cdc.postgres.connection import postgres_type
+from lakecore.cdc.target_rules import Conversion, conversion
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING, TypeMapping, TypeOption
 from lakecore.cdc.types.mysql import mysql_type
-from lakecore.cdc.types.postgres import postgres_type
 from lakecore.cdc.types.texts import from_text
 from lakecore.errors import InvalidRequest
 from lakecore.model.casts import may_cast

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lakecore.memory import Budget
 from lakecore.options import MergeEngine
-from lakecore.plan.key_moves import NOWHERE, moves_of
-from lakecore.table.writes.key_index import UNKNOWN, KeyIndex
+from lakecore.plan.bucketing import NOWHERE, moves_of
+from lakecore.table.writes.cross_partition import UNKNOWN, KeyIndex
 from tests.tables import held, new_table, reopened
 
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=14)

@@ -18,8 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakecore.lsm.levels import SortedRun, level_runs
-from lakecore.lsm.steps import Rewrite, unit_steps
-from lakecore.lsm.universal import CompactionPolicy, Moment, pick, pick_full
+from lakecore.lsm.universal import CompactionPolicy, Moment, Rewrite, pick, pick_full, unit_steps
 from lakecore.model.files import DataFile
 from lakecore.options import parse_options
 

@@ -15,20 +15,18 @@ if TYPE_CHECKING:
     from spark_bridge.cdc_batches import CdcBatch
     from spark_bridge.cdc_frame import cdc
     from spark_bridge.change_rows import delete, update
-    from spark_bridge.changes_frame import changes
-    from spark_bridge.compact_buckets import compact
     from spark_bridge.maintenance import (
         analyze,
+        compact,
         expire_snapshots,
         remove_orphan_files,
         rescale,
     )
     from spark_bridge.merge_frame import merge
-    from spark_bridge.read_frame import read
+    from spark_bridge.read_frame import changes, read
     from spark_bridge.skew import SkewedBucket
     from spark_bridge.sql_statements import sql
-    from spark_bridge.stream_batches import BatchSink, foreach_batch
-    from spark_bridge.stream_frame import read_stream
+    from spark_bridge.stream_frame import BatchSink, foreach_batch, read_stream
     from spark_bridge.write_frame import WriteResult, WrittenTask, prepare, write
 
 __all__ = [
@@ -59,20 +57,42 @@ __all__ = [
 ]
 
 _HOMES = {
-    "spark_bridge.attach_tables": ("Attached", "attach", "register"),
+    "spark_bridge.attach_tables": (
+        "attach",
+        "Attached",
+        "register",
+    ),
     "spark_bridge.cdc_batches": ("CdcBatch",),
     "spark_bridge.cdc_frame": ("cdc",),
-    "spark_bridge.change_rows": ("delete", "update"),
-    "spark_bridge.changes_frame": ("changes",),
-    "spark_bridge.compact_buckets": ("compact",),
-    "spark_bridge.maintenance": ("analyze", "expire_snapshots", "remove_orphan_files", "rescale"),
+    "spark_bridge.change_rows": (
+        "delete",
+        "update",
+    ),
+    "spark_bridge.read_frame": (
+        "changes",
+        "read",
+    ),
+    "spark_bridge.maintenance": (
+        "analyze",
+        "compact",
+        "expire_snapshots",
+        "remove_orphan_files",
+        "rescale",
+    ),
     "spark_bridge.merge_frame": ("merge",),
-    "spark_bridge.read_frame": ("read",),
     "spark_bridge.skew": ("SkewedBucket",),
     "spark_bridge.sql_statements": ("sql",),
-    "spark_bridge.stream_batches": ("BatchSink", "foreach_batch"),
-    "spark_bridge.stream_frame": ("read_stream",),
-    "spark_bridge.write_frame": ("WriteResult", "WrittenTask", "prepare", "write"),
+    "spark_bridge.stream_frame": (
+        "BatchSink",
+        "foreach_batch",
+        "read_stream",
+    ),
+    "spark_bridge.write_frame": (
+        "prepare",
+        "write",
+        "WriteResult",
+        "WrittenTask",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -18,7 +18,8 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -27,7 +28,6 @@ from lakecore import AlreadyExists, InvalidRequest, LakecoreError, Unsupported, 
 from lakecore.distributed.descriptor import anchored
 from lakecore.distributed.planning import is_access_option
 from spark_bridge.arguments import named_arguments, warn
-from spark_bridge.attached_names import AttachedDatabase, remember
 from spark_bridge.options import MARK
 from spark_bridge.plan_read import read_schema
 from spark_bridge.settings import require_version
@@ -35,17 +35,76 @@ from spark_bridge.source import LakecoreSource, marked
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from lakecore import Session, Table
-    from spark_bridge.attached_names import Warehouse
 
-__all__ = ["Attached", "attach", "attach_again", "register", "require_free"]
+    Warehouse: TypeAlias = "str | os.PathLike[str] | Mapping[str, str]"
+
+
+# --- attached names ------------------------------------------------------------------------------
+# The tables and databases that a Spark session has attached, by their names in Spark SQL.
+
+_CATALOG = "spark_catalog"
+_FULL = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachedDatabase:
+    """A database of a warehouse. Its attached tables are keyed by their lower-case names."""
+
+    name: str
+    warehouse: Warehouse
+    session: Session
+    tables: Mapping[str, str]
+
+
+_ATTACHED: WeakKeyDictionary[SparkSession, dict[str, AttachedDatabase]] = WeakKeyDictionary()
+
+
+def remember(spark: SparkSession, database: AttachedDatabase) -> None:
+    """Record that the session has attached a database. Replaces an earlier record of it."""
+    _ATTACHED.setdefault(spark, {})[database.name.lower()] = database
+
+
+def databases(spark: SparkSession) -> tuple[AttachedDatabase, ...]:
+    """The databases that the session has attached."""
+    return tuple(_ATTACHED.get(spark, {}).values())
+
+
+def attached_database(spark: SparkSession, name: str) -> AttachedDatabase | None:
+    """The attached database of that name; None if there is none. Spark's names ignore case."""
+    return _ATTACHED.get(spark, {}).get(name.lower())
+
+
+def attached_table(
+    spark: SparkSession, chain: Sequence[str]
+) -> tuple[AttachedDatabase, str] | None:
+    """The database and the name of an attached table; None for any other table of Spark."""
+    found = database_of(spark, chain)
+    if found is None:
+        return None
+    name = found.tables.get(chain[-1].lower())
+    return None if name is None else (found, name)
+
+
+def database_of(spark: SparkSession, chain: Sequence[str]) -> AttachedDatabase | None:
+    """The attached database of a table's name; the table itself need not exist."""
+    if not _ATTACHED.get(spark) or not 0 < len(chain) <= _FULL:
+        return None
+    if len(chain) == _FULL and chain[0].lower() != _CATALOG:
+        return None
+    name = chain[-2] if len(chain) > 1 else spark.catalog.currentDatabase()
+    return attached_database(spark, name)
+
+
+# --- attach tables -------------------------------------------------------------------------------
 
 _NAME = re.compile(r"\w+", re.ASCII)
-_CATALOG = "spark.sql.catalogImplementation"
+_ATTACH_TABLES_CATALOG = "spark.sql.catalogImplementation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +146,7 @@ def attach(
     A table with a type or a name that Spark does not support is skipped and named in the result.
     Raises AlreadyExists if Spark has another table of the same name.
     """
-    if spark.conf.get(_CATALOG, "in-memory") == "hive":
+    if spark.conf.get(_ATTACH_TABLES_CATALOG, "in-memory") == "hive":
         raise Unsupported(
             "a Hive metastore would show the tables to sessions that cannot read them; start Spark "
             "without Hive support, or use spark_bridge.read and temporary views",

@@ -13,11 +13,13 @@ because an older change would replace a newer one.
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 
 from lakecore import InvalidRequest, LakecoreError
 from lakecore.distributed.cdc import (
@@ -27,21 +29,25 @@ from lakecore.distributed.cdc import (
     TargetRows,
     database_rules,
     decoder_for,
+    does_not_fit,
     fitting,
     in_order,
     needed_changes,
     shaped,
     table_rules,
 )
-from lakecore.distributed.tables import SYSTEM
-from spark_bridge.cdc_values import NO_TARGET, DecodingReport
+from lakecore.distributed.tables import SYSTEM, of_job
+from lakecore.distributed.writing import TableWrite
 from spark_bridge.failures import DATA_ERRORS, portable, raised_in_task
 from spark_bridge.placement import owner_numbers, routing_of
+from spark_bridge.spread import answer
+from spark_bridge.task import TaskOutcome
 from spark_bridge.worker import acknowledge, partition_number, set_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from lakecore import CommitMessage
     from lakecore.distributed.cdc import (
         Arguments,
         ChangeBatch,
@@ -50,11 +56,86 @@ if TYPE_CHECKING:
         SourceTable,
         TargetRules,
     )
-    from spark_bridge.cdc_values import CdcTask
+    from lakecore.distributed.descriptor import TableDescriptor
     from spark_bridge.placement import RoutingKeys
     from spark_bridge.worker import Batches
 
-__all__ = ["decode_function", "rules_for"]
+
+# --- cdc values ----------------------------------------------------------------------------------
+# The values that the driver, the decoding tasks and the writing tasks of a batch exchange.
+#
+# A chunk is one row of Spark. It holds rows of one target for one writing task, as an Arrow stream.
+# Chunks are sorted by the task that decoded them, and by their number in it. The last row of each
+# decoding task is its report: it has no target, and reaches the driver through the first writing
+# task.
+
+MESSAGE_COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+}
+"""The columns of a Kafka source of Spark, without the headers; only `value` is needed."""
+CHUNK_SCHEMA = (
+    "owner int, target int, topic string, partition int, offset bigint, task int, number int, "
+    "source string, content binary"
+)
+ORDER = ("target", "topic", "partition", "offset", "task", "number")
+NO_TARGET = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CdcTask:
+    """The input of every task of a batch.
+
+    - `given`: the columns of `MESSAGE_COLUMNS` that the frame has;
+    - `targets`: the tables that are open, by name; a chunk names one by its position;
+    - `done`: the targets that have this batch already;
+    - `writers`: the number of writing tasks.
+    """
+
+    arguments: Arguments
+    registry_url: str | None
+    given: frozenset[str]
+    keeps_letters: bool
+    targets: Mapping[str, TableDescriptor]
+    done: frozenset[str]
+    job: str
+    writers: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodingReport:
+    """The report of a decoding task to the driver.
+
+    - `began`: topic, partition and offset of the first message, and the number of the task;
+    - `ranges`: the first and the last offset of each topic and partition;
+    - `wanted`: source tables and schemas whose target must be created or changed first;
+    - `ordered`: the targets with a primary key that got rows.
+    """
+
+    began: tuple[str, int, int, int]
+    messages: int
+    ranges: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    wanted: tuple[tuple[SourceTable, SourceSchema], ...] = ()
+    ordered: frozenset[str] = frozenset()
+    letters: tuple[str, ...] = ()
+    failure: LakecoreError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenTargets:
+    """The report of a writing task: its outcome for each target, and reports that it passes on."""
+
+    outcomes: Mapping[str, TaskOutcome]
+    reports: tuple[DecodingReport, ...]
+
+
+# --- cdc decode ----------------------------------------------------------------------------------
 
 _CHUNK_COLUMNS = {
     "owner": pa.int32(),
@@ -302,4 +383,82 @@ def _messages(batch: pa.RecordBatch, given: frozenset[str]) -> Messages:
         values=batch.column("value").to_pylist(),
         keys=batch.column("key").to_pylist() if "key" in given else None,
         metadata=pa.table(metadata) if metadata else None,
+    )
+
+
+# --- cdc write -----------------------------------------------------------------------------------
+# A writing task: writes chunks of rows of several targets to data files, and returns the outcomes.
+#
+# Chunks are in order of their target; those of one target are in the order of the messages. The
+# task writes one target after another, each within the task's memory.
+
+
+def write_function(task: CdcTask) -> Callable[[Batches], Batches]:
+    """The function for `mapInArrow`: maps chunks to the outcomes of the targets."""
+
+    def write(batches: Batches) -> Batches:
+        acknowledge()
+        with raised_in_task():
+            yield answer(partition_number(), _written(task, batches))
+        set_aside("write changes")
+
+    return write
+
+
+def _written(task: CdcTask, batches: Batches) -> WrittenTargets:
+    names = sorted(task.targets)
+    outcomes: dict[str, TaskOutcome] = {}
+    reports: list[DecodingReport] = []
+    for target, chunks in groupby(_chunks(batches), key=lambda chunk: chunk[0]):
+        if target == NO_TARGET:
+            reports += [pickle.loads(content) for _, _, content in chunks]  # noqa: S301  of our tasks
+        else:
+            name = names[target]
+            outcomes[name] = _outcome(task, name, task.targets[name], chunks)
+    return WrittenTargets(outcomes=outcomes, reports=tuple(reports))
+
+
+def _chunks(batches: Batches) -> Iterator[tuple[int, str, pa.Buffer]]:
+    """The target, the source and the content of each chunk."""
+    for batch in batches:
+        targets = batch.column("target").to_pylist()
+        sources = batch.column("source").to_pylist()
+        contents = batch.column("content")
+        for at, (target, source) in enumerate(zip(targets, sources, strict=True)):
+            yield target, source, contents[at].as_buffer()
+
+
+def _outcome(
+    task: CdcTask,
+    name: str,
+    table: TableDescriptor,
+    chunks: Iterable[tuple[int, str, pa.Buffer]],
+) -> TaskOutcome:
+    """Write the rows of one target. Returns the outcome."""
+    spark = TaskContext.get()
+    partition = partition_number()
+    began_ms = SYSTEM.now_ms()
+    messages: tuple[CommitMessage, ...] = ()
+    rows, failure, source = 0, None, ""
+    try:
+        context = table.context(task.memory_bytes, of_job(task.job))
+        with TableWrite(context) as writer:
+            for _, source, content in chunks:  # noqa: B007  an error names the source
+                writer.write(pa.ipc.open_stream(content).read_all())
+            messages = tuple(writer.prepare_commit())
+            rows = writer.row_count
+    except InvalidRequest as error:
+        failure = portable(does_not_fit(source, name, error), task=partition)
+    except DATA_ERRORS as error:
+        failure = portable(error, task=partition)
+    except LakecoreError as error:
+        raise portable(error, task=partition) from error
+    return TaskOutcome(
+        partition=partition,
+        attempt=spark.attemptNumber() if spark else 0,
+        rows=rows,
+        began_ms=began_ms,
+        ended_ms=SYSTEM.now_ms(),
+        messages=messages,
+        failure=failure,
     )

@@ -27,8 +27,7 @@ from lakecore.distributed.cdc import (
 )
 from spark_bridge.arguments import check_counts, check_every, named_arguments
 from spark_bridge.cdc_batches import CdcSettings, CdcSink
-from spark_bridge.cdc_decode import rules_for
-from spark_bridge.cdc_values import MESSAGE_COLUMNS
+from spark_bridge.cdc_decode import MESSAGE_COLUMNS, rules_for
 from spark_bridge.settings import require_version
 from spark_bridge.task import MEMORY_PER_TASK
 

@@ -26,11 +26,10 @@ from lakecore.distributed.values import POSTPONE_BUCKET
 from lakecore.distributed.writing import read_base, read_start
 from spark_bridge.change_tasks import ChangeTask
 from spark_bridge.failures import DATA_ERRORS
-from spark_bridge.job_files import remove_files_of_job, remove_leftovers
-from spark_bridge.packing import packed
-from spark_bridge.postponed import is_postponed
+from spark_bridge.job_commit import remove_files_of_job, remove_leftovers
+from spark_bridge.placement import is_postponed
 from spark_bridge.spread import answers
-from spark_bridge.task import INITIAL_BUCKETS
+from spark_bridge.task import INITIAL_BUCKETS, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

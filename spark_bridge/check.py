@@ -8,7 +8,8 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 from pyspark.sql import types as s
 
-from lakecore.distributed.writing import TableWrite, check_once
+from lakecore.distributed.tables import reload_context
+from lakecore.distributed.writing import TableWrite, check_once, evolution_for, type_changes_of
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.types import spark_arrow_schema, to_spark
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from lakecore.distributed.tables import TableContext
-
-__all__ = ["check_schema", "with_names_of", "with_types_of"]
+    from lakecore.distributed.writing import Evolution
 
 
 def with_types_of(df: DataFrame, context: TableContext) -> DataFrame:
@@ -99,3 +99,25 @@ def check_schema(context: TableContext, schema: StructType, *, overwrite: bool =
     empty = pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in arrow], schema=arrow)
     with TableWrite(context, overwrite=overwrite) as writer:
         writer.write(empty)
+
+
+# --- evolve --------------------------------------------------------------------------------------
+# Schema evolution by a write of a frame (`write.merge-schema`).
+#
+# Spark knows the columns before any row is computed. The tasks write under the new schema; the
+# driver stores it once all rows are known to fit, before it commits.
+
+
+def evolved(
+    context: TableContext, schema: StructType, *, evolve_schema: bool | None = None
+) -> tuple[TableContext, Evolution | None]:
+    """The table with the columns of a frame, and the schema to store; None if it is not new.
+
+    `evolve_schema`: as for `Table.write`. Raises InvalidRequest for a column that cannot be added.
+    """
+    types = type_changes_of(context.options, evolve_schema=evolve_schema)
+    if types is None:
+        return context, None
+    newest = reload_context(context)
+    found = evolution_for(newest, spark_arrow_schema(schema), types)
+    return (newest, None) if found is None else found

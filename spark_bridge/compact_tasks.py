@@ -16,17 +16,22 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from lakecore import LakecoreError, Uncomputable
 from lakecore.distributed.descriptor import describe
 from lakecore.distributed.tables import SYSTEM, of_job
-from lakecore.distributed.verb_tasks import do_work
+from lakecore.distributed.verb_tasks import ColumnSketch, RescalePart, do_work, rescale_part
+from lakecore.distributed.verbs import measured, one_by_one
+from spark_bridge.arguments import SPREAD_BYTES
 from spark_bridge.failures import portable, raised_in_task
-from spark_bridge.job_files import remove_files_of_job, remove_leftovers
-from spark_bridge.packing import packed
+from spark_bridge.job_commit import remove_files_of_job, remove_leftovers
+from spark_bridge.plan_read import plan_parts
+from spark_bridge.read_job import open_sealed, read_task, seal
 from spark_bridge.skew import report_skew
-from spark_bridge.spread import OUTCOME_SCHEMA, answer, answers
+from spark_bridge.spread import OUTCOME_SCHEMA, answer, answers, spread
+from spark_bridge.task import packed
 from spark_bridge.worker import acknowledge, set_aside
 
 if TYPE_CHECKING:
@@ -36,12 +41,12 @@ if TYPE_CHECKING:
 
     from lakecore import CommitMessage
     from lakecore.distributed.descriptor import TableDescriptor
+    from lakecore.distributed.planning import TableSource
     from lakecore.distributed.tables import TableContext
     from lakecore.distributed.verb_tasks import Work
     from lakecore.distributed.verbs import Failures, Tally
+    from spark_bridge.read_job import Piece, ReadJob
     from spark_bridge.worker import Batches
-
-__all__ = ["CompactTask", "SparkRunner", "compact_function"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,3 +158,97 @@ def _outcome(context: TableContext, work: Work) -> CommitMessage | LakecoreError
 
 def _uncounted(rows: int) -> None:
     """Does nothing: the driver counts whole buckets."""
+
+
+# --- analyze tasks -------------------------------------------------------------------------------
+# Reads the columns of a table once, in tasks of a Spark job, for the statistics of `analyze`.
+#
+# Each task adds the rows of its part to its own sketches; the driver merges them. The merged
+# sketches equal one sketch of all rows.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkMeasure:
+    """A `Measure` of `analyze` that reads in Spark tasks. `spread` overrides the choice by size."""
+
+    spark: SparkSession
+    spread: bool | None
+
+    def __call__(self, source: TableSource, sketches: Sequence[ColumnSketch]) -> int:
+        """Add all values to the sketch of their column. Returns the number of rows."""
+        splits = source.plan().splits
+        by_size = sum(split.size_bytes for split in splits) > SPREAD_BYTES
+        if not splits or not (by_size if self.spread is None else self.spread):
+            return measured(source, sketches)
+        fields = [each.field for each in sketches]
+        job, tasks = plan_parts(source, [each.name for each in fields])
+        name = f"lakecore: analyze {source.context.identifier}, {len(tasks)} parts"
+        parts = [(seal(task), [ColumnSketch(each) for each in fields]) for task in tasks]
+        rows = 0
+        for count, found in spread(self.spark, name, parts, partial(_measured, seal(job))):
+            rows += count
+            for sketch, other in zip(sketches, found, strict=True):
+                sketch.merge(other)
+        return rows
+
+
+def _measured(
+    sealed: bytes, part: tuple[bytes, list[ColumnSketch]]
+) -> tuple[int, list[ColumnSketch]]:
+    """The number of rows of a part, and its sketches."""
+    job = cast("ReadJob", open_sealed(sealed))
+    task = cast("tuple[Piece, ...]", open_sealed(part[0]))
+    rows = 0
+    for batch in read_task(job, task):
+        rows += batch.num_rows
+        for sketch in part[1]:
+            sketch.add(batch.column(sketch.field.name))
+    return rows, part[1]
+
+
+# --- rescale tasks -------------------------------------------------------------------------------
+# Runs the parts of a rescale as Spark tasks, and returns their commit messages to the driver.
+#
+# A part is the old buckets of a partition whose rows go to the same new buckets: from 8 to 16
+# buckets there are eight for each partition. A task reads its old buckets where they are stored and
+# writes the new ones, so that no row is shuffled. Nothing becomes visible here: the driver commits
+# the messages.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkRescale:
+    """A `RescaleRunner` that uses tasks of Spark. `spread` overrides the choice by size."""
+
+    spark: SparkSession
+    cores: int
+    memory_bytes: int
+    spread: bool | None
+
+    def __call__(
+        self, context: TableContext, parts: Sequence[RescalePart]
+    ) -> Sequence[CommitMessage]:
+        """The messages of all parts."""
+        sizes = [part.size_bytes for part in parts]
+        by_size = sum(sizes) > SPREAD_BYTES and len(parts) > 1
+        if not parts or not (by_size if self.spread is None else self.spread):
+            return one_by_one(context, parts)
+        job = SYSTEM.new_uuid()
+        groups = [[parts[place] for place in group] for group in packed(sizes, self.cores)]
+        name = f"lakecore: rescale {context.identifier}, {len(parts)} parts, {sum(sizes) >> 20} MiB"
+        work = partial(_rescaled, describe(context), job, self.memory_bytes)
+        try:
+            found = spread(self.spark, name, groups, work)
+        except BaseException:
+            remove_files_of_job(context, job)
+            raise
+        messages = [message for group in found for message in group]
+        remove_leftovers(context, job, messages)
+        return messages
+
+
+def _rescaled(
+    table: TableDescriptor, job: str, memory_bytes: int, parts: Sequence[RescalePart]
+) -> list[CommitMessage]:
+    # The ambient gives each file of this attempt a name of its own.
+    context = table.context(memory_bytes, of_job(job))
+    return [message for part in parts for message in rescale_part(context, part)]

@@ -7,32 +7,178 @@ and reading rows. Results, order and errors are those of the table's own verbs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from lakecore import Table
-from lakecore.distributed.verbs import RescaleRequest, rescale_table
+from lakecore.distributed.tables import IN_THREADS, MemoryStore, delete_all, read_all, unguarded
+from lakecore.distributed.values import check_flags
+from lakecore.distributed.verbs import (
+    CompactionRequest,
+    RescaleRequest,
+    compact_table,
+    idle_ms,
+    rescale_table,
+)
 from lakecore.distributed.verbs import analyze as analyze_table
-from spark_bridge.analyze_tasks import SparkMeasure
 from spark_bridge.arguments import check_counts, check_spread, named_arguments, opened
-from spark_bridge.bulk_files import FEW, SparkFiles
+from spark_bridge.compact_tasks import SparkMeasure, SparkRescale, SparkRunner
 from spark_bridge.placement import parallelism
-from spark_bridge.rescale_tasks import SparkRescale
 from spark_bridge.settings import require_version
+from spark_bridge.spread import spread
 from spark_bridge.task import MEMORY_PER_TASK
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import timedelta
 
     import polars as pl
     from pyspark.sql import SparkSession
 
-    from lakecore import AnalyzeResult, CommitResult, ExpiredSnapshots, OrphanFiles
+    from lakecore import (
+        AnalyzeResult,
+        CommitResult,
+        CompactionResult,
+        ExpiredSnapshots,
+        OrphanFiles,
+    )
+    from lakecore.distributed.tables import FileStatus, Store
     from lakecore.distributed.values import Time
 
-__all__ = ["analyze", "by_spark", "expire_snapshots", "remove_orphan_files", "rescale"]
+
+# --- bulk files ----------------------------------------------------------------------------------
+# Lists many directories and deletes many files in tasks of Spark jobs.
+#
+# A storage request takes from a few to some hundred milliseconds, and a table may have millions of
+# files. The driver decides what is listed and deleted, in which order, with lakecore's own code.
+
+FEW = 2_000
+"""The driver alone lists up to this many directories, and deletes up to this many files."""
+_TASKS_PER_CORE = 4
+_PART_MAX = 10_000
+_AT_ONCE = 100_000
+"""The most paths of one job, because every executor receives all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkFiles:
+    """`BulkFiles` that works in tasks of Spark jobs. `identifier` names the table in Spark's UI.
+
+    `few`: up to this many directories or files, the driver does the work.
+    """
+
+    spark: SparkSession
+    cores: int
+    identifier: str
+    few: int = FEW
+
+    def list_all(self, store: Store, directories: Sequence[str]) -> Sequence[Sequence[FileStatus]]:
+        """The content of each directory, in order."""
+        if len(directories) <= self.few or isinstance(unguarded(store), MemoryStore):
+            return IN_THREADS.list_all(store, directories)
+        found: list[Sequence[FileStatus]] = []
+        for some in _chunks(directories, _AT_ONCE):
+            name = f"lakecore: list {self.identifier}, {len(some)} directories"
+            for part in spread(self.spark, name, self._parts(some), partial(_listed, store)):
+                found += part
+        return found
+
+    def delete_all(self, store: Store, paths: Iterable[str]) -> None:
+        """Delete the files; absent ones are ignored."""
+        left = iter(paths)
+        while some := list(islice(left, _AT_ONCE)):
+            if len(some) <= self.few or isinstance(unguarded(store), MemoryStore):
+                IN_THREADS.delete_all(store, some)
+                continue
+            name = f"lakecore: delete files of {self.identifier}, {len(some)} files"
+            spread(self.spark, name, self._parts(some), partial(_deleted, store))
+
+    def _parts(self, paths: Sequence[str]) -> list[Sequence[str]]:
+        """The paths in parts of about equal size, in order."""
+        size = max(1, min(_PART_MAX, -(-len(paths) // (self.cores * _TASKS_PER_CORE))))
+        return list(_chunks(paths, size))
+
+
+def _chunks(paths: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(paths), size):
+        yield paths[start : start + size]
+
+
+def _listed(store: Store, directories: Sequence[str]) -> Sequence[Sequence[FileStatus]]:
+    return read_all(store.list, directories)
+
+
+def _deleted(store: Store, paths: Sequence[str]) -> int:
+    return delete_all(store.delete, paths)
+
+
+# --- compact buckets -----------------------------------------------------------------------------
+# `compact`: compacts the buckets of a table in tasks of Spark jobs, with one commit for each job.
+#
+# With the code of `Table.compact`, the driver plans, commits, and plans again if another commit
+# took the files; executors write the files. The result is the same, including changelogs.
+
+GROUP_BYTES_PER_CORE = 4 << 30
+"""The default `max_bytes` of a full compaction, for each core: the bytes of one commit."""
+
+
+@named_arguments
+def compact(  # noqa: PLR0913  the public verb
+    spark: SparkSession,
+    table: Table | str | os.PathLike[str],
+    *,
+    full: bool = False,
+    partitions: Sequence[Mapping[str, object]] | None = None,
+    where: pl.Expr | str | None = None,
+    buckets: Sequence[int] | None = None,
+    max_bytes: int | None = None,
+    dry_run: bool = False,
+    order_strategy: str | None = None,
+    order_by: Sequence[str] | str | None = None,
+    partition_idle_time: timedelta | str | None = None,
+    memory_per_task: int = MEMORY_PER_TASK,
+) -> CompactionResult:
+    """Compact the buckets of a table, or of the table at a path, by tasks of Spark.
+
+    The arguments and the result are those of `Table.compact`. A bucket is compacted by one task.
+    Small buckets share a task; the largest buckets start first.
+
+    - `max_bytes`: commit a snapshot each time whole buckets of that many bytes are compacted. A
+      full compaction of a table with a primary key does so by default, every 4 GiB for each core.
+    - `memory_per_task`: the most bytes of rows and files that a task holds, in addition to the
+      memory of Python itself.
+
+    Raises what `Table.compact` raises. If tasks or the driver die, committed steps stay, and the
+    table is otherwise unchanged.
+
+        spark_bridge.compact(spark, "/data/shop/orders", full=True, where="day >= '2025-01-01'")
+    """
+    require_version(spark)
+    check_flags(full=full, dry_run=dry_run)
+    check_counts(memory_per_task=memory_per_task)
+    context = opened(table).context
+    cores = parallelism(spark)
+    if max_bytes is None and full and context.schema.primary_keys and not dry_run:
+        max_bytes = cores * GROUP_BYTES_PER_CORE
+    request = CompactionRequest(
+        full=full,
+        partitions=partitions,
+        where=where,
+        buckets=buckets,
+        max_bytes=max_bytes,
+        dry_run=dry_run,
+        order_strategy=order_strategy,
+        order_by=order_by,
+        partition_idle_ms=idle_ms(partition_idle_time, order_by),
+    )
+    runner = SparkRunner(spark=spark, cores=cores, memory_bytes=memory_per_task)
+    return compact_table(context, request, run=runner)
+
+
+# --- maintenance ---------------------------------------------------------------------------------
 
 
 def by_spark(spark: SparkSession, table: Table, *, spread: bool | None = None) -> Table:

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakecore import InvalidRequest, open_table
-from lakecore.distributed.planning import Travel
+from lakecore.distributed.planning import SYSTEM_TABLES, UNSUPPORTED_SYSTEM_TABLES, Travel
 from lakecore.distributed.values import MAIN_BRANCH, wall_time
-from spark_bridge.system import refuse_state, split_system
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +29,29 @@ if TYPE_CHECKING:
     from lakecore import Table
     from lakecore.distributed.planning import SystemTable
 
-__all__ = ["MARK", "PROVIDER", "SourceOptions", "parse_options", "parse_time"]
+
+# --- system --------------------------------------------------------------------------------------
+# The names of system tables behind a path: `PATH$files`.
+
+
+def split_system(path: str) -> tuple[str, str | None]:
+    """The path of the table, and the name of its system table (None: the table itself)."""
+    location, mark, name = path.rpartition("$")
+    if mark and name.lower() in (*SYSTEM_TABLES, *UNSUPPORTED_SYSTEM_TABLES):
+        return location, name.lower()
+    return path, None
+
+
+def refuse_state(name: str) -> None:
+    """Raise InvalidRequest, because the system table `name` cannot be read at a stated state."""
+    raise InvalidRequest(
+        "a system table is read as it is; to look at the files of a snapshot, give the table's own "
+        "option scan.snapshot-id",
+        table=name,
+    )
+
+
+# --- options -------------------------------------------------------------------------------------
 
 _OWN = frozenset(
     {

@@ -34,12 +34,10 @@ from lakecore.distributed.placing import (
     crosses_partitions,
     hash_rows,
 )
-from lakecore.distributed.values import BucketFunction
+from lakecore.distributed.values import POSTPONE_BUCKET, BucketFunction
 from lakecore.distributed.writing import read_base
-from spark_bridge.bucket_sql import bucket_sql, bucket_steps, is_plain, quoted
+from spark_bridge.bucket_sql import HASH, bucket_sql, bucket_steps, is_plain, quoted
 from spark_bridge.failures import DATA_ERRORS, raised_in_task
-from spark_bridge.hash_sql import HASH
-from spark_bridge.postponed import is_postponed, real_buckets
 from spark_bridge.worker import set_aside
 
 if TYPE_CHECKING:
@@ -49,17 +47,55 @@ if TYPE_CHECKING:
     from lakecore.distributed.values import Field, TableSchema
     from lakecore.distributed.writing import WriteStart
 
-__all__ = [
-    "Owner",
-    "Routing",
-    "RoutingKeys",
-    "owner_numbers",
-    "owner_of",
-    "parallelism",
-    "routing_keys",
-    "routing_of",
-    "task_count",
-]
+
+# --- postponed -----------------------------------------------------------------------------------
+# Tables with postponed buckets (`bucket = -2`): which task writes which rows.
+#
+# By default a batch write puts the rows into real buckets at once. If all partitions have the same
+# known number of buckets, each task gets whole buckets. Otherwise each task gets whole partitions,
+# and decides the number of buckets of a new partition by its rows, as a write in one process does.
+# With `postpone.batch-write-fixed-bucket = false`, all rows of a key go to one task, and its files
+# wait in the postponed bucket.
+#
+# INVARIANT: the parameter `base` is the `WriteStart` that the tasks of the job get. Another
+# snapshot may have other numbers of buckets, and then two tasks would write one bucket.
+#
+# See https://paimon.apache.org/docs/master/primary-key-table/data-distribution/#postpone-bucket
+
+
+def is_postponed(context: TableContext) -> bool:
+    """Whether the table has postponed buckets."""
+    return context.options.bucket == POSTPONE_BUCKET
+
+
+def real_buckets(context: TableContext, base: WriteStart, *, overwrite: bool = False) -> int | None:
+    """The number of real buckets that a write uses in every partition.
+
+    None if they differ or are not known, or if the rows wait in the postponed bucket.
+    """
+    options = context.options
+    if not is_postponed(context) or not options.postpone_batch_write_fixed_bucket:
+        return None
+    default = options.postpone_default_bucket_num
+    known = {} if overwrite else base.bucket_counts
+    if context.schema.partition_keys:
+        return default if set(known.values()) <= {default} else None
+    return next(iter(known.values()), default)
+
+
+def buckets_of_changes(context: TableContext, base: WriteStart) -> int | None:
+    """The number of real buckets of every partition that a MERGE reads or writes; None: unknown.
+
+    Rows that wait in the postponed bucket are not read, and may come from any task that has all
+    rows of their key.
+    """
+    if context.options.postpone_batch_write_fixed_bucket:
+        return real_buckets(context, base)
+    counts = set(base.bucket_counts.values())
+    return counts.pop() if len(counts) == 1 else None
+
+
+# --- placement -----------------------------------------------------------------------------------
 
 TASKS_PER_CORE = 16
 """More tasks than this add cost without improving the balance."""

@@ -12,17 +12,26 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 from pyspark.sql import functions as f
-from pyspark.sql.types import DatetimeType, NumericType, TimestampType
+from pyspark.sql.types import (
+    DatetimeType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from lakecore import InvalidRequest, open_table
+from lakecore.distributed.changes import ROW_KIND, changes_between
 from lakecore.distributed.planning import SystemTable, Travel, checked_limit
+from lakecore.distributed.reading import reader
 from lakecore.distributed.values import wall_time
 from spark_bridge.arguments import check_no_column, named_arguments, opened
 from spark_bridge.bucket_sql import quoted
+from spark_bridge.options import refuse_state, split_system
 from spark_bridge.plan_read import pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
 from spark_bridge.settings import require_version
-from spark_bridge.system import refuse_state, split_system
 from spark_bridge.types import spark_arrow_schema, spark_schema
 from spark_bridge.worker import acknowledge
 
@@ -31,15 +40,12 @@ if TYPE_CHECKING:
 
     import polars as pl
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructField, StructType
 
     from lakecore import Table
     from lakecore.distributed.tables import TableContext
     from lakecore.distributed.values import TableSchema, Time
     from spark_bridge.plan_read import Pinned, PlannedRead
     from spark_bridge.pushdown import Need
-
-__all__ = ["in_zone_of_session", "read", "read_needed", "resolved"]
 
 _WORDS_MAX = 1 << 31
 """The largest estimate, in words of 8 bytes: Spark never broadcasts 16 GiB, and a range of so many
@@ -262,3 +268,43 @@ def _runner(
                 yield from read_task(opened, task)
 
     return run
+
+
+# --- changes frame -------------------------------------------------------------------------------
+# The changes between two states of a table, as a Spark frame.
+#
+# The rows pass through the driver, so they must fit in its memory; `read_stream` reads many changes
+# by tasks. Values have the types of `read`: a TIMESTAMP stays a time without a zone.
+
+
+@named_arguments
+def changes(
+    spark: SparkSession,
+    table: Table | str | os.PathLike[str],
+    start: Time | None = None,
+    end: Time | None = None,
+) -> DataFrame:
+    """The changes after `start` up to and including `end`, as a Spark DataFrame.
+
+    The frame has the columns of the table and `_row_kind` (+I, -U, +U, -D). `start` and `end` are
+    those of `Table.changes`: snapshot ids, tags or times; a time without a zone is in the zone of
+    the session. None means the beginning, and the latest snapshot. All columns are nullable. The
+    rows are read now, into the memory of the driver.
+
+    Raises NotFound, naming the earliest snapshot left, if the changes have expired.
+
+        spark_bridge.changes(spark, "/data/shop/orders", 7).where("_row_kind <> '-U'")
+    """
+    require_version(spark)
+    context = opened(table).context
+    context.options.require_readable()
+    points = (in_zone_of_session(spark, start), in_zone_of_session(spark, end))
+    source = changes_between(context, *points)
+    names = [*context.schema.names, ROW_KIND]
+    kind = StructField(ROW_KIND, StringType(), nullable=True)
+    schema = StructType([*read_schema(context.schema).fields, kind])
+    exchange = spark_arrow_schema(schema)
+    batches = [to_exchange(batch, exchange) for batch in reader(source, names, None)]
+    if not batches:
+        return spark.createDataFrame([], schema)
+    return spark.createDataFrame(pa.Table.from_batches(batches, exchange), schema)

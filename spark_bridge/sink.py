@@ -22,18 +22,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 
 from lakecore import CommitConflict, InvalidRequest, LakecoreError
 from lakecore.distributed.committing import author
 from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER
 from spark_bridge.arguments import overwrites_dynamically
 from spark_bridge.assigners import assigners_of
-from spark_bridge.check import check_schema
-from spark_bridge.evolve import evolved
+from spark_bridge.check import check_schema, evolved
 from spark_bridge.failures import DATA_ERRORS, raised_shallow
-from spark_bridge.job_commit import Publication, publish
-from spark_bridge.job_files import remove_files_of_job, remove_leftovers
+from spark_bridge.job_commit import Publication, publish, remove_files_of_job, remove_leftovers
+from spark_bridge.stream_commit import QUERY_ID, author_of_batch, compact_in_loop, is_due, loop_of
 from spark_bridge.task import MEMORY_PER_TASK, TaskOutcome, WriteTask, new_task, write_rows
 
 if TYPE_CHECKING:
@@ -44,8 +48,8 @@ if TYPE_CHECKING:
 
     from lakecore import Table
     from lakecore.distributed.tables import TableContext
-
-__all__ = ["WRITE_OPTIONS", "LakecoreWriter", "writer"]
+    from lakecore.distributed.writing import Evolution
+    from spark_bridge.options import SourceOptions
 
 _USER, _IDENTIFIER, _MEMORY = "write.commit-user", "write.identifier", "write.memory-per-task"
 WRITE_OPTIONS = frozenset({_USER, _IDENTIFIER, _MEMORY})
@@ -150,4 +154,161 @@ def _whole(options: Mapping[str, str], name: str, default: int) -> int:
         return default
     if not (text.isascii() and text.isdigit()):
         raise InvalidRequest("the option is a whole number", option=name, value=text)
+    return int(text)
+
+
+# --- stream sink ---------------------------------------------------------------------------------
+# `df.writeStream.format("lakecore")`: each batch becomes one commit, exactly once.
+#
+# As for `df.write`, Spark does not bring the rows of a bucket to one task: `spark_bridge.prepare`
+# does, for a streaming frame too. `spark_bridge.foreach_batch` prepares each batch by itself.
+#
+# | option | is |
+# |---|---|
+# | `write.commit-user` | in place of `spark` in the commit user `spark-QUERYID` |
+# | `write.memory-per-task` | bytes; as for `spark_bridge.write` |
+# | `compact.every` | batches between two compactions, 0: none; see `stream_commit.py` |
+#
+# 1. For each batch, Spark makes a writer before the tasks, and runs copies of it in the tasks. It
+#    makes another writer for the commit. The messages therefore state the job and the query.
+# 2. `commit` makes one snapshot. If the batch was committed before, the files of the repetition are
+#    removed. A batch without rows makes no snapshot.
+# 3. Every few batches, `commit` compacts what is due.
+#
+# INVARIANT: `abort` removes files only if a task failed, so that `commit` was not called. Spark
+# also calls it after an error in `commit`, whose snapshot may be published.
+
+_STREAM_SINK_USER, _STREAM_SINK_MEMORY, _COMPACT = (
+    "write.commit-user",
+    "write.memory-per-task",
+    "compact.every",
+)
+STREAM_WRITE_OPTIONS = frozenset({_STREAM_SINK_USER, _STREAM_SINK_MEMORY, _COMPACT})
+"""The options that are neither the table's nor the storage's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loop:
+    """How the batches of a query are committed. It is the same for all batches."""
+
+    source: SourceOptions
+    prefix: str | None
+    overwrite: bool
+    assigners: int
+    compact_every: int | None
+
+
+@dataclass
+class _StreamMessage(WriterCommitMessage):
+    """The outcome of a task, the job that it was part of, the query, and the schema to store."""
+
+    outcome: TaskOutcome
+    job: str
+    query: str | None
+    evolution: Evolution | None
+
+
+def stream_writer(
+    table: Table,
+    source: SourceOptions,
+    options: Mapping[str, str],
+    schema: StructType,
+    *,
+    overwrite: bool,
+) -> BatchWriter:
+    """Spark's writer of batches of `schema`; `options` are those of `STREAM_WRITE_OPTIONS`.
+
+    Raises InvalidRequest if the columns do not fit.
+    """
+    context, evolution = evolved(table.context, schema)
+    check_schema(context, schema, overwrite=overwrite)
+    memory_bytes = _stream_sink_whole(options, _STREAM_SINK_MEMORY, 1)
+    assigners = assigners_of(context, overwrite=overwrite)
+    task = new_task(
+        context,
+        overwrite=overwrite,
+        memory_bytes=memory_bytes or MEMORY_PER_TASK,
+        assigners=assigners,
+        evolution=evolution,
+    )
+    loop = _Loop(
+        source=source,
+        prefix=options.get(_STREAM_SINK_USER),
+        overwrite=overwrite,
+        assigners=assigners,
+        compact_every=loop_of(context, _stream_sink_whole(options, _COMPACT, 0)),
+    )
+    return BatchWriter(task, loop, evolution)
+
+
+@raised_shallow
+class BatchWriter(DataSourceStreamArrowWriter):
+    """The batches of a query: `write` runs on executors, `commit` or `abort` near the driver."""
+
+    def __init__(self, task: WriteTask, loop: _Loop, evolution: Evolution | None) -> None:
+        self._task = task
+        self._loop = loop
+        self._evolution = evolution
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the files of one task."""
+        outcome = write_rows(self._task, iterator)
+        spark = TaskContext.get()
+        query = None if spark is None else spark.getLocalProperty(QUERY_ID)
+        return _StreamMessage(
+            outcome=outcome, job=self._task.job, query=query, evolution=self._evolution
+        )
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Commit the files of the tasks in one snapshot, unless the batch is committed."""
+        own = [message for message in messages if isinstance(message, _StreamMessage)]
+        if not own:
+            return
+        context, loop = self._context(), self._loop
+        try:
+            by = author_of_batch(context, own[0].query, batchId, loop.prefix)
+            how = Publication(
+                by=by,
+                overwrite=loop.overwrite,
+                assigners=loop.assigners,
+                skip_empty=True,
+                evolution=own[0].evolution,
+            )
+            result = publish(context, [message.outcome for message in own], how)
+        except (CommitConflict, *DATA_ERRORS):
+            # Only these errors prove that nothing became visible.
+            self._remove(context, own)
+            raise
+        if result.facts.get("already_committed"):
+            self._remove(context, own)
+        else:
+            written = [each for message in own for each in message.outcome.messages]
+            for job in {message.job for message in own}:
+                remove_leftovers(context, job, written)
+        if is_due(batchId, loop.compact_every):
+            compact_in_loop(loop.source.open())
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Remove the files of the tasks if one of them failed: then nothing was committed."""
+        del batchId
+        if None in messages:
+            own = [message for message in messages if isinstance(message, _StreamMessage)]
+            self._remove(self._context(), own)
+
+    def _remove(self, context: TableContext, messages: Sequence[_StreamMessage]) -> None:
+        for job in {message.job for message in messages}:
+            remove_files_of_job(context, job)
+
+    def _context(self) -> TableContext:
+        return self._task.table.context(self._task.memory_bytes)
+
+
+def _stream_sink_whole(options: Mapping[str, str], name: str, least: int) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or int(text) < least:
+        raise InvalidRequest(
+            f"the option is a whole number, {least} or more", option=name, value=text
+        )
     return int(text)

@@ -29,9 +29,8 @@ from spark_bridge.failures import raised_shallow
 from spark_bridge.options import MARK, PROVIDER, SourceOptions, parse_options
 from spark_bridge.plan_read import Pinned, pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
-from spark_bridge.sink import WRITE_OPTIONS, writer
+from spark_bridge.sink import STREAM_WRITE_OPTIONS, WRITE_OPTIONS, stream_writer, writer
 from spark_bridge.stream_options import is_stream_option, parse_stream_options
-from spark_bridge.stream_sink import STREAM_WRITE_OPTIONS, stream_writer
 from spark_bridge.stream_source import ChangeReader, stream_columns, stream_schema
 from spark_bridge.types import (
     same_type,
@@ -49,8 +48,8 @@ if TYPE_CHECKING:
     from lakecore import Table
     from lakecore.distributed.planning import SystemTable
     from lakecore.distributed.values import TableSchema
+    from spark_bridge.sink import BatchWriter
     from spark_bridge.stream_options import StreamOptions
-    from spark_bridge.stream_sink import BatchWriter
 
 __all__ = ["LakecoreSource", "marked"]
 

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
-from lakecore import InvalidRequest, LakecoreError
+from lakecore import InvalidRequest, LakecoreError, Unsupported
 from lakecore.distributed.sql import (
     Analyze,
     Call,
@@ -41,36 +45,247 @@ from lakecore.distributed.sql import (
     tokenize,
 )
 from spark_bridge.arguments import named_arguments, overwrites_dynamically
-from spark_bridge.attach_tables import attach_again, require_free
-from spark_bridge.attached_names import (
+from spark_bridge.attach_tables import (
+    attach_again,
     attached_database,
     attached_table,
     database_of,
     databases,
+    require_free,
 )
 from spark_bridge.bucket_sql import quoted
-from spark_bridge.evolve import evolved
+from spark_bridge.check import evolved
+from spark_bridge.maintenance import compact, expire_snapshots, remove_orphan_files
 from spark_bridge.plan_read import read_schema
 from spark_bridge.settings import require_version
-from spark_bridge.spark_table import SparkTable
-from spark_bridge.sql_describe import create_statement, described
-from spark_bridge.sql_names import by_other_name
-from spark_bridge.sql_query import query
-from spark_bridge.sql_strings import masked, plain, require_plain, unmasked
-from spark_bridge.store_assignment import assigned
+from spark_bridge.spark_table import SparkTable, create_statement, described
+from spark_bridge.sql_query import chain_at, masked, plain, query, require_plain, unmasked
 from spark_bridge.types import spark_arrow_schema
 from spark_bridge.write_frame import write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType
 
     from lakecore import CommitResult, Table
-    from spark_bridge.attached_names import AttachedDatabase
+    from spark_bridge.attach_tables import AttachedDatabase
 
-__all__ = ["sql"]
+
+# --- sql names -----------------------------------------------------------------------------------
+# Statements of Delta Lake, as other names for lakecore's verbs.
+#
+# | statement | runs as |
+# |---|---|
+# | `DESCRIBE HISTORY t [LIMIT n]` | a query of `t$snapshots`, newest first |
+# | `DESCRIBE DETAIL t` | one row: name, path, keys, files, bytes, options |
+# | `OPTIMIZE t [WHERE condition] [ZORDER BY (columns)]` | a full compaction, or sorting |
+# | `VACUUM t [RETAIN n HOURS] [DRY RUN]` | expiry of snapshots, and removal of orphan files |
+# | `RESTORE t TO VERSION AS OF n`, `TO TIMESTAMP AS OF time` | a snapshot with the rows of then |
+
+_SKIPPED = {"TABLE"}
+
+
+def by_other_name(spark: SparkSession, text: str) -> DataFrame | None:
+    """The rows of one of these statements on an attached table; None for every other statement."""
+    tokens = tokenize(masked(text))
+    words = [token.word for token in tokens]
+    _refuse(words)
+    two = " ".join(words[:2])
+    verb, place = (two, 2) if two in _VERBS else (words[0], 1)
+    if verb not in _VERBS:
+        return None
+    place += words[place] in _SKIPPED
+    chain, end = chain_at(text, tokens, place)
+    found = attached_table(spark, chain) if chain else None
+    if found is None:
+        return None
+    require_plain(text)
+    database, name = found
+    table = database.session.get_table(f"{database.name}.{name}")
+    rest = text[tokens[end].start : tokens[-1].start].strip()
+    named = f"{quoted(database.name)}.{quoted(name)}"
+    return _VERBS[verb](spark, table, named, rest)
+
+
+def _refuse(words: Sequence[str]) -> None:
+    """Raise Unsupported, with the way out, for what has no equivalent."""
+    if words[0] == "INSERT" and any(pair == ("REPLACE", "WHERE") for pair in pairwise(words)):
+        raise Unsupported(
+            "REPLACE WHERE is not supported: replace partitions by INSERT OVERWRITE t PARTITION "
+            "(...), or rows by MERGE with WHEN NOT MATCHED BY SOURCE"
+        )
+
+
+def _history(spark: SparkSession, table: Table, named: str, rest: str) -> DataFrame:
+    del table
+    system = named.removesuffix("`") + "$snapshots`"
+    return query(spark, f"SELECT * FROM {system} ORDER BY snapshot_id DESC {rest}")  # noqa: S608
+
+
+def _detail(spark: SparkSession, table: Table, named: str, rest: str) -> DataFrame:
+    _no_more(rest)
+    files = table.inspect.files()
+    facts = {
+        "name": named.replace("`", ""),
+        "location": table.path,
+        "partition_keys": list(table.schema.partition_keys),
+        "primary_keys": list(table.schema.primary_keys),
+        "files": files.height,
+        "bytes": int(files["file_size_in_bytes"].sum()),
+        "options": [f"{key}={value}" for key, value in sorted(table.schema.options.items())],
+    }
+    texts = pa.list_(pa.string())
+    kinds = [pa.string(), pa.string(), texts, texts, pa.int64(), pa.int64(), texts]
+    columns = [pa.array([value], kind) for value, kind in zip(facts.values(), kinds, strict=True)]
+    return spark.createDataFrame(pa.table(columns, names=list(facts)))
+
+
+def _optimize(spark: SparkSession, table: Table, named: str, rest: str) -> DataFrame:
+    del named
+    where, columns = rest, None
+    tokens = tokenize(rest)
+    for place, token in enumerate(tokens):
+        if token.word == "ZORDER" and tokens[place + 1].word == "BY":
+            where = rest[: token.start].strip()
+            columns = [each.value for each in tokens[place + 2 :] if each.kind is not Kind.OTHER]
+            columns = [name for name in columns if name]
+    if where and not where.upper().startswith("WHERE "):
+        _no_more(where)
+    result = compact(
+        spark,
+        table,
+        full=columns is None,
+        where=where[len("WHERE ") :] or None,
+        order_strategy=None if columns is None else "zorder",
+        order_by=columns,
+    )
+    return _row(spark, snapshot_id=result.snapshot_ids[-1] if result.snapshot_ids else None)
+
+
+def _vacuum(spark: SparkSession, table: Table, named: str, rest: str) -> DataFrame:
+    del named
+    words = rest.upper().split()
+    dry_run = words[-2:] == ["DRY", "RUN"]
+    words = words[:-2] if dry_run else words
+    hours = None
+    if len(words) == 3 and words[0] == "RETAIN" and words[2].startswith("HOUR"):
+        hours = timedelta(hours=float(words[1]))
+    elif words:
+        _no_more(rest)
+    expired = expire_snapshots(spark, table, older_than=hours, dry_run=dry_run)
+    age = max(hours or timedelta(0), timedelta(days=1))
+    orphans = remove_orphan_files(spark, table, age, dry_run=dry_run)
+    return _row(spark, expired_snapshots=expired.snapshots_expired, orphan_files=orphans.files)
+
+
+def _restore(spark: SparkSession, table: Table, named: str, rest: str) -> DataFrame:
+    if not rest.upper().startswith("TO "):
+        _no_more(rest)
+    rows = query(spark, f"SELECT * FROM {named} {rest[3:]}")  # noqa: S608  the user's own text
+    result = write(rows, table, "overwrite", dynamic=False)
+    return _row(spark, snapshot_id=result.snapshot_id, rows=result.rows)
+
+
+def _row(spark: SparkSession, **facts: int | None) -> DataFrame:
+    return spark.createDataFrame(
+        pa.table({name: pa.array([value], pa.int64()) for name, value in facts.items()})
+    )
+
+
+def _no_more(rest: str) -> None:
+    if rest:
+        raise InvalidRequest("the statement ends before this", given=rest)
+
+
+_VERBS: dict[str, Callable[[SparkSession, Table, str, str], DataFrame]] = {
+    "DESC HISTORY": _history,
+    "DESCRIBE HISTORY": _history,
+    "DESC DETAIL": _detail,
+    "DESCRIBE DETAIL": _detail,
+    "OPTIMIZE": _optimize,
+    "VACUUM": _vacuum,
+    "RESTORE": _restore,
+}
+
+
+# --- store assignment ----------------------------------------------------------------------------
+# Casts the rows of an INSERT as Spark's ANSI store assignment does, by Spark's analyzer.
+
+_POLICY = "spark.sql.storeAssignmentPolicy"
+
+
+def assigned(
+    spark: SparkSession, df: DataFrame, types: StructType, names: Sequence[str]
+) -> DataFrame:
+    """The columns of a frame, in order, with these names and with their types in the table.
+
+    Raises InvalidRequest for a column whose type Spark would not store in that of the table, and
+    Unsupported for another policy than ANSI.
+    """
+    policy = str(spark.conf.get(_POLICY, "ANSI"))
+    if policy.upper() != "ANSI":
+        raise Unsupported(
+            "INSERT has the store assignment ANSI alone", option=_POLICY, value=policy
+        )
+    places = [str(place) for place in range(len(names))]
+    given = df.toDF(*places)
+    wanted = [types[name].dataType for name in names]
+    known = [
+        StructField(place, _with_names_of(field.dataType, kind))
+        for place, field, kind in zip(places, given.schema.fields, wanted, strict=True)
+    ]
+    for place, name, field in zip(places, names, known, strict=True):
+        try:
+            # The cast is Spark's; analysis happens when the schema is asked for.
+            _ = given.select(place).to(StructType([field])).schema
+        except AnalysisException as error:
+            raise InvalidRequest(
+                "Spark's ANSI store assignment does not store this type in the column: CAST the "
+                "value in the query",
+                column=name,
+                given=given.schema[place].dataType.simpleString(),
+                wanted=types[name].dataType.simpleString(),
+            ) from error
+    fitted = given.to(StructType(known))
+    return fitted.select(
+        *(
+            f.col(place).cast(kind).alias(name)
+            for place, kind, name in zip(places, wanted, names, strict=True)
+        )
+    )
+
+
+def _with_names_of(given: DataType, kind: DataType) -> DataType:
+    """A type of the table with the field names of a given type.
+
+    INSERT assigns nested fields by place, and `DataFrame.to` by name.
+    """
+    if isinstance(given, StructType) and isinstance(kind, StructType):
+        if len(given.fields) != len(kind.fields):
+            raise InvalidRequest(
+                "a ROW has another number of fields than that of the table",
+                given=given.simpleString(),
+                wanted=kind.simpleString(),
+            )
+        return StructType(
+            [
+                StructField(own.name, _with_names_of(own.dataType, field.dataType))
+                for own, field in zip(given.fields, kind.fields, strict=True)
+            ]
+        )
+    if isinstance(given, ArrayType) and isinstance(kind, ArrayType):
+        return ArrayType(_with_names_of(given.elementType, kind.elementType))
+    if isinstance(given, MapType) and isinstance(kind, MapType):
+        return MapType(
+            _with_names_of(given.keyType, kind.keyType),
+            _with_names_of(given.valueType, kind.valueType),
+        )
+    return kind
+
+
+# --- sql statements ------------------------------------------------------------------------------
 
 _OURS = frozenset({"CALL", "DELETE", "MERGE", "UPDATE"})
 """Statements that Spark itself does not run on a Python source."""

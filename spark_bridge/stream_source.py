@@ -23,8 +23,7 @@ from lakecore.distributed.values import Atomic, Field, Root, with_nullable
 from spark_bridge.failures import raised_shallow
 from spark_bridge.plan_read import read_schema
 from spark_bridge.read_job import open_sealed, seal
-from spark_bridge.stream_offset import Offset, parse_offset
-from spark_bridge.stream_options import Limits
+from spark_bridge.stream_options import Limits, Offset, parse_offset
 from spark_bridge.stream_plan import ChangePlanner
 from spark_bridge.stream_read import SNAPSHOT_ID, ChangeJob, ChangeUnit, read_changes
 from spark_bridge.types import spark_arrow_schema

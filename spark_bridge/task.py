@@ -28,22 +28,12 @@ from spark_bridge.spread import answer
 from spark_bridge.worker import Batches, acknowledge, joined, partition_number, set_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lakecore import CommitMessage
     from lakecore.distributed.descriptor import TableDescriptor
     from lakecore.distributed.tables import TableContext
     from lakecore.distributed.writing import Evolution, WriteStart
-
-__all__ = [
-    "MEMORY_PER_TASK",
-    "TaskOutcome",
-    "WriteTask",
-    "grouped_function",
-    "new_task",
-    "partition_function",
-    "write_rows",
-]
 
 MEMORY_PER_TASK = 256 << 20
 INITIAL_BUCKETS = "dynamic-bucket.initial-buckets"
@@ -164,3 +154,29 @@ def _named(batches: Batches, columns: tuple[str, ...]) -> Batches:
     for batch in batches:
         own = range(batch.num_columns - len(columns), batch.num_columns)
         yield batch.select(own).rename_columns(list(columns)) if columns else batch
+
+
+# --- packing -------------------------------------------------------------------------------------
+# Packs work items of very different sizes into groups, one for each task.
+
+PACK_BYTES = 64 << 20
+"""Work of fewer bytes shares a task."""
+_TASKS_PER_CORE = 3
+
+
+def packed(sizes: Sequence[int], cores: int) -> list[list[int]]:
+    """The indexes of the items in groups. The largest group is first; items are in order of size.
+
+    An item of at least the size limit is alone. The others fill groups up to the limit. The limit
+    is lower if there would otherwise be fewer groups than cores.
+    """
+    limit = min(PACK_BYTES, sum(sizes) // (cores * _TASKS_PER_CORE))
+    groups: list[list[int]] = []
+    held = limit + 1
+    for position in sorted(range(len(sizes)), key=lambda each: (-sizes[each], each)):
+        if held + sizes[position] > limit:
+            groups.append([])
+            held = 0
+        groups[-1].append(position)
+        held += sizes[position]
+    return sorted(groups, key=lambda group: -sum(sizes[position] for position in group))

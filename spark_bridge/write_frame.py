@@ -32,11 +32,9 @@ from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER, check_flags
 from spark_bridge.arguments import check_counts, check_frame, named_arguments, opened, warn
 from spark_bridge.assigners import assigners_of
 from spark_bridge.bucket_sql import quoted
-from spark_bridge.check import check_schema, with_names_of, with_types_of
-from spark_bridge.evolve import evolved
+from spark_bridge.check import check_schema, evolved, with_names_of, with_types_of
 from spark_bridge.failures import DATA_ERRORS
-from spark_bridge.job_commit import Publication, publish
-from spark_bridge.job_files import remove_files_of_job, remove_leftovers
+from spark_bridge.job_commit import Publication, publish, remove_files_of_job, remove_leftovers
 from spark_bridge.placement import Owner, Routing, owner_of, parallelism
 from spark_bridge.settings import GROUPS, rebalanced, require_version, settings, transfer
 from spark_bridge.skew import SkewedBucket, report_skew

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from lakecore.model.files import EMPTY_ROW, CommitMessage, DataFile
 from lakecore.table.commits.commit import commit
 from lakecore.table.commits.commit_change import CommitRequest
-from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
-from lakecore.table.run_writer.file_shape import data_shape
+from lakecore.table.run_writer.file_shape import BucketPlace, FileNames, data_shape
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 
 if TYPE_CHECKING:

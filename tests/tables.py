@@ -164,7 +164,7 @@ def name_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def name(prefix: str, writer: str, counter: int, kind: str, _: object) -> str:
         return f"{prefix}{writer}-{counter}.{kind}"
 
-    monkeypatch.setattr("lakecore.table.run_writer.bucket_place.data_file_name", name)
+    monkeypatch.setattr("lakecore.table.run_writer.file_shape.data_file_name", name)
 
 
 def commit_unstored(

@@ -9,7 +9,7 @@ import pytest
 import lakecore as lc
 from lakecore import memory
 from lakecore.errors import InvalidRequest
-from lakecore.io.history.cache import Cache
+from lakecore.io.cache import Cache
 from lakecore.memory import Budget, process_budget, set_process_budget
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound
 from lakecore.options import TableType
-from lakecore.table.compactions.idle_picks import IdlePicks
+from lakecore.table.compactions.compact_plan import IdlePicks
 from lakecore.table.verbs.compaction import CompactionRequest, compact_table
 from lakecore.table.verbs.compaction_job import Setback, StepDone, run_compaction
 

@@ -13,10 +13,12 @@ from lakecore.catalog.identifier import (
     parse_identifier,
 )
 from lakecore.deferred import deferred
-from lakecore.errors import CommitConflict, InvalidRequest
+from lakecore.errors import CommitConflict, InvalidRequest, NotFound
 from lakecore.format.layout import Layout
 from lakecore.io.dropped_mark import hides
-from lakecore.io.history.history import History
+from lakecore.io.history import History
+from lakecore.io.stores.open import locate, open_store
+from lakecore.io.stores.remote import SINGLE_WRITER_OPTION
 from lakecore.model.arguments import check_flags
 from lakecore.model.casts import narrowed_columns
 from lakecore.model.evolution import evolve
@@ -39,17 +41,6 @@ else:
 
 log = logging.getLogger("lakecore.schema")
 
-__all__ = [
-    "asked_table",
-    "base_name",
-    "branch_names",
-    "change_schema",
-    "data_table",
-    "directories",
-    "is_table",
-    "near",
-    "shown",
-]
 
 ALTER_ATTEMPTS_MAX = 10
 ALTER_WAIT_SECONDS = 0.01
@@ -178,3 +169,46 @@ def near(what: str, name: str, names: Sequence[str]) -> dict[str, object]:
 
 def _done(verb: str) -> str:
     return {"drop": "dropped"}.get(verb, verb.removesuffix("e") + "ed")
+
+
+# --- warehouse -----------------------------------------------------------------------------------
+# Opens or creates the directory of a warehouse in its store.
+
+
+def open_warehouse(stated: str, options: Mapping[str, str], *, create: bool) -> tuple[str, Store]:
+    """The absolute path or URI of a warehouse, and its store.
+
+    Raises NotFound if the warehouse is missing, unless `create` is set.
+    """
+    warehouse = locate(stated)
+    store = open_store(warehouse, options)
+    if not store.exists(warehouse):
+        if not create:
+            store.list(warehouse)  # raises if there is no bucket
+            raise NotFound(
+                "no such warehouse; connect(..., create=True) makes one", warehouse=warehouse
+            )
+        store.make_directory(warehouse)
+    elif _is_file(store, warehouse):
+        raise InvalidRequest("a warehouse must be a directory", warehouse=warehouse)
+    return warehouse, store
+
+
+def under_lock(warehouse: str, options: Mapping[str, str]) -> Store:
+    """The store of a warehouse, for a catalog that commits while it holds the lock of a table.
+
+    On a storage without conditional puts, a put first checks that the file does not exist. The lock
+    ensures that no other process writes between the check and the put.
+    """
+    return open_store(warehouse, {**options, SINGLE_WRITER_OPTION: "true"})
+
+
+def _is_file(store: Store, path: str) -> bool:
+    """Whether a local path is a file; on object stores a path may be both a file and a prefix."""
+    if store.local_path(path) is None:
+        return False
+    try:
+        store.size(path)
+    except NotFound:
+        return False
+    return True

@@ -30,6 +30,7 @@ from lakecore.catalog.file_tables import (
     directories,
     is_table,
     near,
+    open_warehouse,
     shown,
 )
 from lakecore.catalog.identifier import (
@@ -41,7 +42,6 @@ from lakecore.catalog.identifier import (
     parse_identifier,
 )
 from lakecore.catalog.options import of_process, parse_catalog_options
-from lakecore.catalog.warehouse import open_warehouse
 from lakecore.deferred import deferred
 from lakecore.errors import (
     AlreadyExists,
@@ -60,8 +60,7 @@ from lakecore.table.publication import EXCLUSIVE_CREATE, write_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.catalog.filled_table import create_filled
-    from lakecore.catalog.new_table import SchemaLike
+    from lakecore.catalog.new_table import SchemaLike, create_filled
     from lakecore.catalog.options import CatalogOptions
     from lakecore.catalog.system_database import global_table, global_tables, has_global_table
     from lakecore.io.stores.store import Store
@@ -70,7 +69,7 @@ if TYPE_CHECKING:
     from lakecore.options import OptionValue
     from lakecore.table.handle import Table, load_table
 else:
-    create_filled = deferred("lakecore.catalog.filled_table", "create_filled")
+    create_filled = deferred("lakecore.catalog.new_table", "create_filled")
     global_table = deferred("lakecore.catalog.system_database", "global_table")
     global_tables = deferred("lakecore.catalog.system_database", "global_tables")
     has_global_table = deferred("lakecore.catalog.system_database", "has_global_table")

@@ -25,12 +25,12 @@ from lakecore.catalog.file_tables import (
     branch_names,
     change_schema,
     data_table,
+    directories,
     is_table,
     near,
     shown,
 )
-from lakecore.catalog.filesystem import create_table_at
-from lakecore.catalog.filled_table import create_filled
+from lakecore.catalog.filesystem import DATABASE_SUFFIX, create_table_at
 from lakecore.catalog.identifier import (
     MAIN_BRANCH,
     SYSTEM_DATABASE,
@@ -40,8 +40,8 @@ from lakecore.catalog.identifier import (
     parse_identifier,
 )
 from lakecore.catalog.metastore import MetastorePublication
+from lakecore.catalog.new_table import create_filled
 from lakecore.catalog.options import of_process
-from lakecore.catalog.repair import repair_names
 from lakecore.catalog.system_database import global_table, global_tables, has_global_table
 from lakecore.errors import (
     AlreadyExists,
@@ -51,16 +51,16 @@ from lakecore.errors import (
     NotFound,
     Unsupported,
 )
-from lakecore.format.layout import Layout
-from lakecore.format.locations import storage_of
+from lakecore.format.layout import Layout, storage_of
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.directories import drop_table, finish_drop, move_table, sweep
+from lakecore.io.history import History
 from lakecore.io.stores.open import open_store
 from lakecore.model.arguments import check_flags
 from lakecore.table.handle import Table, load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lakecore.catalog.metastore import Entry, Metastore
     from lakecore.catalog.new_table import SchemaLike
@@ -71,7 +71,75 @@ if TYPE_CHECKING:
     from lakecore.model.schema_change import Change
     from lakecore.options import OptionValue
 
-__all__ = ["MetastoreCatalog"]
+
+# --- repair --------------------------------------------------------------------------------------
+# Adds missing entries to a metastore for tables in the warehouse, and copies all schemas again.
+#
+# Nothing is removed: entries without files stay, and files that are not a table stay, too.
+
+
+def repair_names(
+    metastore: Metastore, store_of: Callable[[str], Store], warehouse: str, name: str | None
+) -> tuple[str, ...]:
+    """Add the tables that have directories to the metastore, and copy their schemas to it.
+
+    `name` is a table or a database; None means the whole warehouse. Returns the names of these
+    tables. Raises NotFound if the warehouse has no such table or database.
+    """
+    if name is None:
+        found = directories(store_of(warehouse), warehouse)
+        databases = [
+            each.removesuffix(DATABASE_SUFFIX)
+            for each in found
+            if each.endswith(DATABASE_SUFFIX) and each != DATABASE_SUFFIX
+        ]
+        return tuple(
+            table for each in sorted(databases) for table in _database(metastore, store_of, each)
+        )
+    if "." not in name.replace("`", ""):
+        check_name("database", name)
+        return _database(metastore, store_of, name)
+    table = data_table(name, "repair", branch_allowed=False)
+    _table(metastore, store_of, table)
+    return (str(table),)
+
+
+def _database(metastore: Metastore, store_of: Callable[[str], Store], name: str) -> tuple[str, ...]:
+    path = metastore.database_path(name)
+    store = store_of(path)
+    if not store.exists(path):
+        raise NotFound("no directory of that database", database=name, path=path)
+    metastore.check_database_name(name)
+    metastore.add_database(name)
+    tables = [
+        Identifier(database=name, table=each)
+        for each in sorted(directories(store, path))
+        if is_table(store, f"{path}/{each}")
+    ]
+    for table in tables:
+        _table(metastore, store_of, table)
+    return tuple(str(table) for table in tables)
+
+
+def _table(metastore: Metastore, store_of: Callable[[str], Store], name: Identifier) -> None:
+    entry = metastore.find(name)
+    if entry is None:
+        metastore.check_table_name(name)
+        path = metastore.new_path(name)
+    else:
+        path = entry.path
+    store = store_of(path)
+    schema = History(store, Layout(root=path)).latest_schema()
+    if schema is None:
+        raise NotFound("the directory holds no table", table=name, path=path)
+    metastore.check_schema(name, schema)
+    metastore.add_database(name.database)
+    if entry is not None or not metastore.add(name, path, schema):
+        metastore.update(name, schema, None)
+    metastore.repair_partitions(name, store, path)
+
+
+# --- metastore catalog ---------------------------------------------------------------------------
 
 _LISTED_ATTEMPTS, _LISTED_WAIT_SECONDS = 20, 0.05
 

@@ -6,6 +6,7 @@ strings, and checks them, because each catalog has its own options.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from lakecore.catalog.filesystem import open_filesystem
@@ -14,18 +15,17 @@ from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.catalog.hive.open import open_hive
-    from lakecore.catalog.jdbc.open import open_jdbc
+    from lakecore.catalog.hive.metastore import open_hive
+    from lakecore.catalog.jdbc.metastore import open_jdbc
     from lakecore.catalog.rest.rest_catalog import open_rest
+    from lakecore.table.handle import Table
 else:
-    open_hive = deferred("lakecore.catalog.hive.open", "open_hive")
-    open_jdbc = deferred("lakecore.catalog.jdbc.open", "open_jdbc")
+    open_hive = deferred("lakecore.catalog.hive.metastore", "open_hive")
+    open_jdbc = deferred("lakecore.catalog.jdbc.metastore", "open_jdbc")
     open_rest = deferred("lakecore.catalog.rest.rest_catalog", "open_rest")
-
-__all__ = ["CATALOGS", "open_catalog"]
 
 
 class Opener(Protocol):
@@ -54,3 +54,22 @@ def open_catalog(given: Mapping[str, str], *, create: bool) -> Catalog:
     if name not in CATALOGS:
         raise InvalidRequest("unknown metastore", metastore=name, known=tuple(CATALOGS))
     return CATALOGS[name](given, create=create)
+
+
+# --- opening -------------------------------------------------------------------------------------
+# A catalog that opens its tables with the operations of another engine, such as Spark.
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningCatalog:
+    """Forwards all calls to a catalog. `opened` wraps each table for another engine."""
+
+    catalog: Catalog
+    opened: Callable[[Table], Table]
+
+    def get_table(self, identifier: str) -> Table:
+        """The table, as the other engine opens it."""
+        return self.opened(self.catalog.get_table(identifier))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.catalog, name)

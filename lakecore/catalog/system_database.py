@@ -18,9 +18,8 @@ from lakecore.errors import NotFound
 from lakecore.masking import masked_options
 from lakecore.model.schema import TableSchema
 from lakecore.model.types import Field, parse_type
-from lakecore.table.system.snapshot_rows import partition_sums
-from lakecore.table.system.system_rows import table_of
-from lakecore.table.system.system_table import SystemSource, SystemTable
+from lakecore.table.system.system_columns import SystemSource, SystemTable
+from lakecore.table.system.system_rows import partition_sums, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -12,16 +12,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from lakecore.catalog.view_changes import (
-    AddDialect,
-    DropDialect,
-    RemoveViewOption,
-    SetViewOption,
-    UpdateDialect,
-    UpdateViewComment,
-)
 from lakecore.errors import AlreadyExists, CorruptTable, InvalidRequest, NotFound
-from lakecore.model.type_text import field_to_json, parse_field
+from lakecore.model.data_types import field_to_json, parse_field
 from lakecore.model.types import fields_from_arrow
 
 if TYPE_CHECKING:
@@ -30,20 +22,112 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakecore.catalog.identifier import Identifier
-    from lakecore.catalog.view_changes import ViewChange
     from lakecore.model.types import Field
 
-__all__ = [
-    "DIALECT",
-    "View",
-    "Views",
-    "changed_view",
-    "decode_view",
-    "encode_view",
-    "new_view",
-    "view_from_json",
-    "view_to_json",
-]
+
+# --- view changes --------------------------------------------------------------------------------
+# Changes of a stored view, as Paimon's `ViewChange`: its options, its comment, its dialects.
+#
+# https://paimon.apache.org/docs/master/concepts/views/
+
+
+@dataclass(frozen=True, slots=True)
+class SetViewOption:
+    """Sets an option."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveViewOption:
+    """Removes an option, if the view has it."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateViewComment:
+    """Sets the comment; None removes it."""
+
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AddDialect:
+    """Adds the query in a dialect that the view does not have."""
+
+    dialect: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateDialect:
+    """Replaces the query in a dialect that the view has."""
+
+    dialect: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropDialect:
+    """Removes the query in a dialect that the view has."""
+
+    dialect: str
+
+
+ViewChange = (
+    SetViewOption | RemoveViewOption | UpdateViewComment | AddDialect | UpdateDialect | DropDialect
+)
+
+_NAMES: Mapping[type[ViewChange], str] = {
+    SetViewOption: "setOption",
+    RemoveViewOption: "removeOption",
+    UpdateViewComment: "updateComment",
+    AddDialect: "addDialect",
+    UpdateDialect: "updateDialect",
+    DropDialect: "dropDialect",
+}
+
+
+def view_change_to_json(change: ViewChange) -> dict[str, object]:
+    """One change as Paimon's JSON object."""
+    fields = {each: getattr(change, each) for each in type(change).__slots__}
+    return {"action": _NAMES[type(change)], **fields}
+
+
+def view_change_from_json(body: object) -> ViewChange:
+    """One change of Paimon's JSON object. Raises InvalidRequest for anything else."""
+    if not isinstance(body, dict):
+        raise InvalidRequest("a change of a view is an object")
+    match body.get("action"):
+        case "setOption":
+            return SetViewOption(_text(body, "key"), _text(body, "value"))
+        case "removeOption":
+            return RemoveViewOption(_text(body, "key"))
+        case "updateComment":
+            removes = body.get("comment") is None
+            return UpdateViewComment(None if removes else _text(body, "comment"))
+        case "addDialect":
+            return AddDialect(_text(body, "dialect"), _text(body, "query"))
+        case "updateDialect":
+            return UpdateDialect(_text(body, "dialect"), _text(body, "query"))
+        case "dropDialect":
+            return DropDialect(_text(body, "dialect"))
+        case action:
+            raise InvalidRequest(
+                "unknown change of a view", action=action, known=list(_NAMES.values())
+            )
+
+
+def _text(body: Mapping[str, object], key: str) -> str:
+    value = body.get(key)
+    if not isinstance(value, str):
+        raise InvalidRequest("a field of a change of a view is a text", field=key, value=value)
+    return value
+
+
+# --- views ---------------------------------------------------------------------------------------
 
 DIALECT = "lakecore"
 

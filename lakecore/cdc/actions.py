@@ -7,21 +7,23 @@ lists them all.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
-from lakecore.cdc.columns.computed import parse_computed_columns
+from lakecore.cdc.computed_columns import parse_computed_columns
 from lakecore.cdc.target_rules import TargetRules
 from lakecore.cdc.types.mapping import TypeMapping
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from enum import StrEnum
 
     from lakecore.cdc.events import Source, SourceTable
     from lakecore.io.ambient import Ambient
-
-__all__ = ["COMMON_FLAGS", "REPEATED_FLAGS", "Action", "Arguments", "Opened", "rules_of"]
 
 COMMON_FLAGS = (
     "partition_keys",
@@ -169,3 +171,255 @@ def rules_of(
         case_sensitive=arguments.case_sensitive,
         lenient=lenient,
     )
+
+
+# --- conf ----------------------------------------------------------------------------------------
+# Checks of options that all sources share, such as `--mysql_conf` and `--postgres_conf`.
+
+Mode = TypeVar("Mode", bound="StrEnum")
+
+
+def check_keys(
+    flag: str, conf: Mapping[str, str], known: Sequence[str], needed: Sequence[str]
+) -> None:
+    """Raise InvalidRequest for an option of `flag` that is unknown or missing."""
+    for key in conf:
+        if key not in known:
+            near = get_close_matches(key, known, 1)
+            raise InvalidRequest(
+                f"unknown option of {flag}",
+                option=key,
+                **({"nearest": near[0]} if near else {"known": known}),
+            )
+    missing = [key for key in needed if key not in conf]
+    if missing:
+        raise InvalidRequest(f"{flag} needs these options", missing=missing)
+
+
+def startup_mode(modes: type[Mode], text: str) -> Mode:
+    """The startup mode with this name. Raises InvalidRequest for an unknown name."""
+    try:
+        return modes(text.lower())
+    except ValueError:
+        raise InvalidRequest(
+            "unknown startup mode", mode=text, known=[each.value for each in modes]
+        ) from None
+
+
+def checked_pattern(key: str, text: str) -> str:
+    """Return the text if it is a valid regular expression. Raises InvalidRequest otherwise."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise InvalidRequest(
+            "not a regular expression", option=key, value=text, cause=error
+        ) from error
+    return text
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a regular expression matches a whole name; `.` also matches a line break."""
+    return re.fullmatch(pattern, name, re.DOTALL) is not None
+
+
+# --- routing -------------------------------------------------------------------------------------
+# Decides which source tables are synchronised, and to which tables of the target database.
+#
+# 1. A table is synchronised if its database and its name fully match the including patterns and do
+#    not match the excluding ones.
+# 2. The target's name is the mapped name, or else the table's name between a prefix and a suffix. A
+#    prefix or suffix for the table's database takes precedence over the general one.
+# 3. Tables of the same name in several databases go into one table; without `merge_shards`, the
+#    target's name starts with the name of the database and `_`.
+#
+# Paimon's page: https://paimon.apache.org/docs/master/cdc-ingestion/kafka-cdc/
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routing:
+    """The routing options of a database action, named as its flags.
+
+    The keys of `table_mapping`, `table_prefix_db` and `table_suffix_db` match case-insensitively.
+    Without `case_sensitive`, names of targets are in lower case.
+    """
+
+    database: str
+    including_tables: str = ".*"
+    excluding_tables: str | None = None
+    including_dbs: str = ".*"
+    excluding_dbs: str | None = None
+    table_prefix: str = ""
+    table_suffix: str = ""
+    table_prefix_db: Mapping[str, str] = field(default_factory=dict)
+    table_suffix_db: Mapping[str, str] = field(default_factory=dict)
+    table_mapping: Mapping[str, str] = field(default_factory=dict)
+    merge_shards: bool = True
+    case_sensitive: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("including_tables", "excluding_tables", "including_dbs", "excluding_dbs"):
+            pattern = getattr(self, name)
+            try:
+                re.compile(pattern or "")
+            except re.error as error:
+                raise InvalidRequest(
+                    "not a regular expression", argument=name, value=pattern, cause=error
+                ) from error
+
+    def includes(self, table: SourceTable) -> bool:
+        """Whether the table is synchronised."""
+        return _matches(table.database, self.including_dbs, self.excluding_dbs) and _matches(
+            table.name, self.including_tables, self.excluding_tables
+        )
+
+    def target(self, table: SourceTable) -> str | None:
+        """The target as `database.table`; None if the table is not synchronised.
+
+        Raises InvalidRequest for a table without a name or a database.
+        """
+        if not table.name or not table.database:
+            raise InvalidRequest(
+                "a message does not name its database and table, so a target cannot be chosen; "
+                "use the action for one table",
+                database=table.database,
+                table=table.name,
+            )
+        return f"{self.database}.{self._name(table)}" if self.includes(table) else None
+
+    def may_be_target(self, name: str) -> bool:
+        """Whether a table of the target database may be the target of an included table."""
+        if name in self.table_mapping.values():
+            return True
+        prefixes = {self.table_prefix, *self.table_prefix_db.values()}
+        suffixes = {self.table_suffix, *self.table_suffix_db.values()}
+        inner = [
+            name[len(prefix) : len(name) - len(suffix)]
+            for prefix in prefixes
+            for suffix in suffixes
+            if name.startswith(prefix)
+            and name.endswith(suffix)
+            and len(name) > len(prefix) + len(suffix)
+        ]
+        return any(matches(self.including_tables, each) for each in inner) and not any(
+            self.excluding_tables is not None and matches(self.excluding_tables, each)
+            for each in inner
+        )
+
+    def _name(self, table: SourceTable) -> str:
+        name = table.name if self.merge_shards else f"{table.database}_{table.name}"
+        mapped = self._lower["table_mapping"].get(name.lower())
+        if mapped is not None:
+            return self._cased(mapped)
+        database = table.database.lower()
+        prefix = self._lower["table_prefix_db"].get(database, self.table_prefix)
+        suffix = self._lower["table_suffix_db"].get(database, self.table_suffix)
+        return f"{prefix}{self._cased(name)}{suffix}"
+
+    def _cased(self, name: str) -> str:
+        return name if self.case_sensitive else name.lower()
+
+    @cached_property
+    def _lower(self) -> Mapping[str, Mapping[str, str]]:
+        """The mappings with their keys in lower case."""
+        return {
+            name: {key.lower(): value for key, value in getattr(self, name).items()}
+            for name in ("table_mapping", "table_prefix_db", "table_suffix_db")
+        }
+
+
+def _matches(name: str, including: str, excluding: str | None) -> bool:
+    return matches(including, name) and (excluding is None or not matches(excluding, name))
+
+
+# --- message actions -----------------------------------------------------------------------------
+# The common part of the actions that read messages, from topics or from files.
+
+TABLE_FLAGS = ("metadata_column_prefix",)
+DATABASE_FLAGS = (
+    "metadata_column_prefix",
+    "table_mapping",
+    "table_prefix",
+    "table_suffix",
+    "table_prefix_db",
+    "table_suffix_db",
+    "including_tables",
+    "excluding_tables",
+    "including_dbs",
+    "excluding_dbs",
+    "multiple_table_partition_keys",
+    "eager_init",
+)
+
+
+def table_opened(
+    arguments: Arguments, ambient: Ambient, source: Source, metadata: Sequence[str]
+) -> Opened:
+    """The source, and rules by which every message goes into one table."""
+    rules = table_rules(arguments, ambient, metadata)
+    return Opened(source, rules, follows_new_tables=True)
+
+
+def database_opened(
+    arguments: Arguments, ambient: Ambient, source: Source, metadata: Sequence[str]
+) -> Opened:
+    """The source, and rules by which each message goes into the target of the table it names."""
+    rules = database_rules(arguments, ambient, metadata)
+    eager = arguments.flag("eager_init", default=False)
+    return Opened(
+        source,
+        rules,
+        follows_new_tables=True,
+        opens_at_start=_routing(arguments).may_be_target if eager else None,
+    )
+
+
+def table_rules(arguments: Arguments, ambient: Ambient, metadata: Sequence[str]) -> TargetRules:
+    """The rules by which every message goes into one table.
+
+    `metadata`: the metadata columns that the source has.
+    """
+    _check_metadata(arguments, metadata)
+    target = f"{arguments.database}.{arguments.table}"
+    return rules_of(arguments, lambda _table: target, ambient)
+
+
+def database_rules(arguments: Arguments, ambient: Ambient, metadata: Sequence[str]) -> TargetRules:
+    """The rules by which each message goes into the target of the table that it names."""
+    _check_metadata(arguments, metadata)
+    if arguments.conf.get("value.format") == "json":
+        raise Unsupported("messages of the format json name no table: use the action for one table")
+    route = _routing(arguments).target
+    return rules_of(arguments, route, ambient, falls_back=True, lenient=True)
+
+
+def _routing(arguments: Arguments) -> Routing:
+    return Routing(
+        database=arguments.database,
+        including_tables=arguments.text("including_tables") or ".*",
+        excluding_tables=arguments.text("excluding_tables"),
+        including_dbs=arguments.text("including_dbs") or ".*",
+        excluding_dbs=arguments.text("excluding_dbs"),
+        table_prefix=arguments.text("table_prefix") or "",
+        table_suffix=arguments.text("table_suffix") or "",
+        table_prefix_db=_pairs(arguments, "table_prefix_db"),
+        table_suffix_db=_pairs(arguments, "table_suffix_db"),
+        table_mapping=_pairs(arguments, "table_mapping"),
+        case_sensitive=arguments.case_sensitive,
+    )
+
+
+def _check_metadata(arguments: Arguments, known: Sequence[str]) -> None:
+    unknown = [name for name in arguments.metadata if name not in known]
+    if unknown:
+        raise InvalidRequest("unknown metadata column", columns=unknown, known=list(known))
+
+
+def _pairs(arguments: Arguments, name: str) -> dict[str, str]:
+    """The pairs of a flag of the form `key=value`, given several times or separated by commas."""
+    pairs: dict[str, str] = {}
+    for text in arguments.names(name):
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise InvalidRequest("write key=value", flag=f"--{name}", value=text)
+        pairs[key.strip()] = value.strip()
+    return pairs

@@ -24,28 +24,159 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakecore.cdc.dead_letters import DeadLetters
-from lakecore.cdc.patience import patient_steps
-from lakecore.cdc.shaping import does_not_fit, fitting, needed_changes, shaped
-from lakecore.cdc.shard_order import in_order
-from lakecore.cdc.sink_parts import Acknowledged, Progress
-from lakecore.cdc.state import PipelineState
-from lakecore.cdc.target import TargetTable
-from lakecore.errors import InvalidRequest, NotFound
+from lakecore.cdc.sink_parts import (
+    Acknowledged,
+    Progress,
+    TargetRows,
+    does_not_fit,
+    fitting,
+    in_order,
+    needed_changes,
+    shaped,
+)
+from lakecore.cdc.state import DeadLetters, PipelineState
+from lakecore.errors import InvalidRequest, NotFound, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.events import ChangeBatch, Position, Source, SourceSchema, SourceTable, Step
     from lakecore.cdc.sink_parts import Rules, SinkSettings
     from lakecore.cdc.state import StateFiles
     from lakecore.io.ambient import Ambient
+    from lakecore.model.files import CommitMessage
+    from lakecore.model.schema_change import Change
     from lakecore.model.types import Json
+    from lakecore.table.handle import Table
+    from lakecore.table.writes.stream_write import StreamWrite
 
-__all__ = ["Sink"]
+
+# --- patience ------------------------------------------------------------------------------------
+# Retries a source that is temporarily unreachable: waits, then continues at the last position.
 
 log = logging.getLogger("lakecore.cdc")
+
+_WAIT_SECONDS_MIN, _WAIT_SECONDS_MAX = 0.5, 30.0
+_LOOK_SECONDS = 0.5
+
+
+def patient_steps(
+    source: Source,
+    position: Callable[[], Position | None],
+    patience_seconds: float,
+    ambient: Ambient,
+    stops: Callable[[], bool],
+) -> Iterator[Step]:
+    """The steps of a source after its current position.
+
+    While the source cannot be reached, waits and tries again. Raises StorageError after
+    `patience_seconds` without a step. The iterator ends if `stops()` becomes true while it waits.
+    """
+    lost_ms: int | None = None
+    wait = _WAIT_SECONDS_MIN
+    while True:
+        try:
+            for step in source.steps(position()):
+                lost_ms, wait = None, _WAIT_SECONDS_MIN
+                yield step
+            return
+        except StorageError as error:
+            now_ms = ambient.now_ms()
+            lost_ms = now_ms if lost_ms is None else lost_ms
+            if now_ms - lost_ms >= patience_seconds * 1000:
+                raise
+            log.warning("the source is not reachable. wait_seconds=%s cause=%s", wait, error)
+        waited = 0.0
+        while waited < wait:
+            if stops():
+                return
+            ambient.sleep(min(_LOOK_SECONDS, wait - waited))
+            waited += _LOOK_SECONDS
+        wait = min(wait * 2, _WAIT_SECONDS_MAX)
+
+
+# --- target --------------------------------------------------------------------------------------
+# One target table of a pipeline: opens it, changes its schema, and writes it at checkpoints.
+#
+# A schema change needs a new writer, because a writer keeps the schema that it started with. The
+# sink therefore commits everything before it changes a table.
+
+
+class TargetTable:
+    """A table that a pipeline writes.
+
+    `write` buffers rows; `prepare`, then `commit`, publish them.
+    """
+
+    def __init__(self, catalog: Catalog, identifier: str, commit_user: str) -> None:
+        self.identifier = identifier
+        self._catalog = catalog
+        self._user = commit_user
+        self._table = catalog.get_table(identifier)
+        self.rows = TargetRows(self._table.context)
+        self._writer: StreamWrite | None = None
+        self.rows_pending = 0
+
+    @property
+    def table(self) -> Table:
+        """The table, with the schema of the rows that are written."""
+        return self._table
+
+    @property
+    def forces_snapshot(self) -> bool:
+        """Whether a checkpoint without rows makes an empty snapshot."""
+        return self._table.context.options.commit_force_create_snapshot
+
+    def change(self, changes: Sequence[Change]) -> None:
+        """Change the schema. No rows may be pending."""
+        assert not self.rows_pending, "rows of the schema before are not committed"
+        self.close()
+        self._catalog.alter_table(self.identifier, list(changes))
+        self._table = self._catalog.get_table(self.identifier)
+        self.rows = TargetRows(self._table.context)
+
+    def write(self, batch: ChangeBatch) -> int:
+        """Buffer the changes of a batch and return their number.
+
+        Raises InvalidRequest, naming column, value and row, for a row that does not fit; then every
+        row since the last checkpoint is dropped.
+        """
+        rows = self.rows.written(batch)
+        if not rows.num_rows:
+            return 0
+        self.rows_pending += rows.num_rows
+        return self._opened().write(rows)
+
+    def prepare(self, checkpoint: int) -> tuple[CommitMessage, ...]:
+        """Write the pending rows to files that no reader sees yet."""
+        if not self.rows_pending and not self.forces_snapshot:
+            return ()
+        messages = tuple(self._opened().prepare_commit(checkpoint))
+        self.rows_pending = 0
+        return messages
+
+    def commit(self, checkpoint: int, properties: Mapping[str, str]) -> None:
+        """Commit the prepared files."""
+        self._opened().commit(checkpoint, properties=properties)
+
+    def recover(self, checkpoint: int, messages: Sequence[CommitMessage]) -> None:
+        """Commit the files that an earlier process prepared, unless they are committed already."""
+        self._opened().recover({checkpoint: list(messages)})
+
+    def close(self) -> None:
+        """Drop rows that are not prepared, and end the writer."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _opened(self) -> StreamWrite:
+        if self._writer is None:
+            self._writer = self._table.new_stream_write(self._user)
+        return self._writer
+
+
+# --- sink ----------------------------------------------------------------------------------------
 
 POSITION_PROPERTY = "lakecore.cdc.position"
 _POSITION_BYTES_MAX = 4096

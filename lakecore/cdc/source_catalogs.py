@@ -17,8 +17,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from lakecore.cdc.action_table import SYNC_ACTIONS
-from lakecore.cdc.conf import check_keys
+from lakecore.cdc.actions import check_keys
+from lakecore.cdc.pipeline import SYNC_ACTIONS
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.secret_options import with_secrets
 

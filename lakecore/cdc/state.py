@@ -24,24 +24,158 @@ INVARIANT: a state holds no password: only a position, names and counts of the s
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakecore.cdc.message_texts import message_from_json, message_to_json
 from lakecore.errors import CommitConflict, CorruptTable, NotFound
+from lakecore.model.files import (
+    CommitMessage,
+    DataFile,
+    FileSource,
+    GlobalIndex,
+    IndexFile,
+    Stats,
+    VectorRange,
+)
+from lakecore.model.rows import KIND_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.cdc.events import Position
+    from lakecore.cdc.events import ChangeBatch, Position
+    from lakecore.errors import InvalidRequest
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
-    from lakecore.model.files import CommitMessage
     from lakecore.model.types import Json
 
-__all__ = ["PipelineState", "StateFiles"]
+
+# --- message texts -------------------------------------------------------------------------------
+# Commit messages as JSON values, so that a pipeline can store them and commit them after a crash.
+#
+# Only classes of `lakecore.model.files` are read back, so a state file cannot run code. A value is
+# an object whose `type` names its class; bytes are Base64, and tuples are lists.
+
+_TYPE = "type"
+_BYTES = "base64"
+_CLASSES: dict[str, type] = {
+    each.__name__: each
+    for each in (CommitMessage, DataFile, GlobalIndex, IndexFile, Stats, VectorRange)
+}
+
+
+def message_to_json(message: CommitMessage) -> object:
+    """The message as a JSON value."""
+    return _encoded(message)
+
+
+def message_from_json(value: object, path: str) -> CommitMessage:
+    """The message of a value that `message_to_json` returned.
+
+    Raises CorruptTable for any other value.
+    """
+    try:
+        decoded = _decoded(value)
+    except (KeyError, TypeError, ValueError, binascii.Error) as error:
+        raise CorruptTable("a commit message is damaged", path=path, cause=error) from error
+    if not isinstance(decoded, CommitMessage):
+        raise CorruptTable("a commit message was expected", path=path, value=type(decoded).__name__)
+    return decoded
+
+
+def _encoded(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        stated = {
+            each.name: _encoded(getattr(value, each.name))
+            for each in fields(value)
+            if each.default is MISSING or getattr(value, each.name) != each.default
+        }
+        return {_TYPE: type(value).__name__, **stated}
+    match value:
+        case bytes():
+            return {_BYTES: base64.b64encode(value).decode()}
+        case tuple() | list():
+            return [_encoded(each) for each in value]
+        case FileSource():
+            return int(value)
+        case None | bool() | int() | str():
+            return value
+        case _:
+            raise AssertionError(f"a commit message holds {type(value).__name__}")
+
+
+def _decoded(value: object) -> object:
+    match value:
+        case {"base64": str(text)}:
+            return base64.b64decode(text, validate=True)
+        case {"type": str(name), **stated}:
+            given = {str(key): _decoded(each) for key, each in stated.items()}
+            if given.get("file_source") is not None:
+                given["file_source"] = FileSource(int(str(given["file_source"])))
+            return _CLASSES[name](**given)
+        case list():
+            return tuple(_decoded(each) for each in value)
+        case dict():
+            raise ValueError("an object without a type")
+        case _:
+            return value
+
+
+# --- dead letters --------------------------------------------------------------------------------
+# Dead letters: rows that do not fit their table, kept in files next to the state of the pipeline.
+#
+# Each line is a JSON object: the source table, the target, the kind of the change, the reason, and
+# the values as text. A checkpoint has at most one file. It is published only after the checkpoint
+# is stored (`state.py`), so each row is either in its table or here.
+
+
+class DeadLetters:
+    """Collects dead letters until the next checkpoint. `count` is the total number."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.count = 0
+
+    def add(self, target: str, batch: ChangeBatch, rows: Sequence[tuple[int, str]]) -> None:
+        """Keep rows of a batch. `rows` has the number of each row, and the reason."""
+        for number, reason in rows:
+            values = batch.rows.slice(number, 1).to_pylist()[0]
+            line = {
+                "source": str(batch.table),
+                "target": target,
+                "kind": KIND_TEXTS[batch.kinds[number].as_py()],
+                "reason": reason,
+                "row": {name: _text(value) for name, value in values.items()},
+            }
+            self._keep(line)
+
+    def add_message(self, error: InvalidRequest) -> None:
+        """Keep the position of a message that cannot be read, and the reason."""
+        facts = {name: _text(value) for name, value in error.facts.items()}
+        self._keep({"reason": error.message, **facts})
+
+    def hold(self, files: StateFiles, checkpoint: int) -> str | None:
+        """Write the rows that were kept since the previous checkpoint; return the file, if any."""
+        if not self.lines:
+            return None
+        lines, self.lines = self.lines, []
+        return files.hold_letters(checkpoint, lines)
+
+    def _keep(self, line: Mapping[str, object]) -> None:
+        self.lines.append(json.dumps(line, ensure_ascii=False))
+        self.count += 1
+
+
+def _text(value: object) -> str | None:
+    if value is None:
+        return None
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+# --- state ---------------------------------------------------------------------------------------
 
 _NAME = re.compile(r"checkpoint-(\d{1,18})\.json")
 _HELD = re.compile(r"held-rows-(\d{1,18})-[0-9a-f-]+\.jsonl")

@@ -14,34 +14,349 @@ See https://paimon.apache.org/docs/master/cdc-ingestion/overview/
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.cdc.columns.computed import ComputedColumn, append_computed, computed_fields
+from lakecore.cdc.computed_columns import ComputedColumn, append_computed, computed_fields
 from lakecore.cdc.events import ChangeBatch, SourceSchema, SourceTable
-from lakecore.cdc.evolution import (
-    Conversion,
-    check_compatible,
-    conversion,
-    named_as,
-    schema_changes,
-)
-from lakecore.cdc.types.mapping import DEFAULT_MAPPING, TypeMapping
+from lakecore.cdc.types.mapping import DEFAULT_MAPPING, TypeMapping, TypeOption
 from lakecore.errors import InvalidRequest
 from lakecore.model.schema_change import SchemaChange
-from lakecore.model.types import Field, arrow_type, parse_type, with_nullable
+from lakecore.model.types import (
+    BINARIES,
+    INTEGERS,
+    LENGTH_MAX,
+    STRINGS,
+    Array,
+    Atomic,
+    DataType,
+    Field,
+    Map,
+    Multiset,
+    Root,
+    Row,
+    arrow_type,
+    parse_type,
+    with_nullable,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.io.ambient import Ambient
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
 
-__all__ = ["METADATA_TYPES", "TargetRules"]
+
+# --- evolution -----------------------------------------------------------------------------------
+# Computes the schema changes that a table needs for rows with the columns of a source.
+#
+# Paimon does not replay DDL. It compares the columns of the incoming rows with those of the table.
+#
+# - A column that the table lacks is added as a nullable column. A renamed column counts as new. If
+#   only the case of its name changed, it is the same column, and the table keeps its own name.
+# - A type that holds every value of the old one replaces it. A narrower type changes nothing.
+# - A new comment of a column or of the table replaces the old one.
+# - A column that the source no longer has stays, and is null in new rows.
+# - Anything else is an error: rows would not fit, or values would be lost.
+#
+# INVARIANT: no change loses or alters a value that the table may hold. A longer CHAR or BINARY
+# would pad the old values, so the column becomes VARCHAR or VARBINARY of that length; a number
+# becomes text only if the text is long enough. Paimon also lets the integer digits of a DECIMAL
+# shrink while its scale grows, which turns old values into null; here that is an error.
+#
+# Paimon's page:
+# https://paimon.apache.org/docs/master/cdc-ingestion/overview/#schema-change-evolution
+
+_PAIR = 2
+_FLOATS = (Root.FLOAT, Root.DOUBLE)
+_PADDED = {Root.CHAR: Root.VARCHAR, Root.BINARY: Root.VARBINARY}
+_TEXT_LENGTHS = {
+    Root.BOOLEAN: len("false"),
+    Root.TINYINT: len("-128"),
+    Root.SMALLINT: len("-32768"),
+    Root.INT: len("-2147483648"),
+    Root.BIGINT: len("-9223372036854775808"),
+    Root.DATE: len("2000-01-01"),
+}
+
+
+class Conversion(Enum):
+    """The treatment of a column whose type at the source differs from its type in the table."""
+
+    CHANGE = "change"  # the column gets the new type
+    KEEP = "keep"  # the column keeps its type, which holds every value of the new one
+    REFUSE = "refuse"  # neither type holds the values of the other
+
+
+def conversion(old: DataType, new: DataType, mapping: TypeMapping = DEFAULT_MAPPING) -> Conversion:
+    """The treatment of a column of type `old` when the source has the type `new`."""
+    if _same(old, new):
+        relaxes = not old.nullable or new.nullable
+        return Conversion.CHANGE if relaxes else Conversion.REFUSE
+    match old, new:
+        case Array(), Array():
+            return _nested(old, new, conversion(old.element, new.element, mapping))
+        case Multiset(), Multiset():
+            return _nested(old, new, conversion(old.element, new.element, mapping))
+        case Map(), Map():
+            if not _same(old.key, new.key):
+                return Conversion.REFUSE
+            return _nested(old, new, conversion(old.value, new.value, mapping))
+        case Row(), Row():
+            return _rows(old, new, mapping)
+        case Atomic(), Atomic():
+            return _atomics(old, new, mapping)
+    to_text = isinstance(new, Atomic) and new.root in STRINGS and new.length == LENGTH_MAX
+    return _to_text(mapping) if to_text else Conversion.REFUSE
+
+
+def target_names(table: Iterable[str], given: Sequence[str]) -> dict[str, str]:
+    """For each column of a source, the name of its column in the table, or its own if it is new.
+
+    A name that differs from one of the table in case only is the same column, unless the other side
+    has several such names.
+    """
+    own = set(table)
+    if own.issuperset(given):
+        return {name: name for name in given}
+    alike = Counter(name.lower() for name in own.union(given))
+    missing = {name.lower(): name for name in own.difference(given)}
+    return {
+        name: missing.get(name.lower(), name)
+        if name not in own and alike[name.lower()] == _PAIR
+        else name
+        for name in given
+    }
+
+
+def named_as(table: Iterable[str], given: SourceSchema) -> SourceSchema:
+    """The source schema under the column names of a table; see `target_names`."""
+    names = target_names(table, given.names)
+    if all(name == own for name, own in names.items()):
+        return given
+    return replace(
+        given,
+        fields=tuple(replace(each, name=names[each.name]) for each in given.fields),
+        primary_key=tuple(names.get(name, name) for name in given.primary_key),
+        may_be_flags=frozenset(names[name] for name in given.may_be_flags),
+        exact=frozenset(names.get(name, name) for name in given.exact),
+    )
+
+
+def schema_changes(
+    table: TableSchema, given: SourceSchema, mapping: TypeMapping = DEFAULT_MAPPING
+) -> list[Change]:
+    """The schema changes after which rows with the columns of `given` fit into the table.
+
+    Columns are matched by name. Raises InvalidRequest, naming the column and both types, for a
+    type that the column cannot get.
+    """
+    changes: list[Change] = []
+    for column in given.fields:
+        have = table.by_name.get(column.name)
+        if have is None:
+            added = with_nullable(column.type, nullable=True)
+            changes.append(SchemaChange.add_column([column.name], added, column.description))
+            continue
+        if column.name not in given.may_be_flags or not _is_boolean(have.type):
+            changes.extend(_changes(table, have, column, mapping))
+        if column.description is not None and column.description != have.description:
+            changes.append(SchemaChange.update_column_comment([column.name], column.description))
+    if given.comment is not None and given.comment != table.comment:
+        changes.append(SchemaChange.update_comment(given.comment))
+    return changes
+
+
+def check_compatible(table: TableSchema, given: SourceSchema, *, name: str) -> None:
+    """Raise InvalidRequest unless an existing table can take the rows of a source.
+
+    Every column of the source must exist in the table, and one of the two types must hold the
+    values of the other.
+    """
+    for column in given.fields:
+        have = table.by_name.get(column.name)
+        if have is None:
+            raise InvalidRequest(
+                "the table lacks a column of the source; add it, or let the table be created",
+                table=name,
+                column=column.name,
+                columns=table.names,
+            )
+        ways = (conversion(column.type, have.type), conversion(have.type, column.type))
+        bare = with_nullable(column.type, nullable=True), with_nullable(have.type, nullable=True)
+        times = all(isinstance(each, Atomic) and each.root is Root.TIME for each in bare)
+        if Conversion.CHANGE not in ways and not times and not _same(*bare):
+            raise InvalidRequest(
+                "the column's type at the source and in the table have no common values",
+                table=name,
+                column=column.name,
+                source=column.type,
+                type=have.type,
+            )
+
+
+def _changes(
+    table: TableSchema, have: Field, column: Field, mapping: TypeMapping
+) -> Iterator[Change]:
+    """The schema changes for the type of one column; empty if the type stays.
+
+    A NOT NULL column becomes nullable if the source's column is nullable, unless it is a key. No
+    column becomes NOT NULL.
+    """
+    old, new = with_nullable(have.type, nullable=True), with_nullable(column.type, nullable=True)
+    relaxed = not have.nullable and column.nullable
+    fixed = column.name in table.primary_keys or column.name in table.partition_keys
+    if _same(old, new):
+        if relaxed and not fixed:
+            yield SchemaChange.update_column_nullability([column.name], True)
+        return
+    if _is_decimal(old) and TypeOption.DECIMAL_NO_CHANGE in mapping:
+        return
+    decision = conversion(old, new, mapping)
+    if decision is Conversion.REFUSE or (decision is Conversion.CHANGE and fixed):
+        raise InvalidRequest(
+            "the type of a column changed at the source, and the table cannot follow",
+            column=column.name,
+            type=have.type,
+            source=column.type,
+        )
+    if decision is Conversion.CHANGE:
+        yield from _type_changes((column.name,), old, new)
+        if relaxed:
+            yield SchemaChange.update_column_nullability([column.name], True)
+
+
+def _type_changes(path: tuple[str, ...], old: DataType, new: DataType) -> Iterator[Change]:
+    """The changes of the parts of a type that differ."""
+    match old, new:
+        case Array() | Multiset(), Array() | Multiset():
+            yield from _type_changes((*path, "element"), old.element, new.element)
+        case Map(), Map():
+            yield from _type_changes((*path, "value"), old.value, new.value)
+        case Row(), Row():
+            have = {field.name: field for field in old.fields}
+            for field in new.fields:
+                here = [*path, field.name]
+                if field.name in have:
+                    yield from _type_changes(tuple(here), have[field.name].type, field.type)
+                else:
+                    yield SchemaChange.add_column(here, field.type, field.description)
+        case _ if not _same(old, new) and conversion(old, new) is not Conversion.KEEP:
+            yield SchemaChange.update_column_type(list(path), _unpadded(new), True)
+
+
+def _nested(old: DataType, new: DataType, inner: Conversion) -> Conversion:
+    return Conversion.REFUSE if old.nullable and not new.nullable else inner
+
+
+def _rows(old: Row, new: Row, mapping: TypeMapping) -> Conversion:
+    """The treatment of a ROW whose fields differ.
+
+    As for columns, new fields are nullable, and a missing field must be nullable.
+    """
+    given = {field.name: field.type for field in new.fields}
+    have = {field.name: field.type for field in old.fields}
+    gone = any(not kind.nullable for name, kind in have.items() if name not in given)
+    late = any(not kind.nullable for name, kind in given.items() if name not in have)
+    ways = {conversion(have[name], kind, mapping) for name, kind in given.items() if name in have}
+    if gone or late or Conversion.REFUSE in ways:
+        return Conversion.REFUSE
+    changes = Conversion.CHANGE in ways or not given.keys() <= have.keys()
+    return Conversion.CHANGE if changes else Conversion.KEEP
+
+
+def _atomics(old: Atomic, new: Atomic, mapping: TypeMapping) -> Conversion:
+    for family in (STRINGS, BINARIES):
+        if old.root in family and new.root in family:
+            if old.root not in _PADDED and new.root in _PADDED and old.length == new.length:
+                return Conversion.KEEP
+            return _wider((old.length or 0) <= (new.length or 0))
+    if new.root in STRINGS:
+        fits = (new.length or 0) >= _text_length(old)
+        return _to_text(mapping) if fits else Conversion.REFUSE
+    for order in (INTEGERS, _FLOATS):
+        if old.root in order and new.root in order:
+            return _wider(order.index(old.root) <= order.index(new.root))
+    if old.root is not new.root:
+        return Conversion.REFUSE
+    if old.root is Root.DECIMAL:
+        return _decimals(old, new)
+    if old.root is Root.TIME:
+        # Java cannot read a file whose TIME has another precision than the table's, so the column
+        # keeps its precision. A row with a time of more digits is refused.
+        return Conversion.KEEP
+    return _wider((old.precision or 0) <= (new.precision or 0))
+
+
+def _decimals(old: Atomic, new: Atomic) -> Conversion:
+    scales = old.scale or 0, new.scale or 0
+    wholes = (old.precision or 0) - scales[0], (new.precision or 0) - scales[1]
+    if scales[1] >= scales[0] and wholes[1] >= wholes[0]:
+        return Conversion.CHANGE
+    if scales[1] <= scales[0] and wholes[1] <= wholes[0]:
+        return Conversion.KEEP
+    return Conversion.REFUSE
+
+
+def _text_length(data_type: Atomic) -> int:
+    """The length of the longest string to which a value of the type may be converted."""
+    if data_type.root is Root.DECIMAL:
+        return (data_type.precision or 0) + len("-0.")
+    return _TEXT_LENGTHS.get(data_type.root, LENGTH_MAX)
+
+
+def _unpadded(data_type: DataType) -> DataType:
+    """VARCHAR for CHAR, and VARBINARY for BINARY; other types unchanged."""
+    if isinstance(data_type, Atomic) and data_type.root in _PADDED:
+        return replace(data_type, root=_PADDED[data_type.root])
+    return data_type
+
+
+def _wider(wider: bool) -> Conversion:  # noqa: FBT001  the answer of the caller's comparison
+    return Conversion.CHANGE if wider else Conversion.KEEP
+
+
+def _to_text(mapping: TypeMapping) -> Conversion:
+    allowed = TypeOption.ALLOW_NON_STRING_TO_STRING in mapping
+    return Conversion.CHANGE if allowed else Conversion.REFUSE
+
+
+def _is_boolean(data_type: DataType) -> bool:
+    return isinstance(data_type, Atomic) and data_type.root is Root.BOOLEAN
+
+
+def _is_decimal(data_type: DataType) -> bool:
+    return isinstance(data_type, Atomic) and data_type.root is Root.DECIMAL
+
+
+def _same(old: DataType, new: DataType) -> bool:
+    """Whether two types differ at most in nullability at the top, and in the ids of fields."""
+    match old, new:
+        case Atomic(), Atomic():
+            return with_nullable(old, nullable=True) == with_nullable(new, nullable=True)
+        case Array() | Multiset(), Array() | Multiset() if type(old) is type(new):
+            return _same_inner(old.element, new.element)
+        case Map(), Map():
+            return _same_inner(old.key, new.key) and _same_inner(old.value, new.value)
+        case Row(), Row():
+            return len(old.fields) == len(new.fields) and all(
+                have.name == given.name and _same_inner(have.type, given.type)
+                for have, given in zip(old.fields, new.fields, strict=True)
+            )
+    return False
+
+
+def _same_inner(old: DataType, new: DataType) -> bool:
+    return old.nullable == new.nullable and _same(old, new)
+
+
+# --- target rules --------------------------------------------------------------------------------
 
 log = logging.getLogger("lakecore.cdc")
 

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.identifier import parse_identifier
-from lakecore.cdc.action_table import SYNC_ACTIONS
+from lakecore.cdc.pipeline import SYNC_ACTIONS
 from lakecore.cli.action_table import ACTIONS, ELSEWHERE, FLINK, REPEATED, Action
 from lakecore.cli.arguments import Format, stated
 from lakecore.cli.cdc import sync

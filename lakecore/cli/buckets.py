@@ -15,9 +15,9 @@ from lakecore.catalog.compact_database import (
 )
 from lakecore.cli.arguments import Format, stated
 from lakecore.cli.compact import clock, line_of, size_of, stop_on_signal
+from lakecore.cli.grid import json_text
 from lakecore.cli.printing import note, say, write_frame, write_record
 from lakecore.cli.target import session_of, table_of
-from lakecore.cli.texts import json_text
 from lakecore.io.ambient import SYSTEM
 from lakecore.table.verbs.compaction_job import Setback
 

@@ -17,15 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.registry import open_catalog
-from lakecore.cdc.action_table import SYNC_ACTIONS
 from lakecore.cdc.actions import REPEATED_FLAGS, Arguments
-from lakecore.cdc.launch import RUN_FLAGS, launch_of
-from lakecore.cdc.pipeline import PipelineStatus, statuses
+from lakecore.cdc.pipeline import RUN_FLAGS, SYNC_ACTIONS, PipelineStatus, launch_of, statuses
 from lakecore.cli.arguments import stated
 from lakecore.cli.flags import Flags, read_flags
+from lakecore.cli.grid import json_text
 from lakecore.cli.printing import note, say
 from lakecore.cli.target import catalog_options_of
-from lakecore.cli.texts import json_text
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.secret_options import with_secrets

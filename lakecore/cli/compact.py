@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lakecore.cli.arguments import Format, stated
+from lakecore.cli.grid import json_text
 from lakecore.cli.printing import note, say, write_record
 from lakecore.cli.target import table_of
-from lakecore.cli.texts import json_text
 from lakecore.display import show_bytes
 from lakecore.errors import InvalidRequest
 from lakecore.options import SIZE

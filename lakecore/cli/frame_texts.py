@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import polars as pl
 
-from lakecore.cli.texts import json_text
+from lakecore.cli.grid import json_text
 
 __all__ = ["csv_text", "json_lines", "printable"]
 

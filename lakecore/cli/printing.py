@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakecore.cli.arguments import Format
-from lakecore.cli.grid import Column, Style, layout
+from lakecore.cli.grid import NULL, Column, Style, cells, json_text, layout, one_line
 from lakecore.cli.output import BinaryOutput, flush, write
-from lakecore.cli.texts import NULL, cells, json_text, one_line
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
 

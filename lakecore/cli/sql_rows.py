@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import sys
+import threading
+from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from lakecore.cli.arguments import ROWS_SHOWN, Format
 from lakecore.cli.grid import Column
 from lakecore.cli.printing import note, write_batches, write_frame, write_grid
-from lakecore.cli.running import watched
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
 from lakecore.sql.printable import printable
@@ -26,11 +29,90 @@ if TYPE_CHECKING:
     from lakecore.cdc.sink_parts import Progress
     from lakecore.frames.arrow_frames import to_frame
     from lakecore.sql.engine import SqlEngine
-    from lakecore.table.writes.ingest import IngestResult
+    from lakecore.table.writes.stream_write import IngestResult
 else:
     to_frame = deferred("lakecore.frames.arrow_frames", "to_frame")
 
-__all__ = ["ALL_ROWS", "check_one_result", "print_rows"]
+
+# --- running -------------------------------------------------------------------------------------
+# Watches a running statement: Ctrl-C stops it, and a terminal shows its progress.
+#
+# Python handles a signal only when the main thread runs Python code again, but a DuckDB query may
+# compute for hours before it returns. The C-level signal handler runs immediately: it writes a byte
+# to a socket, and a thread that reads the socket stops the query. The same thread shows the
+# progress.
+
+_BYTES = 64
+_SECONDS = 0.5
+_SILENT_ROUNDS = 4
+"""Progress is first shown after this many times `_SECONDS`: most statements are faster."""
+_ERASE = "\r\x1b[K"
+
+
+class Running(Protocol):
+    """The engine that runs statements."""
+
+    def interrupt(self) -> None:
+        """Stop the running statement."""
+        ...
+
+    def progress(self) -> float | None:
+        """How much of the running query is done, in percent; None if that is unknown."""
+        ...
+
+
+@contextmanager
+def watched(running: Running) -> Iterator[None]:
+    """Stop the statement on SIGINT, and show its progress in a terminal.
+
+    Does nothing outside of the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    watcher = threading.Thread(
+        target=_watch, args=(receiver, running), name="lakecore-statement", daemon=True
+    )
+    watcher.start()
+    before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before, warn_on_full_buffer=False)
+        sender.close()
+        watcher.join()
+        receiver.close()
+
+
+def _watch(receiver: socket.socket, running: Running) -> None:
+    """Read signal numbers from the socket until the other end is closed."""
+    receiver.settimeout(_SECONDS)
+    rounds, shown = 0, False
+    while True:
+        try:
+            numbers = receiver.recv(_BYTES)
+        except TimeoutError:
+            rounds += 1
+            done = running.progress() if rounds > _SILENT_ROUNDS and sys.stderr.isatty() else None
+            if done is not None and done >= 1:  # work without a known end stays at 0
+                sys.stderr.write(f"{_ERASE}{done:.0f} % done")
+                sys.stderr.flush()
+                shown = True
+            continue
+        if signal.SIGINT in numbers:
+            running.interrupt()
+        if not numbers or signal.SIGINT in numbers:
+            if shown:
+                sys.stderr.write(_ERASE)
+                sys.stderr.flush()
+            rounds, shown = 0, False
+        if not numbers:
+            return
+
+
+# --- sql rows ------------------------------------------------------------------------------------
 
 _DEFINES = frozenset(
     {"CREATE", "DROP", "ALTER", "USE", "SET", "RESET", "COMMENT", "TRUNCATE", "ANALYZE"}

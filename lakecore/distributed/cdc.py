@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from lakecore.catalog.catalog import Catalog
 from lakecore.catalog.registry import open_catalog
-from lakecore.cdc.actions import COMMON_FLAGS, Arguments
-from lakecore.cdc.dead_letters import DeadLetters
-from lakecore.cdc.events import ChangeBatch, SourceSchema, SourceTable
-from lakecore.cdc.formats.decoder import Decoder
-from lakecore.cdc.formats.messages import Messages
-from lakecore.cdc.formats.registry import decoder_for
-from lakecore.cdc.kafka.actions import MESSAGE_METADATA
-from lakecore.cdc.message_actions import (
+from lakecore.cdc.actions import (
+    COMMON_FLAGS,
     DATABASE_FLAGS,
     TABLE_FLAGS,
+    Arguments,
     database_rules,
     table_rules,
 )
+from lakecore.cdc.events import ChangeBatch, SourceSchema, SourceTable
+from lakecore.cdc.formats.decoder import Decoder, Messages
+from lakecore.cdc.formats.registry import decoder_for
+from lakecore.cdc.kafka import MESSAGE_METADATA
 from lakecore.cdc.pipeline import state_store
-from lakecore.cdc.shaping import does_not_fit, fitting, needed_changes, shaped
-from lakecore.cdc.shard_order import in_order
-from lakecore.cdc.state import StateFiles
-from lakecore.cdc.target_rows import TargetRows
+from lakecore.cdc.sink_parts import (
+    TargetRows,
+    does_not_fit,
+    fitting,
+    in_order,
+    needed_changes,
+    shaped,
+)
+from lakecore.cdc.state import DeadLetters, StateFiles
 from lakecore.cdc.target_rules import TargetRules
 from lakecore.options import option_texts
 

@@ -15,17 +15,16 @@ from lakecore.table.changes.changes import (
     StoredRows,
 )
 from lakecore.table.changes.follow import START_OPTIONS, Follower, Found, Nothing
-from lakecore.table.changes.planned import PlannedRows
-from lakecore.table.changes.positions import (
+from lakecore.table.changes.starts import retained_changes
+from lakecore.table.changes.stream import (
+    StreamRequest,
     begin,
     commit_mark,
     follow_from,
     streamed,
     without_delay,
 )
-from lakecore.table.changes.retained import retained_changes
-from lakecore.table.changes.stream import StreamRequest
-from lakecore.table.changes.wanted import Wanted
+from lakecore.table.changes.wanted import PlannedRows, Wanted
 from lakecore.table.maintenance.consumers import write_consumer
 
 __all__ = [

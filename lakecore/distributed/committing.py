@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.table.commits.commit import CommitRequest
-from lakecore.table.commits.committed import committed, last_committed
-from lakecore.table.commits.message_files import delete_files
+from lakecore.table.commits.commit_change import committed, delete_files, last_committed
 from lakecore.table.writes.batch_write import (
     Author,
     author,
     commit_or_clean,
     commit_overwrite,
     records_nothing,
+    spec_values,
 )
-from lakecore.table.writes.overwrite import spec_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

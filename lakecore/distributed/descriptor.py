@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import lakecore
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.ambient import SYSTEM, Ambient
-from lakecore.io.history.history import History
+from lakecore.io.history import History
 from lakecore.io.stores.guarded import guarded, unguarded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import Budget

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from lakecore.format.binary_row import hash_rows
-from lakecore.plan.bucketing import bucket_ids
-from lakecore.plan.dynamic_bucket import BUCKETS_MAX
+from lakecore.plan.bucketing import BUCKETS_MAX, bucket_ids
 from lakecore.plan.partitions import bucket_key_fields
 from lakecore.rows.conform import KindRule, conform
 from lakecore.table.context import crosses_partitions
-from lakecore.table.writes.dynamic_index import read_hashes
+from lakecore.table.writes.cross_partition import read_hashes
 
 __all__ = [
     "BUCKETS_MAX",

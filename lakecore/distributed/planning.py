@@ -13,8 +13,11 @@ from lakecore.table.reads.scan import hides_level_0
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import Travel, as_of, resolve
 from lakecore.table.stored_rows.split_files import check_size
-from lakecore.table.system.system_columns import SYSTEM_TABLES, UNSUPPORTED_SYSTEM_TABLES
-from lakecore.table.system.system_table import SystemTable
+from lakecore.table.system.system_columns import (
+    SYSTEM_TABLES,
+    UNSUPPORTED_SYSTEM_TABLES,
+    SystemTable,
+)
 
 __all__ = [
     "SYSTEM_TABLES",

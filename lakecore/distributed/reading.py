@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lakecore.frames.arrow_stream import reader
-from lakecore.frames.filtered import FilteredSource
+from lakecore.frames.filtered import FilteredSource, reader
 from lakecore.frames.source import BatchSource
 from lakecore.memory import Budget
 from lakecore.plan.predicate import Predicate, all_of, to_polars

@@ -9,14 +9,11 @@ from lakecore.plan.row_changes import Verb
 from lakecore.scalar.values import Sql
 from lakecore.table.reads.row_values import Condition
 from lakecore.table.reads.source import TableSource
-from lakecore.table.verbs.delete import deleted, deletion
+from lakecore.table.verbs.change_rows import Assignment, assigned, assigning, deleted, deletion
+from lakecore.table.verbs.merge_files import MergeRequest, inserted, merged, merging, source_plan
 from lakecore.table.verbs.merge_into import MergeInto
-from lakecore.table.verbs.merge_part import MergeRequest, inserted, merged, merging, source_plan
-from lakecore.table.verbs.merge_plan import Match, MergePlan
-from lakecore.table.verbs.merge_sides import SOURCE, TARGET
-from lakecore.table.verbs.row_writer import as_verbs_read
-from lakecore.table.verbs.update import Assignment, assigned, assigning
-from lakecore.table.verbs.verb_write import Changed, commit_changes
+from lakecore.table.verbs.merge_plan import SOURCE, TARGET, Match, MergePlan
+from lakecore.table.verbs.row_writer import Changed, as_verbs_read, commit_changes
 
 __all__ = [
     "SOURCE",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lakecore.io.ambient import JOB_ID_LENGTH, SYSTEM, of_job
-from lakecore.io.bulk import IN_THREADS
-from lakecore.io.parallel import delete_all, read_all
+from lakecore.io.parallel import IN_THREADS, delete_all, read_all
 from lakecore.io.stores.guarded import unguarded
 from lakecore.io.stores.store import FileStatus, MemoryStore, Store
 from lakecore.table.context import TableContext, reload_context

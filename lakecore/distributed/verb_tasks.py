@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakecore.table.compactions.compact_work import Work, do_work
-from lakecore.table.verbs.column_sketch import ColumnSketch
-from lakecore.table.verbs.rescale_part import RescalePart, rescale_part
+from lakecore.table.verbs.rescale import RescalePart, rescale_part
+from lakecore.table.verbs.statistics_verbs import ColumnSketch
 
 __all__ = ["ColumnSketch", "RescalePart", "Work", "do_work", "rescale_part"]

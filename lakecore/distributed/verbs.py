@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from lakecore.table.compactions.compact_parallel import Tally
-from lakecore.table.compactions.compact_runner import Failures
-from lakecore.table.verbs.analyze import analyze, measured
+from lakecore.table.compactions.compact_work import Failures
 from lakecore.table.verbs.compact_choice import idle_ms
 from lakecore.table.verbs.compaction import CompactionRequest, compact_table
-from lakecore.table.verbs.rescale import RescaleRequest, rescale_table
-from lakecore.table.verbs.rescale_part import one_by_one
+from lakecore.table.verbs.rescale import RescaleRequest, one_by_one, rescale_table
+from lakecore.table.verbs.statistics_verbs import analyze, measured
 
 __all__ = [
     "CompactionRequest",

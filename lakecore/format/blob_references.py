@@ -21,19 +21,19 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
 from lakecore.format.java_text import encode_java_text
+from lakecore.format.layout import (
+    BUCKET_PREFIX,
+    MANAGED_BLOB_SUFFIX,
+    canonical,
+    is_within,
+    one_name,
+    storage_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "BlobDescriptor",
-    "BlobView",
-    "are_references",
-    "encode_file_list",
-    "files_of",
-    "is_descriptor",
-    "is_view",
-]
+    from lakecore.format.layout import Layout
 
 _HEAD = struct.Struct("<bq")
 _SIZE = struct.Struct("<i")
@@ -156,3 +156,52 @@ def _text(data: bytes) -> tuple[str, bytes]:
     if size < 0 or end > len(data):
         raise ValueError("the text is longer than the data")
     return data[_SIZE.size : end].decode(), data[end:]
+
+
+# --- blob paths ----------------------------------------------------------------------------------
+# Decides which files descriptors of BLOB values may name.
+#
+# Whoever writes a row chooses the file that its descriptor names. Such a descriptor must not make a
+# reader open any other file that the reader has access to.
+
+
+def referenced(layout: Layout, uri: str) -> str:
+    """The canonical form of the file that a descriptor names.
+
+    Raises InvalidRequest unless the file is in the directory of the table or below a directory that
+    the reader allows.
+    """
+    place = _in_scheme_of(layout.root, canonical(uri))
+    roots = (_in_scheme_of(layout.root, canonical(root)) for root in layout.blob_roots)
+    if not any(is_within(place, root) for root in (layout.root, *roots)):
+        raise InvalidRequest(
+            "a descriptor names a file outside the table; if such files may be read, name their "
+            "directory by the option lakecore.blob-paths, or read descriptors by "
+            "blob-as-descriptor",
+            file=uri,
+            blob_paths=layout.blob_roots,
+            table=layout.root,
+        )
+    return place
+
+
+def managed_here(layout: Layout, uri: str) -> str | None:
+    """The managed file of this table with the same partition, bucket and name as `uri`.
+
+    Managed files keep their names when a table is moved, and descriptors keep the old path. None if
+    `uri` does not name a managed file.
+    """
+    *above, bucket, name = ["", "", *uri.split("/")]
+    if not (name.endswith(MANAGED_BLOB_SUFFIX) and bucket.startswith(BUCKET_PREFIX)):
+        return None
+    values: list[str] = []
+    while above and "=" in above[-1]:
+        values.insert(0, above.pop())
+    return "/".join([layout.data_dir, *map(one_name, (*values, bucket, name))])
+
+
+def _in_scheme_of(root: str, place: str) -> str:
+    """A canonical path with the scheme of `root`, if both schemes mean the same storage."""
+    if storage_of(place) != storage_of(root) or "://" not in root:
+        return place
+    return f"{root.partition('://')[0]}://{place.partition('://')[2]}"

@@ -7,17 +7,147 @@ newer format version is refused, because its meaning is unknown.
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
-from lakecore.format.json_record import Record, check_version, json_bytes
+from lakecore.model.manifest import ColumnStatistics, TableStatistics
 from lakecore.model.schema import SCHEMA_VERSION, TableSchema
 from lakecore.model.snapshot import CommitKind, Snapshot, Tag
 from lakecore.model.types import field_to_json, parse_field
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+# --- json record ---------------------------------------------------------------------------------
+# JSON objects with typed fields, and JSON text formatted like Java's.
+#
+# A field that is missing or has the wrong type raises CorruptTable, naming the field and the path.
+
+_LONGS = range(-(1 << 63), 1 << 63)
+
+
+def check_version(version: int, known: int, path: str, what: str) -> None:
+    """Raise Unsupported for a version that is newer than the newest known one."""
+    if version > known:
+        raise Unsupported(
+            f"the {what} was written by a newer format", version=version, known=known, path=path
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A JSON object with typed access to its fields.
+
+    Raises CorruptTable if a field does not fit.
+    """
+
+    source: Mapping[str, Any]
+    path: str
+    what: str
+
+    @classmethod
+    def parse(cls, data: bytes, path: str, what: str) -> Record:
+        """The object in a file; `what` names the file in messages."""
+        try:
+            source = json.loads(data.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise CorruptTable(f"the {what} file is no JSON", path=path, why=error) from error
+        if not isinstance(source, dict):
+            raise CorruptTable(f"the {what} file is no JSON object", path=path)
+        return cls(source, path, what)
+
+    def number(self, name: str) -> int:
+        """A required number."""
+        value = self.optional_number(name)
+        if value is None:
+            raise self._bad(name)
+        return value
+
+    def optional_number(self, name: str) -> int | None:
+        """A 64-bit number, or None."""
+        value = self.source.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or value not in _LONGS:
+            raise self._bad(name)
+        return value
+
+    def text(self, name: str) -> str:
+        """A required string."""
+        value = self.optional_text(name)
+        if value is None:
+            raise self._bad(name)
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        """A string, or None."""
+        value = self.source.get(name)
+        if value is not None and not isinstance(value, str):
+            raise self._bad(name)
+        return value
+
+    def values(self, name: str) -> list[Any]:
+        """A list."""
+        value = self.source.get(name)
+        if not isinstance(value, list):
+            raise self._bad(name)
+        return value
+
+    def optional_texts(self, name: str) -> Mapping[str, str] | None:
+        """A mapping of strings to strings, or None."""
+        value = self.source.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+            raise self._bad(name)
+        return value
+
+    def _bad(self, name: str) -> CorruptTable:
+        value = self.source.get(name)
+        why = "lacks a field" if value is None else "has a field of the wrong type"
+        return CorruptTable(f"the {self.what} file {why}", path=self.path, field=name, value=value)
+
+
+def json_bytes(value: Mapping[str, Any]) -> bytes:
+    """A JSON object as the bytes of a file."""
+    try:
+        return "".join(json_lines(value, "")).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidRequest("a text is not Unicode", text=repr(error.object[:99])) from error
+
+
+def json_lines(value: Any, indent: str) -> Iterator[str]:
+    """The lines of a JSON value as Java prints it: an object on many lines, a list on one."""
+    match value:
+        case dict() if value:
+            inner = f"{indent}  "
+            for index, (name, part) in enumerate(value.items()):
+                yield f"{',' if index else '{'}\n{inner}{_scalar(name)} : "
+                yield from json_lines(part, inner)
+            yield f"\n{indent}}}"
+        case list() if value:
+            for index, part in enumerate(value):
+                yield ", " if index else "[ "
+                yield from json_lines(part, indent)
+            yield " ]"
+        case dict():
+            yield "{ }"
+        case list():
+            yield "[ ]"
+        case _:
+            yield _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+# --- json files ----------------------------------------------------------------------------------
 
 SNAPSHOT_VERSION = 3
 _RENAMED_FROM = "renamedFrom"
@@ -247,3 +377,184 @@ def encode_success(created_ms: int, modified_ms: int) -> bytes:
 def decode_success(data: bytes, path: str) -> int:
     """When a success file was made, in milliseconds since 1970."""
     return Record.parse(data, path, "success file").number("creationTime")
+
+
+# --- load records --------------------------------------------------------------------------------
+# The records of files that COPY INTO has loaded: their file names and bytes.
+#
+# A record is the file `copy-into/history/load-HASH-TIME` in the table's directory. HASH consists of
+# 16 hexadecimal digits of the SHA-256 of the loaded file's path. TIME is the time of the load.
+# Paimon on Spark writes and reads the same records.
+#
+# https://paimon.apache.org/docs/master/spark/sql-write/#repeated-imports
+
+_HASH_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRecord:
+    """A loaded file: its identity, and what was loaded. Times are milliseconds since 1970."""
+
+    path: str
+    size_bytes: int
+    modified_ms: int
+    loaded_ms: int
+    snapshot_id: int
+    rows: int
+
+
+def record_prefix(path: str) -> str:
+    """The start of the names of all records of a loaded file."""
+    return f"load-{sha256(path.encode()).hexdigest()[:_HASH_DIGITS]}-"
+
+
+def record_name(record: LoadRecord) -> str:
+    """The file name of a record."""
+    return f"{record_prefix(record.path)}{record.loaded_ms}"
+
+
+def encode_load_record(record: LoadRecord) -> bytes:
+    """The bytes of a record."""
+    return json_bytes(
+        {
+            "filePath": record.path,
+            "fileSize": record.size_bytes,
+            "lastModified": record.modified_ms,
+            "loadedAt": record.loaded_ms,
+            "snapshotId": record.snapshot_id,
+            "rowsLoaded": record.rows,
+        }
+    )
+
+
+def decode_load_record(data: bytes, path: str) -> LoadRecord:
+    """The record that a file holds. Raises CorruptTable if the file is not a record."""
+    record = Record.parse(data, path, "load record")
+    return LoadRecord(
+        path=record.text("filePath"),
+        size_bytes=record.number("fileSize"),
+        modified_ms=record.number("lastModified"),
+        loaded_ms=record.number("loadedAt"),
+        snapshot_id=record.number("snapshotId"),
+        rows=record.number("rowsLoaded"),
+    )
+
+
+# --- statistics file -----------------------------------------------------------------------------
+# The statistics file of a table: converts it to a value and back.
+#
+# See https://paimon.apache.org/docs/master/spark/sql-write/. The JSON is that of Java, including
+# the order of fields.
+
+_COLUMN_STATISTICS = {
+    "distinctCount": "distinct_count",
+    "min": "min",
+    "max": "max",
+    "nullCount": "null_count",
+    "avgLen": "average_length",
+    "maxLen": "max_length",
+}
+"""The optional fields of the statistics of a column, and their names in the model."""
+
+
+def encode_statistics(statistics: TableStatistics) -> bytes:
+    """The bytes of a statistics file; fields that are None are left out."""
+    out: dict[str, Any] = {
+        "snapshotId": statistics.snapshot_id,
+        "schemaId": statistics.schema_id,
+        "mergedRecordCount": statistics.merged_record_count,
+        "mergedRecordSize": statistics.merged_record_size_bytes,
+    }
+    known = {name: value for name, value in out.items() if value is not None}
+    return json_bytes({**known, "colStats": _column_fields(statistics)})
+
+
+def column_statistics_text(statistics: TableStatistics) -> str:
+    """The statistics of all columns as JSON, as they are in the file."""
+    return "".join(json_lines(_column_fields(statistics), ""))
+
+
+def _column_fields(statistics: TableStatistics) -> dict[str, Any]:
+    found = {}
+    for name, column in statistics.columns.items():
+        values = {key: getattr(column, own) for key, own in _COLUMN_STATISTICS.items()}
+        known = {key: value for key, value in values.items() if value is not None}
+        found[name] = {"colId": column.column_id, **known}
+    return found
+
+
+def decode_statistics(data: bytes, path: str) -> TableStatistics:
+    """The statistics that a statistics file holds."""
+    record = Record.parse(data, path, "statistics")
+    columns: dict[str, ColumnStatistics] = {}
+    stated = record.source.get("colStats") or {}
+    if not isinstance(stated, dict):
+        raise CorruptTable("the statistics file has no columns", path=path, field="colStats")
+    for name, source in stated.items():
+        if not isinstance(source, dict):
+            raise CorruptTable("the statistics file has a bad column", path=path, field=name)
+        column = Record(source, path, "statistics")
+        columns[name] = ColumnStatistics(
+            column_id=column.number("colId"),
+            distinct_count=column.optional_number("distinctCount"),
+            min=column.optional_text("min"),
+            max=column.optional_text("max"),
+            null_count=column.optional_number("nullCount"),
+            average_length=column.optional_number("avgLen"),
+            max_length=column.optional_number("maxLen"),
+        )
+    return TableStatistics(
+        snapshot_id=record.number("snapshotId"),
+        schema_id=record.number("schemaId"),
+        merged_record_count=record.optional_number("mergedRecordCount"),
+        merged_record_size_bytes=record.optional_number("mergedRecordSize"),
+        columns=columns,
+    )
+
+
+# --- rollback record -----------------------------------------------------------------------------
+# Converts the record of a rollback in progress to bytes and back.
+#
+# lakecore writes it before the first change and deletes it after the last, so that a rollback whose
+# process died can be finished. It holds the target snapshot and all snapshots to remove; their
+# manifests name the files. Paimon does not know this file, and ignores it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackRecord:
+    """A rollback: `target` becomes the latest snapshot; the snapshots `removed` are deleted.
+
+    `kept_by` are the snapshots of the removed tags and long-lived changelogs.
+    """
+
+    target: Snapshot
+    removed: tuple[Snapshot, ...]
+    kept_by: tuple[Snapshot, ...] = ()
+
+
+def encode_rollback(record: RollbackRecord) -> bytes:
+    """The bytes of a record."""
+    return json.dumps(
+        {
+            "target": encode_snapshot(record.target).decode(),
+            "removed": [encode_snapshot(each).decode() for each in record.removed],
+            "keptBy": [encode_snapshot(each).decode() for each in record.kept_by],
+        }
+    ).encode()
+
+
+def decode_rollback(data: bytes, path: str) -> RollbackRecord:
+    """Parse the record. Raises CorruptTable if it is damaged."""
+    try:
+        found = json.loads(data)
+        target, removed, kept_by = found["target"], found["removed"], found["keptBy"]
+        texts = [target, *removed, *kept_by]
+        snapshots = [decode_snapshot(text.encode(), path) for text in texts]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CorruptTable("the record of a rollback cannot be read", path=path) from error
+    count = len(removed)
+    return RollbackRecord(
+        target=snapshots[0],
+        removed=tuple(snapshots[1 : 1 + count]),
+        kept_by=tuple(snapshots[1 + count :]),
+    )

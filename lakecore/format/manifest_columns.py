@@ -26,12 +26,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable
-from lakecore.format.avro import BLOCK_SIZE_BYTES, container, plain_container, read_container
-from lakecore.format.avro_container import codec_of, compress
+from lakecore.format.avro import (
+    BLOCK_SIZE_BYTES,
+    codec_of,
+    compress,
+    container,
+    plain_container,
+    read_container,
+)
 from lakecore.format.manifest_files import MANIFEST_VERSION
-from lakecore.format.manifest_records import DEFAULT_FORMAT, check_version
-from lakecore.format.manifest_schemas import MANIFEST_SCHEMA
-from lakecore.format.manifest_tables import is_table, read_table, write_table
+from lakecore.format.manifest_records import (
+    DEFAULT_FORMAT,
+    MANIFEST_SCHEMA,
+    check_version,
+    is_table,
+    read_table,
+    write_table,
+)
 from lakecore.format.varints import encode_zigzags
 
 if TYPE_CHECKING:

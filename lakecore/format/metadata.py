@@ -10,29 +10,31 @@ CorruptTable; no part of such a file is returned.
 
 from __future__ import annotations
 
-from lakecore.format.index_manifest import decode_index_manifest, encode_index_manifest
 from lakecore.format.json_files import (
     decode_consumer,
     decode_hint,
     decode_schema,
     decode_snapshot,
+    decode_statistics,
     decode_success,
     decode_tag,
     encode_consumer,
     encode_hint,
     encode_schema,
     encode_snapshot,
+    encode_statistics,
     encode_success,
     encode_tag,
     renamed_tag,
 )
 from lakecore.format.manifest_files import (
+    decode_index_manifest,
     decode_manifest,
     decode_manifest_list,
+    encode_index_manifest,
     encode_manifest,
     encode_manifest_list,
 )
-from lakecore.format.statistics_file import decode_statistics, encode_statistics
 
 __all__ = [
     "decode_consumer",

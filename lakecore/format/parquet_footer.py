@@ -29,24 +29,221 @@ import zlib
 from copy import deepcopy
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
 
 from lakecore.errors import CorruptTable
-from lakecore.format.parquet_checksums import trailer_of
-from lakecore.format.thrift import (
-    BINARY,
-    BOOLEAN,
-    LONG,
-    STRUCT,
-    ListValue,
-    read_struct,
-    write_struct,
-)
+from lakecore.format.varints import append_varint, read_varint, unzigzag, zigzag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from lakecore.format.thrift import Struct, Wire
+
+# --- parquet checksums ---------------------------------------------------------------------------
+# Checksums of lakecore for the parts of a Parquet file that page checksums do not cover.
+#
+# A page has a CRC of its body, as in Java. Page headers and the footer have no CRC in Parquet: a
+# flipped bit there can drop rows, or disable the check of a page. lakecore writes a trailer
+# directly before the footer, which other readers ignore as a gap. Its numbers are little-endian:
+#
+#     "LakeCRC<"               8 bytes
+#     CRC-32 of the bytes of each column chunk, page headers included: row group by row group
+#     count of column chunks   4 bytes
+#     CRC-32 of the footer     4 bytes
+#     CRC-32 of the above      4 bytes
+#     ">LakeCRC"               8 bytes
+#
+# INVARIANT: if one of the two markers is present, the file has a trailer, and the trailer must be
+# complete. The trailer is not stored as key-value metadata of the footer, because a program that
+# rewrites a file may copy that metadata.
+
+_BEGIN, _END = b"LakeCRC<", b">LakeCRC"
+_NUMBER_BYTES = 4
+
+
+def trailer_bytes(chunks: int) -> int:
+    """The length of the trailer of a file with that many column chunks."""
+    return len(_BEGIN) + (chunks + 3) * _NUMBER_BYTES + len(_END)
+
+
+def trailer_of(chunks: Sequence[int], footer: bytes | bytearray) -> bytes:
+    """The trailer of a file with this footer; `chunks` are the checksums of its column chunks."""
+    numbers = [*chunks, len(chunks), zlib.crc32(footer)]
+    data = _BEGIN + np.array(numbers, "<u4").tobytes()
+    return data + zlib.crc32(data).to_bytes(_NUMBER_BYTES, "little") + _END
+
+
+def read_trailer(before: bytes, chunks: int, path: str, footer: bytes | None) -> np.ndarray | None:
+    """The checksums of column chunks, in order; None if the file has no trailer.
+
+    `before` are the `trailer_bytes` bytes before the footer, or fewer if the file has fewer. Raises
+    CorruptTable if the trailer or the footer is damaged. With `footer` None, the footer is not
+    checked.
+    """
+    if not (before.endswith(_END) or before.startswith(_BEGIN)):
+        return None
+    if len(before) != trailer_bytes(chunks) or not _is_whole(before):
+        raise CorruptTable("the checksums of a Parquet file are damaged", path=path)
+    numbers: np.ndarray = np.frombuffer(before, "<u4", chunks + 2, len(_BEGIN))
+    if numbers[-2] != chunks:
+        raise CorruptTable("the checksums of a Parquet file are of another", path=path)
+    if footer is not None and numbers[-1] != zlib.crc32(footer):
+        raise CorruptTable("the checksum of a Parquet footer does not match", path=path)
+    return numbers[:-2]
+
+
+def _is_whole(before: bytes) -> bool:
+    at = len(before) - len(_END) - _NUMBER_BYTES
+    own = before[at : at + _NUMBER_BYTES]
+    marked = before.startswith(_BEGIN) and before.endswith(_END)
+    return marked and zlib.crc32(before[:at]).to_bytes(_NUMBER_BYTES, "little") == own
+
+
+# --- thrift --------------------------------------------------------------------------------------
+# Reads and writes Thrift's compact protocol, as far as Parquet footers and pages need it.
+#
+# A struct is a list of (field id, wire type, value), so unknown fields are written back unchanged.
+# Invalid Thrift (truncated, nested too deeply, or with impossible lengths) raises CorruptTable.
+
+Struct: TypeAlias = "list[tuple[int, int, Wire]]"
+Wire: TypeAlias = "bool | int | bytes | ListValue | Struct"
+
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, BINARY, _LIST, _SET, _MAP, STRUCT = range(1, 13)
+BOOLEAN, LONG = _TRUE, _I64
+
+
+@dataclass(frozen=True, slots=True)
+class ListValue:
+    """A Thrift list: the wire type of its elements, and the elements."""
+
+    kind: int
+    items: list[Wire]
+
+
+_DEPTH_MAX = 64
+
+
+def _read_int(data: memoryview, at: int) -> tuple[int, int]:
+    number, at = read_varint(data, at)
+    return unzigzag(number), at
+
+
+def read_struct(data: memoryview, at: int) -> tuple[Struct, int]:
+    """The struct at an offset, and the offset of its end. Raises CorruptTable if it is invalid."""
+    try:
+        return _read_struct(data, at, _DEPTH_MAX)
+    except IndexError as error:
+        raise CorruptTable("a struct of Thrift is cut short", size_bytes=len(data)) from error
+    except ValueError as error:
+        raise CorruptTable("a number of Thrift is too long", size_bytes=len(data)) from error
+
+
+def _read_struct(data: memoryview, at: int, depth: int) -> tuple[Struct, int]:
+    if not depth:
+        raise CorruptTable("structs of Thrift are nested too deep", depth=_DEPTH_MAX)
+    struct: Struct = []
+    id_ = 0
+    while True:
+        head = data[at]
+        at += 1
+        if head == 0:
+            return struct, at
+        kind = head & 0x0F
+        if head >> 4:
+            id_ += head >> 4
+        else:
+            id_, at = _read_int(data, at)
+        value: Wire
+        if kind in (_TRUE, _FALSE):
+            value, kind = kind == _TRUE, _TRUE
+        else:
+            value, at = _read_value(data, at, kind, depth)
+        struct.append((id_, kind, value))
+
+
+def _read_value(data: memoryview, at: int, kind: int, depth: int) -> tuple[Wire, int]:
+    match kind:
+        case 1 | 2:
+            return data[at] == _TRUE, at + 1
+        case 3:
+            return _read_bytes(data, at, 1)
+        case 4 | 5 | 6:
+            return _read_int(data, at)
+        case 7:
+            return _read_bytes(data, at, 8)
+        case 8:
+            length, at = read_varint(data, at)
+            return _read_bytes(data, at, length)
+        case 9 | 10:
+            head = data[at]
+            at += 1
+            count, of = head >> 4, head & 0x0F
+            if count == 15:
+                count, at = read_varint(data, at)
+            items: list[Wire] = []
+            if not depth:
+                raise CorruptTable("lists of Thrift are nested too deep", depth=_DEPTH_MAX)
+            for _ in range(count):
+                item, at = _read_value(data, at, of, depth - 1)
+                items.append(item)
+            return ListValue(of, items), at
+        case 12:
+            return _read_struct(data, at, depth - 1)
+        case _:
+            raise CorruptTable("unknown part in a Parquet footer", wire_type=kind)
+
+
+def _read_bytes(data: memoryview, at: int, length: int) -> tuple[bytes, int]:
+    if at + length > len(data):
+        raise IndexError
+    return bytes(data[at : at + length]), at + length
+
+
+def _write_int(out: bytearray, value: int) -> None:
+    append_varint(out, zigzag(value))
+
+
+def write_struct(out: bytearray, struct: Struct) -> None:
+    """Append the struct, serialized, to a buffer."""
+    last = 0
+    for id_, kind, value in struct:
+        wire = kind if kind != _TRUE else (_TRUE if value else _FALSE)
+        if 0 < id_ - last <= 15:
+            out.append((id_ - last) << 4 | wire)
+        else:
+            out.append(wire)
+            _write_int(out, id_)
+        last = id_
+        if kind != _TRUE:
+            _write_value(out, kind, value)
+    out.append(0)
+
+
+def _write_value(out: bytearray, kind: int, value: Wire) -> None:
+    match value:
+        case bool():
+            out.append(_TRUE if value else _FALSE)
+        case int():
+            _write_int(out, value)
+        case bytes():
+            # Other values are written unchanged: fixed-width numbers, and serialized structs.
+            if kind == BINARY:
+                append_varint(out, len(value))
+            out += value
+        case ListValue(of, items):
+            if len(items) < 15:
+                out.append(len(items) << 4 | of)
+            else:
+                out.append(0xF0 | of)
+                append_varint(out, len(items))
+            for item in items:
+                _write_value(out, of, item)
+        case list():
+            write_struct(out, value)
+
+
+# --- parquet footer ------------------------------------------------------------------------------
 
 MAGIC = b"PAR1"
 INT96_BYTES = 12
@@ -377,3 +574,31 @@ def _move(struct: Struct, id_: int, distance: int) -> None:
     value = _get(struct, id_)
     if value:  # 0 and a missing offset both mean that there is no such part of the file
         _set(struct, id_, _int(value) + distance)
+
+
+# --- parquet pages -------------------------------------------------------------------------------
+# Reads the header of a Parquet page: the lengths of header and body, and the body's checksum.
+
+_BODY_BYTES, _CRC = 3, 4
+_UNSIGNED = 0xFFFF_FFFF
+
+
+class Page(NamedTuple):
+    """The sizes of a page's header and body in bytes, and the CRC-32 of the body, if stated."""
+
+    header_bytes: int
+    body_bytes: int
+    crc: int | None
+
+
+def page_at(data: bytes) -> Page | None:
+    """The page at the start of these bytes; None if its header is incomplete or invalid."""
+    try:
+        header, size = read_struct(memoryview(data), 0)
+    except CorruptTable:
+        return None
+    known = {id_: value for id_, _, value in header}
+    body, crc = known.get(_BODY_BYTES), known.get(_CRC)
+    if not isinstance(body, int) or body < 0:
+        return None
+    return Page(size, body, crc & _UNSIGNED if isinstance(crc, int) else None)

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.format.arrow_buffers import conform
 from lakecore.format.binary_row import decode_rows, serialize_row
-from lakecore.model.coded_texts import CODED
+from lakecore.model.arrow_arrays import CODED
 from lakecore.model.files import EMPTY_ROW, DataFile, Stats
 from lakecore.model.rows import TRACKING_FIELDS
 from lakecore.model.types import BINARIES, TIMESTAMPS, Atomic, Root, arrow_type

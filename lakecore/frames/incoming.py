@@ -31,16 +31,16 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from lakecore.errors import InvalidRequest
-from lakecore.frames.python_leaves import REFUSED_BY_ARROW, zoned_time
-from lakecore.frames.python_rows import (
+from lakecore.frames.python_values import (
+    REFUSED_BY_ARROW,
     Named,
     PandasFrame,
     batches_of_columns,
     batches_of_dicts,
     batches_of_pandas,
+    zoned_time,
 )
-from lakecore.model.arrow_arrays import with_offsets
-from lakecore.model.arrow_sizes import cut
+from lakecore.model.arrow_arrays import cut, with_offsets
 from lakecore.model.types import check_no_objects
 from lakecore.rows.fit import check_once
 from lakecore.scalar.infinity import finite_rows

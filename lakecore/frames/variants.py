@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
-from lakecore.format.variant_arrays import json_of_variants
+from lakecore.format.variant import json_of_variants
 from lakecore.model.types import Variant, arrow_type
 
 Column = TypeVar("Column", pa.Array, pa.ChunkedArray, pl.Series)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from lakecore.io.stores.store import FileStatus, Store
 
 READERS = 8
 """The number of files read or removed concurrently."""
@@ -33,3 +36,39 @@ def delete_all(delete: Callable[[str], None], paths: Iterable[str]) -> int:
         read_all(delete, some)
         count += len(some)
     return count
+
+
+# --- bulk ----------------------------------------------------------------------------------------
+# Operations on very many files of a table: listing directories and deleting files.
+#
+# A verb uses the `BulkFiles` of its context: `IN_THREADS`, or the implementation of an engine with
+# many machines. Within one call, an implementation may work in any order. The verb decides what is
+# listed and deleted, and when.
+
+
+class BulkFiles(Protocol):
+    """Lists many directories, and deletes many files."""
+
+    def list_all(self, store: Store, directories: Sequence[str]) -> Sequence[Sequence[FileStatus]]:
+        """The content of each directory, in order. Raises the first error of the storage."""
+        ...
+
+    def delete_all(self, store: Store, paths: Iterable[str]) -> None:
+        """Delete the files; absent ones are ignored. Raises the first error of the storage."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InThreads:
+    """Lists and deletes files in threads of this process."""
+
+    def list_all(self, store: Store, directories: Sequence[str]) -> Sequence[Sequence[FileStatus]]:
+        """List the directories; see `BulkFiles`."""
+        return read_all(store.list, directories)
+
+    def delete_all(self, store: Store, paths: Iterable[str]) -> None:
+        """Delete the files; see `BulkFiles`."""
+        delete_all(store.delete, paths)
+
+
+IN_THREADS = InThreads()

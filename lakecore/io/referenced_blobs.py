@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound
-from lakecore.format.blob_paths import managed_here, referenced
-from lakecore.format.blob_references import BlobDescriptor
-from lakecore.format.locations import is_local, is_within, storage_of
+from lakecore.format.blob_references import BlobDescriptor, managed_here, referenced
+from lakecore.format.layout import is_local, is_within, storage_of
 from lakecore.io.stores.open import locate, open_store
 
 if TYPE_CHECKING:

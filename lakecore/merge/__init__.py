@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 from lakecore.merge import aggregation, partial_update
 from lakecore.merge.aggregators import AGGREGATORS
-from lakecore.merge.deduplicate import Deduplicate
-from lakecore.merge.first_row import FirstRow
+from lakecore.merge.deduplicate import KEEP_ALL, Deduplicate, FirstRow
 from lakecore.merge.fold import FoldEngine
-from lakecore.merge.keep_all import KEEP_ALL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

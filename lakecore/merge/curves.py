@@ -16,7 +16,7 @@ a table. A key is a list of int64 columns that compare as its bytes do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING
@@ -25,16 +25,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakecore.errors import InvalidRequest
 from lakecore.merge.groups import in_one
 from lakecore.merge.keys import order_columns
 from lakecore.options import OrderStrategy
+from lakecore.options.writing import LOCAL_SORT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-__all__ = ["Ordering", "curve_columns", "plain_columns"]
+    from lakecore.options import TableOptions
 
 _SIGN = np.uint64(1 << 63)
 _ONE = np.uint64(1)
@@ -283,3 +285,47 @@ def _hilbert(columns: Sequence[pa.Array]) -> list[Words]:
     for at in range(_WORD_BITS - 1, 0, -1):
         turn ^= (np.uint64(0) - ((last >> np.uint64(at)) & _ONE)) & np.uint64((1 << at) - 1)
     return [point ^ turn for point in points]
+
+
+# --- orderings -----------------------------------------------------------------------------------
+# The sort order of the rows of append tables, from their options.
+
+_ZORDER_COLUMNS_MAX = 4
+
+
+def write_ordering(options: TableOptions, *, primary_key: bool) -> Ordering | None:
+    """The sort order of a batch write; None if it does not sort.
+
+    As in Paimon, only tables without a primary key and without buckets are sorted. With incremental
+    clustering, writes leave it to compaction unless the table says otherwise.
+    """
+    if primary_key or options.bucket != -1 or not options.clustering_columns:
+        return None
+    if options.clustering_incremental and not options.clustering_incremental_optimize_write:
+        return None
+    return _stated(options)
+
+
+def incremental_ordering(options: TableOptions) -> Ordering:
+    """The sort order of incremental clustering.
+
+    Raises InvalidRequest without columns to sort by.
+    """
+    if not options.clustering_columns:
+        raise InvalidRequest("clustering.incremental needs clustering.columns", table=options.table)
+    if options.clustering_incremental_mode == LOCAL_SORT:
+        return replace(_stated(options), strategy=OrderStrategy.ORDER)
+    return _stated(options)
+
+
+def _stated(options: TableOptions) -> Ordering:
+    columns, strategy = options.clustering_columns, options.clustering_strategy
+    if strategy == "auto":
+        few = len(columns) <= _ZORDER_COLUMNS_MAX
+        strategy = OrderStrategy.ZORDER if few else OrderStrategy.HILBERT
+        strategy = OrderStrategy.ORDER if len(columns) == 1 else strategy
+    return Ordering(
+        strategy=OrderStrategy(strategy),
+        columns=columns,
+        var_bytes=options.zorder_var_length_contribution,
+    )

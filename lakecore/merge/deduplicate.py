@@ -21,9 +21,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from lakecore.merge.groups import groups_of
-from lakecore.merge.keys import shared_codes
+from lakecore.errors import InvalidRequest
+from lakecore.merge.groups import NONE, groups_of
+from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.merge.order import (
     countable_rows,
     filter_rows,
@@ -31,18 +33,18 @@ from lakecore.merge.order import (
     merge_order,
     of_kinds,
     of_kinds_over,
+    oldest_first,
     runs_decide,
     split_mask,
     take_in_pieces,
 )
+from lakecore.model.arrow_arrays import size_of
 from lakecore.model.rows import RETRACTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    import pyarrow as pa
-
-    from lakecore.merge.spec import MergeSpec, Slice
+    from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
 
 _DENSE_SPAN_MAX = 32
 """Codes whose range is at most this many times the number of rows get a table of flags."""
@@ -241,3 +243,127 @@ def _in_key_order(
         yield filter_rows(window[0].rows, live)
     else:
         yield from take_in_pieces(window, chosen)
+
+
+# --- first row -----------------------------------------------------------------------------------
+# The `first-row` engine: the oldest row of each key wins; compacted rows win over level 0.
+#
+# https://paimon.apache.org/docs/master/primary-key-table/merge-engine/first-row/
+#
+# A batch read returns rows of level 0 only after compaction has moved them up (`plan/splits.py`).
+
+
+class FirstRow:
+    """The merge function of `merge-engine` = `first-row`."""
+
+    chooses_rows: ClassVar = True
+    newest_wins: ClassVar = False
+
+    def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
+        """The oldest row of each key.
+
+        Raises InvalidRequest for a -U or -D row of a key with other rows, unless its kind is
+        ignored.
+        """
+        runs, firsts = _firsts(window, spec)
+        if spec.in_key_order:
+            yield from take_in_pieces(runs, firsts)
+        else:
+            for part, mask in _masks(runs, firsts):
+                yield filter_rows(part.rows, mask)
+
+    def winners(
+        self, window: Sequence[Slice], spec: MergeSpec
+    ) -> Iterator[tuple[Slice, np.ndarray]]:
+        """The runs, each with a mask of the rows that `__call__` returns."""
+        yield from _masks(*_firsts(window, spec))
+
+
+def _firsts(window: Sequence[Slice], spec: MergeSpec) -> tuple[list[Slice], np.ndarray]:
+    """The runs, and the position of the surviving row of each key over all runs."""
+    runs = oldest_first(window, spec)
+    codes, order = merge_order(runs, spec)
+    groups = groups_of(codes[order])
+    firsts = order[groups.starts]
+    if spec.complete_levels:
+        # A row that readers have seen stays, whatever sequence numbers other rows have.
+        levels = np.repeat([part.level for part in runs], [part.keys.length for part in runs])
+        seen = groups.first(levels[order] > 0)
+        firsts = np.where(seen == NONE, firsts, order[seen])
+    takes_back = of_kinds_over(runs, RETRACTS)
+    if takes_back is not None:
+        if (takes_back[order] & np.repeat(groups.sizes > 1, groups.sizes)).any():
+            raise InvalidRequest(
+                "merge-engine=first-row does not accept rows of kind -U and -D; write none, or set "
+                "ignore-delete",
+                key=spec.key,
+            )
+        if not spec.keep_deletions:
+            firsts = firsts[~takes_back[firsts]]
+    return runs, firsts
+
+
+def _masks(runs: list[Slice], firsts: np.ndarray) -> Iterator[tuple[Slice, np.ndarray]]:
+    is_first = np.zeros(sum(part.keys.length for part in runs), bool)
+    is_first[firsts] = True
+    yield from zip(runs, split_mask(runs, is_first), strict=True)
+
+
+# --- keep all ------------------------------------------------------------------------------------
+# A merge function that keeps every row, in merge order.
+#
+# If a later merge must see all rows of a key together, `KEEP_ALL` only sorts them, as often as
+# needed, and `whole_keys` cuts the result between keys.
+
+
+class _KeepAll:
+    """A merge function that keeps all rows of a key, except ignored rows."""
+
+    chooses_rows: ClassVar = True
+
+    def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
+        """The rows, sorted by key, sequence fields and sequence number; tombstones included."""
+        runs = oldest_first(window, spec)
+        _, order = merge_order(runs, spec)
+        yield from take_in_pieces(runs, order)
+
+
+KEEP_ALL: MergeFunction = _KeepAll()
+
+
+def whole_keys(
+    batches: Iterable[pa.Table], key: Sequence[str], bytes_max: int | None = None
+) -> Iterator[pa.Table]:
+    """The same sorted rows, cut so that no key spans two tables.
+
+    The last key of a batch waits for the next batch. All rows of one key are held in memory.
+    Raises InvalidRequest if they are more than `bytes_max`.
+    """
+    waiting: list[pa.Table] = []
+    waiting_bytes = 0
+    waits_for: tuple[object, ...] = ()
+    for batch in batches:
+        keys = order_columns([batch.column(name) for name in key])
+        if not keys.length:
+            continue
+        last = keys.at(keys.length - 1)
+        ended = keys.count_below(last)
+        if waiting and (ended or last != waits_for):
+            yield pa.concat_tables([*waiting, batch.slice(0, ended)])
+            waiting, waiting_bytes = [], 0
+        elif ended:
+            yield batch.slice(0, ended)
+        waiting.append(batch.slice(ended))
+        waits_for = last
+        waiting_bytes += size_of(waiting[-1])
+        if bytes_max is not None and waiting_bytes > bytes_max:
+            raise InvalidRequest(
+                "one key has more rows than the memory budget lets its merge engine see at once: "
+                "write them in several commits, or set lakecore.memory-budget higher",
+                key=last,
+                rows=sum(table.num_rows for table in waiting),
+                size_bytes=waiting_bytes,
+                bytes_max=bytes_max,
+            )
+    if waiting:
+        yield pa.concat_tables(waiting)

@@ -9,13 +9,16 @@ INVARIANT: an array that already has the type is returned unchanged.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
 Leaf: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 """Converts a non-nested array to the type."""
@@ -257,3 +260,253 @@ def _plain(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.DictionaryArray):
         return array.dictionary_decode()
     return array.cast(array.type.value_type)
+
+
+# --- arrow sizes ---------------------------------------------------------------------------------
+# The size that Arrow arrays would have if each row had a copy of its value; cuts batches by it.
+#
+# Dictionaries, views, run ends and list views may share one value among many rows. `nbytes` counts
+# it once, but a copy in another layout holds it for each row, so sizes are computed before copying.
+#
+# INVARIANT: computing a size copies and decodes nothing. Values of null rows count 0 bytes.
+
+RowBytes: TypeAlias = "NDArray[np.int64] | int"
+"""The bytes of each value, or one number if all values have the same size."""
+
+_VIEW_WORDS = 4  # a view is 16 bytes, the first four of which are the length
+
+
+def is_shared(kind: pa.DataType) -> bool:
+    """Whether arrays of the type, or of its parts, may share one value among rows."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return is_shared(kind.storage_type)
+    if (
+        _t.is_dictionary(kind)
+        or _t.is_run_end_encoded(kind)
+        or _t.is_string_view(kind)
+        or _t.is_binary_view(kind)
+        or _t.is_list_view(kind)
+        or _t.is_large_list_view(kind)
+    ):
+        return True
+    return any(is_shared(kind.field(at).type) for at in range(kind.num_fields))
+
+
+def row_bytes(array: pa.Array) -> RowBytes:
+    """The bytes of each row's value, without offsets and validity."""
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return row_bytes(array.storage)
+    if isinstance(array, pa.DictionaryArray):
+        return _taken(row_bytes(array.dictionary), array.indices)
+    if isinstance(array, pa.RunEndEncodedArray):
+        return _of_runs(array)
+    if _is_view(kind):
+        return _alive(_view_lengths(array).astype(np.int64), array)
+    if _t.is_struct(kind):
+        total: RowBytes = 0
+        for at in range(kind.num_fields):
+            total = total + row_bytes(array.field(at))
+        return total if isinstance(total, int) else _alive(total, array)
+    if _t.is_fixed_size_list(kind):
+        ends = (np.arange(len(array) + 1) + array.offset) * kind.list_size
+        return _alive(_between(row_bytes(array.values), ends[:-1], ends[1:]), array)
+    if _t.is_list_view(kind) or _t.is_large_list_view(kind):
+        starts = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+        ends = starts + array.sizes.to_numpy(zero_copy_only=False)
+        alive = np.asarray(array.is_valid())
+        return _between(row_bytes(array.values), starts * alive, ends * alive)
+    if _t.is_list(kind) or _t.is_large_list(kind) or _t.is_map(kind):
+        offsets = _offsets(array, wide=_t.is_large_list(kind))
+        parts = (array.keys, array.items) if _t.is_map(kind) else (array.values,)
+        sums = [_between(row_bytes(part), offsets[:-1], offsets[1:]) for part in parts]
+        return _alive(np.sum(sums, axis=0), array)
+    if _is_text_or_bytes(kind):
+        wide = _t.is_large_string(kind) or _t.is_large_binary(kind)
+        return _alive(np.diff(_offsets(array, wide=wide)), array)
+    return -(-kind.bit_width // 8) if _t.is_primitive(kind) or _has_width(kind) else 1
+
+
+def total_bytes(array: pa.Array) -> int:
+    """The bytes of the values of all rows."""
+    if _is_view(array.type) and not array.null_count:
+        return int(_view_lengths(array).sum(dtype=np.int64))
+    each = row_bytes(array)
+    return each * len(array) if isinstance(each, int) else int(each.sum())
+
+
+def cut(batch: pa.RecordBatch, rows_max: int, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    """The batch in slices within both limits. A slice has at least one row."""
+    if not any(is_shared(kind) for kind in batch.schema.types):
+        yield from _even(batch, rows_max, bytes_max)
+    elif batch.num_rows <= rows_max:
+        yield from _fitting(batch, bytes_max)
+    else:
+        for start in range(0, batch.num_rows, rows_max):
+            yield from _fitting(batch.slice(start, rows_max), bytes_max)
+
+
+def rows_within(rows: pa.Table, rows_max: int, bytes_max: int) -> int:
+    """How many rows are within both limits, by the mean size of `rows`; at least one."""
+    row = max(rows.nbytes // max(rows.num_rows, 1), 1)
+    return int(min(max(bytes_max // row, 1), rows_max))
+
+
+def _fitting(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of at most that many bytes. Each slice has a copy of its own values."""
+    shared = [column for column in batch.columns if is_shared(column.type)]
+    plain = sum(column.nbytes for column in batch.columns if not is_shared(column.type))
+    if plain + sum(map(total_bytes, shared)) <= bytes_max:
+        yield batch
+        return
+    count = batch.num_rows
+    each = sum(map(row_bytes, shared))
+    sizes = np.broadcast_to(np.asarray(each, np.int64), count) + -(-plain // count)
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < count:
+        before = int(ends[start - 1]) if start else 0
+        fits = int(np.searchsorted(ends, before + bytes_max, side="right"))
+        end = min(max(fits, start + 1), count)
+        yield batch.slice(start, end - start)
+        start = end
+
+
+def _even(batch: pa.RecordBatch, rows_max: int, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    pieces = max(-(-batch.num_rows // rows_max), -(-batch.nbytes // bytes_max))
+    if pieces <= 1:
+        yield batch
+        return
+    rows = max(1, -(-batch.num_rows // pieces))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _of_runs(array: pa.RunEndEncodedArray) -> RowBytes:
+    each = row_bytes(array.values)
+    if isinstance(each, int):
+        return each
+    places = np.arange(len(array)) + array.offset
+    runs = np.searchsorted(array.run_ends.to_numpy(), places, side="right")
+    return np.asarray(each[runs], np.int64)
+
+
+def _taken(each: RowBytes, indices: pa.Array) -> RowBytes:
+    if isinstance(each, int):
+        return each
+    if not len(each):
+        return 0
+    if indices.null_count:
+        return _alive(np.take(each, indices.fill_null(0).to_numpy(zero_copy_only=False)), indices)
+    return np.asarray(each[indices.to_numpy(zero_copy_only=False)], np.int64)
+
+
+def _between(
+    each: RowBytes, starts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The bytes of the values in each range, from `starts` to `ends` (exclusive)."""
+    if isinstance(each, int):
+        return (ends - starts) * each
+    sums = np.concatenate([[0], np.cumsum(each)])
+    return np.asarray(sums[ends] - sums[starts], np.int64)
+
+
+def _alive(sizes: NDArray[np.int64], array: pa.Array) -> NDArray[np.int64]:
+    return np.where(np.asarray(array.is_valid()), sizes, 0) if array.null_count else sizes
+
+
+def _offsets(array: pa.Array, *, wide: bool) -> NDArray[np.int64]:
+    width = 8 if wide else 4
+    buffer = array.buffers()[1]
+    if not len(array) or buffer is None:
+        return np.zeros(1, np.int64)
+    found = np.frombuffer(buffer, f"i{width}", len(array) + 1, width * array.offset)
+    return found.astype(np.int64)
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(_t.is_string_view(kind) or _t.is_binary_view(kind))
+
+
+def _view_lengths(array: pa.Array) -> NDArray[np.int32]:
+    lengths = np.frombuffer(array.buffers()[1] or b"", np.int32)[::_VIEW_WORDS]
+    return lengths[array.offset : array.offset + len(array)]
+
+
+def _has_width(kind: pa.DataType) -> bool:
+    return bool(_t.is_fixed_size_binary(kind) or _t.is_decimal(kind))
+
+
+# --- coded texts ---------------------------------------------------------------------------------
+# Dictionary-encoded string columns: read, moved and written without decoding.
+#
+# A dictionary index (*code*) has four bytes. Each chunk of a column may have its own dictionary,
+# which may contain strings that no row has.
+
+CODED = pa.dictionary(pa.int32(), pa.string())
+
+
+class CodedColumn(NamedTuple):
+    """A dictionary-encoded column, and the bounds of its strings (None: all null).
+
+    The dictionary has exactly the strings that occur.
+    """
+
+    texts: pa.DictionaryArray
+    low: str | None
+    high: str | None
+
+
+def as_codes(texts: pa.Array) -> pa.DictionaryArray:
+    """The strings, dictionary-encoded."""
+    return texts if texts.type == CODED else texts.cast(pa.string()).dictionary_encode()
+
+
+def with_texts(column: pa.DictionaryArray, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """The column, with `change` applied to the strings of its dictionary."""
+    return pa.DictionaryArray.from_arrays(column.indices, change(column.dictionary))
+
+
+def fits(column: pa.ChunkedArray) -> bool:
+    """Whether all dictionary indexes are valid. Others would be read out of bounds."""
+    for chunk in column.chunks:
+        bounds = pc.min_max(chunk.indices)
+        least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
+        if least is not None and not 0 <= least <= greatest < len(chunk.dictionary):
+            return False
+    return True
+
+
+def one_dictionary(column: pa.ChunkedArray) -> CodedColumn:
+    """The column as one chunk with one dictionary, which has only strings that occur."""
+    whole = column.combine_chunks()
+    codes, texts = whole.indices, whole.dictionary
+    used = np.zeros(len(texts), bool)
+    used[codes.drop_null().to_numpy()] = True
+    if not used.all():
+        places = np.cumsum(used, dtype=np.int32) - 1
+        codes = pa.array(places).take(codes) if len(texts) else codes
+        texts = texts.filter(pa.array(used))
+    bounds = pc.min_max(texts)
+    return CodedColumn(
+        pa.DictionaryArray.from_arrays(codes, texts), bounds["min"].as_py(), bounds["max"].as_py()
+    )
+
+
+def text_bytes(rows: pa.Table) -> int:
+    """The bytes of the strings in the encoded columns after decoding, without offsets."""
+    return sum(
+        _text_bytes(chunk)
+        for column in rows.columns
+        if column.type == CODED
+        for chunk in column.chunks
+    )
+
+
+def _text_bytes(column: pa.DictionaryArray) -> int:
+    lengths = pc.binary_length(column.dictionary).fill_null(0).to_numpy()
+    codes = column.indices.drop_null().to_numpy()
+    if not len(codes):
+        return 0
+    longest = int(lengths.max())
+    return longest * len(codes) if lengths.min() == longest else int(lengths[codes].sum())

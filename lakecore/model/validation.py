@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.blob_rules import check_blobs, with_blobs
-from lakecore.model.column_directives import apply_directive
 from lakecore.model.column_rules import (
+    apply_directive,
     check_bucket,
     check_bucket_function,
     check_column_names,

@@ -7,12 +7,6 @@ Paimon. `parse` turns texts into one frozen `TableOptions`; `page` writes `docs/
 
 from __future__ import annotations
 
-from lakecore.options.changes import (
-    check_dynamic_options,
-    check_option_change,
-    file_index_setting,
-    rename_in_options,
-)
 from lakecore.options.choices import (
     LINE_FORMATS,
     BucketFunction,
@@ -24,13 +18,16 @@ from lakecore.options.choices import (
     LookupCache,
     LookupCompact,
     MergeEngine,
+    OptionValue,
     OrderStrategy,
     PartitionExpiry,
     ScanMode,
     SortOrder,
     TableType,
+    option_text,
+    option_texts,
 )
-from lakecore.options.kinds import DURATION, NAMES, SIZE
+from lakecore.options.kinds import DURATION, NAMES, SIZE, Option, nearest
 from lakecore.options.known import (
     DECLARED,
     NEVER_STORED,
@@ -39,12 +36,19 @@ from lakecore.options.known import (
     member,
     option_keys,
 )
-from lakecore.options.nearest import nearest
-from lakecore.options.option import Option
-from lakecore.options.page import describe_options, options_page
-from lakecore.options.parse import check_known, parse_known, parse_options, tidy
+from lakecore.options.parse import (
+    check_dynamic_options,
+    check_known,
+    check_option_change,
+    describe_options,
+    file_index_setting,
+    options_page,
+    parse_known,
+    parse_options,
+    rename_in_options,
+    tidy,
+)
 from lakecore.options.table_options import POSTPONE_BUCKET, TableOptions
-from lakecore.options.texts import OptionValue, option_text, option_texts
 
 __all__ = [
     "DECLARED",

@@ -5,28 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakecore.options.choices import BucketFunction, TableType, TagCreation
 from lakecore.options.kinds import (
+    APPEND,
     COMPRESSION,
     COUNT,
+    DURATION,
     FILE_PREFIX,
     FLAG,
     FOLDER,
     FORMAT,
+    INT_MAX,
+    KEYED,
     LONG_MAX,
+    MAINTAIN,
+    NAME,
     NAMES,
+    OTHER,
     PER_LEVEL,
+    READ,
     SIZE,
     STATS_MODE,
     TEXT,
-    integer,
-)
-from lakecore.options.option import (
-    KEYED,
-    OTHER,
-    READ,
     WRITE,
+    choice,
     family,
+    integer,
     keyed_family,
+    one_of,
     option,
 )
 
@@ -202,5 +208,276 @@ class FileOptions:
     file_index_settings: Mapping[str, str] = keyed_family(
         "file-index.#", TEXT, WRITE,
         "`TYPE.COLUMN.SETTING` of a file index.", ignorable=True,
+    )
+    # fmt: on
+
+
+# --- line files ----------------------------------------------------------------------------------
+# Data files of lines: CSV, JSON and text.
+
+_MODE = one_of("permissive", "dropmalformed", "failfast")
+_NULL_KEYS = one_of("fail", "drop", "literal")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineFileOptions:
+    """Data files of lines: CSV, JSON and text."""
+
+    # fmt: off
+    csv_field_delimiter: str = option(
+        "csv.field-delimiter", TEXT, ",", READ, "CSV files: the separator of fields.",
+        scope=APPEND, immutable=True,
+        fallbacks=("field-delimiter", "delimiter", "seq"),
+    )
+    csv_line_delimiter: str = option(
+        "csv.line-delimiter", TEXT, "\n", READ, "CSV files: the end of a line.",
+        scope=APPEND, immutable=True,
+    )
+    csv_quote_character: str = option(
+        "csv.quote-character", TEXT, '"', READ,
+        "CSV files: what surrounds a field with special characters.", scope=APPEND, immutable=True,
+    )
+    csv_escape_character: str = option(
+        "csv.escape-character", TEXT, "\\", READ,
+        "CSV files: the character before a quote inside quotes.", scope=APPEND, immutable=True,
+    )
+    csv_include_header: bool = option(
+        "csv.include-header", FLAG, False, READ,
+        "CSV files: whether the first line names the columns.", scope=APPEND, immutable=True,
+    )
+    csv_null_literal: str = option(
+        "csv.null-literal", TEXT, "", READ, "CSV files: the text for null.",
+        scope=APPEND, immutable=True,
+    )
+    csv_mode: str = option(
+        "csv.mode", _MODE, "permissive", OTHER,
+        "CSV files: what a reader does with a malformed field.", scope=APPEND,
+        no_effect="A malformed field always raises CorruptTable.",
+    )
+    json_line_delimiter: str = option(
+        "json.line-delimiter", TEXT, "\n", READ, "JSON files: the end of a line.",
+        scope=APPEND, immutable=True,
+    )
+    json_ignore_parse_errors: bool = option(
+        "json.ignore-parse-errors", FLAG, False, READ,
+        "JSON files: leave out lines that are not valid.", scope=APPEND, supported=False,
+    )
+    json_map_null_key_mode: str = option(
+        "json.map-null-key-mode", _NULL_KEYS, "fail", READ,
+        "JSON files: what is done with a null key of a map.", scope=APPEND, supported=False,
+    )
+    json_map_null_key_literal: str = option(
+        "json.map-null-key-literal", TEXT, "null", READ,
+        "JSON files: what stands for a null key of a map.", scope=APPEND, supported=False,
+    )
+    text_line_delimiter: str = option(
+        "text.line-delimiter", TEXT, "\n", READ, "Text files: the end of a line.",
+        scope=APPEND, immutable=True,
+    )
+    # fmt: on
+
+
+# --- blobs ---------------------------------------------------------------------------------------
+# BLOB columns: how their values are stored, found and returned.
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlobOptions:
+    """BLOB columns: how their values are stored, found and returned."""
+
+    # fmt: off
+    blob_field: tuple[str, ...] = option(
+        "blob-field", NAMES, (), WRITE,
+        "Binary columns that a new table stores as BLOB.", immutable=True,
+    )
+    blob_descriptor_field: tuple[str, ...] = option(
+        "blob-descriptor-field", NAMES, (), READ,
+        "BLOB columns whose rows hold descriptors: where a value is, in any file.",
+        immutable=True, fallbacks=("blob.stored-descriptor-fields",),
+    )
+    blob_view_field: tuple[str, ...] = option(
+        "blob-view-field", NAMES, (), READ,
+        "BLOB columns whose rows name a row and a BLOB column of another table.", immutable=True,
+    )
+    blob_external_storage_field: tuple[str, ...] = option(
+        "blob-external-storage-field", NAMES, (), READ,
+        "Columns of `blob-descriptor-field` whose values are in `blob-external-storage-path`.",
+        immutable=True,
+    )
+    blob_external_storage_path: str | None = option(
+        "blob-external-storage-path", NAME, None, READ,
+        "The directory for the values of `blob-external-storage-field`.", immutable=True,
+    )
+    blob_target_file_size_bytes: int | None = option(
+        "blob.target-file-size", SIZE, None, WRITE,
+        "Size of a file of BLOB values; `target-file-size` if not set.",
+    )
+    blob_as_descriptor: bool = option(
+        "blob-as-descriptor", FLAG, False, READ,
+        "Read the descriptors of BLOB values (file, offset, length) in place of the values.",
+    )
+    blob_view_resolve_enabled: bool = option(
+        "blob-view.resolve.enabled", FLAG, True, READ,
+        "Read the values that views of BLOB values name; if false, the names themselves.",
+    )
+    blob_write_null_on_missing_file: bool = option(
+        "blob-write-null-on-missing-file", FLAG, False, WRITE,
+        "Write null for a descriptor of a file that does not exist.",
+    )
+    blob_write_null_on_fetch_failure: bool = option(
+        "blob-write-null-on-fetch-failure", FLAG, False, WRITE,
+        "Write null for a descriptor of a file that exists, but cannot be read.",
+    )
+    lakecore_blob_paths: tuple[str, ...] = option(
+        "lakecore.blob-paths", NAMES, (), OTHER,
+        "Directories outside the table whose files descriptors may name; never stored.",
+        stored=False,
+    )
+    blob_descriptor_storage: Mapping[str, str] = keyed_family(
+        "blob-descriptor.#", TEXT, OTHER,
+        "Option of the storage that descriptors name, if it is not that of the table; a stored one "
+        "does not count.",
+    )
+    # fmt: on
+
+    @property
+    def blob_inline_field(self) -> frozenset[str]:
+        """The BLOB columns whose rows hold descriptors or views."""
+        return frozenset((*self.blob_descriptor_field, *self.blob_view_field))
+
+
+# --- layout --------------------------------------------------------------------------------------
+# What a table is: its keys, buckets, partitions and schema rules.
+
+# ruff: noqa: RUF009  a declaration is a call; its arguments are constants
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutOptions:
+    """What a table is: its keys, buckets, partitions and schema rules."""
+
+    # Two lines for each declaration are easier to read than the formatter's eight lines.
+    # fmt: off
+    # --- kind of table, keys, buckets -------------------------------------------------------------
+    type: TableType = option(
+        "type", choice(TableType), TableType.TABLE, READ,
+        "What kind of table this is.", immutable=True,
+    )
+    branch: str = option("branch", TEXT, "main", READ, "The branch to read and write.")
+    auto_create: bool = option(
+        "auto-create", FLAG, False, WRITE,
+        "Create the table's storage at first use.",
+    )
+    primary_key: tuple[str, ...] = option(
+        "primary-key", NAMES, (), WRITE,
+        "The primary key, as an option; creation moves it into the schema.", immutable=True,
+    )
+    partition: tuple[str, ...] = option(
+        "partition", NAMES, (), WRITE,
+        "The partition keys, as an option; creation moves them into the schema.", immutable=True,
+    )
+    metastore_partitioned_table: bool = option(
+        "metastore.partitioned-table", FLAG, False, WRITE,
+        "A Hive catalog lists the partitions in the metastore.",
+    )
+    partition_idle_time_to_report_statistic_ms: int = option(
+        "partition.idle-time-to-report-statistic", DURATION, 0, WRITE,
+        "Above 0: commits report statistics of partitions to Hive; streams after this idle time.",
+    )
+    metastore_tag_to_partition: str | None = option(
+        "metastore.tag-to-partition", TEXT, None, WRITE,
+        "A Hive catalog lists the tags as partitions, by a key of this name.",
+    )
+    metastore_tag_to_partition_preview: TagCreation = option(
+        "metastore.tag-to-partition.preview", choice(TagCreation), TagCreation.NONE, WRITE,
+        "Also list the tag of the current period, by time or watermark; batch lists none.",
+    )
+    primary_key_nullable: bool = option(
+        "primary-key.nullable", FLAG, False, READ,
+        "Let primary keys be null; nulls are equal.", scope=KEYED, supported=False, immutable=True,
+    )
+    bucket: int = option(
+        "bucket", integer(1, INT_MAX, -1, -2), -1, WRITE,
+        "Buckets of a partition; -1: dynamic, or unaware without a primary key; -2: postponed.",
+    )
+    bucket_key: tuple[str, ...] = option(
+        "bucket-key", NAMES, (), WRITE,
+        "Columns that choose the bucket; the primary key, less the partition keys, if unset.",
+        immutable=True,
+    )
+    bucket_function_type: BucketFunction = option(
+        "bucket-function.type", choice(BucketFunction), BucketFunction.DEFAULT, WRITE,
+        "How the bucket key becomes a bucket number.", immutable=True,
+    )
+    bucket_append_ordered: bool = option(
+        "bucket-append-ordered", FLAG, True, MAINTAIN,
+        "Keep the order of rows within a bucket when files are compacted.", scope=APPEND,
+        no_effect="Compaction keeps the order, unless clustering.incremental sorts the rows.",
+    )
+    dynamic_bucket_target_row_num: int = option(
+        "dynamic-bucket.target-row-num", integer(1, LONG_MAX), 2_000_000, WRITE,
+        "Keys of a dynamic bucket before a new one is opened.", scope=KEYED,
+    )
+    dynamic_bucket_initial_buckets: int | None = option(
+        "dynamic-bucket.initial-buckets", COUNT, None, WRITE,
+        "Dynamic buckets that are filled at the same time.", scope=KEYED, immutable=True,
+    )
+    dynamic_bucket_max_buckets: int = option(
+        "dynamic-bucket.max-buckets", integer(1, INT_MAX, -1), -1, WRITE,
+        "Most dynamic buckets of a partition; -1: no bound.", scope=KEYED,
+    )
+
+    cross_partition_upsert_index_ttl_ms: int | None = option(
+        "cross-partition-upsert.index-ttl", DURATION, None, WRITE,
+        "A writer does not look for keys in older files; such a key may then be stored twice.",
+        scope=KEYED,
+    )
+    postpone_batch_write_fixed_bucket: bool = option(
+        "postpone.batch-write-fixed-bucket", FLAG, True, WRITE,
+        "bucket=-2: batch writes go to real buckets at once.", scope=KEYED,
+    )
+    postpone_batch_write_fixed_bucket_max_parallelism: int = option(
+        "postpone.batch-write-fixed-bucket.max-parallelism", COUNT, 2048, WRITE,
+        "bucket=-2: most buckets that a batch write chooses for a partition.", scope=KEYED,
+    )
+    postpone_batch_write_fixed_bucket_rescale_load_factor: int = option(
+        "postpone.batch-write-fixed-bucket.rescale-load-factor", COUNT, 32, WRITE,
+        "bucket=-2: a batch that needs more than this many times its buckets rescales them.",
+        scope=KEYED,
+    )
+    postpone_default_bucket_num: int | None = option(
+        "postpone.default-bucket-num", COUNT, None, WRITE,
+        "bucket=-2: buckets of a partition that has none yet.", scope=KEYED,
+    )
+    postpone_target_row_num_per_bucket: int | None = option(
+        "postpone.target-row-num-per-bucket", integer(1, LONG_MAX), None, WRITE,
+        "bucket=-2: target number of rows of a bucket in a new partition.", scope=KEYED,
+    )
+    postpone_target_size_per_bucket_bytes: int = option(
+        "postpone.target-size-per-bucket", SIZE, 1 << 30, WRITE,
+        "bucket=-2: target bytes of a bucket, if no target number of rows is set.", scope=KEYED,
+    )
+    postpone_merge_on_read: bool = option(
+        "postpone.merge-on-read", FLAG, False, READ,
+        "bucket=-2: reads show the rows that wait for their buckets.", scope=KEYED,
+        supported=False,
+    )
+
+    # --- partition names --------------------------------------------------------------------------
+    partition_default_name: str = option(
+        "partition.default-name", TEXT, "__DEFAULT_PARTITION__", READ,
+        "Directory name of a null or empty partition value.",
+    )
+    partition_legacy_name: bool = option(
+        "partition.legacy-name", FLAG, True, READ,
+        "Write partition values as older releases did: a date is its day number.",
+    )
+    dynamic_partition_overwrite: bool = option(
+        "dynamic-partition-overwrite", FLAG, True, WRITE,
+        "An overwrite replaces only the partitions of its rows.",
+    )
+    overwrite_upgrade: bool = option(
+        "overwrite-upgrade", FLAG, True, WRITE,
+        "Files of an overwrite that do not overlap go to the last level at once.", scope=KEYED,
     )
     # fmt: on

@@ -10,18 +10,204 @@ milliseconds (`10 s`), and flags and choices ignore case.
 
 from __future__ import annotations
 
+import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, timedelta, timezone, tzinfo
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from lakecore.options.zones import parse_zone
+from lakecore.options.choices import Effect, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import tzinfo
+
+
+# --- zones ---------------------------------------------------------------------------------------
+# Time zones as Java's `ZoneId.of` reads them: `Asia/Shanghai`, `UTC`, `+08:00`, `GMT+8`.
+
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
+_ALLOWED = "a time zone such as Europe/Berlin, UTC or +08:00"
+_HOURS_MAX = 18
+
+
+def parse_zone(text: str) -> tzinfo:
+    """The time zone. Raises ValueError for a text that names none."""
+    name = text.strip()
+    if name in {"Z", "UTC", "GMT", "UT"}:
+        return UTC
+    found = _OFFSET.fullmatch(name)
+    if found is not None:
+        sign, *parts = found.groups()
+        hours, minutes, seconds = (int(part or 0) for part in parts)
+        offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        if offset > timedelta(hours=_HOURS_MAX) or max(minutes, seconds) > 59:
+            raise ValueError(_ALLOWED)
+        return timezone(-offset if sign == "-" else offset)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(_ALLOWED) from error
+
+
+# --- option --------------------------------------------------------------------------------------
+# The declaration of an option: its key, kind, default, meaning, and what needs it.
 
 T = TypeVar("T")
+D = TypeVar("D")
+
+READ, WRITE, MAINTAIN, OTHER = Effect.READ, Effect.WRITE, Effect.MAINTAIN, Effect.OTHER
+KEYED, APPEND = Scope.PRIMARY_KEY, Scope.APPEND
+IGNORE_KEY = "lakecore.ignore-options"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """The declaration of one option; `default` is the value, `default_text` its form in documents.
+
+    `supported` is False if lakecore honours only the default value. `ignorable` says that the rows
+    are still right if another value is ignored. `no_effect` says why lakecore accepts any value
+    without effect; it is empty if the value has an effect. `fallbacks` are older keys of the same
+    meaning. An `immutable` option cannot change once there are snapshots. An option that is not
+    `stored` counts only if the process that uses the table gives it: no table and no view states
+    it.
+    """
+
+    key: str
+    kind: Kind[object]
+    default: object
+    effect: Effect
+    meaning: str
+    scope: Scope = Scope.ALL
+    supported: bool = True
+    ignorable: bool = False
+    immutable: bool = False
+    stored: bool = True
+    no_effect: str = ""
+    fallbacks: tuple[str, ...] = ()
+
+    @property
+    def default_text(self) -> str:
+        """The default as documents show it; empty if there is none."""
+        return "" if self.default in (None, (), "", {}) else self.kind.show(self.default)
+
+
+def option(  # noqa: PLR0913  one declaration says all about an option
+    key: str,
+    kind: Kind[T],
+    default: D,
+    effect: Effect,
+    meaning: str,
+    *,
+    scope: Scope = Scope.ALL,
+    supported: bool = True,
+    ignorable: bool = False,
+    immutable: bool = False,
+    stored: bool = True,
+    no_effect: str = "",
+    fallbacks: tuple[str, ...] = (),
+) -> T | D:
+    """A dataclass field that declares an option: its metadata has the text form and the meaning."""
+    declared = Option(
+        key=key,
+        kind=cast("Kind[object]", kind),
+        default=default,
+        effect=effect,
+        meaning=meaning,
+        scope=scope,
+        supported=supported,
+        ignorable=ignorable,
+        immutable=immutable,
+        stored=stored,
+        no_effect=no_effect,
+        fallbacks=fallbacks,
+    )
+    metadata = {"option": declared}
+    if isinstance(default, dict):
+        return cast("T | D", field(default_factory=dict, metadata=metadata))
+    return cast("T | D", field(default=default, metadata=metadata))
+
+
+def keyed_family(
+    pattern: str, kind: Kind[T], effect: Effect, meaning: str, *, ignorable: bool = False
+) -> Mapping[str, T]:
+    """A dataclass field for a family of keys.
+
+    It maps the text in place of `#` to the option's value.
+    """
+    declared = Option(
+        key=pattern,
+        kind=cast("Kind[object]", kind),
+        default=None,
+        effect=effect,
+        meaning=meaning,
+        ignorable=ignorable,
+    )
+    return cast("Mapping[str, T]", field(default_factory=dict, metadata={"option": declared}))
+
+
+def family(
+    suffix: str, kind: Kind[T], effect: Effect, meaning: str, *, scope: Scope = Scope.ALL
+) -> Mapping[str, T]:
+    """A dataclass field that maps each column X to the value of its option `fields.X.suffix`."""
+    declared = Option(
+        key=f"fields.#.{suffix}",
+        kind=cast("Kind[object]", kind),
+        default=None,
+        effect=effect,
+        meaning=meaning,
+        scope=scope,
+    )
+    return cast("Mapping[str, T]", field(default_factory=dict, metadata={"option": declared}))
+
+
+# --- nearest -------------------------------------------------------------------------------------
+# Suggests known keys for an unknown one.
+
+_MOST = 3
+_TYPO, _SIMILAR = 0.85, 0.6
+
+
+def nearest(key: str, known: Mapping[str, str]) -> tuple[str, ...]:
+    """Up to three current keys that may be meant by the unknown key, the likeliest first.
+
+    `known` maps each key, older ones included, to its current key. The first rule that finds a key
+    decides:
+
+    1. the same words with other separators: `writeOnly`, `write_only`;
+    2. one key with nearly the same spelling: `merge-engin`;
+    3. keys that contain all words of the given one: `retained.max`;
+    4. keys with a similar spelling.
+    """
+    words = _words(key)
+    if not words:
+        return ()
+    bare = "".join(words)
+    same = [each for each in known if "".join(_words(each)) == bare]
+    if same:
+        return _today(same, known)
+    typo = difflib.get_close_matches(key.lower(), known, 1, _TYPO)
+    if typo:
+        return _today(typo, known)
+    holding = [each for each in known if set(words) <= set(_words(each))]
+    if holding:
+        return _today(sorted(holding, key=lambda each: (len(_words(each)), each)), known)
+    return _today(difflib.get_close_matches(key.lower(), known, _MOST, _SIMILAR), known)
+
+
+def _words(key: str) -> list[str]:
+    """The words of a key: parts between dots, dashes, underscores, blanks and capitals."""
+    spread = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", key)
+    return [word for word in re.split(r"[^a-z0-9]+", spread.lower()) if word]
+
+
+def _today(keys: list[str], known: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(known[each] for each in keys))[:_MOST]
+
+
+# --- kinds ---------------------------------------------------------------------------------------
+
 E = TypeVar("E", bound=StrEnum)
 
 INT_MAX = 2_147_483_647

@@ -5,22 +5,21 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from lakecore.options.blobs import BlobOptions
-from lakecore.options.clustering import ClusteringOptions
-from lakecore.options.compaction import CompactionOptions
-from lakecore.options.files import FileOptions
-from lakecore.options.layout import LayoutOptions
-from lakecore.options.line_files import LineFileOptions
-from lakecore.options.merging import MergeOptions
+from lakecore.options.files import BlobOptions, FileOptions, LayoutOptions, LineFileOptions
 from lakecore.options.other_keys import OTHER_KEYS, OTHER_PATTERNS, matches
 from lakecore.options.retention import RetentionOptions
 from lakecore.options.scans import ScanOptions
-from lakecore.options.writing import WriteOptions
+from lakecore.options.writing import (
+    ClusteringOptions,
+    CompactionOptions,
+    MergeOptions,
+    WriteOptions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakecore.options.option import Option
+    from lakecore.options.kinds import Option
 
 _CHAPTERS = (
     LayoutOptions,

@@ -19,14 +19,12 @@ from lakecore.options.kinds import (
     DURATION,
     FLAG,
     INT_MAX,
+    MAINTAIN,
     NAME,
     NAMES,
     ZONE,
     choice,
     integer,
-)
-from lakecore.options.option import (
-    MAINTAIN,
     option,
 )
 

@@ -13,22 +13,20 @@ from lakecore.options.choices import (
     ScanMode,
 )
 from lakecore.options.kinds import (
+    APPEND,
     COUNT,
     DURATION,
     FLAG,
+    KEYED,
     LONG,
     LONG_MAX,
+    MAINTAIN,
     NAME,
+    OTHER,
+    READ,
     SIZE,
     choice,
     integer,
-)
-from lakecore.options.option import (
-    APPEND,
-    KEYED,
-    MAINTAIN,
-    OTHER,
-    READ,
     option,
 )
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from lakecore.display import pairs_html, pairs_text
 from lakecore.errors import Unsupported
 from lakecore.masking import masked_options
-from lakecore.options.blobs import BlobOptions
 from lakecore.options.choices import (
     LINE_FORMATS,
     ChangelogProducer,
@@ -24,17 +23,17 @@ from lakecore.options.choices import (
     ScanMode,
     TableType,
 )
-from lakecore.options.clustering import ClusteringOptions
-from lakecore.options.compaction import CompactionOptions
-from lakecore.options.files import FileOptions
+from lakecore.options.files import BlobOptions, FileOptions, LayoutOptions, LineFileOptions
+from lakecore.options.kinds import IGNORE_KEY, READ, WRITE
 from lakecore.options.known import find_option
-from lakecore.options.layout import LayoutOptions
-from lakecore.options.line_files import LineFileOptions
-from lakecore.options.merging import MergeOptions
-from lakecore.options.option import IGNORE_KEY, READ, WRITE
 from lakecore.options.retention import RetentionOptions
 from lakecore.options.scans import ScanOptions
-from lakecore.options.writing import WriteOptions
+from lakecore.options.writing import (
+    ClusteringOptions,
+    CompactionOptions,
+    MergeOptions,
+    WriteOptions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

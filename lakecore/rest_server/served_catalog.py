@@ -18,9 +18,12 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from lakecore.catalog.catalog import function_to_json
 from lakecore.catalog.identifier import (
     MAIN_BRANCH,
     SYSTEM_DATABASE,
+    Identifier,
+    check_directory,
     parse_identifier,
 )
 from lakecore.catalog.rest.wire import (
@@ -31,34 +34,141 @@ from lakecore.catalog.rest.wire import (
     snapshot_to_json,
 )
 from lakecore.errors import AlreadyExists, CorruptTable, LakecoreError, NotFound, Unsupported
-from lakecore.rest_server.changed_columns import check_columns
-from lakecore.rest_server.function_parts import all_functions, on_functions
-from lakecore.rest_server.replies import Problem, Reply, identifiers_page, page, problem_of, told
-from lakecore.rest_server.request_parts import (
+from lakecore.model.schema_change import (
+    AddColumn,
+    RemoveOption,
+    RenameColumn,
+    SetOption,
+    UpdateColumnPosition,
+    UpdateComment,
+)
+from lakecore.rest_server.replies import (
     Json,
+    Problem,
+    Reply,
     check_database,
     check_files,
     identifier_of,
+    identifiers_page,
     no_endpoint,
     object_of,
+    page,
+    problem_of,
     text_of,
+    told,
 )
 from lakecore.rest_server.table_parts import (
+    all_views,
     on_parts,
+    on_views,
+    rename_view,
     tag_of,
     version_of,
 )
-from lakecore.rest_server.view_parts import all_views, on_views, rename_view
 from lakecore.table.publication import LostRace, Published, Refused, SnapshotProposal, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lakecore.catalog.catalog import Catalog
+    from lakecore.model.schema_change import Change
     from lakecore.table.context import TableContext
     from lakecore.table.handle import Table
 
-__all__ = ["PREFIX", "ServedCatalog"]
+
+# --- changed columns -----------------------------------------------------------------------------
+# Checks the columns of schema changes, to give clients the status code that they expect.
+
+
+def check_columns(table: Table, changes: Sequence[Change]) -> None:
+    """Raise Problem for a column that is missing (404) or exists already (409)."""
+    names = set(table.schema.names)
+    for change in changes:
+        match change:
+            case AddColumn(path=(name,)):
+                _check_new(names, name)
+                names.add(name)
+            case RenameColumn(path=(old,), name=new):
+                _check_known(names, old)
+                _check_new(names, new)
+                names = (names - {old}) | {new}
+            case SetOption() | RemoveOption() | UpdateComment():
+                pass
+            case UpdateColumnPosition(name=name):
+                _check_known(names, name)
+            case _:
+                _check_known(names, change.path[0])
+
+
+def _check_new(names: set[str], name: str) -> None:
+    if name in names:
+        raise Problem(409, f"the column exists: {name}", "COLUMN", name)
+
+
+def _check_known(names: set[str], name: str) -> None:
+    if name not in names:
+        raise Problem(404, f"no such column: {name}", "COLUMN", name)
+
+
+# --- function parts ------------------------------------------------------------------------------
+# Requests about the functions of a catalog. This server only lists and describes them.
+#
+# https://paimon.apache.org/docs/master/concepts/rest/rest-api/
+
+_FUNCTION = "FUNCTION"
+_PATTERN = "functionNamePattern"
+
+
+def all_functions(catalog: Catalog, query: Mapping[str, str]) -> Reply:
+    """The functions of all databases."""
+    found, following = identifiers_page(
+        catalog.list_databases(), lambda database: _names(catalog, database), query, _PATTERN
+    )
+    return Reply(200, {"functions": found, "nextPageToken": following})
+
+
+def on_functions(
+    catalog: Catalog,
+    method: str,
+    database: str,
+    parts: tuple[str, ...],
+    query: Mapping[str, str],
+) -> Reply:
+    """The reply to a request about functions of a database; `parts` begin with `functions`."""
+    match (method, *parts):
+        case ("GET", "functions" | "function-details" as form):
+            names, following = page(_names(catalog, database), query, _PATTERN)
+            if form == "functions":
+                return Reply(200, {"functions": names, "nextPageToken": following})
+            found = [_described(catalog, database, name) for name in names]
+            details = [each for each in found if each is not None]
+            return Reply(200, {"functionDetails": details, "nextPageToken": following})
+        case ("GET", "functions", name):
+            described = _described(catalog, database, name)
+            if described is None:
+                raise Problem(404, f"no such function: {name}", _FUNCTION, name)
+            return Reply(200, described)
+    raise no_endpoint(method, ("databases", "DATABASE", *parts))
+
+
+def _names(catalog: Catalog, database: str) -> tuple[str, ...]:
+    return () if catalog.functions is None else catalog.functions.names(database)
+
+
+def _described(catalog: Catalog, database: str, name: str) -> Json | None:
+    """A function in the form of the protocol; None if there is none of that name."""
+    check_directory("function", name)
+    identifier = Identifier(database=database, table=name)
+    found = None if catalog.functions is None else catalog.functions.find(identifier)
+    if found is None:
+        return None
+    stated = dict.fromkeys(("owner", "createdBy", "updatedBy"))
+    times = dict.fromkeys(("createdAt", "updatedAt"), 0)
+    named = {"uuid": str(identifier), "name": name}
+    return {**named, **function_to_json(found), **stated, **times}
+
+
+# --- served catalog ------------------------------------------------------------------------------
 
 _TABLE = "TABLE"
 PREFIX = "paimon"

@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
-from lakecore.model.arrow_arrays import inner_of, list_like, nested_like, struct_array
+from lakecore.model.arrow_arrays import CODED, inner_of, list_like, nested_like, struct_array
 from lakecore.model.casts import may_cast
-from lakecore.model.coded_texts import CODED
 from lakecore.model.types import (
     BINARIES,
     LENGTH_MAX,

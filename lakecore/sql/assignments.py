@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
 from lakecore.model.data_types import Row
-from lakecore.scalar.struct_fields import check_fields
+from lakecore.scalar.names import check_fields
 from lakecore.sql.tokens import quoted, quoted_text
 from lakecore.suggestions import did_you_mean
 

@@ -24,14 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError, StorageError, Unsupported
-from lakecore.format.load_records import LoadRecord
+from lakecore.format.json_files import LoadRecord
 from lakecore.sql.assignments import column_of
-from lakecore.sql.copy_columns import FILE, columns_of, malformed, source_of
-from lakecore.sql.copy_format import import_format
-from lakecore.sql.copy_parquet import check_parquet, fetched
-from lakecore.sql.copy_places import Place, name_of, recorded, sources_of
+from lakecore.sql.copy_columns import FILE, WHOLE_TYPES, columns_of, files_of, malformed, source_of
+from lakecore.sql.copy_format import Place, import_format, name_of, recorded, sources_of
 from lakecore.sql.queries import reader_of
 from lakecore.sql.query_errors import FAILURES, drop_table, error_of, written
+from lakecore.sql.tokens import quoted
 from lakecore.table.maintenance.load_history import is_loaded, load_records, record_loads
 
 if TYPE_CHECKING:
@@ -40,14 +39,90 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import FileStatus
     from lakecore.model.snapshot import CommitResult
     from lakecore.sql.copy_columns import Column
-    from lakecore.sql.copy_format import ImportFormat
-    from lakecore.sql.copy_places import Sources
+    from lakecore.sql.copy_format import ImportFormat, Sources
     from lakecore.sql.queries import Queries
     from lakecore.sql.run_show import Rows
     from lakecore.sql.statements import CopyInto
     from lakecore.table.handle import Table
 
-__all__ = ["copy_into"]
+
+# --- copy parquet --------------------------------------------------------------------------------
+# Checks of the Parquet files that one COPY INTO loads together.
+
+_EXACT = {"FLOAT": 2**24 - 1, "DOUBLE": 2**53 - 1}
+"""By type: every integer up to this number has an exact value in the type."""
+
+
+def check_parquet(queries: Queries, paths: Sequence[str]) -> None:
+    """Raise InvalidRequest or Unsupported if the columns of the files are ambiguous."""
+    _check_names(queries, paths)
+    _check_types(queries, paths)
+
+
+def fetched(queries: Queries, query: str) -> list[tuple[object, ...]]:
+    """All rows of a query. Raises only lakecore errors."""
+    try:
+        return queries.execute(query).fetchall()
+    except FAILURES as error:
+        raise error_of(error) from error
+
+
+def _check_names(queries: Queries, paths: Sequence[str]) -> None:
+    """Raise InvalidRequest for a Parquet file with columns whose names differ only in case."""
+    query = f"FROM parquet_schema({files_of(paths)}) SELECT file_name, name, num_children"
+    seen: dict[str, set[str]] = {}
+    open_groups: list[int] = []
+    for path, name, children in fetched(queries, query):
+        # The rows are the nodes of each file's schema tree, depth first. The root comes first.
+        while open_groups and open_groups[-1] == 0:
+            open_groups.pop()
+        if open_groups:
+            open_groups[-1] -= 1
+        if len(open_groups) == 1:
+            known = seen.setdefault(str(path), set())
+            if str(name).lower() in known:
+                raise InvalidRequest(
+                    "two columns of a Parquet file have names that differ only in case",
+                    file=path,
+                    column=name,
+                )
+            known.add(str(name).lower())
+        open_groups.append(int(str(children or 0)))
+
+
+def _check_types(queries: Queries, paths: Sequence[str]) -> None:
+    """Raise Unsupported if the types of a number column differ, and DuckDB would change a value.
+
+    DuckDB reads all files with one type: integers become floating-point numbers if another file has
+    floating-point numbers.
+    """
+    if len(paths) == 1:
+        return
+    kinds: dict[str, set[str]] = {}
+    for path in paths:
+        relation = queries.execute(f"FROM read_parquet({files_of([path])}) LIMIT 0")
+        for name, kind in zip(relation.columns, map(str, relation.types), strict=True):
+            kinds.setdefault(name.lower(), set()).add(kind)
+    for name, found in kinds.items():
+        if found.isdisjoint(_EXACT) or not any(map(_is_other_number, found)):
+            continue
+        limit = min(_EXACT[kind] for kind in found & _EXACT.keys())
+        source = f"read_parquet({files_of(paths)}, union_by_name = true)"
+        query = f"FROM {source} SELECT coalesce(max(abs({quoted(name)})), 0) > {limit}"
+        if any(kind.startswith("DECIMAL") for kind in found) or fetched(queries, query)[0][0]:
+            raise Unsupported(
+                "the files have a column under different types, and DuckDB would change its "
+                "values; load the files one by one",
+                column=name,
+                types=sorted(found),
+            )
+
+
+def _is_other_number(kind: str) -> bool:
+    return kind in WHOLE_TYPES or kind in {"UBIGINT", "HUGEINT"} or kind.startswith("DECIMAL")
+
+
+# --- copy into -----------------------------------------------------------------------------------
 
 _COLUMNS = ("file_name", "status", "rows_loaded", "rows_parsed", "errors_seen", "first_error")
 _ABORT, _CONTINUE = "ABORT_STATEMENT", "CONTINUE"

@@ -28,8 +28,7 @@ from lakecore.errors import AlreadyExists, InvalidRequest, Unsupported
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.local_files import local_output
 from lakecore.io.stores.open import without_links
-from lakecore.sql.copy_format import export_format
-from lakecore.sql.copy_places import Place, is_file
+from lakecore.sql.copy_format import Place, export_format, is_file
 from lakecore.sql.query_errors import FAILURES, error_of
 from lakecore.sql.tokens import quoted, quoted_text
 

@@ -15,7 +15,7 @@ from lakecore.sql import statements as s
 from lakecore.sql.parse import parse
 from lakecore.sql.python_objects import names_in_scope
 from lakecore.sql.queries import Queries
-from lakecore.sql.syntax_check import check_syntax
+from lakecore.sql.query_errors import check_syntax
 from lakecore.sql.tokens import quoted, split
 from lakecore.sql.workspace import DEFAULT_CATALOG, Workspace
 
@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from lakecore.sql.run_rows import RowStatements
     from lakecore.sql.run_show import Rows, describe, describe_view, show
     from lakecore.sql.run_tables import TableStatements
-    from lakecore.sql.streaming_insert import StreamingInserts
-    from lakecore.sql.streaming_query import StreamingQueries
+    from lakecore.sql.streaming import StreamingInserts, StreamingQueries
     from lakecore.table.handle import Table
-    from lakecore.table.writes.ingest import IngestResult
+    from lakecore.table.writes.stream_write import IngestResult
 else:
     call = deferred("lakecore.sql.procedures.registry", "call")
     copy_into = deferred("lakecore.sql.copy_into", "copy_into")
@@ -51,8 +50,8 @@ else:
     show = deferred("lakecore.sql.run_show", "show")
     run_mirror = deferred("lakecore.sql.run_mirror", "run_mirror")
     RowStatements = deferred("lakecore.sql.run_rows", "RowStatements")
-    StreamingInserts = deferred("lakecore.sql.streaming_insert", "StreamingInserts")
-    StreamingQueries = deferred("lakecore.sql.streaming_query", "StreamingQueries")
+    StreamingInserts = deferred("lakecore.sql.streaming", "StreamingInserts")
+    StreamingQueries = deferred("lakecore.sql.streaming", "StreamingQueries")
     TableStatements = deferred("lakecore.sql.run_tables", "TableStatements")
 
 __all__ = ["SqlEngine"]

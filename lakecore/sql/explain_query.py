@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypedDict
 
 from lakecore.errors import LakecoreError
-from lakecore.table.system.system_table import SystemTable
+from lakecore.table.system.system_columns import SystemTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.io.file_starts import is_marked_array
+    from lakecore.io.local_files import is_marked_array
 else:
-    is_marked_array = deferred("lakecore.io.file_starts", "is_marked_array")
+    is_marked_array = deferred("lakecore.io.local_files", "is_marked_array")
 
 __all__ = ["check_no_marked_array", "check_query_of_json"]
 

@@ -22,25 +22,114 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
+from lakecore.errors import CommitConflict, LakecoreError
 from lakecore.scalar.fractions import cut_to_precision
-from lakecore.sql.assignments import check_nested
-from lakecore.sql.found_rows import equal_columns, merge_found, newest_rows
-from lakecore.sql.merge_texts import Texts
+from lakecore.sql.assignments import assigned, check_nested
+from lakecore.sql.merge_texts import Texts, has_query
 from lakecore.sql.python_objects import NotingScope
+from lakecore.sql.query_errors import written
+from lakecore.sql.statements import Update
 from lakecore.sql.tokens import quoted, quoted_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    import duckdb
 
     from lakecore.model.snapshot import CommitResult
     from lakecore.sql.merge_texts import Step, Value
     from lakecore.sql.python_objects import Scope
     from lakecore.sql.queries import Parameters, Queries
-    from lakecore.sql.statements import Merge
+    from lakecore.sql.statements import Chain, Delete, Merge
     from lakecore.table.handle import Table
     from lakecore.table.verbs.merge_into import MergeInto
 
-__all__ = ["merge_by_query"]
+
+# --- found rows ----------------------------------------------------------------------------------
+# Merges the rows that a query finds into the table that the query reads, at one snapshot.
+#
+# The query runs while the merge runs, at the snapshot that the merge changes. If another commit is
+# made in between, the query and the merge start again. If the query reads a Python object that
+# gives its rows only once, the statement fails instead: a second query would find no rows.
+
+_ATTEMPTS_MAX = 5
+_NEWEST = "deletion-vectors.merge-on-read"
+"""The option of a read that shows the newest rows, also with deletion vectors."""
+
+
+def newest_rows(queries: Queries, table: Table, chain: Chain) -> str:
+    """The rows that a verb changes, as the source of a query.
+
+    With deletion vectors, a read skips level 0, but a verb changes the newest rows.
+    """
+    named = ".".join(map(quoted, queries.name_of_table(chain)))
+    vectors = table.options.deletion_vectors_enabled
+    return f"{named} /*+ OPTIONS('{_NEWEST}' = 'true') */" if vectors else named
+
+
+def equal_columns(names: Iterable[str], left: str, right: str) -> str:
+    """The condition that two rows have equal values in these columns; nulls are equal."""
+    return " AND ".join(
+        f"{left}.{quoted(name)} IS NOT DISTINCT FROM {right}.{quoted(name)}" for name in names
+    )
+
+
+def merge_found(
+    table: Table,
+    scope: NotingScope,
+    read: Callable[[], pa.RecordBatchReader],
+    merge: Callable[[object], MergeInto],
+) -> CommitResult:
+    """Merge the rows that `read` returns. `read` and `merge` are called in each attempt.
+
+    Raises CommitConflict if other commits win every attempt.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        rows = _Rows(read, table)
+        try:
+            return written(rows, merge(rows).execute)
+        except LakecoreError:
+            if rows.failure is None:
+                raise
+            if not isinstance(rows.failure, CommitConflict):
+                raise rows.failure from rows.failure.__cause__
+            if scope.gave_once:
+                raise rows.failure from None
+    raise CommitConflict(
+        "the table changed in each attempt while the rows of the statement were found",
+        table=table.identifier,
+        attempts=_ATTEMPTS_MAX,
+    )
+
+
+class _Rows:
+    """Rows of a query that runs when they are read. Raises CommitConflict if the table changed."""
+
+    def __init__(self, read: Callable[[], pa.RecordBatchReader], table: Table) -> None:
+        self._read = read
+        self._table = table
+        self._before = table.context.history.latest_snapshot_id()
+        self._reader: pa.RecordBatchReader | None = None
+        self.failure: LakecoreError | None = None
+        """The error of the query. Readers of the stream raise another error in its place."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        try:
+            self._reader = self._read()
+            if self._table.context.history.latest_snapshot_id() != self._before:
+                raise CommitConflict("the table changed while the rows of the statement were found")
+        except LakecoreError as error:
+            self.failure = error
+            raise
+        return self._reader.__arrow_c_stream__(requested_schema)
+
+    def close(self) -> None:
+        """Free the connection for other statements."""
+        if self._reader is not None:
+            self._reader.close()
+
+
+# --- merge by query ------------------------------------------------------------------------------
 
 _SOURCE, _PAIRS = "_lakecore_source", "_lakecore_pairs"
 _ALONE, _NEW = "_lakecore_alone", "_lakecore_new"
@@ -302,3 +391,102 @@ class _Query:
             kept = f"CAST({text} AS {value.type})" if value not in times else text
             listed.append(f"{kept} AS {name}")
         return f"SELECT {', '.join(listed)} FROM {rows}"
+
+
+# --- run by query --------------------------------------------------------------------------------
+# Runs an UPDATE or DELETE with a subquery in its condition or values as a MERGE.
+#
+# 1. DuckDB finds the rows for which the condition is true. The query returns their primary key
+#    (without one, all columns) and their new values.
+# 2. A MERGE with these rows as its source updates or deletes them. Without a key, the source has
+#    one
+#    row for all equal rows: the condition is true for all of them or for none.
+#
+# The rows are found at the snapshot that the merge changes (`found_rows.py`).
+
+_RUN_BY_QUERY_NEW = "_lakecore_new_"
+
+
+def holds_query(statement: Update | Delete) -> bool:
+    """Whether an expression of the statement holds a query in parentheses."""
+    texts = [statement.where or ""]
+    if isinstance(statement, Update):
+        texts += statement.values.values()
+    return any(map(has_query, texts))
+
+
+def change_by_query(
+    queries: Queries, table: Table, statement: Update | Delete, scope: Scope
+) -> CommitResult:
+    """Execute the statement in one commit.
+
+    Raises CommitConflict if other commits win every attempt.
+    """
+    schema = table.schema
+    values = assigned(statement.values, schema) if isinstance(statement, Update) else {}
+    keys = schema.primary_keys or schema.names
+    _check_nested(queries, table, statement, values, scope)
+    text = _query(queries, table, statement, values)
+    on: list[str] | str = list(keys)
+    if not schema.primary_keys:
+        on = equal_columns(keys, "source", "target")
+    objects = NotingScope(scope)
+
+    def merge(rows: object) -> MergeInto:
+        found = table.merge(rows, on)
+        if not values:
+            return found.when_matched_delete()
+        new = {
+            name: pl.col(f"source.{_RUN_BY_QUERY_NEW}{place}") for place, name in enumerate(values)
+        }
+        return found.when_matched_update(new)
+
+    types = queries.types(pa.schema([schema.arrow.field(name) for name in values]))
+
+    def cast(found: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+        """The rows of the query, with the new values as their columns store them."""
+        parts = [f"#{place} AS {quoted(name)}" for place, name in enumerate(keys, 1)]
+        for place, (name, kind) in enumerate(zip(values, types, strict=True)):
+            at = len(keys) + place
+            stored = schema.field(name).type
+            value = cut_to_precision(f"#{at + 1}", str(found.types[at]), stored)
+            parts.append(f"CAST({value} AS {kind}) AS {_RUN_BY_QUERY_NEW}{place}")
+        rows = found.project(", ".join(parts))
+        return rows if schema.primary_keys else rows.distinct()
+
+    return merge_found(table, objects, lambda: queries.reader(text, objects, None, cast), merge)
+
+
+def _check_nested(
+    queries: Queries,
+    table: Table,
+    statement: Update | Delete,
+    values: Mapping[str, str],
+    scope: Scope,
+) -> None:
+    arrow = table.schema.arrow
+    nested = {
+        name: text for name, text in values.items() if pa.types.is_nested(arrow.field(name).type)
+    }
+    if nested:
+        query = _query(queries, table, statement, nested)
+        found = queries.relation(query, None, scope).limit(0)
+        news = found.columns[-len(nested) :]
+        check_nested(found.select(*news), pa.schema([arrow.field(name) for name in nested]))
+
+
+def _query(
+    queries: Queries, table: Table, statement: Update | Delete, values: Mapping[str, str]
+) -> str:
+    """The query for the rows that the statement changes."""
+    schema = table.schema
+    names = [quoted(name) for name in schema.primary_keys or schema.names]
+    qualifier = quoted(statement.alias or statement.chain[-1])
+    columns = [f"{qualifier}.{name} AS {name}" for name in names]
+    columns += [
+        f"({text}\n) AS {_RUN_BY_QUERY_NEW}{place}" for place, text in enumerate(values.values())
+    ]
+    alias = "" if statement.alias is None else f" AS {qualifier}"
+    where = "" if statement.where is None else f" WHERE ({statement.where}\n)"
+    source = f"{newest_rows(queries, table, statement.chain)}{alias}{where}"
+    return f"SELECT {', '.join(columns)} FROM {source}"

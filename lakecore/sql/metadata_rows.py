@@ -8,7 +8,7 @@ from lakecore.errors import Unsupported
 from lakecore.table.changes.between import changes_of_options
 from lakecore.table.reads.metadata_columns import METADATA_COLUMNS, with_metadata
 from lakecore.table.reads.travel import Travel
-from lakecore.table.system.system_table import SystemTable
+from lakecore.table.system.system_columns import SystemTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from lakecore.deferred import deferred
 from lakecore.errors import Unsupported
 from lakecore.sql.cursor import Cursor
-from lakecore.sql.map_literals import with_maps
-from lakecore.sql.parse_copy import parse_copy
 from lakecore.sql.parse_rows import (
+    parse_copy,
     parse_delete,
     parse_insert,
     parse_merge,
@@ -53,7 +52,37 @@ else:
     parse_alter = deferred("lakecore.sql.parse_alter", "parse_alter")
     parse_comment_on = deferred("lakecore.sql.parse_alter", "parse_comment_on")
 
-__all__ = ["WORDS", "parse"]
+
+# --- map literals --------------------------------------------------------------------------------
+# Flink's `MAP['k', 1, 'l', 2]` as DuckDB's `MAP{'k': 1, 'l': 2}`; all positions stay the same.
+
+_MAY_HAVE = re.compile(r"\bmap\s*\[", re.IGNORECASE)
+
+
+def with_maps(text: str) -> str:
+    """The text with maps written as DuckDB writes them."""
+    if _MAY_HAVE.search(text) is None:
+        return text
+    characters = list(text)
+    commas: list[int | None] = []
+    """For each open bracket, the number of commas in a map; None in other brackets."""
+    before = ""
+    for token in tokenize(text):
+        symbol = token.value if token.kind is Kind.OTHER else ""
+        if symbol and symbol in "([{":
+            is_map = symbol == "[" and before == "MAP"
+            commas.append(0 if is_map else None)
+            characters[token.start] = "{" if is_map else symbol
+        elif symbol and symbol in ")]}" and commas:
+            characters[token.start] = symbol if commas.pop() is None else "}"
+        elif symbol == "," and commas and (count := commas[-1]) is not None:
+            characters[token.start] = "," if count % 2 else ":"
+            commas[-1] = count + 1
+        before = token.word
+    return "".join(characters)
+
+
+# --- parse ---------------------------------------------------------------------------------------
 
 _QUERIES = frozenset({"SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "SUMMARIZE"})
 _OWN = frozenset({"PRAGMA", "CHECKPOINT"})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.view_changes import RemoveViewOption, SetViewOption, UpdateViewComment
+from lakecore.catalog.views import RemoveViewOption, SetViewOption, UpdateViewComment
 from lakecore.errors import Unsupported
 from lakecore.model.schema_change import Move, SchemaChange
 from lakecore.sql.parse_options import options
-from lakecore.sql.parse_tables import partition, read_column
+from lakecore.sql.parse_tables import partition, read_column, read_type
 from lakecore.sql.statements import (
     AlterTable,
     AlterView,
@@ -18,12 +18,11 @@ from lakecore.sql.statements import (
     RenameTable,
 )
 from lakecore.sql.tokens import Kind
-from lakecore.sql.types import read_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakecore.catalog.view_changes import ViewChange
+    from lakecore.catalog.views import ViewChange
     from lakecore.model.schema_change import Change
     from lakecore.sql.cursor import Cursor
     from lakecore.sql.statements import Chain, Column, Statement

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakecore.errors import Unsupported
+from lakecore.sql.cursor import Cursor
 from lakecore.sql.tokens import Kind
 
 if TYPE_CHECKING:
-    from lakecore.sql.cursor import Cursor
-
-__all__ = ["options"]
+    from lakecore.sql.tokens import Token
 
 
 def options(cursor: Cursor) -> dict[str, str]:
@@ -38,4 +38,25 @@ def options(cursor: Cursor) -> dict[str, str]:
         found[key] = text("the value of an option")
 
     cursor.listed(one)
+    return found
+
+
+# --- hints ---------------------------------------------------------------------------------------
+# `/*+ OPTIONS('key'='value') */`: dynamic options of one table in one statement.
+
+
+def hint_options(cursor: Cursor) -> dict[str, str]:
+    """The options of the hint that comes next; empty if there is none."""
+    if cursor.token.kind is not Kind.HINT:
+        return {}
+    return read_hint(cursor.take())
+
+
+def read_hint(token: Token) -> dict[str, str]:
+    """The options in a hint. Raises Unsupported for any other hint."""
+    inner = Cursor(token.value[3:-2])
+    if not inner.skip("OPTIONS"):
+        raise Unsupported("only the hint /*+ OPTIONS(...) */ is known", hint=token.value)
+    found = options(inner)
+    inner.end()
     return found

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.sql.parse_mirror import read_database_mirror, read_table_mirror
-from lakecore.sql.parse_options import options
+from lakecore.sql.cursor import Cursor
+from lakecore.sql.parse_options import hint_options, options
 from lakecore.sql.statements import (
     Analyze,
     Column,
@@ -19,26 +19,171 @@ from lakecore.sql.statements import (
     DropCatalog,
     DropDatabase,
     DropPartition,
+    Mirror,
     Truncate,
 )
 from lakecore.sql.tokens import Kind
-from lakecore.sql.types import read_type
 
 if TYPE_CHECKING:
-    from lakecore.sql.cursor import Cursor
     from lakecore.sql.statements import Statement
     from lakecore.sql.tokens import Token
 
-__all__ = [
-    "parse_analyze",
-    "parse_create",
-    "parse_drop",
-    "parse_replace",
-    "parse_truncate",
-    "partition",
-    "read_columns",
-]
 
+# --- parse mirror --------------------------------------------------------------------------------
+# Parses the source in CREATE TABLE ... AS TABLE and CREATE DATABASE ... AS DATABASE.
+#
+# The statements are those of Realtime Compute for Apache Flink, which Paimon's guides use:
+#
+#     CREATE TABLE t ... AS TABLE source [/*+ OPTIONS(...) */] [ADD COLUMN (name AS expression,
+#     ...)]
+#     CREATE DATABASE d ... AS DATABASE source [INCLUDING ALL TABLES | INCLUDING TABLE 'regex']
+#         [EXCLUDING TABLE 'regex'] [/*+ OPTIONS(...) */]
+
+_MARKS = ",()="
+
+
+def read_table_mirror(query: str) -> Mirror | None:
+    """The source that `AS TABLE name` names; None if any other query follows AS."""
+    cursor = Cursor(query)
+    if not cursor.skip("TABLE") or not cursor.at_kind(Kind.WORD, Kind.QUOTED):
+        return None
+    chain = cursor.chain()
+    settings = hint_options(cursor)
+    computed: list[str] = []
+    if cursor.skip("ADD", "COLUMN"):
+        if cursor.at_symbol("("):
+            computed = cursor.listed(lambda: _computed(cursor))
+        else:
+            computed = [_computed(cursor)]
+        cursor.end()
+    if not cursor.done():
+        return None
+    return Mirror(chain=chain, options=settings, computed=tuple(computed))
+
+
+def _computed(cursor: Cursor) -> str:
+    """`name AS function(arguments)` in the form of `--computed_column`, which has no quotes."""
+    name = cursor.name("the name of a computed column")
+    cursor.expect("AS")
+    function = cursor.name("a function of --computed_column")
+    arguments: list[str] = []
+    cursor.expect_symbol("(")
+    while not cursor.at_symbol(")"):
+        arguments.append(_argument(cursor))
+        if not cursor.skip_symbol(","):
+            break
+    cursor.expect_symbol(")")
+    if cursor.token.word in {"FIRST", "AFTER", "COMMENT"}:
+        raise Unsupported(
+            "a computed column is the last one, and has no comment",
+            column=name,
+            clause=cursor.token.word,
+        )
+    return f"{name}={function}({','.join(arguments)})"
+
+
+def _argument(cursor: Cursor) -> str:
+    """One argument. In the form of a computed column, strings and names have no quotes."""
+    place = cursor.token
+    if not cursor.at_kind(Kind.STRING, Kind.QUOTED):
+        return cursor.until(symbols=",")
+    text = cursor.take().value
+    if set(text) & set(_MARKS):
+        raise cursor.error(f"an argument of a computed column has none of {_MARKS}", place)
+    return text
+
+
+def read_database_mirror(cursor: Cursor) -> Mirror:
+    """The source after AS DATABASE, to the end of the statement."""
+    chain = cursor.chain("the database of a source catalog")
+    settings = hint_options(cursor)
+    including = excluding = None
+    if cursor.skip("INCLUDING", "ALL"):
+        cursor.expect("TABLES")
+    elif cursor.skip("INCLUDING"):
+        cursor.expect("TABLE")
+        including = cursor.string("a regular expression in quotes")
+    if cursor.skip("EXCLUDING"):
+        cursor.expect("TABLE")
+        excluding = cursor.string("a regular expression in quotes")
+    more = hint_options(cursor)
+    twice = sorted(settings.keys() & more.keys())
+    if twice:
+        raise _given_twice(cursor, twice)
+    cursor.end()
+    return Mirror(
+        chain=chain, options={**settings, **more}, including=including, excluding=excluding
+    )
+
+
+def _given_twice(cursor: Cursor, names: list[str]) -> InvalidRequest:
+    return cursor.error(f"options are given twice: {', '.join(names)}")
+
+
+# --- types ---------------------------------------------------------------------------------------
+# Converts column types of Flink and Spark to Paimon's type strings.
+#
+# A type name that both engines have means Flink's type, which is also Paimon's: TIMESTAMP has no
+# time zone, and BINARY has one byte. In statements of Spark (`Cursor.spark_types`) it means Spark's
+# type: an instant, and any number of bytes. Names that only Spark has mean Spark's types:
+# TIMESTAMP_NTZ, LONG, STRUCT.
+
+_RENAMED = {
+    "LONG": "BIGINT",
+    "SHORT": "SMALLINT",
+    "BYTE": "TINYINT",
+    "INT8": "BIGINT",
+    "TEXT": "STRING",
+    "REAL": "FLOAT",
+    "TIMESTAMP_NTZ": "TIMESTAMP(6)",
+    "STRUCT": "ROW",
+}
+_OF_SPARK = {"TIMESTAMP": "TIMESTAMP(6) WITH LOCAL TIME ZONE", "BINARY": "BYTES"}
+_ENDS = frozenset({"COMMENT", "PRIMARY", "DEFAULT", "METADATA", "FIRST", "AFTER", "CONSTRAINT"})
+
+
+def read_type(cursor: Cursor) -> str:
+    """The type that comes next, as Paimon's type text, with NOT NULL if it is declared."""
+    first = cursor.token
+    if first.kind is not Kind.WORD:
+        raise cursor.expected("a type")
+    parts: list[str] = []
+    around: list[str] = []  # the words before the brackets that are open
+    while not cursor.done():
+        token = cursor.token
+        symbol = token.value if token.kind is Kind.OTHER else ""
+        if not around and (symbol in {",", ")"} or token.word in _ENDS):
+            break
+        if around and symbol == ":":  # STRUCT<name: type>
+            cursor.take()
+            continue
+        # A field of a ROW may be called LONG.
+        is_name = around[-1:] == ["ROW"] and parts[-1] in {"<", "(", ","}
+        parts.append(_spelled(cursor, is_name=is_name))
+        for character in symbol:
+            if character in "<(":
+                around.append(parts[-2].upper())
+            elif character in ">)":
+                around = around[:-1]
+        cursor.take()
+    return " ".join(parts)
+
+
+def _spelled(cursor: Cursor, *, is_name: bool) -> str:
+    token = cursor.token
+    if token.kind is Kind.QUOTED:
+        return "`" + token.value.replace("`", "``") + "`"
+    if token.kind is Kind.STRING:
+        return "'" + token.value.replace("'", "''") + "'"
+    if is_name:
+        return token.value
+    after = cursor.ahead(1)
+    if cursor.spark_types and after.value != "(" and after.word not in {"WITH", "WITHOUT"}:
+        return _OF_SPARK.get(token.word, _RENAMED.get(token.word, token.value))
+    return _RENAMED.get(token.word, token.value)
+
+
+# --- parse tables --------------------------------------------------------------------------------
 
 _NO_INDEX = (
     "Paimon's indexes are options of a table, such as 'file-index.bloom-filter.columns' = 'id'"

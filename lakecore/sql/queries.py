@@ -19,10 +19,8 @@ import pyarrow as pa
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, Unsupported
 from lakecore.scalar.infinity import finite_rows
-from lakecore.sql.cursor import QUERY_STARTS
+from lakecore.sql.cursor import QUERY_STARTS, Cursor
 from lakecore.sql.json_files import check_query_of_json
-from lakecore.sql.max_partition import largest_partition, with_largest_partitions
-from lakecore.sql.plain_names import with_plain_names
 from lakecore.sql.query_errors import FAILURES, error_of, error_of_result
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.statement_views import StatementViews, TableView
@@ -33,6 +31,8 @@ from lakecore.suggestions import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TypeAlias
+
+    from pyarrow.compute import max as largest_of
 
     from lakecore.io.stores.engine_files import EngineFiles
     from lakecore.model.times import Time, to_milliseconds
@@ -45,9 +45,15 @@ if TYPE_CHECKING:
     from lakecore.sql.statements import Chain, Explain
     from lakecore.sql.workspace import Workspace
     from lakecore.table.handle import Table
+    from lakecore.table.reads.source import TableSource
+    from lakecore.table.reads.travel import Travel, resolve
 
     Parameters: TypeAlias = Sequence[object] | Mapping[str, object] | None
 else:
+    largest_of = deferred("pyarrow.compute", "max")
+    TableSource = deferred("lakecore.table.reads.source", "TableSource")
+    Travel = deferred("lakecore.table.reads.travel", "Travel")
+    resolve = deferred("lakecore.table.reads.travel", "resolve")
     EngineFiles = deferred("lakecore.io.stores.engine_files", "EngineFiles")
     NativeViews = deferred("lakecore.sql.native_views", "NativeViews")
     metadata_names = deferred("lakecore.sql.metadata_rows", "metadata_names")
@@ -55,7 +61,100 @@ else:
     rows_with_metadata = deferred("lakecore.sql.metadata_rows", "rows_with_metadata")
     to_milliseconds = deferred("lakecore.model.times", "to_milliseconds")
 
-__all__ = ["Queries", "batches_of", "reader_of"]
+
+# --- max partition -------------------------------------------------------------------------------
+# `sys.max_pt('table')`: the largest value of the first partition key, among partitions with files.
+#
+# The call is replaced in the text by its value, before DuckDB parses it
+# (https://paimon.apache.org/docs/master/spark/sql-functions/#max_pt).
+
+
+def with_largest_partitions(text: str, value_of: Callable[[Chain], str]) -> str:
+    """The text with each call of `sys.max_pt` replaced by its value, as `value_of` computes it."""
+    if "max_pt" not in text.lower():
+        return text
+    cursor = Cursor(text)
+    pieces: list[str] = []
+    copied = 0
+    while not cursor.done():
+        token = cursor.take()
+        if token.word != "SYS" or not (
+            cursor.at_symbol(".")
+            and cursor.ahead(1).word == "MAX_PT"
+            and cursor.ahead(2).value == "("
+        ):
+            continue
+        cursor.take()
+        cursor.take()
+        cursor.expect_symbol("(")
+        if cursor.token.kind is not Kind.STRING:
+            raise cursor.expected("the name of a table, in quotes")
+        chain = Cursor(cursor.string()).chain()
+        cursor.expect_symbol(")")
+        pieces += [text[copied : token.start], value_of(chain)]
+        copied = cursor.tokens_before(0)[-1].end
+    return "".join([*pieces, text[copied:]])
+
+
+def largest_partition(table: Table, type_of: Callable[[str], str]) -> str:
+    """The value, as an expression of the type that DuckDB gives to the partition key.
+
+    Raises InvalidRequest if the table has no partition keys or no partition with a value.
+    """
+    keys = table.schema.partition_keys
+    if not keys:
+        raise InvalidRequest("max_pt needs a partitioned table", table=table.identifier)
+    context = table.context
+    context.options.require_all_rows()
+    snapshot, schema = resolve(context, Travel())
+    source = TableSource(context=context, snapshot=snapshot, table_schema=schema)
+    values = context.partitions.values(sorted(source.partitions())).column(0)
+    largest = largest_of(values)
+    if not largest.is_valid:
+        raise InvalidRequest("max_pt finds no partition with data files", table=table.identifier)
+    return f"CAST({quoted_text(str(largest.cast(pa.string())))} AS {type_of(keys[0])})"
+
+
+# --- plain names ---------------------------------------------------------------------------------
+# Names of result columns without the names of lakecore's views.
+#
+# DuckDB names a column without an alias after its expression. If that holds a subquery, the name
+# would hold the view that stands for a table, and another one in the next statement.
+
+_VIEW = "_lakecore_view_"
+
+
+def with_plain_names(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """The same rows; a table in the name of a column has its own name, or its alias."""
+    if not any(_VIEW in name for name in relation.columns):
+        return relation
+    names = enumerate(map(plain_name, relation.columns), 1)
+    return relation.project(", ".join(f"#{place} AS {quoted(name)}" for place, name in names))
+
+
+def plain_name(name: str) -> str:
+    """The name with `view AS t`, and `(SELECT * FROM view WHERE filter) AS t`, replaced by `t`."""
+    tokens = tokenize(name)
+    pieces: list[str] = []
+    copied = 0
+    for at, token in enumerate(tokens):
+        if token.start < copied or not token.value.startswith(_VIEW):
+            continue
+        first, after = at, at + 1
+        if tokens[after].word == "WHERE" and at > 3:
+            first, depth = at - 4, 1
+            while depth:
+                depth += {"(": 1, ")": -1}.get(tokens[after].value, 0)
+                after += 1
+        start, end = tokens[first].start, tokens[after].start
+        if tokens[after].word == "AS":
+            end = tokens[after + 1].start
+        pieces.append(name[copied:start])
+        copied = end
+    return "".join([*pieces, name[copied:]])
+
+
+# --- queries -------------------------------------------------------------------------------------
 
 _FULL = 3
 _VIEWS_MAX = 1000

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.cdc.action_table import SYNC_ACTIONS
 from lakecore.cdc.actions import Arguments
-from lakecore.cdc.launch import RUN_FLAGS, launch_of
+from lakecore.cdc.pipeline import RUN_FLAGS, SYNC_ACTIONS, launch_of
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from lakecore.io.ambient import SYSTEM
 from lakecore.options.kinds import parse_duration

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakecore.catalog.view_changes import ViewChange
+    from lakecore.catalog.views import ViewChange
     from lakecore.model.schema_change import Change
 
 Chain: TypeAlias = "tuple[str, ...]"

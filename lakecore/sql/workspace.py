@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakecore.catalog.options import defaults_of_tables, of_process
     from lakecore.catalog.registry import open_catalog
     from lakecore.cdc.source_catalogs import SourceCatalog, opened_source
-    from lakecore.io.history.history import History
+    from lakecore.io.history import History
     from lakecore.io.stores.service_settings import is_storage_option
     from lakecore.options import find_option, option_keys
     from lakecore.options.kinds import parse_duration

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from lakecore.errors import NotFound, Unsupported
-from lakecore.io.bulk import IN_THREADS
+from lakecore.io.parallel import IN_THREADS
 from lakecore.io.stores.guarded import guarded, unguarded
 from lakecore.model.column_rules import require_plain_names
 from lakecore.options import RENAMED, check_known
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from lakecore.format.layout import Layout
     from lakecore.io.ambient import Ambient
-    from lakecore.io.bulk import BulkFiles
-    from lakecore.io.history.history import History
+    from lakecore.io.history import History
+    from lakecore.io.parallel import BulkFiles
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
     from lakecore.model.schema import TableSchema

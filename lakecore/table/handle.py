@@ -22,7 +22,7 @@ from lakecore.options import check_dynamic_options, option_texts, parse_options
 from lakecore.plan.predicate import from_polars
 from lakecore.table.changes.between import changes_between, changes_of_options
 from lakecore.table.changes.changes import ChangesSource
-from lakecore.table.changes.consumer_verbs import ConsumerVerbs
+from lakecore.table.changes.stream import ConsumerVerbs
 from lakecore.table.commits.commit import CommitRequest, last_committed
 from lakecore.table.commits.commit_change import check_commit
 from lakecore.table.compactions.change_options import check_vectors_change
@@ -33,7 +33,7 @@ from lakecore.table.context import (
     require_table,
     with_options,
 )
-from lakecore.table.lookups.lookup_verbs import LookupVerbs
+from lakecore.table.lookups.lookup import LookupVerbs
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.maintenance.retention_verbs import RetentionVerbs
 from lakecore.table.maintenance.tag_verbs import TagVerbs
@@ -47,17 +47,15 @@ from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.told import gated
 from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
 from lakecore.table.system.inspect import Inspect
+from lakecore.table.verbs.change_rows import delete_rows, update_rows
 from lakecore.table.verbs.compact_choice import idle_ms
 from lakecore.table.verbs.compaction import CompactionRequest, compact_table
-from lakecore.table.verbs.delete import delete_rows
 from lakecore.table.verbs.mark_partition_done import mark_partition_done
 from lakecore.table.verbs.merge_into import MergeInto
-from lakecore.table.verbs.purge_files import purge_files
-from lakecore.table.verbs.repair_verbs import RepairVerbs
+from lakecore.table.verbs.repair_verbs import RepairVerbs, purge_files
 from lakecore.table.verbs.rescale import RescaleRequest, rescale_grown, rescale_table
 from lakecore.table.verbs.statistics_verbs import StatisticsVerbs
-from lakecore.table.verbs.update import update_rows
-from lakecore.table.writes import overwrite
+from lakecore.table.writes import batch_write
 from lakecore.table.writes.batch_write import (
     author,
     clear_partitions,
@@ -66,7 +64,7 @@ from lakecore.table.writes.batch_write import (
     write_rows,
 )
 from lakecore.table.writes.evolving import evolve_for, type_changes_of
-from lakecore.table.writes.streaming import StreamWrites
+from lakecore.table.writes.stream_write import StreamWrites
 from lakecore.table.writes.write import TableWrite
 
 if TYPE_CHECKING:
@@ -361,14 +359,14 @@ class Table(
     @gated
     def truncate(self) -> CommitResult:
         """Remove all rows, in one commit."""
-        return clear_partitions(self._context, overwrite.everything, "TRUNCATE")
+        return clear_partitions(self._context, batch_write.everything, "TRUNCATE")
 
     @gated
     def drop_partition(self, *partitions: Mapping[str, object]) -> CommitResult:
         """Remove the rows of the matching partitions in one commit."""
         if not partitions:
             raise InvalidRequest("name the partitions to drop", table=self.identifier)
-        chosen = overwrite.matching(self._context, partitions)
+        chosen = batch_write.matching(self._context, partitions)
         return clear_partitions(self._context, chosen, "OVERWRITE")
 
     @gated

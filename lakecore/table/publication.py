@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lakecore.errors import CommitUnknown, CorruptTable, InvalidRequest, LakecoreError, NotFound
 from lakecore.format import metadata
-from lakecore.io.history.history import History
+from lakecore.io.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -74,7 +74,7 @@ def cheaply() -> Iterator[None]:
             decode_snapshot=_decoded_snapshot,
             decode_schema=_decoded_schema,
         ),
-        patch("lakecore.io.history.history.decode_entries", _columns),
+        patch("lakecore.io.history.decode_entries", _columns),
         patch("lakecore.table.commits.commit_manifests.decode_entries", _columns),
     ):
         yield

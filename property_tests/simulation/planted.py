@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from lakecore.errors import CommitUnknown, LakecoreError
-from lakecore.io.history.history import History
+from lakecore.io.history import History
 from lakecore.lsm.universal import CompactionUnit
 from lakecore.table.changes.follow import Follower, Found, Nothing
 from lakecore.table.commits import commit as commits
-from lakecore.table.commits.message_files import delete_files
-from lakecore.table.maintenance import expire_snapshots, fast_forward, rollback, tags
+from lakecore.table.commits.commit_change import delete_files
+from lakecore.table.maintenance import branches, expire_snapshots, rollback, tags
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.publication import ExclusiveCreate, LostRace, Published
 from lakecore.table.writes import batch_write
@@ -144,9 +144,9 @@ def fast_forwards_delete_first() -> Iterator[None]:
             store.delete(layout.snapshot(number))
         for number in steps.snapshots_in:
             store.put(layout.snapshot(number), store.read(source.snapshot(number)))
-        fast_forward._finish(context, source, target, steps)  # noqa: SLF001
+        branches._finish(context, source, target, steps)  # noqa: SLF001
 
-    with patch.object(fast_forward, "_carry_out", carry_out):
+    with patch.object(branches, "_carry_out", carry_out):
         yield
 
 

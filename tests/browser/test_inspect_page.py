@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakecore as lc
-from lakecore.cli.picture_page import page_of
+from lakecore.cli.picture import page_of
 from lakecore.table.system.overview import overview_of
 
 if TYPE_CHECKING:

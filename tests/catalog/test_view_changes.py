@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.catalog.view_changes import (
+from lakecore.catalog.views import (
     AddDialect,
     DropDialect,
     RemoveViewOption,
@@ -17,7 +17,7 @@ from lakecore.catalog.view_changes import (
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from lakecore.catalog.view_changes import ViewChange
+    from lakecore.catalog.views import ViewChange
 
 FORMS: list[tuple[ViewChange, dict[str, object]]] = [
     (SetViewOption("k", "v"), {"action": "setOption", "key": "k", "value": "v"}),

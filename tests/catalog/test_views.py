@@ -8,15 +8,17 @@ import pytest
 
 from lakecore.catalog.identifier import Identifier, parse_identifier
 from lakecore.catalog.registry import open_catalog
-from lakecore.catalog.view_changes import (
+from lakecore.catalog.views import (
     AddDialect,
     DropDialect,
     RemoveViewOption,
     SetViewOption,
     UpdateDialect,
     UpdateViewComment,
+    View,
+    decode_view,
+    encode_view,
 )
-from lakecore.catalog.views import View, decode_view, encode_view
 from lakecore.errors import AlreadyExists, CorruptTable, InvalidRequest, LakecoreError, NotFound
 from lakecore.model.types import Field, parse_type
 from tests.catalog.test_behaviour import at_once
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.catalog.view_changes import ViewChange
-    from lakecore.catalog.views import Views
+    from lakecore.catalog.views import ViewChange, Views
 
 WRITERS, TURNS = 4, 5
 

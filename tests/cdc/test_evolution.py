@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakecore.cdc.events import SourceSchema
-from lakecore.cdc.evolution import Conversion, check_compatible, conversion, schema_changes
+from lakecore.cdc.target_rules import Conversion, check_compatible, conversion, schema_changes
 from lakecore.cdc.types.mapping import TypeMapping
 from lakecore.errors import InvalidRequest
 from lakecore.model.evolution import evolve

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from lakecore.cdc.actions import Routing
 from lakecore.cdc.events import SourceTable
-from lakecore.cdc.routing import Routing
 from lakecore.errors import InvalidRequest
 
 

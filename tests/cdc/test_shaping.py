@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import lakecore as lc
-from lakecore.cdc.dead_letters import DeadLetters
 from lakecore.cdc.events import SourceTable
-from lakecore.cdc.shaping import fitting
-from lakecore.cdc.target_rows import TargetRows
+from lakecore.cdc.sink_parts import TargetRows, fitting
+from lakecore.cdc.state import DeadLetters
 from tests.cdc.sources import batch, schema
 
 if TYPE_CHECKING:

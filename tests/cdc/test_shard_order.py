@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.cdc.events import SourceTable
-from lakecore.cdc.shard_order import in_order
+from lakecore.cdc.sink_parts import in_order
 from tests.cdc.sources import batch, schema
 
 if TYPE_CHECKING:

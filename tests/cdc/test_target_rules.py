@@ -7,12 +7,11 @@ import pytest
 
 from lakecore.catalog.registry import open_catalog
 from lakecore.cdc.events import SourceTable
-from lakecore.cdc.evolution import target_names
 from lakecore.cdc.mysql.column import Definition, source_schema
 from lakecore.cdc.sink import Sink
 from lakecore.cdc.sink_parts import SinkSettings
 from lakecore.cdc.state import StateFiles
-from lakecore.cdc.target_rules import TargetRules
+from lakecore.cdc.target_rules import TargetRules, target_names
 from lakecore.cdc.types.mapping import TypeMapping
 from lakecore.errors import InvalidRequest
 from lakecore.io.ambient import SYSTEM

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakecore as lc
-from lakecore.cdc.launch import _seconds
+from lakecore.cdc.pipeline import _duration_seconds
 from lakecore.cdc.state import PipelineState, StateFiles
 from lakecore.cli import main
 from lakecore.errors import InvalidRequest
@@ -97,7 +97,7 @@ def test_password_comes_from_a_file_or_the_environment(
 
 
 def test_interval_is_a_duration() -> None:
-    assert [_seconds(text) for text in ("10 s", "0.5s", "2 min", "1 h", "7")] == [
+    assert [_duration_seconds(text) for text in ("10 s", "0.5s", "2 min", "1 h", "7")] == [
         10,
         0.5,
         120,

@@ -10,7 +10,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.cli import main
-from lakecore.cli.picture_page import page_of
+from lakecore.cli.picture import page_of
 from lakecore.table.system.overview import overview_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from lakecore.cli.frame_texts import csv_text, json_lines, printable
-from lakecore.cli.texts import cells
+from lakecore.cli.grid import cells
 
 NAN, INFINITY = float("nan"), float("inf")
 VALUES: list[tuple[pl.DataType, object, object, str]] = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import datasketches
 from pyroaring import BitMap, BitMap64
 
-from lakecore.merge.aggregators import roaring64
+from lakecore.merge.aggregators import sketches
 from tests.differential.plans import ColumnPlan, column_of, nullable
 from tests.differential.value_draws import Dice, draw_atomic, draw_type, draw_value
 from tests.interop import values
@@ -174,7 +174,7 @@ def _bitmaps(dice: Dice, function: str) -> tuple[Json, ...]:
     drawn = [dice.chance.sample(dice.chance.choice(ranges), 3) for _ in range(4)]
     if function == "rbm32":
         return tuple(BitMap(each).serialize().hex() for each in drawn)
-    return tuple(roaring64.encode(BitMap64(each)).hex() for each in drawn)
+    return tuple(sketches.encode(BitMap64(each)).hex() for each in drawn)
 
 
 def _sketches(dice: Dice, function: str) -> tuple[Json, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import datasketches
 from pyroaring import BitMap
 
-from lakecore.merge.aggregators import roaring64
+from lakecore.merge.aggregators import sketches
 from tests.differential.shape import first_shape
 from tests.differential.steps import Alter, Branch, Overwrite, Write
 
@@ -143,7 +143,7 @@ def _estimate(library: Any, value: Json) -> Json:
 
 _NUMBERS: Mapping[str, Callable[[Json], Json]] = {
     "rbm32": lambda value: list(BitMap.deserialize(bytes.fromhex(str(value)))),
-    "rbm64": lambda value: list(roaring64.decode(bytes.fromhex(str(value)))),
+    "rbm64": lambda value: list(sketches.decode(bytes.fromhex(str(value)))),
     "hll_sketch": lambda value: _estimate(datasketches.hll_sketch, value),
     "theta_sketch": lambda value: _estimate(datasketches.compact_theta_sketch, value),
 }

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from lakecore.format.blob_keys import key_bytes, key_of
+from lakecore.format.blob_file import key_bytes, key_of
 from lakecore.model.types import parse_type
 
 

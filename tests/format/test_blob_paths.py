@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakecore.errors import CorruptTable, InvalidRequest
-from lakecore.format.blob_paths import managed_here, referenced
+from lakecore.format.blob_references import managed_here, referenced
 from lakecore.format.layout import Layout
 
 LOCAL = Layout(root="/w/d.db/t", blob_roots=("/images/", "file:/scans"))

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import InvalidRequest
-from lakecore.format.csv_lines import csv_columns, csv_header, csv_text
+from lakecore.format.text_lines import csv_columns, csv_header, csv_text
 from lakecore.model.line_format import LineFormat
 
 TWO = LineFormat(kind="csv", columns=("a", "b"))

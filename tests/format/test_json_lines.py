@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import CorruptTable, InvalidRequest
-from lakecore.format.json_lines import json_columns, json_text
+from lakecore.format.text_lines import json_columns, json_text
 
 KINDS = {
     "s": pa.string(),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakecore.errors import InvalidRequest
-from lakecore.format.locations import canonical, is_local, is_within
+from lakecore.format.layout import canonical, is_local, is_within
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.format import manifest_files, metadata
 from lakecore.format.avro import read_container
 from lakecore.format.manifest_columns import decode_entries, encode_entries
-from lakecore.format.manifest_schemas import (
+from lakecore.format.manifest_records import (
     INDEX_MANIFEST_SCHEMA,
     MANIFEST_LIST_SCHEMA,
     MANIFEST_SCHEMA,
+    read_records,
 )
-from lakecore.format.manifest_tables import read_records
 from tests.tables import entry, files
 
 if TYPE_CHECKING:

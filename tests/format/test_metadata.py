@@ -15,7 +15,7 @@ import pytest
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format.avro import read_container, write_container
 from lakecore.format.layout import Layout, parse_numbered
-from lakecore.format.manifest_schemas import (
+from lakecore.format.manifest_records import (
     INDEX_MANIFEST_SCHEMA,
     MANIFEST_LIST_SCHEMA,
     MANIFEST_SCHEMA,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import Unsupported
-from lakecore.format.partition_path import float_text, partition_path, partition_texts
+from lakecore.format.layout import float_text, partition_path, partition_texts
 from lakecore.model.types import Atomic, Field, Root, arrow_schema, parse_type
 
 GOLDEN = json.loads(

@@ -8,7 +8,7 @@ import pytest
 
 from lakecore.errors import CorruptTable
 from lakecore.format.metadata import decode_statistics, encode_statistics
-from lakecore.model.statistics import ColumnStatistics, TableStatistics
+from lakecore.model.manifest import ColumnStatistics, TableStatistics
 
 FIXTURES = Path(__file__).parents[1] / "golden" / "fixtures" / "tag_branch_consumer_statistics"
 JAVA = sorted(FIXTURES.glob("*/statistics/*"))

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakecore.errors import CorruptTable
-from lakecore.format.thrift import read_struct, write_struct
+from lakecore.format.parquet_footer import read_struct, write_struct
 
 
 def footer(table: pa.Table) -> bytes:

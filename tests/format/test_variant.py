@@ -10,9 +10,12 @@ import pytest
 
 import lakecore as lc
 from lakecore.errors import CorruptTable
-from lakecore.format.variant import variant_of_json
-from lakecore.format.variant_arrays import json_of_variants, whole_variants
-from lakecore.format.variant_values import json_of_variant
+from lakecore.format.variant import (
+    json_of_variant,
+    json_of_variants,
+    variant_of_json,
+    whole_variants,
+)
 
 NO_NAMES = bytes([1, 0, 0])
 

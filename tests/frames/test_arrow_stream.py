@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import CorruptTable
-from lakecore.frames.arrow_stream import reader
+from lakecore.frames.filtered import reader
 from lakecore.plan.predicate import Compare, Op
 from tests.frames.made_rows import HeldRows, MadeRows
 

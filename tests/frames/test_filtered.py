@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, polars_source
+from lakecore.frames import arrow_dataset, duckdb_face, polars_source
+from lakecore.frames import filtered as arrow_stream
 from lakecore.frames.filtered import FilteredSource
 from lakecore.scalar.values import matches, parse_where
 from tests.frames.made_rows import MadeRows

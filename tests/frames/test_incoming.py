@@ -15,7 +15,7 @@ import pytest
 
 from lakecore.errors import InvalidRequest
 from lakecore.frames.incoming import BYTES_MAX, ROWS_MAX, incoming_batches
-from lakecore.model.arrow_sizes import total_bytes
+from lakecore.model.arrow_arrays import total_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakecore as lc
-from lakecore.table.changes.retained import retained_changes
+from lakecore.table.changes.starts import retained_changes
 from tests.golden.test_fixtures import FIXTURES, READ, bag_columns, columns_of, expected, in_bags
 from tests.interop import values
 from tests.interop.arrow_values import from_arrow

@@ -15,8 +15,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakecore.lsm.levels import SortedRun, level_runs
-from lakecore.lsm.steps import Rewrite, Step, unit_steps
-from lakecore.lsm.universal import CompactionPolicy, Moment, Reason, pick, pick_full
+from lakecore.lsm.universal import (
+    CompactionPolicy,
+    Moment,
+    Reason,
+    Rewrite,
+    Step,
+    pick,
+    pick_full,
+    unit_steps,
+)
 from lakecore.options import parse_options
 from tests.tables import files, ranks
 

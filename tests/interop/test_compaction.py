@@ -8,7 +8,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.table.compactions import compact_bucket
-from lakecore.table.sections.coded_columns import coded_columns
+from lakecore.table.sections.merge_runs import coded_columns
 from tests.interop import limits
 
 if TYPE_CHECKING:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from lakecore.lsm.levels import level_runs
-from lakecore.lsm.steps import Rewrite, Step, unit_steps
-from lakecore.lsm.universal import CompactionPolicy, CompactionUnit, Reason, pick_full
+from lakecore.lsm.universal import (
+    CompactionPolicy,
+    CompactionUnit,
+    Reason,
+    Rewrite,
+    Step,
+    pick_full,
+    unit_steps,
+)
 from lakecore.options import parse_options
 from tests.tables import files, names, ranks
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakecore.merge.difference import AFTER, BEFORE, DIFFERENCE
+from lakecore.merge.changelog import AFTER, BEFORE, DIFFERENCE
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import MergeSpec, Slice
 from lakecore.model.rows import KIND_TEXTS, VALUE_KIND

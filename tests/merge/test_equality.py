@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakecore.merge.equality import equal_rows, equal_values
+from lakecore.merge.changelog import equal_rows, equal_values
 
 NAN = float("nan")
 FLAT = pa.struct([("x", pa.int32()), ("y", pa.float64())])

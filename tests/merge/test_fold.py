@@ -11,7 +11,7 @@ import pytest
 from pyroaring import BitMap, BitMap64
 
 from lakecore.merge import MERGE_FUNCTIONS
-from lakecore.merge.aggregators import AGGREGATORS, Aggregate, roaring64
+from lakecore.merge.aggregators import AGGREGATORS, Aggregate, sketches
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import MergeSpec, SequenceGroup, Slice
 from lakecore.model.rows import LAYER, SEQUENCE_NUMBER, VALUE_KIND, RowKind
@@ -45,7 +45,7 @@ SINGLE: list[tuple[str, str, Any, dict[str, Any]]] = [
     ("nested_update", ROWS, rows((1, 1, "a"), None, (1, 2, "b")), {"nested_key": ("k",)}),
     ("nested_partial_update", ROWS, rows((1, 1, "a"), (1, 2, None)), {"nested_key": ("k",)}),
     ("rbm32", "BYTES", BitMap([1, 70_000]).serialize(), {}),
-    ("rbm64", "BYTES", roaring64.encode(BitMap64([1, 1 << 40])), {}),
+    ("rbm64", "BYTES", sketches.encode(BitMap64([1, 1 << 40])), {}),
     ("hll_sketch", "BYTES", HLL.serialize_compact(), {}),
     ("theta_sketch", "BYTES", THETA.compact().serialize(), {}),
 ]

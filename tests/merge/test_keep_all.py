@@ -9,7 +9,7 @@ import pytest
 
 from lakecore.errors import InvalidRequest
 from lakecore.merge import MERGE_FUNCTIONS, interim_function
-from lakecore.merge.keep_all import KEEP_ALL, whole_keys
+from lakecore.merge.deduplicate import KEEP_ALL, whole_keys
 from lakecore.merge.spec import MergeSpec
 from lakecore.model.rows import RETRACTS
 from tests.merge.test_deduplicate import run_of

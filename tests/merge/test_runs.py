@@ -11,8 +11,8 @@ import pytest
 from lakecore.errors import InvalidRequest
 from lakecore.merge.aggregators import AGGREGATORS, Aggregate
 from lakecore.merge.aggregators.fold import LAST, Fold
+from lakecore.merge.fold import fold_runs, slots_of
 from lakecore.merge.keys import order_columns
-from lakecore.merge.runs import fold_runs, slots_of
 from lakecore.merge.spec import Slice
 from lakecore.model.types import arrow_type, parse_type
 

@@ -5,7 +5,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from lakecore.model.arrow_sizes import cut, is_shared, row_bytes, rows_within, total_bytes
+from lakecore.model.arrow_arrays import cut, is_shared, row_bytes, rows_within, total_bytes
 
 TEXTS = ["a", None, "bbbb", "", "c" * 40]
 SIZES = [1, 0, 4, 0, 40]

@@ -1,11 +1,18 @@
-"""Tests of `lakecore/model/coded_texts.py`."""
+"""Tests of `lakecore/model/arrow_arrays.py`."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
 
-from lakecore.model.coded_texts import CODED, as_codes, fits, one_dictionary, text_bytes, with_texts
+from lakecore.model.arrow_arrays import (
+    CODED,
+    as_codes,
+    fits,
+    one_dictionary,
+    text_bytes,
+    with_texts,
+)
 
 
 def column(*chunks: tuple[list[int | None], list[str]]) -> pa.ChunkedArray:

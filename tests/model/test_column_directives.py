@@ -8,7 +8,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.errors import InvalidRequest
-from lakecore.model.column_directives import apply_directive, without_column
+from lakecore.model.column_rules import apply_directive, without_column
 from lakecore.model.types import Field, parse_type
 
 if TYPE_CHECKING:

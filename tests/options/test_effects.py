@@ -16,8 +16,8 @@ PACKAGES = ("lakecore", "spark_bridge", "pyspark_lakecore")
 READ_AS_TEXT = {
     "auto-create": "lakecore/session.py",
     "commit.single-writer": "lakecore/io/stores/remote.py",
-    "deletion-vectors.modifiable": "lakecore/options/changes.py",
-    "lakecore.ignore-options": "lakecore/options/option.py",
+    "deletion-vectors.modifiable": "lakecore/options/parse.py",
+    "lakecore.ignore-options": "lakecore/options/kinds.py",
 }
 # Options without an effect whose value is still looked at, to refuse what would be wrong.
 LOOKED_AT: dict[str, str] = {}

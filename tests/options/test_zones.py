@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lakecore.options.zones import parse_zone
+from lakecore.options.kinds import parse_zone
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from lakecore.model.manifest import FileKind, ManifestEntry
 from lakecore.model.snapshot import CommitKind, Snapshot
 from lakecore.options import IncrementalScanMode, parse_options
-from lakecore.plan.changes import (
+from lakecore.plan.row_changes import (
     Taken,
     files_of_first_plan,
     mode_between,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lakecore.errors import CorruptTable, InvalidRequest
-from lakecore.plan.dynamic_bucket import (
+from lakecore.plan.bucketing import (
     BUCKETS_MAX,
     DynamicBucketRule,
     HashIndexState,

@@ -16,7 +16,7 @@ from lakecore.format.manifest_files import encode_manifest
 from lakecore.model.manifest import FileKind
 from lakecore.model.types import parse_type
 from lakecore.model.validation import create_schema
-from lakecore.plan.entries import Deletions, cancel, in_order_of_partitions
+from lakecore.plan.manifests import Deletions, cancel, in_order_of_partitions
 from lakecore.plan.partitions import Partitions
 from tests.tables import entry, files
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lakecore.errors import Unsupported
-from lakecore.plan.partition_times import PartitionTimes, check_formatter
+from lakecore.plan.partitions import PartitionTimes, check_formatter
 
 
 def shown(time_ms: int | None) -> str | None:

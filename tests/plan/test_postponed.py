@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakecore.options import parse_options
-from lakecore.plan.postponed import batch_count, compaction_count, rescaled_count
+from lakecore.plan.splits import batch_count, compaction_count, rescaled_count
 
 GIB = 1 << 30
 

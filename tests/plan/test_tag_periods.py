@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakecore.options import parse_options
-from lakecore.plan.tag_periods import NO_WATERMARK, TagPeriods, coming_tag, tag_periods
+from lakecore.plan.retention import NO_WATERMARK, TagPeriods, coming_tag, tag_periods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

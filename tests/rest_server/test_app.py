@@ -12,7 +12,7 @@ import pytest
 from lakecore.catalog.registry import open_catalog
 from lakecore.errors import InvalidRequest
 from lakecore.rest_server import app as app_module
-from lakecore.rest_server import request_parts, served_catalog
+from lakecore.rest_server import replies, served_catalog
 from lakecore.rest_server.serving import serve
 from tests.rest_servers import TOKEN, rest_server
 
@@ -359,7 +359,7 @@ def test_commit_into_a_table_that_goes_meanwhile_makes_nothing(
 ) -> None:
     snapshot = http.get(f"{TABLE}/snapshot").json()["snapshot"]["snapshot"]
     folder = Path(behind.get_table("shop.orders").path)
-    check = request_parts.check_files
+    check = replies.check_files
 
     def meanwhile(read: Any) -> None:
         check(read)

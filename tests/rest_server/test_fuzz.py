@@ -19,7 +19,7 @@ import pytest
 
 from lakecore.catalog.registry import open_catalog
 from lakecore.rest_server import app as app_module
-from lakecore.rest_server import strict_http
+from lakecore.rest_server import serving
 from lakecore.rest_server.app import RestApp
 from property_tests.profile import sized
 from tests.rest_servers import TOKEN, rest_server
@@ -264,7 +264,7 @@ def test_rest_of_a_refused_body_is_no_request(address: tuple[str, int]) -> None:
 def test_client_that_sends_nothing_is_sent_away(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strict_http, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(serving, "HEAD_SECONDS", 0.1)
     monkeypatch.setattr(app_module, "BODY_SECONDS", 0.1)
     began = time.monotonic()
 

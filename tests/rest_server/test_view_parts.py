@@ -12,8 +12,7 @@ import pytest
 
 from lakecore.catalog.identifier import Identifier
 from lakecore.catalog.registry import open_catalog
-from lakecore.catalog.view_changes import AddDialect, DropDialect, SetViewOption
-from lakecore.catalog.views import View
+from lakecore.catalog.views import AddDialect, DropDialect, SetViewOption, View
 from lakecore.errors import AlreadyExists, CommitConflict, LakecoreError, NotFound
 from lakecore.model.types import Field, parse_type
 from tests.rest_servers import TOKEN, BreakingApp, Fault, rest_server

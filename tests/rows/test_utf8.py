@@ -54,7 +54,7 @@ def x_is_no_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
             texts = unchecked([value.replace(b"X", b"\xff") for value in values])
             yield position, batch.set_column(at, "v", texts)
 
-    monkeypatch.setattr("lakecore.table.stored_rows.file_rows.read_positions", foreign)
+    monkeypatch.setattr("lakecore.table.stored_rows.split_files.read_positions", foreign)
 
 
 def test_bytes_are_shown_as_java_shows_them() -> None:

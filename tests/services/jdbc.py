@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.jdbc.address import parse_address
-from lakecore.catalog.jdbc.database import Database
+from lakecore.catalog.jdbc.database import Database, parse_address
 from lakecore.io.ambient import SYSTEM
 from tests.services.servers import PASSWORD, eventually
 

@@ -13,7 +13,7 @@ from unittest import mock
 
 import pyarrow as pa
 
-from lakecore.cdc.mysql.settings import MySqlSettings
+from lakecore.cdc.mysql.connection import MySqlSettings
 from lakecore.cdc.mysql.source import MySqlSource
 from lakecore.cli import main
 from lakecore.io.ambient import SYSTEM

@@ -11,10 +11,9 @@ import pytest
 
 from lakecore.catalog.registry import open_catalog
 from lakecore.cdc.actions import Arguments
-from lakecore.cdc.kafka.settings import KafkaSettings
-from lakecore.cdc.kafka.source import KafkaSource
-from lakecore.cdc.patience import patient_steps
+from lakecore.cdc.kafka import KafkaSettings, KafkaSource
 from lakecore.cdc.pipeline import Pipeline, run_pipeline
+from lakecore.cdc.sink import patient_steps
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING
 from lakecore.errors import InvalidRequest, StorageError
 from lakecore.io.ambient import SYSTEM

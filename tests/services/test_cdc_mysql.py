@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakecore as lc
-from lakecore.cdc.mysql.settings import MySqlSettings
+from lakecore.cdc.mysql.connection import MySqlSettings
 from lakecore.cdc.mysql.source import MySqlSource
 from lakecore.errors import InvalidRequest
 from lakecore.io.ambient import SYSTEM

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakecore as lc
-from lakecore.cdc.postgres.settings import PostgresSettings
+from lakecore.cdc.postgres.connection import PostgresSettings
 from lakecore.cdc.postgres.source import PostgresSource
 from lakecore.errors import InvalidRequest, StorageError
 from lakecore.io.ambient import SYSTEM
@@ -331,7 +331,7 @@ def test_new_table_that_is_locked_is_published_later(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lakecore.cdc.postgres.source._LOOK_MS", 0)
-    monkeypatch.setattr("lakecore.cdc.postgres.slots._LOCK_MS", 200)
+    monkeypatch.setattr("lakecore.cdc.postgres.source._LOCK_MS", 200)
     cursor, writer = connect(server), connect(server)
     shard = "id int primary key); ALTER TABLE locked.{0} REPLICA IDENTITY FULL"
     cursor.execute("CREATE SCHEMA locked; CREATE TABLE locked.a (" + shard.format("a"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakecore.catalog.hive.open import open_hive
+from lakecore.catalog.hive.metastore import open_hive
 from tests.catalog.test_behaviour import *  # noqa: F403  the tests, and the fixture `catalog`
 from tests.services.hive import empty, hive_options
 

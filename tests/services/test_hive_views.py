@@ -10,7 +10,7 @@ import lakecore as lc
 from lakecore.catalog.hive.client import types
 from lakecore.catalog.identifier import Identifier
 from lakecore.catalog.registry import open_catalog
-from lakecore.catalog.view_changes import SetViewOption
+from lakecore.catalog.views import SetViewOption
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from tests.catalog.test_views import *  # noqa: F403  the tests, and the fixture `views`
 from tests.catalog.test_views import fill, view

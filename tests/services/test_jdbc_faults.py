@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakecore as lc
-from lakecore.catalog.jdbc import statements as sql
+from lakecore.catalog.jdbc import metastore as sql
 from lakecore.catalog.registry import open_catalog
 from lakecore.errors import AlreadyExists, CommitConflict, InvalidRequest, NotFound, StorageError
 from lakecore.io.ambient import SYSTEM

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakecore as lc
-from lakecore.catalog.jdbc import statements as sql
+from lakecore.catalog.jdbc import metastore as sql
 from lakecore.io.ambient import SYSTEM
 from tests.interop.setup_peers import python
 from tests.services.java import java

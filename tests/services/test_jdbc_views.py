@@ -9,7 +9,7 @@ import pytest
 import lakecore as lc
 from lakecore.catalog.identifier import Identifier
 from lakecore.catalog.registry import open_catalog
-from lakecore.catalog.view_changes import SetViewOption
+from lakecore.catalog.views import SetViewOption
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.ambient import SYSTEM
 from tests.catalog.test_views import *  # noqa: F403  the tests, and the fixture `views`

@@ -15,7 +15,7 @@ from lakecore.errors import CommitUnknown, StorageError
 from lakecore.io.stores import services
 from lakecore.io.stores.hdfs import HdfsStore
 from lakecore.io.stores.open import open_store
-from lakecore.io.stores.reachable import SECONDS_MAX
+from lakecore.io.stores.services import SECONDS_MAX
 from tests.services import storage_servers
 from tests.services.lossy_proxy import Faults, lossy_proxy
 

@@ -17,11 +17,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from spark_bridge.cdc_batches import CdcSettings, CdcSink
-from spark_bridge.cdc_decode import decode_function
-from spark_bridge.cdc_targets import CdcTargets
-from spark_bridge.cdc_values import MESSAGE_COLUMNS, ORDER, CdcTask, WrittenTargets
-from spark_bridge.cdc_write import write_function
+from spark_bridge.cdc_batches import CdcSettings, CdcSink, CdcTargets
+from spark_bridge.cdc_decode import (
+    MESSAGE_COLUMNS,
+    ORDER,
+    CdcTask,
+    WrittenTargets,
+    decode_function,
+    write_function,
+)
 from spark_bridge.task import MEMORY_PER_TASK
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from lakecore.format.binary_row import decode_rows
 from lakecore.model.types import Field, arrow_type, parse_type
 from lakecore.options import BucketFunction
 from lakecore.plan.bucketing import bucket_ids
-from spark_bridge.bucket_sql import bucket_sql
-from spark_bridge.hash_sql import HASH
+from spark_bridge.bucket_sql import HASH, bucket_sql
 from spark_bridge.placement import Owner, owner_of
 from spark_bridge.types import spark_arrow_schema, spark_schema
 from tests.tables import new_table

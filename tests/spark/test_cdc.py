@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 import lakecore as lc
 import spark_bridge
 from lakecore.errors import InvalidRequest, Unsupported
-from spark_bridge.cdc_values import MESSAGE_COLUMNS
+from spark_bridge.cdc_decode import MESSAGE_COLUMNS
 from tests.spark.conftest import ROOT
 from tests.spark.frames import files_of, held, live_files_of
 from tests.spark.messages import Queue, change
@@ -102,12 +102,12 @@ def test_worker_that_is_killed_loses_nothing_and_doubles_nothing(
     for number in range(30):
         topic.queue.put(change("a", None, {"id": number}), number)
     topic.flush()
-    from spark_bridge import cdc_job
+    from spark_bridge import cdc_batches
 
     mark = str(tmp_path / "mark")
     for name in ("decode_function", "write_function"):
-        function = getattr(cdc_job, name)
-        monkeypatch.setattr(cdc_job, name, dying(function, f"{mark}-{name}"))
+        function = getattr(cdc_batches, name)
+        monkeypatch.setattr(cdc_batches, name, dying(function, f"{mark}-{name}"))
     append: dict[str, Any] = {
         "sync_primary_keys_from_source_schema": False,
         "table_conf": {"bucket": "-1"},

@@ -370,7 +370,7 @@ def test_target_that_cannot_be_committed_leaves_no_files_of_the_others(
         return publish(context, *given)
 
     with monkeypatch.context() as patch:
-        patch.setattr("spark_bridge.cdc_targets.publish", fails)
+        patch.setattr("spark_bridge.cdc_batches.publish", fails)
         with pytest.raises(lc.CommitConflict):
             Stream(queue, log, settings_of(tmp_path)).run(patch)
     assert (len(rows(tmp_path, "a")), files_of(table(tmp_path, "c"))) == (1, set())

@@ -19,7 +19,7 @@ import spark_bridge
 from lakecore.distributed.verbs import CompactionRequest, compact_table
 from spark_bridge import compact_tasks
 from spark_bridge.compact_tasks import SparkRunner, compact_function
-from spark_bridge.packing import PACK_BYTES, packed
+from spark_bridge.task import PACK_BYTES, packed
 from tests.spark.cluster import once
 from tests.spark.frames import files_of, held, live_files_of, table_at
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.io.ambient import SYSTEM, of_job
 from lakecore.table.writes.write import TableWrite
-from spark_bridge.job_files import remove_files_of_job, remove_leftovers
+from spark_bridge.job_commit import remove_files_of_job, remove_leftovers
 from tests.spark.frames import files_of, held, table_at
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 import lakecore as lc
 import spark_bridge
-from spark_bridge.bulk_files import SparkFiles
+from spark_bridge.maintenance import SparkFiles
 from tests.spark.frames import files_of, held, live_files_of, table_at
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakecore import Unsupported
-from spark_bridge.sql_strings import masked, require_plain, unmasked
+from spark_bridge.sql_query import masked, require_plain, unmasked
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import InvalidRequest
-from spark_bridge import stream_sink
+from spark_bridge import sink as stream_sink
 from spark_bridge.source import LakecoreSource
 from tests.spark.frames import files_of, held, live_files_of, table_at
 from tests.spark.micro_batches import POINTS, Checkpoint, Crash, Query, TaskStandIn, into

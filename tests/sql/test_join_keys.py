@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakecore as lc
-from lakecore.sql import join_keys, statement_views
+from lakecore.sql import statement_views
 from lakecore.table.reads.source import TableSource
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> None:
         ("FEWER_ROWS", 0.001),
         ("FEW_WITHOUT_CONDITION", 1),
     ):
-        monkeypatch.setattr(join_keys, name, value)
+        monkeypatch.setattr(statement_views, name, value)
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_the_rows_are_those_of_duckdb(
 ) -> None:
     if listed_max is not None:  # otherwise DuckDB scans the files itself
         request.getfixturevalue("by_lakecore")
-        monkeypatch.setattr(join_keys, "LISTED_MAX", listed_max)
+        monkeypatch.setattr(statement_views, "LISTED_MAX", listed_max)
     catalog, plain = sides
 
     assert rows_of(catalog, text) == rows_of(plain, text)
@@ -207,11 +207,11 @@ def test_keys_reach_the_scan_as_a_list_as_a_range_or_not_at_all(
     assert rows_of(catalog, text) == ["(199, 4)", "(50, 2)", "(7, 3)"]
     assert all(key in scans(asked, "big")[-1] for key in ("50", "199", "900", "7"))
     assert " 3" not in scans(asked, "big")[-1]
-    monkeypatch.setattr(join_keys, "LISTED_MAX", 1)
+    monkeypatch.setattr(statement_views, "LISTED_MAX", 1)
     assert len(rows_of(catalog, text)) == 3
     assert "900" in scans(asked, "big")[-1]
     assert "50" not in scans(asked, "big")[-1]
-    monkeypatch.setattr(join_keys, "ROWS_MAX", 1)
+    monkeypatch.setattr(statement_views, "ROWS_MAX", 1)
     assert len(rows_of(catalog, text)) == 3
     assert scans(asked, "big")[-1] == "shop.big None"
 
@@ -240,7 +240,7 @@ def test_a_table_that_is_read_faster_than_keys_is_not_filtered(
     *,
     is_filtered: bool,
 ) -> None:
-    monkeypatch.setattr(join_keys, "TARGET_ROWS_MIN", least)
+    monkeypatch.setattr(statement_views, "TARGET_ROWS_MIN", least)
     assert len(rows_of(sides[0], QUERIES[0])) == 3
     assert (scans(asked, "big")[-1] != "shop.big None") == is_filtered
 
@@ -269,7 +269,7 @@ def test_files_that_duckdb_scans_itself_are_left_to_its_own_filters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[dict[int, str]] = []
-    key_filters = join_keys.key_filters
+    key_filters = statement_views.key_filters
 
     def noted(*arguments: object) -> dict[int, str]:
         found.append(key_filters(*arguments))  # type: ignore[arg-type]  # as they came

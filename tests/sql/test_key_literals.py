@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakecore as lc
-from lakecore.sql import join_keys, semi_joins
+from lakecore.sql import semi_joins, statement_views
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,9 +25,9 @@ def catalog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> lc.Session:
     """A session in which the keys of each small side become a filter, as a list or a range."""
-    monkeypatch.setattr(join_keys, "TARGET_ROWS_MIN", 0)
-    monkeypatch.setattr(join_keys, "FEW_WITHOUT_CONDITION", 1)
-    for module in (join_keys, semi_joins):
+    monkeypatch.setattr(statement_views, "TARGET_ROWS_MIN", 0)
+    monkeypatch.setattr(statement_views, "FEW_WITHOUT_CONDITION", 1)
+    for module in (statement_views, semi_joins):
         monkeypatch.setattr(module, "LISTED_MAX", request.param)
     session = lc.connect(tmp_path, create=True)
     session.create_database("shop")

@@ -17,7 +17,7 @@ import lakecore as lc
 from lakecore.errors import CorruptTable
 from lakecore.sql import native_views
 from lakecore.sql.native_views import NativeViews
-from lakecore.sql.query_shape import compared_columns, stops_early
+from lakecore.sql.statement_views import compared_columns, stops_early
 from lakecore.table.splits import survivors
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import threading
 import duckdb
 import pytest
 
-from lakecore.sql.plain_names import plain_name
+from lakecore.sql.queries import plain_name
 from lakecore.sql.query_errors import drop_table, error_of
 
 

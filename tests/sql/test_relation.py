@@ -12,7 +12,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.sql import native_views
-from lakecore.sql.relation import SqlRelation
+from lakecore.sql.python_objects import SqlRelation
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakecore as lc
-from lakecore.cdc import launch
+from lakecore.cdc import pipeline as launch
 from lakecore.cdc.sink_parts import Progress
 from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError, NotFound, Unsupported
 from lakecore.session import sql_engine

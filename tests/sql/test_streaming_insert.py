@@ -9,12 +9,12 @@ import pytest
 import lakecore as lc
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.session import sql_engine
-from lakecore.sql import streaming_insert
+from lakecore.sql import streaming
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakecore.table.writes.ingest import IngestResult
+    from lakecore.table.writes.stream_write import IngestResult
 
 
 class Clock:
@@ -32,7 +32,7 @@ class Clock:
 
 @pytest.fixture
 def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> lc.Session:
-    monkeypatch.setattr(streaming_insert, "SYSTEM", Clock())
+    monkeypatch.setattr(streaming, "SYSTEM", Clock())
     found = lc.connect(tmp_path / "w", create=True)
     found.sql("CREATE TABLE counts (w STRING PRIMARY KEY NOT ENFORCED, n BIGINT, least INT)")
     found.sql("SET 'execution.checkpointing.interval' = '1 ms'")

@@ -10,7 +10,7 @@ import pytest
 
 from lakecore.errors import CommitConflict, CommitUnknown, StorageError
 from lakecore.format import metadata
-from lakecore.io.history.history import History
+from lakecore.io.history import History
 from lakecore.io.stores.store import MemoryStore
 from lakecore.table.handle import Table, load_table
 from lakecore.table.publication import (

@@ -6,52 +6,286 @@ read nor changed; `views.py` says which views are Paimon's.
 
 from __future__ import annotations
 
+import copy
 import logging
+import platform
 import re
+import threading
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from lakecore.catalog.file_tables import open_warehouse, under_lock
 from lakecore.catalog.filesystem import DATABASE_SUFFIX
-from lakecore.catalog.hive.client import types
-from lakecore.catalog.hive.partition_reports import PartitionReports
-from lakecore.catalog.hive.partitions import HivePartitions, specs_of
-from lakecore.catalog.hive.table_rows import (
+from lakecore.catalog.hive.client import HiveClient, types
+from lakecore.catalog.hive.views import (
     LOCATION,
+    HiveTables,
+    HiveViews,
     is_external,
     is_paimon,
+    is_paimon_view,
     location_of,
     partition_keys,
     tag_partition_key,
 )
-from lakecore.catalog.hive.views import HiveViews, is_paimon_view
-from lakecore.catalog.metastore import Entry
+from lakecore.catalog.metastore import Entry, partition_statistics, statistics_of
+from lakecore.catalog.metastore_catalog import MetastoreCatalog
+from lakecore.catalog.options import OptionReader, parse_catalog_options
 from lakecore.errors import (
     AlreadyExists,
     CommitConflict,
     InvalidRequest,
     LakecoreError,
     NotFound,
+    Unsupported,
 )
-from lakecore.format.layout import MAIN_BRANCH, Layout
-from lakecore.io.history.history import History
+from lakecore.format.layout import MAIN_BRANCH, Layout, directories_of
+from lakecore.io.ambient import SYSTEM, Ambient, user_name
+from lakecore.io.history import History
+from lakecore.io.stores.timeouts import timeouts_of
+from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
-from lakecore.plan.tag_periods import coming_tag
+from lakecore.plan.partitions import Partitions
+from lakecore.plan.retention import coming_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pymetastore.hive_metastore.ttypes import Table
+    from pymetastore.hive_metastore.ttypes import Partition, Table
 
-    from lakecore.catalog.hive.client import HiveClient
-    from lakecore.catalog.hive.table_rows import HiveTables
+    from lakecore.catalog.hive.client import Hosts
     from lakecore.catalog.identifier import Identifier
-    from lakecore.io.ambient import Ambient
+    from lakecore.catalog.metastore import PartitionStatistics, Spec
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot
     from lakecore.table.publication import SnapshotProposal
 
-__all__ = ["HiveLocks", "HiveMetastore"]
+
+# --- partition reports ---------------------------------------------------------------------------
+# Which partitions are due for a report of their statistics to the metastore.
+#
+# The option `partition.idle-time-to-report-statistic` switches reports on. The rules are Java's:
+#
+# - a batch commit at once reports the partitions that it changed, and all pending ones of the
+#   table;
+# - a commit of a stream makes the partitions that it changed pending. When a pending partition has
+#   not changed for the idle time, the next commit of the table reports it.
+#
+# NOTE: pending partitions are kept in memory. If the process ends, a later commit to the partition,
+# or `repair`, reports it.
+
+
+class PartitionReports:
+    """The pending partitions of tables, with the time of their last change. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed: dict[Identifier, dict[Spec, int]] = {}
+
+    def __reduce__(self) -> tuple[type[PartitionReports], tuple[()]]:
+        """Pickled empty: another process reports its own commits."""
+        return PartitionReports, ()
+
+    def due(
+        self, name: Identifier, changed: Iterable[Spec], now_ms: int, idle_ms: int, *, batch: bool
+    ) -> Mapping[Spec, int]:
+        """Add the partitions that a commit changed, then remove and return those that are due.
+
+        Each is returned with the time of its last change. After a batch commit, all pending
+        partitions of the table are due.
+        """
+        with self._lock:
+            noted = self._changed.setdefault(name, {})
+            noted.update((spec, now_ms) for spec in changed)
+            due = {s: ms for s, ms in noted.items() if batch or now_ms - ms > idle_ms}
+            for spec in due:
+                del noted[spec]
+            if not noted:
+                del self._changed[name]
+        return due
+
+    def put_back(self, name: Identifier, failed: Mapping[Spec, int]) -> None:
+        """Add partitions again that could not be reported. A newer time of a partition is kept."""
+        with self._lock:
+            noted = self._changed.setdefault(name, {})
+            for spec, changed_ms in failed.items():
+                noted.setdefault(spec, changed_ms)
+
+
+# --- partitions ----------------------------------------------------------------------------------
+# Keeps the partitions of a table in a Hive Metastore equal to the partitions that have files.
+#
+# If `metastore.partitioned-table` is set, the metastore holds each partition with its directory.
+# With `metastore.tag-to-partition`, a table without partition keys has a Hive partition for each
+# tag instead: a query that names the partition reads the tag. The directory of such a partition
+# does not exist.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HivePartitions:
+    """The partitions of tables in one metastore."""
+
+    client: HiveClient
+    ambient: Ambient
+
+    def follow(
+        self, name: Identifier, history: History, schema: TableSchema, proposal: SnapshotProposal
+    ) -> None:
+        """Add the partitions to which a commit added files, and drop those that it emptied."""
+        added = {e.partition for e in proposal.delta if e.kind is FileKind.ADD}
+        deleted = {e.partition for e in proposal.delta if e.kind is FileKind.DELETE} - added
+        if added:
+            self._add(name, history, schema, added)
+        if deleted and not _has_branches(history):
+            live = {e.partition for e in history.live_entries(proposal.snapshot)}
+            emptied = specs_of(schema, deleted - live)
+            # Null and blank strings have the same spec: another partition with it may have files.
+            for spec in emptied - specs_of(schema, live) if emptied else ():
+                self.client.drop_partition(name.database, name.table, [text for _, text in spec])
+
+    def copy(
+        self, name: Identifier, history: History, schema: TableSchema, snapshot: Snapshot
+    ) -> list[Spec]:
+        """Add all partitions that have files in a snapshot, and return them."""
+        live = {e.partition for e in history.live_entries(snapshot)}
+        return self._add(name, history, schema, live) if live else []
+
+    def report(
+        self,
+        name: Identifier,
+        history: History,
+        schema: TableSchema,
+        snapshot: Snapshot,
+        due: Mapping[Spec, int],
+    ) -> None:
+        """Write the statistics of partitions to their Hive parameters.
+
+        The statistics are sums over the files of the snapshot: `numRows` counts stored rows, before
+        a merge. `due` maps a partition to the time of its last change.
+        """
+        specs = Partitions(schema, schema.parsed_options())
+        found = partition_statistics(history.live_entries(snapshot), specs)
+        for spec, changed_ms in due.items():
+            values = [value for _, value in spec]
+            partition = self.client.partition(name.database, name.table, values)
+            if partition is not None:
+                partition.lastAccessTime = changed_ms // 1000
+                stated = _parameters(found.get(spec) or statistics_of(spec, ()), changed_ms)
+                partition.parameters = {**(partition.parameters or {}), **stated}
+                self.client.alter_statistics(name.database, name.table, partition)
+
+    def follow_tags(
+        self,
+        name: Identifier,
+        history: History,
+        schema: TableSchema,
+        made: Iterable[str],
+        gone: Iterable[str],
+    ) -> None:
+        """Add a Hive partition for each new tag (`made`); drop those of deleted tags (`gone`)."""
+        key = tag_partition_key(schema)
+        assert key is not None, "called for tables whose tags are partitions"
+        for tag in gone:
+            self.client.drop_partition(name.database, name.table, [tag])
+        added = [{key: tag} for tag in made]
+        if added:
+            self._list(name, history, schema, added)
+
+    def move(self, name: Identifier, path: str) -> None:
+        """Move the directories of all partitions below `path`, the table's new directory."""
+        partitions = self.client.partitions(name.database, name.table)
+        for partition in partitions:
+            old = location_of(partition.parameters, partition.sd.location)
+            if old is not None:
+                tail = old.rstrip("/").split("/")[-len(partition.values) :]
+                _set_location(partition, "/".join([path, *tail]))
+        if partitions:
+            self.client.alter_partitions(name.database, name.table, partitions)
+
+    def _add(
+        self,
+        name: Identifier,
+        history: History,
+        schema: TableSchema,
+        partitions: Iterable[bytes],
+    ) -> list[Spec]:
+        specs = sorted(specs_of(schema, partitions))
+        self._list(name, history, schema, [dict(spec) for spec in specs])
+        return specs
+
+    def _list(
+        self,
+        name: Identifier,
+        history: History,
+        schema: TableSchema,
+        specs: Sequence[Mapping[str, str]],
+    ) -> None:
+        table = self.client.table(name.database, name.table)
+        if table is None:
+            return
+        root = location_of(table.parameters, table.sd.location) or history.layout.root
+        folder = schema.options.get("data-file.path-directory", "").strip("/")
+        base = f"{root}/{folder}" if folder else root
+        self.client.add_partitions(
+            name.database,
+            name.table,
+            [
+                self._partition(name, table, spec, f"{base}/{directories_of(spec)}")
+                for spec in specs
+            ],
+        )
+
+    def _partition(
+        self, name: Identifier, table: Table, spec: Mapping[str, str], path: str
+    ) -> Partition:
+        now = self.ambient.now_ms() // 1000
+        partition = types().Partition(
+            values=list(spec.values()),
+            dbName=name.database,
+            tableName=name.table,
+            createTime=now,
+            lastAccessTime=now,
+            sd=copy.deepcopy(table.sd),
+            parameters={LOCATION: ""} if LOCATION in table.parameters else {},
+        )
+        _set_location(partition, path)
+        return partition
+
+
+def specs_of(schema: TableSchema, partitions: Iterable[bytes]) -> set[Spec]:
+    """The specs of partitions: a metastore identifies a partition by its spec."""
+    specs = Partitions(schema, schema.parsed_options())
+    return {tuple(specs.spec(each).items()) for each in partitions}
+
+
+def _parameters(sums: PartitionStatistics, changed_ms: int) -> dict[str, str]:
+    """The Hive parameters of a partition, under the names that Paimon and Hive use."""
+    changed_s = str(changed_ms // 1000)
+    return {
+        "numFiles": str(sums["fileCount"]),
+        "totalSize": str(sums["fileSizeInBytes"]),
+        "numRows": str(sums["recordCount"]),
+        "totalBuckets": str(sums["totalBuckets"]),
+        "lastUpdateTime": changed_s,
+        "transient_lastDdlTime": changed_s,
+    }
+
+
+def _set_location(partition: Partition, path: str) -> None:
+    if LOCATION in (partition.parameters or {}):
+        partition.parameters[LOCATION] = path
+    else:
+        partition.sd.location = path
+
+
+def _has_branches(history: History) -> bool:
+    return any(child.is_directory for child in history.store.list(history.layout.branches_dir))
+
+
+# --- metastore -----------------------------------------------------------------------------------
 
 _log = logging.getLogger(__name__)
 
@@ -368,3 +602,97 @@ def _check_name(what: str, name: str) -> None:
             f"the name of a {what} in a Hive Metastore has lower-case letters, digits and `_`",
             name=name,
         )
+
+
+# --- open ----------------------------------------------------------------------------------------
+# Opens a Hive catalog by its options.
+
+_KEYS = (
+    "uri",
+    "alter-table-cascade",
+    "case-sensitive",
+    "client-pool-size",
+    "hive.metastore.client.socket.timeout",
+    "hive.skip-update-stats",
+    "location-in-properties",
+    "lock.enabled",
+    "lock-check-max-sleep",
+    "lock-acquire-timeout",
+    "sync-all-properties",
+    "table.type",
+)
+_PORT = 9083
+
+
+def open_hive(
+    given: Mapping[str, str], *, create: bool, ambient: Ambient = SYSTEM
+) -> MetastoreCatalog:
+    """Open the catalog. Raises NotFound for a missing warehouse, unless `create` is set."""
+    stated = parse_catalog_options(given, own=_KEYS)
+    read = OptionReader(given)
+    if read.flag("case-sensitive", default=False):
+        raise Unsupported("a Hive Metastore ignores the case of names", option="case-sensitive")
+    kind = read.text("table.type", "managed").lower()
+    if kind not in {"managed", "external"}:
+        raise InvalidRequest("a table is managed or external", option="table.type", value=kind)
+    client = HiveClient(
+        parse_hosts(given.get("uri", "")),
+        read.integer("client-pool-size", 2, least=1),
+        read.duration_ms("hive.metastore.client.socket.timeout", "10 min"),
+        timeouts_of(given).connect,
+    )
+    client.check()
+    warehouse, store = open_warehouse(stated.warehouse, stated.texts, create=create)
+    # As in Java, locks are on by default for object stores, which have no atomic rename.
+    locked = read.flag("lock.enabled", default=not store.renames_at_once)
+    if locked:
+        store = under_lock(warehouse, stated.texts)
+    user = user_name()
+    locks = HiveLocks(
+        wait_ms_max=read.duration_ms("lock-check-max-sleep", "8 s"),
+        timeout_ms=read.duration_ms("lock-acquire-timeout", "8 min"),
+        user=user,
+        host=platform.node() or "localhost",
+    )
+    metastore = HiveMetastore(
+        client=client,
+        warehouse=warehouse,
+        rows=HiveTables(
+            copies_properties=read.flag("sync-all-properties", default=True),
+            location_in_properties=read.flag("location-in-properties", default=False),
+            external=kind == "external",
+            owner=user,
+        ),
+        locks=locks if locked else None,
+        cascades=read.flag("alter-table-cascade", default=True),
+        skips_statistics=read.flag("hive.skip-update-stats", default=False),
+        ambient=ambient,
+    )
+    client.databases()  # raises an error now if the address is wrong
+    return MetastoreCatalog(
+        warehouse, store, replace(stated, warehouse=warehouse), metastore, ambient
+    )
+
+
+def parse_hosts(uri: str) -> Hosts:
+    """The servers of a comma-separated list of `thrift://HOST:PORT`.
+
+    Raises InvalidRequest for anything else.
+    """
+    hosts: list[tuple[str, int]] = []
+    for each in filter(None, map(str.strip, uri.split(","))):
+        parts = urlsplit(each)
+        try:
+            port = parts.port or _PORT
+        except ValueError:
+            port = 0
+        if parts.scheme != "thrift" or not parts.hostname or not port or parts.path.strip("/"):
+            raise InvalidRequest(
+                "the URI of a Hive Metastore is thrift://HOST:PORT", option="uri", value=each
+            )
+        hosts.append((parts.hostname, port))
+    if not hosts:
+        raise InvalidRequest(
+            "a Hive catalog has a uri", option="uri", example=f"thrift://localhost:{_PORT}"
+        )
+    return tuple(hosts)

@@ -14,29 +14,275 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from lakecore.catalog.hive.client import types
-from lakecore.catalog.hive.table_rows import column_of
-from lakecore.catalog.hive.type_names import paimon_type
-from lakecore.catalog.view_changes import (
-    AddDialect,
-    DropDialect,
-    UpdateDialect,
-)
-from lakecore.catalog.views import View, changed_view
+from lakecore.catalog.views import AddDialect, DropDialect, UpdateDialect, View, changed_view
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
-from lakecore.model.types import Field
+from lakecore.io.stores.open import locate
+from lakecore.model.types import Array, Atomic, Field, Map, Multiset, Root, Row, parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from pymetastore.hive_metastore.ttypes import StorageDescriptor, Table
+    from pymetastore.hive_metastore.ttypes import FieldSchema, StorageDescriptor, Table
 
     from lakecore.catalog.hive.client import HiveClient
     from lakecore.catalog.identifier import Identifier
-    from lakecore.catalog.view_changes import ViewChange
+    from lakecore.catalog.views import ViewChange
     from lakecore.io.ambient import Ambient
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.types import DataType
 
-__all__ = ["HiveViews", "is_paimon_view", "is_view"]
+
+# --- type names ----------------------------------------------------------------------------------
+# Converts between Paimon's types and Hive's type names, as Paimon's Hive catalog does.
+
+CHAR_MAX, VARCHAR_MAX = 255, 65535
+
+_NAMES: Mapping[Root, str] = {
+    Root.TIME: "string",
+    Root.BINARY: "binary",
+    Root.VARBINARY: "binary",
+    Root.BLOB: "binary",
+    Root.TIMESTAMP_LTZ: "timestamp with local time zone",
+}
+_OTHER_TEXTS: Mapping[str, str] = {
+    "binary": "BYTES",
+    "decimal": "DECIMAL(10, 0)",
+    "timestamp": "TIMESTAMP(6)",
+    "timestamp with local time zone": "TIMESTAMP(6) WITH LOCAL TIME ZONE",
+}
+"""Hive's type names that Paimon does not have, or that mean something else in Paimon."""
+
+
+def hive_type(kind: DataType) -> str:
+    """The name of the Hive type that shows values of this type."""
+    match kind:
+        case Array(element=element):
+            return f"array<{hive_type(element)}>"
+        case Multiset(element=element):
+            return f"map<{hive_type(element)},int>"
+        case Map(key=key, value=value):
+            return f"map<{hive_type(key)},{hive_type(value)}>"
+        case Row(fields=fields):
+            inner = ",".join(f"{field.name}:{hive_type(field.type)}" for field in fields)
+            return f"struct<{inner}>"
+        case Atomic():
+            return _atomic(kind)
+
+
+def _atomic(kind: Atomic) -> str:
+    match kind:
+        case Atomic(root=Root.CHAR, length=int(length)):
+            return f"char({length})" if length <= CHAR_MAX else "string"
+        case Atomic(root=Root.VARCHAR, length=int(length)):
+            return f"varchar({length})" if length <= VARCHAR_MAX else "string"
+        case Atomic(root=Root.DECIMAL):
+            return f"decimal({kind.precision},{kind.scale})"
+        case _:
+            return _NAMES.get(kind.root, kind.root.lower())
+
+
+def paimon_type(name: str) -> DataType:
+    """The Paimon type for the name of a Hive type, as in Java. It is nullable.
+
+    Raises InvalidRequest for a type that Paimon does not have.
+    """
+    return parse_type(_text(name), context=name)
+
+
+def _text(name: str) -> str:
+    """The name in Paimon's spelling."""
+    name = name.strip()
+    root, opened, rest = name.partition("<")
+    if not opened:
+        return _OTHER_TEXTS.get(name.lower(), name)
+    parts = list(_split(rest.rstrip().removesuffix(">")))
+    if root.strip().lower() != "struct":
+        return f"{root}<{', '.join(map(_text, parts))}>"
+    fields = []
+    for part in parts:
+        field, _, inner = part.partition(":")
+        quoted = field.strip().replace("`", "``")
+        fields.append(f"`{quoted}` {_text(inner)}")
+    return f"ROW<{', '.join(fields)}>"
+
+
+def _split(text: str) -> Iterator[str]:
+    """The parts between commas that are not within brackets."""
+    depth = start = 0
+    for at, sign in enumerate(text):
+        if sign in "<(":
+            depth += 1
+        elif sign in ">)":
+            depth -= 1
+        elif sign == "," and depth == 0:
+            yield text[start:at]
+            start = at + 1
+    yield text[start:]
+
+
+# --- table rows ----------------------------------------------------------------------------------
+# A Paimon table as a Hive Metastore shows it: columns, parameters, formats, partition keys.
+#
+# The names are those of Paimon's Hive catalog, so that Hive, Spark and Flink find the table
+# (https://paimon.apache.org/docs/master/hive/quick-start/).
+
+INPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonInputFormat"
+OUTPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonOutputFormat"
+SERDE = "org.apache.paimon.hive.PaimonSerDe"
+STORAGE_HANDLER = "org.apache.paimon.hive.PaimonStorageHandler"
+LOCATION = "paimon_location"
+EXTERNAL, EXTERNAL_TABLE, MANAGED_TABLE = "EXTERNAL", "EXTERNAL_TABLE", "MANAGED_TABLE"
+COMMENT_CHARACTERS_MAX = 255
+
+_HIVE_PREFIX = "hive."
+_INT_MAX = 2_147_483_647
+_ALWAYS = {"table_type": "PAIMON", "storage_handler": STORAGE_HANDLER}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiveTables:
+    """Builds the metastore's form of a table, according to the options of the catalog."""
+
+    copies_properties: bool
+    location_in_properties: bool
+    external: bool
+    owner: str
+
+    def new_table(self, name: Identifier, path: str, schema: TableSchema, *, now_ms: int) -> Table:
+        """The metastore's form of a new table with this schema."""
+        parameters = {**self._parameters(schema), **_ALWAYS}
+        external = self.external or parameters.get(EXTERNAL, "").upper() == "TRUE"
+        table = types().Table(
+            tableName=name.table,
+            dbName=name.database,
+            owner=self.owner,
+            createTime=now_ms // 1000,
+            lastAccessTime=now_ms // 1000,
+            retention=_INT_MAX,
+            sd=_descriptor(),
+            partitionKeys=[],
+            parameters={**parameters, **({EXTERNAL: "TRUE"} if external else {})},
+            tableType=EXTERNAL_TABLE if external else MANAGED_TABLE,
+        )
+        self.set_columns(table, schema)
+        self.set_location(table, path)
+        return table
+
+    def set_schema(self, table: Table, schema: TableSchema, before: TableSchema | None) -> None:
+        """Set the columns and parameters of a metastore's `table` to those of a new schema.
+
+        Options that only the previous schema `before` has are removed.
+        """
+        gone = set(self._parameters(before)) - set(self._parameters(schema)) if before else set()
+        kept = {key: text for key, text in table.parameters.items() if key not in gone}
+        table.parameters = {**kept, **self._parameters(schema), **_ALWAYS}
+        self.set_columns(table, schema)
+
+    def set_columns(self, table: Table, schema: TableSchema) -> None:
+        """Set the columns and the partition keys."""
+        keys = partition_keys(schema)
+        columns = [field for field in schema.fields if field.name not in keys]
+        table.sd.cols = [column_of(field) for field in columns]
+        table.partitionKeys = [
+            types().FieldSchema(name=key, type=hive_type(field.type), comment=field.description)
+            for key in keys
+            for field in [schema.field(key)]
+        ]
+        tag_key = tag_partition_key(schema)
+        if tag_key is not None:
+            table.partitionKeys = [types().FieldSchema(name=tag_key, type="string", comment=None)]
+
+    def set_location(self, table: Table, path: str) -> None:
+        """Set the directory of the table's files."""
+        if self.location_in_properties:
+            table.parameters[LOCATION] = path
+        else:
+            table.sd.location = path
+
+    def _parameters(self, schema: TableSchema) -> dict[str, str]:
+        comment = {"comment": schema.comment} if schema.comment is not None else {}
+        if not self.copies_properties:
+            options = {
+                key.removeprefix(_HIVE_PREFIX): text
+                for key, text in schema.options.items()
+                if key.startswith(_HIVE_PREFIX)
+            }
+            for key in ("partition.expiration-time", "data-file.path-directory"):
+                if key in schema.options:
+                    options[key] = schema.options[key]
+            return {**options, **comment}
+        keys = {
+            "primary-key": schema.primary_keys,
+            "partition": schema.partition_keys,
+            "bucket-key": () if "bucket-key" in schema.options else schema.trimmed_primary_keys,
+        }
+        stated = {key: ",".join(names) for key, names in keys.items() if names}
+        return {**schema.options, **stated, **comment}
+
+
+def partition_keys(schema: TableSchema) -> tuple[str, ...]:
+    """The partition keys that the metastore shows; empty unless it lists the table's partitions."""
+    listed = schema.parsed_options().metastore_partitioned_table
+    return schema.partition_keys if listed else ()
+
+
+def tag_partition_key(schema: TableSchema) -> str | None:
+    """The partition key by which the metastore lists the tags; None if it lists no tags."""
+    return schema.parsed_options().metastore_tag_to_partition
+
+
+def is_paimon(table: Table) -> bool:
+    """Whether a table in the metastore is a Paimon table."""
+    return (
+        table.sd is not None
+        and table.sd.inputFormat == INPUT_FORMAT
+        and table.sd.outputFormat == OUTPUT_FORMAT
+    )
+
+
+def is_external(table: Table) -> bool:
+    """Whether a table in the metastore is external, so that dropping it keeps its files."""
+    return bool(table.tableType == EXTERNAL_TABLE)
+
+
+def location_of(parameters: Mapping[str, str] | None, location: str | None) -> str | None:
+    """The directory of a table or database in the metastore, in lakecore's form.
+
+    None if unknown.
+    """
+    stated = (parameters or {}).get(LOCATION) or location
+    return locate(stated) if stated else None
+
+
+def _descriptor() -> StorageDescriptor:
+    kinds = types()
+    return kinds.StorageDescriptor(
+        inputFormat=INPUT_FORMAT,
+        outputFormat=OUTPUT_FORMAT,
+        serdeInfo=kinds.SerDeInfo(serializationLib=SERDE, parameters={}),
+        compressed=False,
+        numBuckets=0,
+        bucketCols=[],
+        sortCols=[],
+        parameters={},
+    )
+
+
+def column_of(field: Field) -> FieldSchema:
+    """A column in the metastore's form.
+
+    Its comment is reduced to one line and the maximum length.
+    """
+    comment = field.description
+    if comment is not None:
+        comment = comment.replace("\n", " ").replace("\r", " ")
+        if len(comment) > COMMENT_CHARACTERS_MAX:
+            comment = comment[: COMMENT_CHARACTERS_MAX - 3] + "..."
+    return types().FieldSchema(name=field.name, type=hive_type(field.type), comment=comment)
+
+
+# --- views ---------------------------------------------------------------------------------------
 
 _VIRTUAL_VIEW = "VIRTUAL_VIEW"
 _COMMENT = "comment"
@@ -175,7 +421,7 @@ class HiveViews:
             createTime=now,
             lastAccessTime=0,
             retention=0,
-            sd=_descriptor(),
+            sd=_views_descriptor(),
             partitionKeys=[],
             tableType=_VIRTUAL_VIEW,
         )
@@ -232,7 +478,7 @@ def _parameters(view: View) -> dict[str, str]:
     return {**view.options, **comment}
 
 
-def _descriptor() -> StorageDescriptor:
+def _views_descriptor() -> StorageDescriptor:
     kinds = types()
     serde = kinds.SerDeInfo(serializationLib=_SERDE, parameters={"serialization.format": "1"})
     return kinds.StorageDescriptor(

@@ -15,12 +15,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.partition_statistics import partition_statistics
-from lakecore.catalog.rest.http_client import Refusal, ReplyLost
-from lakecore.catalog.rest.served_access import ServedAccess
+from lakecore.catalog.identifier import BRANCH_MARK, MAIN_BRANCH, SPLITTER, Identifier
+from lakecore.catalog.metastore import partition_statistics
+from lakecore.catalog.rest.http_client import Refusal, ReplyLost, RestClient, encoded
+from lakecore.catalog.rest.wire import (
+    Json,
+    change_to_json,
+    schema_from_json,
+    snapshot_from_json,
+    snapshot_to_json,
+)
 from lakecore.errors import CorruptTable, LakecoreError, NotFound
+from lakecore.format.layout import canonical
 from lakecore.io.ambient import SYSTEM, Ambient
-from lakecore.io.history.history import History
+from lakecore.io.history import History
+from lakecore.rows.read_rules_json import StatedRules
 from lakecore.table.publication import (
     LostRace,
     Outcome,
@@ -32,17 +41,250 @@ from lakecore.table.publication import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from lakecore.catalog.rest.served_references import ServedReferences
-    from lakecore.catalog.rest.served_table import Described, ServedTable
+    from lakecore.catalog.metastore import PartitionStatistics
     from lakecore.format.layout import Layout
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
+    from lakecore.model.schema_change import Change
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.partitions import Partitions
 
-__all__ = ["ServedHistory", "ServedPublication"]
+
+# --- served access -------------------------------------------------------------------------------
+# The rows and columns of a table that a user may read, as a REST server states them.
+
+
+@dataclass(frozen=True, slots=True)
+class ServedAccess:
+    """The row filters and column masks of a table. Each read asks the server for them again."""
+
+    table: ServedTable
+
+    def rules(self, branch: str, columns: Sequence[str]) -> StatedRules:
+        """The rules for a read of these columns.
+
+        Raises StorageError if the user may not read the columns, Unsupported if the server states
+        no rules.
+        """
+        table = self.table.on_branch(branch)
+        reply = table.ask("POST", "auth", {"select": list(columns)})
+        filters, masks = reply.get("filter") or [], reply.get("columnMasking") or {}
+        if (
+            not isinstance(filters, list)
+            or not isinstance(masks, dict)
+            or not all(isinstance(each, str | None) for each in (*filters, *masks.values()))
+        ):
+            raise CorruptTable(
+                "the server states who may read the table in a form that is not known",
+                table=table.name,
+            )
+        # As in Java, null and an empty string mean that there is no rule.
+        return StatedRules(
+            tuple(filter(None, filters)), {name: text for name, text in masks.items() if text}
+        )
+
+
+# --- served references ---------------------------------------------------------------------------
+# Tags, branches and rollbacks of a table on a REST server. Each method sends one request.
+
+
+@dataclass(frozen=True, slots=True)
+class ServedReferences:
+    """Asks the server for changes of tags, branches and the newest snapshot."""
+
+    table: ServedTable
+
+    def create_tag(self, branch: str, name: str, snapshot_id: int, retained: str | None) -> None:
+        """Create a tag of a snapshot."""
+        body = {"tagName": name, "snapshotId": snapshot_id, "timeRetained": retained}
+        self.table.on_branch(branch).ask("POST", "tags", body)
+
+    def delete_tag(self, branch: str, name: str) -> None:
+        """Delete a tag."""
+        self.table.on_branch(branch).ask("DELETE", f"tags/{encoded(name)}")
+
+    def create_branch(self, name: str, tag: str | None) -> None:
+        """Create a branch from a tag, or without rows."""
+        self.table.ask("POST", "branches", {"branch": name, "fromTag": tag})
+
+    def delete_branch(self, name: str) -> None:
+        """Delete a branch."""
+        self.table.ask("DELETE", f"branches/{encoded(name)}")
+
+    def fast_forward(self, name: str) -> None:
+        """Replace `main` by the branch."""
+        self.table.ask("POST", f"branches/{encoded(name)}/forward", {})
+
+    def rollback(self, branch: str, snapshot_id: int, tag: str | None) -> None:
+        """Make an earlier snapshot the newest one again; `tag` is the tag that keeps it, if any."""
+        instant: dict[str, object] = {"type": "snapshot", "snapshotId": snapshot_id}
+        if tag is not None:
+            # The snapshot may have expired: only the tag names it then.
+            instant = {"type": "tag", "tagName": tag}
+        self.table.on_branch(branch).ask("POST", "rollback", {"instant": instant})
+
+
+# --- served table --------------------------------------------------------------------------------
+# One table of a REST server: its address, and the requests about it.
+#
+# A branch has its own address: `t$branch_b1`.
+
+_PATH = "path"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """The server's description of a table. A table that is created again has another `id`."""
+
+    id: str
+    path: str
+    is_external: bool
+    schema: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTable:
+    """A table or branch of a server."""
+
+    client: RestClient
+    root: str
+    name: Identifier
+
+    @property
+    def address(self) -> str:
+        """The path of the table's own resource."""
+        database = database_path(self.root, self.name.database)
+        return f"{database}/tables/{encoded(object_name(self.name))}"
+
+    def on_branch(self, branch: str) -> ServedTable:
+        """The same table on a branch, or on `main`."""
+        name = Identifier(database=self.name.database, table=self.name.table, branch=branch)
+        return ServedTable(self.client, self.root, name)
+
+    def describe(self) -> Described | None:
+        """Id, path and newest schema; None if the server has no such table."""
+        try:
+            reply = self.client.get(self.address)
+        except Refusal as refusal:
+            if refusal.code == 404:
+                return None
+            raise refusal.as_error(table=self.name) from None
+        return described(reply, str(self.name))
+
+    def alter(self, changes: Sequence[Change]) -> None:
+        """Apply schema changes. Raises `Refusal`."""
+        body = {"changes": [change_to_json(change) for change in changes]}
+        self.client.post(self.address, body, retries=False)
+
+    def commit(
+        self,
+        table_id: str,
+        base_uuid: str | None,
+        snapshot: Snapshot,
+        statistics: Iterable[PartitionStatistics],
+    ) -> bool:
+        """Ask the server to commit a snapshot.
+
+        False if another commit was first. Raises `Refusal`.
+        """
+        body = {
+            "tableId": table_id,
+            "baseSnapshotUuid": base_uuid,
+            "snapshot": snapshot_to_json(snapshot),
+            "statistics": list(statistics),
+        }
+        # INVARIANT: a commit is sent once. If its outcome is unknown, its snapshot is looked up.
+        reply = self.client.post(f"{self.address}/commit", body, retries=False)
+        return reply.get("success") is True
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest snapshot; None if nothing was committed.
+
+        Raises NotFound if the table is gone.
+        """
+        reply = self._snapshot("snapshot")
+        if reply is None:
+            return None
+        table_snapshot = reply.get("snapshot")
+        inner = table_snapshot.get("snapshot") if isinstance(table_snapshot, dict) else None
+        return snapshot_from_json(inner, f"{self.address}/snapshot")
+
+    def snapshot(self, version: str) -> Snapshot | None:
+        """The snapshot of a number or tag; None if there is none.
+
+        Raises NotFound if the table is gone.
+        """
+        place = f"snapshots/{encoded(version)}"
+        reply = self._snapshot(place)
+        if reply is None:
+            return None
+        return snapshot_from_json(reply.get("snapshot"), f"{self.address}/{place}")
+
+    def _snapshot(self, place: str) -> Json | None:
+        try:
+            return self.client.get(f"{self.address}/{place}")
+        except Refusal as refusal:
+            if refusal.code == 404 and refusal.resource == "SNAPSHOT":
+                return None
+            raise refusal.as_error(table=self.name) from None
+
+    def snapshot_ids(self) -> tuple[int, ...]:
+        """The numbers of all live snapshots, ascending."""
+        where = f"{self.address}/snapshots"
+        try:
+            found = list(self.client.pages(where, "snapshots"))
+        except Refusal as refusal:
+            raise refusal.as_error(table=self.name) from None
+        return tuple(sorted(snapshot_from_json(each, where).id for each in found))
+
+    def ask(self, method: str, place: str, body: object = None) -> Json:
+        """The reply to a request below the table's address. Raises only errors of lakecore."""
+        try:
+            return self.client.send(method, f"{self.address}/{place}", body=body)
+        except Refusal as refusal:
+            raise refusal.as_error(table=self.name) from None
+
+    def __repr__(self) -> str:
+        return f"ServedTable({self.name})"
+
+
+def described(reply: Json, name: str) -> Described:
+    """Parse the server's description of a table. Raises CorruptTable if parts are missing."""
+    try:
+        schema_id, path = reply["schemaId"], reply["path"]
+        schema = schema_from_json(reply["schema"], schema_id, reply.get("updatedAt") or 0)
+        table_id, external = reply["id"], bool(reply.get("isExternal", False))
+    except (KeyError, TypeError) as error:
+        raise CorruptTable(
+            "the server describes a table by half", table=name, part=error
+        ) from error
+    if not isinstance(path, str) or not isinstance(table_id, str):
+        raise CorruptTable("the server gives the table no path or id", table=name)
+    # The server adds the path of the table as an option; the schema file does not have it.
+    options = {key: text for key, text in schema.options.items() if key != _PATH}
+    return Described(
+        id=table_id,
+        path=canonical(path).rstrip("/"),
+        is_external=external,
+        schema=replace(schema, options=options),
+    )
+
+
+def database_path(root: str, database: str) -> str:
+    """The path of a database's resource."""
+    return f"{root}/databases/{encoded(database)}"
+
+
+def object_name(name: Identifier) -> str:
+    """The name of a table or branch within its database."""
+    if name.branch == MAIN_BRANCH:
+        return name.table
+    return f"{name.table}{SPLITTER}{BRANCH_MARK}{name.branch}"
+
+
+# --- served publication --------------------------------------------------------------------------
 
 _BUSY = (409, 429, 503)
 """The status codes of a server that did not commit: another commit is running, a lease is held, or

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lakecore.errors import InvalidRequest
 from lakecore.format import metadata
+from lakecore.model.data_types import field_to_json, parse_field, parse_type, type_to_json
 from lakecore.model.schema import TableSchema
 from lakecore.model.schema_change import (
     AddColumn,
@@ -29,7 +30,6 @@ from lakecore.model.schema_change import (
     UpdateColumnType,
     UpdateComment,
 )
-from lakecore.model.type_text import field_to_json, parse_field, parse_type, type_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,25 +5,23 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakecore.cdc.formats.aliyun_json import AliyunJson
-from lakecore.cdc.formats.canal_json import CanalJson
-from lakecore.cdc.formats.debezium_avro import DebeziumAvro
-from lakecore.cdc.formats.debezium_bson import DebeziumBson
-from lakecore.cdc.formats.debezium_json import DebeziumJson
+from lakecore.cdc.formats.debezium import DebeziumAvro, DebeziumBson, DebeziumJson, SchemaRegistry
 from lakecore.cdc.formats.decoder import JsonDecoder
-from lakecore.cdc.formats.dms_json import DMS_JSON
-from lakecore.cdc.formats.maxwell_json import MAXWELL_JSON
-from lakecore.cdc.formats.ogg_json import OGG_JSON
-from lakecore.cdc.formats.plain_json import PLAIN_JSON
-from lakecore.cdc.formats.schema_registry import SchemaRegistry
+from lakecore.cdc.formats.json_dialects import (
+    DMS_JSON,
+    MAXWELL_JSON,
+    OGG_JSON,
+    PLAIN_JSON,
+    AliyunJson,
+    CanalJson,
+)
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING, OF_TYPES, TypeMapping
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lakecore.cdc.formats.decoder import Decoder
-    from lakecore.cdc.formats.text_format import TextFormat
+    from lakecore.cdc.formats.decoder import Decoder, TextFormat
 
 __all__ = ["FORMATS", "VALUE_FORMATS", "decoder_for"]
 

@@ -5,20 +5,164 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
 
 from lakecore.cdc.events import SourceSchema
-from lakecore.cdc.formats.json_values import JsonError
-from lakecore.cdc.formats.rows_json import RowReader
+from lakecore.cdc.formats.json_values import (
+    JsonError,
+    field_texts,
+    member_texts,
+    objects,
+    value_text,
+)
 from lakecore.cdc.types.mapping import STRING
 from lakecore.errors import InvalidRequest
 from lakecore.model.types import Field, arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lakecore.model.types import DataType
 
-__all__ = ["TextShape", "TypedShape", "converted"]
+
+# --- rows json -----------------------------------------------------------------------------------
+# Reads many JSON objects as one table of strings, integers and booleans, without losing a digit.
+#
+# Arrow's JSON reader reads the objects in bulk. It changes some values: it parses strings that look
+# like a time as a time, and numbers with a fraction as floats. Therefore:
+#
+# 1. Read with the column kinds known from earlier objects; let Arrow infer the others.
+# 2. A column of text, whole numbers or booleans is correct. A column that Arrow parsed as times is
+#    text: remember that, and read again.
+# 3. Columns of other numbers, of arrays and of objects are read again one by one, as the text of
+#    the
+#    JSON. Numbers are printed as Java's BigDecimal prints them; arrays and objects have no blanks.
+# 4. If Arrow cannot read the objects together, because a column changes its kind, each value is
+#    read
+#    alone.
+#
+# If the caller states the type of a column, its values have that type or are strings.
+
+_BLOCK_MIN = 1 << 20
+_NULLS = pa.array(["", "null"])
+_PLAIN_NUMBER = r"^-?(0|[1-9][0-9]*)\.[0-9]{0,5}[1-9]$|^-?[1-9][0-9]*(\.[0-9]+)?$"
+_PLAIN = (pa.string(), pa.int64(), pa.bool_())
+
+
+class RowReader:
+    """Reads the rows of one table; remembers the kinds of its columns.
+
+    `types` are the Arrow types of columns that the caller knows. `quoted` are columns in which a
+    string and a number mean different things: their strings keep the leading quote.
+    """
+
+    def __init__(
+        self, types: Mapping[str, pa.DataType] | None = None, quoted: frozenset[str] = frozenset()
+    ) -> None:
+        self._stated = dict(types or {})
+        self._kinds = dict(self._stated)
+        self._quoted = quoted
+
+    def read(self, raws: Sequence[bytes]) -> pa.Table:
+        """One row per object, in order; null for a member that is null or absent.
+
+        Columns are in the order of their first appearance, stated ones first. Raises JsonError,
+        with the number of the row, for text that is not a JSON object.
+        """
+        if not raws:
+            return pa.table({})
+        data = _lines(raws)
+        try:
+            return self._read(data, raws)
+        except pa.ArrowInvalid:
+            self._kinds = dict(self._stated)
+            return self._read_singly(raws)
+
+    def _read(self, data: bytes, raws: Sequence[bytes]) -> pa.Table:
+        table = self._parse(data)
+        learned = {
+            field.name: pa.string() if pa.types.is_timestamp(field.type) else field.type
+            for field in table.schema
+            if field.name not in self._kinds
+            and (field.type in _PLAIN or pa.types.is_timestamp(field.type))
+        }
+        times = [name for name in learned if table.schema.field(name).type != learned[name]]
+        if times:
+            known = self._kinds
+            self._kinds = {**known, **{name: learned[name] for name in times}}
+            order = table.schema.names
+            table = self._parse(data)
+            self._kinds = known
+            table = table.select(order)
+        self._kinds |= learned
+        texts = [
+            field.name
+            for field in table.schema
+            if field.name not in self._kinds and not pa.types.is_null(field.type)
+        ]
+        for name, values in zip(texts, member_texts(raws, texts) if texts else (), strict=True):
+            at = table.schema.get_field_index(name)
+            table = table.set_column(at, name, _texts(values, name in self._quoted))
+        for at, field in enumerate(table.schema):
+            if pa.types.is_null(field.type):
+                table = table.set_column(at, field.name, table.column(at).cast(pa.string()))
+        for name in self._quoted & set(table.schema.names) - set(texts):
+            at = table.schema.get_field_index(name)
+            if pa.types.is_string(table.schema.field(at).type):
+                marked = pc.binary_join_element_wise('"', table.column(at), "")
+                table = table.set_column(at, name, marked)
+        if table.num_rows != len(raws):
+            raise pa.ArrowInvalid("not one object a line")
+        table.validate(full=True)
+        return table
+
+    def _parse(self, data: bytes) -> pa.Table:
+        return pyarrow.json.read_json(
+            pa.BufferReader(data),
+            read_options=pyarrow.json.ReadOptions(
+                use_threads=False, block_size=max(len(data) + 1, _BLOCK_MIN)
+            ),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=pa.schema(list(self._kinds.items())),
+                unexpected_field_behavior="infer",
+            ),
+        )
+
+    def _read_singly(self, raws: Sequence[bytes]) -> pa.Table:
+        rows = objects(raws)
+        names = dict.fromkeys(self._kinds)
+        for row in rows:
+            names.update(dict.fromkeys(row))
+        texts = field_texts(raws, list(names), self._quoted, rows)
+        return pa.table({name: pa.array(texts[name], pa.string()) for name in names})
+
+
+def _texts(values: Sequence[bytes], keeps_quotes: bool) -> pa.Array:  # noqa: FBT001  of one column
+    """JSON values as Paimon writes them. Plain numbers need no change."""
+    texts = pa.array(values, pa.binary()).cast(pa.string())
+    nulls = pc.is_in(texts, _NULLS)
+    others = pc.invert(pc.or_(nulls, pc.match_substring_regex(texts, _PLAIN_NUMBER)))
+    texts = pc.if_else(nulls, pa.scalar(None, pa.string()), texts)
+    if not pc.any(others).as_py():
+        return texts
+    changed = [value_text(value, keeps_quotes=keeps_quotes) for value in _chosen(values, others)]
+    return pc.replace_with_mask(texts, others, pa.array(changed, pa.string()))
+
+
+def _chosen(values: Sequence[bytes], mask: pa.Array) -> list[bytes]:
+    return [values[at] for at in pc.indices_nonzero(mask).to_pylist()]
+
+
+def _lines(raws: Sequence[bytes]) -> bytes:
+    """The objects, one on each line. A line break inside an object is replaced by a blank."""
+    data = b"\n".join(raws)
+    if data.count(b"\n") >= len(raws) or b"\r" in data:
+        data = b"\n".join(bytes(raw).replace(b"\n", b" ").replace(b"\r", b" ") for raw in raws)
+    return data
+
+
+# --- shapes --------------------------------------------------------------------------------------
 
 _WRONG_VALUES = (
     pa.ArrowException,

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from lakecore.cdc.mysql.connection import Connection, Server
-    from lakecore.cdc.mysql.settings import MySqlSettings
+    from lakecore.cdc.mysql.connection import Connection, MySqlSettings, Server
     from lakecore.model.types import Json
 
 __all__ = [

@@ -11,35 +11,324 @@ import logging
 import re
 from dataclasses import dataclass, field
 from functools import partial
+from struct import Struct
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from lakecore.cdc.conf import matches
+from lakecore.cdc.actions import matches
 from lakecore.cdc.events import ChangeBatch, SourceTable
-from lakecore.cdc.mysql.binary_values import decoded, shown
-from lakecore.cdc.mysql.binlog import Statement
-from lakecore.cdc.mysql.column import BY_SERVER, Code, definitions_of, source_schema
-from lakecore.cdc.mysql.connection import connect, read_columns, read_comment
-from lakecore.cdc.mysql.natural import fitted
-from lakecore.cdc.mysql.row_images import RowImages
-from lakecore.cdc.mysql.server_texts import ServerTexts
-from lakecore.cdc.mysql.table_map import parse_table_map, table_name
-from lakecore.errors import InvalidRequest
+from lakecore.cdc.mysql.binlog import LogPlace, Statement
+from lakecore.cdc.mysql.column import BY_SERVER, Code, LoggedColumn, definitions_of, source_schema
+from lakecore.cdc.mysql.connection import connect, plain_mysql_errors, read_columns, read_comment
+from lakecore.cdc.mysql.snapshot import fitted
+from lakecore.cdc.mysql.table_map import decoded, parse_table_map, shown, table_name
+from lakecore.errors import CorruptTable, InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
 
     from lakecore.cdc.events import SourceSchema
-    from lakecore.cdc.mysql.binlog import Definition, LogPlace, Rows, TableMapSeen
-    from lakecore.cdc.mysql.column import LoggedColumn
-    from lakecore.cdc.mysql.connection import Server
-    from lakecore.cdc.mysql.marks import Marks
-    from lakecore.cdc.mysql.settings import MySqlSettings
+    from lakecore.cdc.mysql.binlog import Definition, Rows, TableMapSeen
+    from lakecore.cdc.mysql.connection import MySqlSettings, Server
     from lakecore.cdc.mysql.table_map import TableMap
+    from lakecore.model.types import Json
 
-__all__ = ["LogBatches"]
+    Cut = tuple[Callable[[bytes, int], tuple[object, ...]] | None, int, int]
+
+
+# --- row images ----------------------------------------------------------------------------------
+# Unpacks rows of the binary log to columns of raw values.
+#
+# A row image holds the null bits of its columns and then their values, one after the other. The
+# table map states the size of every value except strings. One call of a `struct.Struct` unpacks all
+# values between two strings. Which calls a row needs depends only on its null bits, so a plan is
+# made once for each pattern of nulls. Unpacked values are numbers and bytes; `binary_values.py`
+# turns whole columns of them into Arrow.
+
+_NUMBERS = {
+    Code.TINY: "bB",
+    Code.SHORT: "hH",
+    Code.LONG: "iI",
+    Code.LONGLONG: "qQ",
+    Code.FLOAT: "ff",
+    Code.DOUBLE: "dd",
+    Code.YEAR: "BB",
+}
+_UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+
+
+def decimal_size(precision: int, scale: int) -> int:
+    """The bytes of a stored decimal: groups of nine digits take four bytes."""
+    whole = precision - scale
+    return whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9]
+
+
+@dataclass(slots=True)
+class RowImages:
+    """Unpacks the rows of one table, as one table map describes it."""
+
+    columns: Sequence[LoggedColumn]
+    _plans: dict[bytes, tuple[Cut, ...]] = field(default_factory=dict)
+
+    def cut(self, data: bytes, start: int, end: int) -> list[tuple[object, ...]]:
+        """The rows between two offsets, each as a tuple of raw values (None for null)."""
+        size = (len(self.columns) + 7) // 8
+        plans = self._plans
+        rows: list[tuple[object, ...]] = []
+        at = start
+        while at < end:
+            nulls = data[at : at + size]
+            at += size
+            plan = plans.get(nulls)
+            if plan is None:
+                plan = plans[nulls] = self._plan(nulls)
+            row: list[object] = []
+            for unpack, fixed, prefix in plan:
+                if unpack is not None:
+                    row += unpack(data, at)
+                    at += fixed
+                if prefix == 1:
+                    stop = at + 1 + data[at]
+                    row.append(data[at + 1 : stop])
+                    at = stop
+                elif prefix > 0:
+                    stop = at + prefix + int.from_bytes(data[at : at + prefix], "little")
+                    row.append(data[at + prefix : stop])
+                    at = stop
+                elif prefix < 0:
+                    row += (None,) * -prefix
+            rows.append(tuple(row))
+        if at != end:
+            raise CorruptTable("a row of the binary log ends behind its event", bytes=at - end)
+        return rows
+
+    def _plan(self, nulls: bytes) -> tuple[Cut, ...]:
+        """The plan for a pattern of nulls.
+
+        Each step reads fixed-size values, then a string or some nulls.
+
+        The third part of a step is the number of length bytes of the string, or minus the number of
+        nulls.
+        """
+        plan: list[Cut] = []
+        codes: list[str] = []
+
+        def close(last: int) -> None:
+            packed = Struct("<" + "".join(codes))
+            plan.append((packed.unpack_from if codes else None, packed.size, last))
+            codes.clear()
+
+        for number, column in enumerate(self.columns):
+            if nulls[number // 8] >> (number % 8) & 1:
+                if plan and not codes and plan[-1][2] < 0:
+                    plan[-1] = (*plan[-1][:2], plan[-1][2] - 1)
+                else:
+                    close(-1)
+                continue
+            code, prefix = _storage(column)
+            if prefix:
+                close(prefix)
+            else:
+                codes.append(code)
+        if codes:
+            close(0)
+        return tuple(plan)
+
+
+def _storage(column: LoggedColumn) -> tuple[str, int]:
+    """The `struct` code of a fixed-size value, or the number of length bytes of a string."""
+    match column.code:
+        case Code.VARCHAR | Code.VAR_STRING | Code.STRING:
+            return "", 2 if column.length_bytes > 255 else 1
+        case Code.BLOB | Code.JSON | Code.GEOMETRY:
+            return "", column.size
+        case Code.INT24 | Code.DATE:
+            return "3s", 0
+        case Code.TIMESTAMP2:
+            return f"{4 + (column.precision + 1) // 2}s", 0
+        case Code.DATETIME2:
+            return f"{5 + (column.precision + 1) // 2}s", 0
+        case Code.TIME2:
+            return f"{3 + (column.precision + 1) // 2}s", 0
+        case Code.NEWDECIMAL:
+            return f"{decimal_size(column.precision, column.scale)}s", 0
+        case Code.BIT:
+            return f"{column.size}s", 0
+        case Code.ENUM | Code.SET:
+            return _UNSIGNED.get(column.size, f"{column.size}s"), 0
+    return _NUMBERS[column.code][column.unsigned], 0
+
+
+# --- server texts --------------------------------------------------------------------------------
+# Lets the server decode bytes in a character set that Python does not decode exactly as it does.
+#
+# Python knows some of these character sets, but maps some bytes to other characters. The server
+# decodes the strings of the snapshot, so it must also decode those of the log. Decoded strings are
+# cached.
+
+_ASKED_AT_ONCE, _ASKED_BYTES = 500, 1 << 20
+_KNOWN_MAX, _KNOWN_BYTES = 50_000, 16 << 20
+
+
+class ServerTexts:
+    """Decodes bytes by a request to the server, with a bounded cache."""
+
+    def __init__(self, settings: MySqlSettings) -> None:
+        self._settings = settings
+        self._known: dict[tuple[str, bytes], str] = {}
+        self._known_bytes = 0
+
+    def texts(self, charset: str, values: Sequence[object]) -> list[str | None]:
+        """The text of each value; None for None.
+
+        Raises InvalidRequest for bytes that are invalid in this character set.
+        """
+        wanted = {each for each in values if isinstance(each, bytes)}
+        missing = [each for each in wanted if (charset, each) not in self._known]
+        if missing:
+            self._ask(charset, missing)
+        found = [self._known[charset, each] if isinstance(each, bytes) else None for each in values]
+        if len(self._known) > _KNOWN_MAX or self._known_bytes > _KNOWN_BYTES:
+            self._known.clear()
+            self._known_bytes = 0
+        return found
+
+    def _ask(self, charset: str, values: Sequence[bytes]) -> None:
+        connection = connect(self._settings)
+        try:
+            cursor = connection.cursor()
+            with plain_mysql_errors(self._settings, "texts of a character set cannot be read"):
+                for some in _groups(values):
+                    asked = ", ".join(
+                        f"CONVERT(CONVERT(x'{each.hex()}' USING {charset}) USING utf8mb4)"
+                        for each in some
+                    )
+                    cursor.execute(f"SELECT {asked}")
+                    row = cursor.fetchone() or ()
+                    for value, text in zip(some, row, strict=True):
+                        if text is None:
+                            raise InvalidRequest(
+                                "a value of the source is no text of its character set",
+                                charset=charset,
+                                value=value[:100],
+                            )
+                        self._known[charset, value] = str(text)
+                        self._known_bytes += len(value)
+        finally:
+            connection.close()
+
+
+def _groups(values: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """The values in groups that fit into one statement: the server limits the statement's bytes."""
+    group: list[bytes] = []
+    size = 0
+    for value in values:
+        if group and (len(group) >= _ASKED_AT_ONCE or size + len(value) > _ASKED_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(value)
+        size += len(value)
+    if group:
+        yield group
+
+
+# --- marks ---------------------------------------------------------------------------------------
+# The progress of a snapshot: which chunks are done, and the log place of each chunk.
+#
+# The rows of a chunk include every change before its log place. The log reader skips these changes,
+# and applies later ones. Each change is thus applied once, although the chunks of a snapshot were
+# read at different times.
+
+
+@dataclass(slots=True)
+class Marks:
+    """The snapshot of one table.
+
+    - `key`: the integer key by which the table is cut into ranges; None if it is one stream;
+    - `bounds`: the first key of each range, except the first range;
+    - `places`: the log place of each range that is done, in order; for a stream, one place, which
+      is known as soon as its first rows are read;
+    - `done`: whether all rows are read.
+    """
+
+    key: str | None = None
+    bounds: tuple[int, ...] = ()
+    places: list[LogPlace] = field(default_factory=list)
+    done: bool = False
+
+    def range(self, number: int) -> tuple[int | None, int | None]:
+        """The first key of a range, and the first key after it; None if there is no bound."""
+        start = self.bounds[number - 1] if number else None
+        return start, self.bounds[number] if number < len(self.bounds) else None
+
+    def follows(self, keys: Sequence[object], place: LogPlace) -> npt.NDArray[np.bool_]:
+        """A mask of the changes to apply: those that the snapshot does not include yet.
+
+        `keys` are the keys of the changes, `place` is their place in the log.
+        """
+        if place > max(self.places):
+            return np.ones(len(keys), np.bool_)
+        if self.key is None or not self.bounds:
+            return np.zeros(len(keys), np.bool_)
+        after = np.array([place > each for each in self.places])
+        ranges = np.searchsorted(np.array(self.bounds, object), np.array(keys, object), "right")
+        return after[ranges]
+
+
+def marks_to_json(marks: Mapping[SourceTable, Marks]) -> list[Json]:
+    """The progress as a JSON value. Equal places of adjacent ranges are stored once."""
+    found: list[Json] = []
+    for table, each in marks.items():
+        runs: list[list[Json]] = []
+        for place in each.places:
+            if runs and runs[-1][:2] == place.to_json():
+                runs[-1][2] = int(str(runs[-1][2])) + 1
+            else:
+                runs.append([*place.to_json(), 1])
+        found.append(
+            {
+                "database": table.database,
+                "table": table.name,
+                "key": each.key,
+                "bounds": list(each.bounds),
+                "places": runs,
+                "done": each.done,
+            }
+        )
+    return found
+
+
+def marks_from_json(value: Json) -> dict[SourceTable, Marks]:
+    """The progress from a JSON value that `marks_to_json` returned."""
+    marks: dict[SourceTable, Marks] = {}
+    for each in value if isinstance(value, list) else []:
+        match each:
+            case {
+                "database": str(database),
+                "table": str(name),
+                "key": (str() | None) as key,
+                "bounds": list(bounds),
+                "places": list(runs),
+                "done": bool(done),
+            }:
+                places = [
+                    LogPlace.of(str(file), int(str(offset)))
+                    for file, offset, count in map(tuple, runs)
+                    for _ in range(int(str(count)))
+                ]
+                cuts = tuple(int(str(bound)) for bound in bounds)
+                marks[SourceTable(database, name)] = Marks(key, cuts, places, done)
+            case _:
+                raise InvalidRequest("not a position of this source", position=str(each))
+    return marks
+
+
+# --- log batches ---------------------------------------------------------------------------------
 
 log = logging.getLogger("lakecore.cdc")
 

@@ -6,21 +6,316 @@ maps are equal to an earlier one, so parsed maps are cached by their bytes.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
-from lakecore.cdc.mysql.binary_values import text_of
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakecore.cdc.mysql.column import BY_SERVER, Code, LoggedColumn
 from lakecore.errors import InvalidRequest, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy.typing as npt
+
     Texts = Callable[[str, Sequence[object]], Sequence[str | None]]
 
-__all__ = ["TableMap", "parse_table_map", "table_name"]
+
+# --- binary values -------------------------------------------------------------------------------
+# Converts columns of raw values from the binary log to Arrow, in the column's natural type.
+#
+# Zero dates (`0000-00-00`) and impossible dates are null; `shown` returns them as texts. Times are
+# durations since midnight in microseconds and may be negative; timestamps are in UTC.
+
+_INTS = {
+    Code.TINY: (pa.int8(), pa.uint8()),
+    Code.SHORT: (pa.int16(), pa.uint16()),
+    Code.LONG: (pa.int32(), pa.uint32()),
+    Code.LONGLONG: (pa.int64(), pa.uint64()),
+}
+_GROUP_DIGITS = 9
+_SHORT_DECIMAL = 18
+_LONG_DECIMAL = 38
+_DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+_MICROS = 1_000_000
+_ZERO = "0000-00-00 00:00:00"
+
+
+def decoded(  # noqa: C901, PLR0912 - a case for each type code
+    column: LoggedColumn, values: Sequence[object]
+) -> pa.Array:
+    """The values of one column."""
+    match column.code:
+        case Code.TINY | Code.SHORT | Code.LONG | Code.LONGLONG:
+            return pa.array(values, _INTS[column.code][column.unsigned])
+        case Code.FLOAT:
+            return pa.array(values, pa.float32())
+        case Code.DOUBLE:
+            return pa.array(values, pa.float64())
+        case Code.YEAR:
+            years = pa.array(values, pa.int32())
+            return pc.if_else(pc.equal(years, 0), 0, pc.add(years, pa.scalar(1900, pa.int32())))
+        case Code.INT24:
+            found, valid = _numbers(values, 3, "little")
+            if not column.unsigned:
+                found = np.where(found >= 1 << 23, found - (1 << 24), found)
+            return pa.array(found.astype(np.int32), mask=~valid)
+        case Code.DATE:
+            return _dates(*_numbers(values, 3, "little"))
+        case Code.DATETIME2:
+            return _datetimes(values, column.precision)
+        case Code.TIMESTAMP2:
+            return _timestamps(values, column.precision)
+        case Code.TIME2:
+            return _times(values, column.precision)
+        case Code.NEWDECIMAL:
+            return _decimals(values, column.precision, column.scale)
+        case Code.BIT:
+            return pa.array(values, pa.binary(column.size))
+        case Code.ENUM:
+            texts = pa.array(["", *column.values], pa.string())
+            return texts.take(pa.array(values, pa.int32()))
+        case Code.SET:
+            return _sets(values, column)
+        case Code.JSON:
+            return pa.array([_json(each) for each in values], pa.string())
+        case Code.GEOMETRY:
+            return pa.array(values, pa.binary())
+        case Code.BLOB | Code.VARCHAR | Code.VAR_STRING | Code.STRING:
+            return _texts(values, column)
+
+
+def shown(column: LoggedColumn, values: Sequence[object]) -> pa.Array:
+    """The values of a DATE or DATETIME column as texts, and those of a TIMESTAMP column if zero.
+
+    They say which date is not in the calendar; `decoded` returns null for it.
+    """
+    if column.code is Code.DATE:
+        numbers, valid = _numbers(values, 3, "little")
+        texts = [_date(each >> 9, each >> 5 & 15, each & 31) for each in numbers.tolist()]
+    elif column.code is Code.DATETIME2:
+        numbers, valid = _numbers(values, 5 + (column.precision + 1) // 2, "big")
+        packed, micros = _fraction(numbers, column.precision)
+        packed &= (1 << 39) - 1
+        cut = column.precision + 1 if column.precision else 0
+        texts = [
+            f"{_date((at >> 22) // 13, (at >> 22) % 13, at >> 17 & 31)} {at >> 12 & 31:02}:"
+            f"{at >> 6 & 63:02}:{at & 63:02}" + f".{micro:06}"[:cut]
+            for at, micro in zip(packed.tolist(), micros.tolist(), strict=True)
+        ]
+    else:
+        _, valid = _numbers(values, 4 + (column.precision + 1) // 2, "big")
+        texts = [_ZERO] * len(values)
+    return pa.array(texts, pa.string(), mask=~valid)
+
+
+def _date(year: int, month: int, day: int) -> str:
+    return f"{year:04}-{month:02}-{day:02}"
+
+
+def _numbers(
+    values: Sequence[object], size: int, order: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Unsigned integers of up to eight bytes, and a mask of those that are not null."""
+    array = pa.array(values, pa.binary(size))
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    if array.null_count:
+        array = array.fill_null(bytes(size))
+    stored = np.frombuffer(array.buffers()[1], np.uint8, len(array) * size).reshape(-1, size)
+    if order == "big":
+        stored = stored[:, ::-1]
+    whole = np.zeros((len(array), 8), np.uint8)
+    whole[:, :size] = stored
+    return whole.view("<i8").reshape(-1), valid
+
+
+def _days(
+    years: npt.NDArray[np.int64], months: npt.NDArray[np.int64], days: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Days since 1970, and a mask of the valid dates."""
+    good = (years > 0) & (months >= 1) & (months <= 12) & (days >= 1)
+    since = (years - 1970) * 12 + np.where(good, months, 1) - 1
+    first = since.astype("M8[M]").astype("M8[D]").astype(np.int64)
+    after = (since + 1).astype("M8[M]").astype("M8[D]").astype(np.int64)
+    found = first + days - 1
+    return found, good & (found < after)
+
+
+def _dates(values: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_]) -> pa.Array:
+    found, good = _days(values >> 9, values >> 5 & 15, values & 31)
+    return pa.array(found.astype(np.int32), mask=~(valid & good)).cast(pa.date32())
+
+
+def _fraction(
+    values: npt.NDArray[np.int64], digits: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The whole part of a number, and its fraction in microseconds."""
+    size = (digits + 1) // 2
+    unit = 10 ** (6 - 2 * size)
+    return values >> 8 * size, (values & (1 << 8 * size) - 1) * unit
+
+
+def _datetimes(values: Sequence[object], digits: int) -> pa.Array:
+    size = 5 + (digits + 1) // 2
+    numbers, valid = _numbers(values, size, "big")
+    packed, micros = _fraction(numbers, digits)
+    packed &= (1 << 39) - 1
+    months = packed >> 22
+    days, good = _days(months // 13, months % 13, packed >> 17 & 31)
+    seconds = (packed >> 12 & 31) * 3600 + (packed >> 6 & 63) * 60 + (packed & 63)
+    found = (days * 86400 + seconds) * _MICROS + micros
+    return pa.array(found, mask=~(valid & good)).cast(pa.timestamp("us"))
+
+
+def _timestamps(values: Sequence[object], digits: int) -> pa.Array:
+    numbers, valid = _numbers(values, 4 + (digits + 1) // 2, "big")
+    seconds, micros = _fraction(numbers, digits)
+    good = valid & ((seconds != 0) | (micros != 0))
+    return pa.array(seconds * _MICROS + micros, mask=~good).cast(pa.timestamp("us", "UTC"))
+
+
+def _times(values: Sequence[object], digits: int) -> pa.Array:
+    numbers, valid = _numbers(values, 3 + (digits + 1) // 2, "big")
+    signed = numbers - (1 << 23 + 8 * ((digits + 1) // 2))
+    packed, micros = _fraction(np.abs(signed), digits)
+    seconds = (packed >> 12 & 1023) * 3600 + (packed >> 6 & 63) * 60 + (packed & 63)
+    found = (seconds * _MICROS + micros) * np.sign(signed)
+    return pa.array(found, pa.int64(), mask=~valid).cast(pa.duration("us"))
+
+
+def _decimals(values: Sequence[object], precision: int, scale: int) -> pa.Array:
+    """Decimals from MySQL's binary form.
+
+    Four bytes hold nine digits. All bits of a negative number are inverted, except the sign.
+    """
+    whole = precision - scale
+    groups = [_DIGIT_BYTES[whole % 9]] if whole % 9 else []
+    groups += [4] * (whole // 9 + scale // 9)
+    digits = [*([whole % 9] if whole % 9 else []), *[9] * (whole // 9 + scale // 9)]
+    if scale % 9:
+        groups.append(_DIGIT_BYTES[scale % 9])
+        digits.append(scale % 9)
+    array = pa.array(values, pa.binary(sum(groups)))
+    mask = array.is_null().to_numpy(zero_copy_only=False)
+    array = array.fill_null(b"\x80" + bytes(sum(groups) - 1)) if array.null_count else array
+    size = sum(groups)
+    stored = np.frombuffer(array.buffers()[1], np.uint8, len(array) * size).reshape(-1, size)
+    negative = stored[:, 0] < 0x80
+    stored = stored.copy()
+    stored[negative] ^= 0xFF
+    stored[:, 0] ^= 0x80
+    kind: type = np.int64 if precision <= _SHORT_DECIMAL else object
+    found: npt.NDArray[np.int64] = np.zeros(len(array), kind)
+    at = 0
+    for size, count in zip(groups, digits, strict=True):
+        part = np.zeros((len(array), 4), np.uint8)
+        part[:, 4 - size :] = stored[:, at : at + size]
+        found = found * 10**count + part.view(">u4").reshape(-1).astype(np.int64).astype(kind)
+        at += size
+    found = np.where(negative, -found, found)
+    if precision > _LONG_DECIMAL:
+        return pa.array([_printed(int(each), scale) for each in found], pa.string(), mask=mask)
+    if kind is np.int64:
+        wide = np.empty((len(found), 2), np.int64)
+        wide[:, 0] = found
+        wide[:, 1] = found >> 63
+        stored_units = wide.tobytes()
+    else:
+        stored_units = b"".join(int(each).to_bytes(16, "little", signed=True) for each in found)
+    data_type = pa.decimal128(precision, scale)
+    nulls = pa.array(~mask).buffers()[1]
+    return pa.Array.from_buffers(data_type, len(found), [nulls, pa.py_buffer(stored_units)])
+
+
+def _printed(units: int, scale: int) -> str:
+    """A decimal in the form of MySQL's text protocol."""
+    digits = str(abs(units)).rjust(scale + 1, "0")
+    whole, fraction = digits[: len(digits) - scale], digits[len(digits) - scale :]
+    return f"{'-' if units < 0 else ''}{whole}{'.' if fraction else ''}{fraction}"
+
+
+def _sets(values: Sequence[object], column: LoggedColumn) -> pa.Array:
+    """For each SET value: the members whose bits are set, in the order of the definition."""
+    names = column.values
+    known: dict[object, list[str] | None] = {None: None}
+    for each in set(values) - {None}:
+        bits = int.from_bytes(each, "little") if isinstance(each, bytes) else int(str(each))
+        known[each] = [name for number, name in enumerate(names) if bits >> number & 1]
+    return pa.array([known[each] for each in values], pa.list_(pa.string()))
+
+
+def _json(value: object) -> str | None:
+    """A stored JSON value as text, as in MySQL's text protocol."""
+    if value is None:
+        return None
+    if not value:
+        return "null"
+    parse = import_module("pymysqlreplication.json_binary").parse_json
+    return json.dumps(_texted(parse(value[0], value[1:])), ensure_ascii=False)  # type: ignore[index]
+
+
+def _texted(value: object) -> object:
+    """The value with bytes, and types that JSON lacks, replaced by strings."""
+    match value:
+        case bytes():
+            return value.decode()
+        case dict():
+            return {str(_texted(key)): _texted(each) for key, each in value.items()}
+        case list():
+            return [_texted(each) for each in value]
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            return str(value)
+
+
+def _texts(values: Sequence[object], column: LoggedColumn) -> pa.Array:
+    if column.encoding == BY_SERVER:  # the server has decoded the values already
+        return pa.array(values, pa.string())
+    array = pa.array(values, pa.binary())
+    if column.encoding is None:
+        if column.code is Code.STRING:
+            # The log omits zero bytes at the end of a BINARY(n).
+            return _padded(array, column.length_bytes)
+        return array
+    if column.encoding in {"utf8", "ascii"}:
+        return array.cast(pa.string())
+    return pa.array([text_of(each, column.encoding) for each in values], pa.string())
+
+
+def _padded(array: pa.Array, size: int) -> pa.Array:
+    lengths = pc.binary_length(array)
+    if not pc.any(pc.less(lengths, size)).as_py():
+        return array
+    return pa.array(
+        [None if each is None else each.ljust(size, b"\0") for each in array.to_pylist()],
+        pa.binary(),
+    )
+
+
+def text_of(value: object, encoding: str | None) -> str | None:
+    """The text of a value in a character set; None for None."""
+    if not isinstance(value, bytes):
+        return None
+    try:
+        return value.decode(encoding or "utf8")
+    except UnicodeDecodeError:
+        if encoding != "cp1252":
+            raise
+        # MySQL's latin1 also defines the five bytes that are undefined in code page 1252.
+        return "".join(
+            chr(each) if each in {0x81, 0x8D, 0x8F, 0x90, 0x9D} else bytes([each]).decode(encoding)
+            for each in value
+        )
+
+
+# --- table map -----------------------------------------------------------------------------------
 
 _CHARACTER_BYTES = {
     **dict.fromkeys(("utf8mb4", "utf16", "utf16le", "utf32", "gb18030"), 4),

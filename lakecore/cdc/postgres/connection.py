@@ -6,32 +6,238 @@ replication protocol, which its successor psycopg 3 does not.
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
+from lakecore.cdc.actions import check_keys, checked_pattern, matches, startup_mode
 from lakecore.cdc.events import SourceSchema
-from lakecore.cdc.types.mapping import type_notes
-from lakecore.cdc.types.postgres import postgres_key_type, postgres_type
+from lakecore.cdc.types.mapping import (
+    BYTES,
+    DEFAULT_MAPPING,
+    STRING,
+    TIME_DIGITS_MAX,
+    TypeMapping,
+    TypeOption,
+    array_of,
+    atomic,
+    type_notes,
+)
 from lakecore.errors import InvalidRequest, StorageError, Unsupported
 from lakecore.masking import mask_exception
-from lakecore.model.types import Field, with_nullable
+from lakecore.model.types import LENGTH_MAX, DataType, Field, Root, with_nullable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from lakecore.cdc.postgres.settings import PostgresSettings
-    from lakecore.cdc.types.mapping import TypeMapping
 
-__all__ = [
-    "Connection",
-    "PostgresColumn",
-    "connect",
-    "locked_error",
-    "plain_postgres_errors",
-    "read_tables",
-]
+# --- postgres ------------------------------------------------------------------------------------
+# Converts types of PostgreSQL, named as in `pg_type.typname`, to Paimon's types.
+#
+# An array type has `_` before the name of its element: `_int4`. The rules are those of Paimon's
+# actions, with two additions, which those actions refuse: CHAR and VARCHAR without a length become
+# STRING, and arrays of UUID, JSON and TIMESTAMP types are supported. NUMERIC without digits becomes
+# STRING, because no DECIMAL holds all of its values. TIME has at most the milliseconds that Paimon
+# stores.
+
+_PLAIN: dict[str, DataType] = {
+    "bool": atomic(Root.BOOLEAN),
+    "bytea": BYTES,
+    "int2": atomic(Root.SMALLINT),
+    "smallserial": atomic(Root.SMALLINT),
+    "int4": atomic(Root.INT),
+    "serial": atomic(Root.INT),
+    "int8": atomic(Root.BIGINT),
+    "bigserial": atomic(Root.BIGINT),
+    "float4": atomic(Root.FLOAT),
+    "float8": atomic(Root.DOUBLE),
+    "date": atomic(Root.DATE),
+    "text": STRING,
+    "json": STRING,
+    "jsonb": STRING,
+    "enum": STRING,
+    "uuid": STRING,
+}
+_DIGITS_MAX = 38
+_SCALE_DEFAULT = 18
+
+
+def postgres_type(
+    name: str,
+    precision: int | None = None,
+    scale: int | None = None,
+    mapping: TypeMapping = DEFAULT_MAPPING,
+) -> DataType:
+    """The nullable Paimon type.
+
+    `precision` is the length of character and bit types and the digits of numeric; `scale` is the
+    scale of numeric and the fraction digits of times. Raises Unsupported for other types.
+    """
+    if TypeOption.TO_STRING in mapping:
+        return STRING
+    lower = name.lower()
+    if lower.startswith("_"):
+        return array_of(_element(lower[1:], precision or 0, scale or 0, mapping))
+    return _element(lower, precision or 0, scale or 0, mapping)
+
+
+def postgres_key_type(
+    name: str,
+    precision: int | None = None,
+    scale: int | None = None,
+    mapping: TypeMapping = DEFAULT_MAPPING,
+) -> DataType:
+    """The type of a key column, in which different values of PostgreSQL stay different.
+
+    The type is that of `postgres_type`, except for types that would map several values to one. For
+    example, TIME(6) is STRING: Paimon stores a TIME in milliseconds.
+    """
+    match name.lower():
+        case "varbit":
+            return STRING  # BINARY has no place for leading zeros
+        case "numeric" if (precision or 0) <= 0:
+            return STRING
+        case "time" if (scale or 0) > TIME_DIGITS_MAX:
+            return STRING
+    return postgres_type(name, precision, scale, mapping)
+
+
+def _element(name: str, precision: int, scale: int, mapping: TypeMapping) -> DataType:  # noqa: C901 - a case for each type
+    match name:
+        case "bit" | "varbit" if precision <= 1:
+            return atomic(Root.BOOLEAN)
+        case "bit" | "varbit":
+            unbounded = precision == LENGTH_MAX
+            length = precision // 8 if unbounded else (precision + 7) // 8
+            return atomic(Root.BINARY, length=length)
+        case "numeric" if precision <= 0 and TypeOption.BARE_NUMERIC_TO_DECIMAL not in mapping:
+            return STRING
+        case "numeric" if precision <= 0:
+            return atomic(Root.DECIMAL, precision=_DIGITS_MAX, scale=_SCALE_DEFAULT)
+        case "numeric" if precision > _DIGITS_MAX or not 0 <= scale <= precision:
+            return STRING
+        case "numeric":
+            return atomic(Root.DECIMAL, precision=precision, scale=scale)
+        case "bpchar" | "character":
+            return atomic(Root.CHAR, length=precision) if 0 < precision < LENGTH_MAX else STRING
+        case "varchar":
+            return atomic(Root.VARCHAR, length=precision) if precision > 0 else STRING
+        case "timestamp":
+            return atomic(Root.TIMESTAMP, precision=scale)
+        case "timestamptz":
+            return atomic(Root.TIMESTAMP_LTZ, precision=scale)
+        case "time":
+            return atomic(Root.TIME, precision=min(scale, TIME_DIGITS_MAX))
+    if name in _PLAIN:
+        return _PLAIN[name]
+    raise Unsupported("no Paimon type for this type of PostgreSQL", type=name)
+
+
+# --- settings ------------------------------------------------------------------------------------
+# The options of `--postgres_conf`: Flink CDC's keys, as Paimon's action takes them.
+#
+# See https://paimon.apache.org/docs/master/cdc-ingestion/postgres-cdc/
+
+_NEEDED = (
+    "hostname",
+    "username",
+    "password",
+    "database-name",
+    "schema-name",
+    "table-name",
+    "slot.name",
+)
+_KEYS = (
+    *_NEEDED,
+    "port",
+    "publication.name",
+    "decoding.plugin.name",
+    "scan.startup.mode",
+    "connect.timeout",
+    "sslmode",
+    "sslrootcert",
+)
+_SLOT = re.compile(r"[a-z0-9_]{1,63}")
+
+
+class StartupMode(StrEnum):
+    """Where a pipeline without a stored state starts."""
+
+    INITIAL = "initial"
+    LATEST = "latest-offset"
+    SNAPSHOT = "snapshot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresSettings:
+    """How to reach a server, and what to read from it. `repr` shows no password.
+
+    `schemas` and `tables` are regular expressions that must match the whole name.
+    """
+
+    hostname: str
+    username: str
+    password: str = field(repr=False)
+    database: str
+    schemas: str
+    tables: str
+    slot: str
+    publication: str
+    port: int = 5432
+    mode: StartupMode = StartupMode.INITIAL
+    timeout_seconds: int = 30
+    ssl: tuple[tuple[str, str], ...] = ()
+    mapping: TypeMapping = DEFAULT_MAPPING
+    takes_metadata: bool = False
+
+    @staticmethod
+    def parse(
+        conf: Mapping[str, str], mapping: TypeMapping = DEFAULT_MAPPING, *, metadata: bool = False
+    ) -> PostgresSettings:
+        """The settings. Raises InvalidRequest for a missing, unknown or invalid option."""
+        check_keys("postgres_conf", conf, _KEYS, _NEEDED)
+        if conf.get("decoding.plugin.name", "pgoutput") != "pgoutput":
+            raise Unsupported(
+                "only the plugin pgoutput is supported", plugin=conf["decoding.plugin.name"]
+            )
+        slot = conf["slot.name"]
+        if _SLOT.fullmatch(slot) is None:
+            raise InvalidRequest(
+                "the name of a slot has lower-case letters, digits and underscores", slot=slot
+            )
+        return PostgresSettings(
+            hostname=conf["hostname"],
+            username=conf["username"],
+            password=conf["password"],
+            database=conf["database-name"],
+            schemas=checked_pattern("schema-name", conf["schema-name"]),
+            tables=checked_pattern("table-name", conf["table-name"]),
+            slot=slot,
+            publication=conf.get("publication.name", f"{slot}_publication"),
+            port=_number(conf, "port", 5432),
+            mode=startup_mode(StartupMode, conf.get("scan.startup.mode", StartupMode.INITIAL)),
+            timeout_seconds=_number(conf, "connect.timeout", 30),
+            ssl=tuple((key, conf[key]) for key in ("sslmode", "sslrootcert") if key in conf),
+            mapping=mapping,
+            takes_metadata=metadata,
+        )
+
+    def takes(self, schema: str, table: str) -> bool:
+        """Whether a table of the database is read."""
+        return matches(self.schemas, schema) and matches(self.tables, table)
+
+
+def _number(conf: Mapping[str, str], key: str, default: int) -> int:
+    text = conf.get(key, str(default))
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise InvalidRequest("the option is a whole number above 0", option=key, value=text)
+    return int(text)
+
+
+# --- connection ----------------------------------------------------------------------------------
 
 EXTRA = "cdc-postgres"
 _SESSION = (

@@ -21,9 +21,12 @@ from __future__ import annotations
 from select import select
 from typing import TYPE_CHECKING
 
+from lakecore.cdc.actions import Action, Arguments, Opened, rules_of
 from lakecore.cdc.events import SourceTable, Step
 from lakecore.cdc.postgres.connection import (
     PostgresColumn,
+    PostgresSettings,
+    StartupMode,
     connect,
     locked_error,
     plain_postgres_errors,
@@ -32,12 +35,19 @@ from lakecore.cdc.postgres.connection import (
     source_schema,
     type_names,
 )
-from lakecore.cdc.postgres.output import Begin, Change, End, Relation, parse
-from lakecore.cdc.postgres.settings import StartupMode
-from lakecore.cdc.postgres.slots import open_slot, publish, quoted, quoted_table, unpublished
-from lakecore.cdc.postgres.stream_rows import StreamPlace, StreamRows, StreamTable, batch_of
+from lakecore.cdc.postgres.stream_rows import (
+    Begin,
+    Change,
+    End,
+    Relation,
+    StreamPlace,
+    StreamRows,
+    StreamTable,
+    batch_of,
+    parse,
+)
 from lakecore.errors import InvalidRequest
-from lakecore.model.arrow_sizes import rows_within
+from lakecore.model.arrow_arrays import rows_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,11 +55,125 @@ if TYPE_CHECKING:
 
     from lakecore.cdc.events import ChangeBatch, Position, SourceSchema
     from lakecore.cdc.postgres.connection import Connection, Cursor
-    from lakecore.cdc.postgres.settings import PostgresSettings
     from lakecore.io.ambient import Ambient
     from lakecore.model.types import Json
 
-__all__ = ["PostgresSource"]
+
+# --- slots ---------------------------------------------------------------------------------------
+# The publication and the replication slot of a pipeline; both are created if absent.
+
+_LOCK_MS = 2_000
+
+
+def publish(
+    cursor: Cursor, settings: PostgresSettings, tables: Sequence[str], *, continues: bool = False
+) -> None:
+    """Create the publication, or add missing tables to it.
+
+    With `continues`, the pipeline has finished its snapshot. Raises InvalidRequest if a new table
+    has rows already: the slot does not hold the changes that inserted them.
+    """
+    name = quoted(settings.publication)
+    listed = {each: quoted_table(each) for each in tables}
+    cursor.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", (settings.publication,))
+    if cursor.fetchone() is None:
+        cursor.execute(
+            f"CREATE PUBLICATION {name} FOR TABLE {', '.join(listed.values())} "
+            "WITH (publish = 'insert, update, delete', publish_via_partition_root = true)"
+        )
+        return
+    missing = [listed[table] for table in unpublished(cursor, settings, tables)]
+    if not missing:
+        return
+    cursor.execute("BEGIN")
+    # While this statement waits for the lock, new writers of the table wait behind it.
+    cursor.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
+    cursor.execute(f"LOCK TABLE {', '.join(missing)} IN SHARE ROW EXCLUSIVE MODE")
+    cursor.execute(f"ALTER PUBLICATION {name} ADD TABLE {', '.join(missing)}")
+    for table in missing if continues else ():
+        cursor.execute(f"SELECT EXISTS (SELECT FROM {table})")
+        row = cursor.fetchone()
+        if row is not None and row[0]:
+            cursor.execute("ROLLBACK")
+            raise InvalidRequest(
+                "a table came, or replaced another one, after the pipeline had started, and "
+                "already has rows whose changes were not published. Remove the state of the "
+                "pipeline and its slot to read everything again. A publication FOR ALL TABLES "
+                "has the changes of tables that come later",
+                table=table,
+                publication=settings.publication,
+            )
+    cursor.execute("COMMIT")
+
+
+def unpublished(cursor: Cursor, settings: PostgresSettings, tables: Sequence[str]) -> list[str]:
+    """Which of these tables are not in the publication."""
+    cursor.execute(
+        "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s",
+        (settings.publication,),
+    )
+    there = {str(row[0]) for row in cursor.fetchall()}
+    return [table for table in tables if table not in there]
+
+
+def open_slot(
+    cursor: Cursor, stream: Connection, settings: PostgresSettings, after: int | None
+) -> tuple[int, str | None]:
+    """Open or create the slot.
+
+    Returns its start position, and the snapshot that a new slot exports.
+
+    `after` is the position at which the pipeline continues. Raises InvalidRequest if the slot no
+    longer has all changes after this position.
+    """
+    slot = settings.slot
+    cursor.execute(
+        "SELECT confirmed_flush_lsn - '0/0'::pg_lsn, plugin FROM pg_replication_slots "
+        "WHERE slot_name = %s",
+        (slot,),
+    )
+    row = cursor.fetchone()
+    if row is not None:
+        if row[1] != "pgoutput":
+            raise InvalidRequest("the slot has another plugin", slot=slot, plugin=row[1])
+        begin = int(str(row[0]))
+        if after is not None and after < begin:
+            raise InvalidRequest(
+                "the slot has moved past the position of the pipeline: another reader uses it. "
+                "Remove the state of the pipeline to read everything again",
+                slot=slot,
+            )
+        return begin, None
+    if after is not None:
+        raise InvalidRequest(
+            "the slot of the pipeline is gone, and the changes that it kept: remove the state of "
+            "the pipeline to read everything again",
+            slot=slot,
+        )
+    creation = stream.cursor()
+    creation.create_replication_slot(slot, output_plugin="pgoutput")
+    made = creation.fetchone()
+    assert made is not None, "the server made no slot"
+    return _lsn(str(made[1])), str(made[2])
+
+
+def _lsn(text: str) -> int:
+    high, _, low = text.partition("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+def quoted(name: str) -> str:
+    """The name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_table(name: str) -> str:
+    """The name `schema.table` as two quoted SQL identifiers."""
+    schema, _, table = name.partition(".")
+    return f"{quoted(schema)}.{quoted(table)}"
+
+
+# --- source --------------------------------------------------------------------------------------
 
 _PART_ROWS_FIRST, _PART_ROWS_MAX, _PART_BYTES = 100, 50_000, 16 << 20
 _STEP_ROWS, _STEP_BYTES = 20_000, 16 << 20
@@ -337,3 +461,34 @@ def _lost(transaction: int | None) -> InvalidRequest:
 
 def _snapshot(lsn: int, done: Sequence[str]) -> dict[str, Json]:
     return {"lsn": lsn, "snapshot": list(done)}
+
+
+# --- actions -------------------------------------------------------------------------------------
+# The action `postgres_sync_table`.
+#
+# See https://paimon.apache.org/docs/master/cdc-ingestion/postgres-cdc/
+
+_METADATA = ("database_name", "schema_name", "table_name", "op_ts")
+
+
+def _sync_table(arguments: Arguments, ambient: Ambient) -> Opened:
+    """Open the action that writes all tables named by the options to one target."""
+    unknown = [name for name in arguments.metadata if name not in _METADATA]
+    if unknown:
+        raise InvalidRequest("unknown metadata column", columns=unknown, known=list(_METADATA))
+    settings = PostgresSettings.parse(
+        arguments.conf, arguments.mapping, metadata=bool(arguments.metadata)
+    )
+    target = f"{arguments.database}.{arguments.table}"
+
+    def route(table: SourceTable) -> str | None:
+        schema, _, name = table.name.partition(".")
+        return target if settings.takes(schema, name) else None
+
+    source = PostgresSource(settings, ambient)
+    return Opened(source, rules_of(arguments, route, ambient), follows_new_tables=True)
+
+
+POSTGRES_ACTIONS = {
+    "postgres_sync_table": Action(conf="postgres_conf", takes_table=True, opens=_sync_table)
+}

@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from lakecore.cdc.types.binary_texts import each_text
 from lakecore.cdc.types.debezium import STRUCTS, ConnectField, debezium_column
 from lakecore.cdc.types.mapping import (
     BYTES,
@@ -29,7 +28,7 @@ from lakecore.cdc.types.mapping import (
     atomic,
 )
 from lakecore.cdc.types.mysql import MySqlType, mysql_type, parse_mysql_type
-from lakecore.cdc.types.texts import from_text
+from lakecore.cdc.types.texts import each_text, from_text
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.types import Array, Atomic, DataType, Field, Map, Root, Row, arrow_type
 from lakecore.rows.casts import cast

@@ -19,15 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.cdc.types.binary_texts import (
-    base64_bytes,
-    connect_decimals,
-    decode_base64,
-    each_text,
-    geo_json,
-    reversed_base64,
-    unscaled_decimal,
-)
 from lakecore.cdc.types.mapping import (
     BYTES,
     DEFAULT_MAPPING,
@@ -37,7 +28,16 @@ from lakecore.cdc.types.mapping import (
     array_of,
     atomic,
 )
-from lakecore.cdc.types.texts import from_text
+from lakecore.cdc.types.texts import (
+    base64_bytes,
+    connect_decimals,
+    decode_base64,
+    each_text,
+    from_text,
+    geo_json,
+    reversed_base64,
+    unscaled_decimal,
+)
 from lakecore.errors import InvalidRequest
 from lakecore.model.types import Atomic, DataType, Root, arrow_type
 from lakecore.rows.casts import cast

@@ -31,18 +31,19 @@ from lakecore.format.file_index.coded import (
     CodedParts,
     all_rows,
     bitmap_of,
+    cut_short,
     decode_bitmap,
     encode_bitmap,
+    int_at,
     rows_by_code,
 )
-from lakecore.format.file_index.values import cut_short, int_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pyarrow as pa
 
-    from lakecore.format.file_index.values import Key, ValueForm
+    from lakecore.format.file_index.coded import Key, ValueForm
 
 BLOCK_BYTES = 16 << 10
 VERSIONS = (1, 2)

@@ -21,9 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
-from lakecore.format.avro import write_container
-from lakecore.format.avro_rows import block_counts, container_columns, read_batches
-from lakecore.io.files.output_file import OutputFile, RowFile
+from lakecore.format.avro import block_counts, container_columns, read_batches, write_container
+from lakecore.io.files.file_format import OutputFile, RowFile
 from lakecore.io.stores.store import plain_errors
 from lakecore.model.arrow_arrays import retype, retype_chunked, rows_only
 from lakecore.model.types import (

@@ -30,24 +30,22 @@ import pyarrow.compute as pc
 from lakecore.errors import CorruptTable, LakecoreError, Unsupported
 from lakecore.io.files import parquet_open
 from lakecore.io.files.avro_files import AvroWriter, avro_columns, read_avro
-from lakecore.io.files.checks import Checks
 from lakecore.io.files.file_format import (
     BATCH_BYTES,
     BatchSize,
+    Checks,
     RowGroup,
     RunWriter,
     WriteFormat,
     row_group_bytes_of,
 )
 from lakecore.io.files.line_files import LineWriter, read_lines
-from lakecore.io.files.orc_files import TICKS, OrcWriter
-from lakecore.io.files.orc_read import orc_columns, read_orc
+from lakecore.io.files.orc_files import TICKS, OrcWriter, orc_columns, read_orc
 from lakecore.io.files.parquet_open import parquet_columns, parquet_row_groups
 from lakecore.io.files.parquet_read import read_parquet
 from lakecore.io.files.parquet_write import ParquetWriter
 from lakecore.io.stores.store import plain_errors
-from lakecore.model.arrow_arrays import retype, rows_only, with_parts_of
-from lakecore.model.coded_texts import CODED, as_codes
+from lakecore.model.arrow_arrays import CODED, as_codes, retype, rows_only, with_parts_of
 from lakecore.model.types import Field, arrow_schema
 
 if TYPE_CHECKING:

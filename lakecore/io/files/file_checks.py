@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import LakecoreError
 from lakecore.io.files.avro_files import check_avro
-from lakecore.io.files.checks import Checks
-from lakecore.io.files.orc_checks import check_orc
-from lakecore.io.files.parquet_checks import are_checked, check_chunks, file_key, remember
+from lakecore.io.files.file_format import Checks
+from lakecore.io.files.orc_files import check_orc
 from lakecore.io.files.parquet_open import leaf_indexes, open_parquet, parquet_columns
+from lakecore.io.files.parquet_read import are_checked, check_chunks, file_key, remember
 from lakecore.io.parallel import read_all
 
 if TYPE_CHECKING:

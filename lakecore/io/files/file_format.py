@@ -7,7 +7,9 @@ close it at the target file size.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from lakecore.errors import Unsupported
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lakecore.io.stores.store import Store
     from lakecore.model.line_format import LineFormat
 
 CODECS = ("zstd", "none", "snappy", "gzip", "lz4", "brotli")
@@ -143,3 +146,77 @@ class RowGroup:
     null_counts: Mapping[str, int | None]
     column_bytes: Mapping[str, int]
     codecs: frozenset[str] = frozenset()
+
+
+# --- checks --------------------------------------------------------------------------------------
+# How often the checksums of a data file are compared with its bytes.
+
+
+class Checks(Enum):
+    """How often checksums are verified: NEVER, ONCE in this process for each file, or ALWAYS."""
+
+    NEVER = "never"
+    ONCE = "once"
+    ALWAYS = "always"
+
+
+# --- output file ---------------------------------------------------------------------------------
+# A file that is written by appending bytes: it is either closed, or abandoned and removed.
+
+
+class OutputFile:
+    """An open file. `head` are its first bytes; if their write fails, the file is removed."""
+
+    def __init__(self, store: Store, path: str, *, head: bytes = b"") -> None:
+        self._store = store
+        self._path = path
+        self.size_bytes = len(head)
+        with ExitStack() as opening:
+            self._out = opening.enter_context(store.open_output(path))
+            if head:
+                self._out.write(head)
+            self._closing = opening.pop_all()
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        self._out.write(data)
+        self.size_bytes += len(data)
+
+    def close(self) -> None:
+        """End the file, which is then visible."""
+        self._closing.close()
+
+    def abort(self) -> None:
+        """Abandon the file and remove it."""
+        self._closing.__exit__(Abandoned, Abandoned(), None)
+        self._store.delete(self._path)
+
+
+class RowFile:
+    """The methods of `RunWriter` for formats that write rows immediately and have no bounds."""
+
+    def __init__(self, file: OutputFile) -> None:
+        self._file = file
+        self._row_count = 0
+
+    def holds(self, size_bytes: int) -> bool:
+        return self._file.size_bytes >= size_bytes
+
+    def flush(self) -> None:
+        """Does nothing: rows are written immediately."""
+
+    def close(self) -> tuple[int, int]:
+        try:
+            self._file.close()
+        except BaseException:
+            self.abort()
+            raise
+        return self._file.size_bytes, self._row_count
+
+    @property
+    def text_bounds(self) -> Mapping[str, tuple[str, str]]:
+        """Always empty: the format has no bounds."""
+        return {}
+
+    def abort(self) -> None:
+        self._file.abort()

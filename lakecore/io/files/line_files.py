@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
-from lakecore.format.csv_lines import csv_columns, csv_header, csv_text
-from lakecore.format.json_lines import json_columns, json_text
-from lakecore.io.files.output_file import OutputFile, RowFile
+from lakecore.format.text_lines import csv_columns, csv_header, csv_text, json_columns, json_text
+from lakecore.io.files.file_format import OutputFile, RowFile
 from lakecore.io.stores.store import plain_errors
 from lakecore.model.arrow_arrays import rows_only
 

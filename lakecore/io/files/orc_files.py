@@ -18,25 +18,45 @@ timestamps raise an error. Writing also refuses two values that Arrow writes wro
 
 from __future__ import annotations
 
+import os
+import threading
 import zlib
-from contextlib import ExitStack
+from collections import OrderedDict, deque
+from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import zstandard
 from pyarrow import orc
 
-from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
-from lakecore.format.orc_tail import read_postscript, trailer_of
-from lakecore.io.files.file_format import Abandoned
+from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, Unsupported
+from lakecore.format.orc_tail import (
+    MAGIC,
+    TRAILER_BYTES,
+    read_footer,
+    read_postscript,
+    read_stripe_footer,
+    read_trailer,
+    stripe_rows,
+    trailer_of,
+)
+from lakecore.io.files.file_format import Abandoned, Checks
 from lakecore.io.files.parquet_types import physical_schema
-from lakecore.model.arrow_arrays import retype_chunked, size_of
-from lakecore.model.types import TIMESTAMPS, Atomic, Field, Root, arrow_type
+from lakecore.io.freed_memory import release_freed
+from lakecore.io.stores.guarded import unguarded
+from lakecore.io.stores.store import MemoryStore, damage_is_corrupt, plain_errors
+from lakecore.memory import process_budget
+from lakecore.model.arrow_arrays import inner_of, nested_like, retype_chunked, size_of
+from lakecore.model.types import TIMESTAMPS, Atomic, DataType, Field, Root, arrow_type, inner_types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
-    from lakecore.io.files.file_format import WriteFormat
+    from lakecore.format.orc_tail import PostScript, Stripe
+    from lakecore.io.files.file_format import BatchSize, WriteFormat
     from lakecore.io.stores.store import Store
 
 ID_ATTRIBUTE = "paimon.id"
@@ -289,3 +309,379 @@ def orc_leaf(data_type: Atomic) -> pa.DataType:
     if data_type.root in TIMESTAMPS:
         return pa.timestamp("ns", arrow_type(data_type).tz)
     return arrow_type(data_type)
+
+
+# --- orc checks ----------------------------------------------------------------------------------
+# Checks an ORC file before Arrow decodes it: Arrow may crash the process on a damaged file.
+#
+# Files written by lakecore have checksums of all bytes (`format/orc_tail.py`). In other files, the
+# structure is checked: magic, postscript, footer, stripes within the file, streams within their
+# stripe, and headers of compressed chunks within their stream. A changed value inside a chunk is
+# not detected.
+#
+# A file is checked once in a process, unless it has changed. For a file that is not on a local
+# disk, the stripes are not checked, because they would be fetched twice.
+
+_PIECE_BYTES = 1 << 20
+_POSTSCRIPT_BYTES_MAX = 256
+_HEADER_BYTES = 3
+_NONE = 0
+_SIZES_UNKNOWN = (3, 4)
+"""The codecs LZO and LZ4: their chunks do not state the decompressed size."""
+_FOOTER_BYTES_MAX = 1 << 28
+"""The largest size of a decompressed footer; footers of real tables are smaller."""
+_KNOWN_MAX = 10_000
+
+
+class _Known:
+    """The files that this process has checked."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files: OrderedDict[tuple[object, ...], None] = OrderedDict()
+
+    def __contains__(self, key: tuple[object, ...]) -> bool:
+        with self._lock:
+            return key in self._files
+
+    def add(self, key: tuple[object, ...]) -> None:
+        with self._lock:
+            self._files[key] = None
+            while len(self._files) > _KNOWN_MAX:
+                self._files.popitem(last=False)
+
+
+_KNOWN = _Known()
+
+
+def check_orc(store: Store, path: str, checks: Checks = Checks.ONCE) -> None:
+    """Raise CorruptTable if a file differs from its checksums, or is not a complete ORC file."""
+    local, key = store.local_path(path), None
+    if local is not None:
+        with plain_errors(path):
+            status = os.stat(local)
+        key = local, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+        if checks is not Checks.ALWAYS and key in _KNOWN:
+            return
+    with plain_errors(path), store.open_input(path) as file:
+        has_bytes = local is not None or isinstance(unguarded(store), MemoryStore)
+        try:
+            _OrcFile(file, path).check(stripes=has_bytes, checksum=checks is not Checks.NEVER)
+        except ValueError as error:
+            if isinstance(error, CorruptTable):
+                raise
+            raise CorruptTable(
+                "the data file is not readable as ORC", path=path, cause=error
+            ) from error
+    if key is not None and checks is not Checks.NEVER:
+        _KNOWN.add(key)
+
+
+class _OrcFile:
+    """An opened file and its tail."""
+
+    def __init__(self, file: pa.NativeFile, path: str) -> None:
+        self._file = file
+        self._path = path
+        self._size_bytes = file.size()
+        end = self._read(max(0, self._size_bytes - _POSTSCRIPT_BYTES_MAX), _POSTSCRIPT_BYTES_MAX)
+        self._postscript: PostScript = read_postscript(end)
+        self._body_end = self._size_bytes - self._postscript.tail_bytes
+        if self._body_end < len(MAGIC):
+            message = "the tail is longer than the file"
+            raise ValueError(message)
+
+    def check(self, *, stripes: bool, checksum: bool) -> None:
+        tail = self._read(self._body_end, self._postscript.tail_bytes)
+        start = self._body_end - TRAILER_BYTES
+        trailer = self._read(start, TRAILER_BYTES) if start >= len(MAGIC) else b""
+        body_crc = read_trailer(trailer, tail, self._path)
+        if body_crc is not None and not (stripes and checksum):
+            return
+        if body_crc is not None:
+            if self._crc(start) != body_crc:
+                raise CorruptTable(
+                    "an ORC file is damaged: its checksum does not match", path=self._path
+                )
+            return
+        if stripes and self._read(0, len(MAGIC)) != MAGIC:
+            message = "the file does not begin with the magic of ORC"
+            raise ValueError(message)
+        if self._postscript.codec in _SIZES_UNKNOWN:
+            return
+        start = len(tail) - self._postscript.postscript_bytes - self._postscript.footer_bytes
+        footer = tail[start : -self._postscript.postscript_bytes]
+        parts, types, rows = read_footer(self._plain(footer))
+        if sum(part.rows for part in parts) != rows:
+            message = "the stripes have other rows than the file"
+            raise ValueError(message)
+        at = len(MAGIC)
+        for part in parts:
+            end = part.offset + part.body_bytes + part.footer_bytes
+            if part.offset < at or end > self._body_end:
+                message = "a stripe is outside the file, or overlaps another one"
+                raise ValueError(message)
+            at = end
+            if stripes:
+                self._check_stripe(part, types)
+
+    def _check_stripe(self, stripe: Stripe, types: int) -> None:
+        footer = self._read(stripe.offset + stripe.body_bytes, stripe.footer_bytes)
+        lengths, columns = read_stripe_footer(self._plain(footer))
+        if sum(lengths) > stripe.body_bytes or columns != types:
+            message = "a stripe has other streams or columns than its footer says"
+            raise ValueError(message)
+        at = stripe.offset
+        for length in lengths:
+            if self._postscript.codec != _NONE:
+                self._check_chunks(at, at + length)
+            at += length
+
+    def _check_chunks(self, at: int, end: int) -> None:
+        """Raise ValueError unless the last chunk of a stream ends where the stream ends."""
+        while at < end:
+            header = self._read(at, _HEADER_BYTES)
+            length = int.from_bytes(header, "little") >> 1
+            at += _HEADER_BYTES + length
+            if not length or length > self._postscript.block_bytes:
+                message = "a compressed chunk has an impossible length"
+                raise ValueError(message)
+        if at != end:
+            message = "a compressed chunk is longer than its stream"
+            raise ValueError(message)
+
+    def _plain(self, data: bytes) -> bytes:
+        """A part of the tail, decompressed."""
+        if self._postscript.codec == _NONE:
+            return data
+        out: list[bytes] = []
+        at = size_bytes = 0
+        while at < len(data):
+            header = int.from_bytes(data[at : at + _HEADER_BYTES], "little")
+            chunk = data[at + _HEADER_BYTES :][: header >> 1]
+            if len(chunk) != header >> 1:
+                message = "a chunk of the tail is cut short"
+                raise ValueError(message)
+            out.append(chunk if header & 1 else self._decompressed(chunk))
+            size_bytes += len(out[-1])
+            if size_bytes > _FOOTER_BYTES_MAX:
+                message = "the tail becomes too large"
+                raise ValueError(message)
+            at += _HEADER_BYTES + len(chunk)
+        return b"".join(out)
+
+    def _decompressed(self, chunk: bytes) -> bytes:
+        most = min(self._postscript.block_bytes, _FOOTER_BYTES_MAX)
+        try:
+            match self._postscript.codec:
+                case 1:  # zlib
+                    return zlib.decompressobj(wbits=-15).decompress(chunk, most)
+                case 5:  # zstd
+                    size = zstandard.get_frame_parameters(chunk).content_size
+                    if size not in (zstandard.CONTENTSIZE_UNKNOWN, zstandard.CONTENTSIZE_ERROR):
+                        most = min(most, size)
+                    return zstandard.ZstdDecompressor().decompress(chunk, max_output_size=most)
+                case _:
+                    return _unsnapped(chunk, most)
+        except (zlib.error, zstandard.ZstdError, pa.ArrowException, OSError) as error:
+            message = f"a chunk of the tail cannot be decompressed: {error}"
+            raise ValueError(message) from error
+
+    def _crc(self, end: int) -> int:
+        crc = at = 0
+        while at < end:
+            piece = self._read(at, min(_PIECE_BYTES, end - at))
+            crc = zlib.crc32(piece, crc)
+            at += len(piece)
+        return crc
+
+    def _read(self, at: int, size_bytes: int) -> bytes:
+        size_bytes = min(size_bytes, self._size_bytes - at)
+        if size_bytes < 0:
+            message = "a part is outside the file"
+            raise ValueError(message)
+        self._file.seek(at)
+        data: bytes = self._file.read(size_bytes)
+        if len(data) != size_bytes:
+            message = "the file is cut short"
+            raise ValueError(message)
+        return data
+
+
+def _unsnapped(chunk: bytes, most: int) -> bytes:
+    """The decompressed bytes of raw snappy data. The data begins with their number."""
+    size = shift = 0
+    for byte in chunk[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if size > most:
+        message = "a chunk of the tail becomes too large"
+        raise ValueError(message)
+    plain: bytes = pa.Codec("snappy").decompress(chunk, size, asbytes=True)
+    return plain
+
+
+# --- orc read ------------------------------------------------------------------------------------
+# Reads ORC data files through Arrow's adapter; memory depends on the batch, not on the stripe.
+#
+# Stripes that fit into a batch are decoded completely. Larger ones, such as Java's of 64 MB and
+# more, are streamed. Arrow may take a column name with a dot for a field of another column, so
+# files with such names are decoded completely, with all columns.
+#
+# NOTE: Arrow reads ORC timestamps as 64-bit nanoseconds, which cover only the years 1677 to 2262.
+# Other timestamps raise Unsupported.
+
+_PROBE_ROWS = 1_024
+_DECODED_RATIO = 4
+_EXTRA_BATCHES = 3
+"""Batches held while streaming: the current one, the pieces of the next, and what is read ahead."""
+_PIECES = 16
+"""The number of pieces that make up a streamed batch."""
+_STRIPE_COPIES = 3
+"""The memory for decoding a whole stripe, as a multiple of the memory of its rows."""
+
+
+def orc_columns(store: Store, path: str) -> tuple[str, ...]:
+    """The names of the file's top-level columns, in order."""
+    check_orc(store, path)
+    with _orc_errors(path), store.open_input(path) as source:
+        return tuple(orc.ORCFile(source).schema.names)
+
+
+def read_orc(
+    store: Store,
+    path: str,
+    fields: Sequence[Field],
+    batch: BatchSize,
+    row_groups: Iterable[int] | None,
+    checks: Checks = Checks.ONCE,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches of these columns as stored, each with the file position of its first row."""
+    if row_groups is not None:
+        raise Unsupported("row groups are chosen in Parquet files only", path=path)
+    check_orc(store, path, checks)
+    with _orc_errors(path), store.open_input(path) as source:
+        file = orc.ORCFile(source)
+        stored = file.schema.names
+        padded = [field for field in fields if _has_char(field.type)]
+        columns = [field.name for field in fields if field.name in stored] or stored[:1]
+        dotted = any("." in name for name in stored)
+        stripe_rows_max = max(stripe_rows(file.reader.serialized_file_tail()), default=0)
+        if dotted or stripe_rows_max <= 1:
+            row_bytes = 0.0
+        else:
+            # The stored size is compressed: decode some rows to see how many bytes a row takes.
+            row_bytes = max(1.0, _DECODED_RATIO * file.content_length / file.nrows)
+            if batch.rows > 1:
+                few = min(_PROBE_ROWS, _fitting(batch, row_bytes))
+                with closing(_streamed(store, path, columns, few)) as probing:
+                    probe = next(probing)
+                    row_bytes = size_of(probe) / max(1, probe.num_rows)
+                    del probe
+        if dotted or stripe_rows_max * row_bytes * _STRIPE_COPIES <= batch.size_bytes:
+            batches = _by_stripe(file, columns, batch.rows, by_name=not dotted)
+        else:
+            batches = _streamed(store, path, columns, _fitting(batch, row_bytes))
+        at = 0
+        with closing(batches):
+            for rows in batches:
+                if rows.num_rows:
+                    yield at, _without_padding(rows, padded)
+                at += rows.num_rows
+                # A row may be large: free this one before the next one is read.
+                del rows
+                release_freed(process_budget().size_bytes)
+
+
+def _fitting(batch: BatchSize, row_bytes: float) -> int:
+    """How many rows a streamed batch may have, if each row takes `row_bytes`."""
+    return max(1, min(batch.rows, int(batch.size_bytes / _EXTRA_BATCHES / row_bytes)))
+
+
+def _by_stripe(
+    file: orc.ORCFile, columns: Sequence[str], rows_max: int, *, by_name: bool
+) -> Generator[pa.RecordBatch, None, None]:
+    """The rows of a file; each stripe is decoded as a whole.
+
+    Unless `by_name`, all columns are read.
+    """
+    for index in range(file.nstripes):
+        stripe = file.read_stripe(index, columns=[*columns] if by_name else None)
+        stripe = stripe.select([*columns])
+        for start in range(0, stripe.num_rows, rows_max):
+            rows = stripe.slice(start, rows_max)
+            if start + rows_max >= stripe.num_rows:
+                del stripe
+            yield rows
+            del rows
+
+
+def _streamed(
+    store: Store, path: str, columns: Sequence[str], rows_max: int
+) -> Generator[pa.RecordBatch, None, None]:
+    """The rows of a file in batches of that many rows, independent of its stripes.
+
+    NOTE: Arrow reads ahead about sixteen batches (with threads, any number). This requests small
+    batches without threads, and combines them.
+    """
+    piece_rows = max(1, rows_max // _PIECES)
+    with store.open_input(path) as source:
+        fragment = ds.OrcFileFormat().make_fragment(source)
+        scanner = fragment.scanner(columns=[*columns], batch_size=piece_rows, use_threads=False)
+        coming = iter(scanner.to_batches())
+        try:
+            while pieces := list(islice(coming, max(1, rows_max // piece_rows))):
+                rows = pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+                del pieces
+                yield rows
+                del rows
+        finally:
+            # Releasing a scan waits until it ends. Closing the source makes its next read fail.
+            source.close()
+            with suppress(pa.ArrowException, LakecoreError, OSError, ValueError):
+                deque(coming, maxlen=0)
+
+
+def _has_char(data_type: DataType) -> bool:
+    """Whether the type contains CHAR, whose trailing blanks do not count.
+
+    Java stores CHAR as ORC's CHAR, padded with blanks, and strips trailing blanks of any file.
+    """
+    if isinstance(data_type, Atomic):
+        return data_type.root is Root.CHAR
+    return any(_has_char(part) for part in inner_types(data_type))
+
+
+def _without_padding(batch: pa.RecordBatch, padded: Sequence[Field]) -> pa.RecordBatch:
+    for field in padded:
+        at = batch.schema.get_field_index(field.name)
+        if at >= 0:
+            bare = _bare(batch.column(at), field.type)
+            batch = batch.set_column(at, batch.schema.field(at), bare)
+    return batch
+
+
+def _bare(array: pa.Array, data_type: DataType) -> pa.Array:
+    """The array without the trailing blanks of each CHAR in it."""
+    if not _has_char(data_type):
+        return array
+    if not pa.types.is_nested(array.type):
+        return pc.utf8_rtrim(array, characters=" ")
+    pairs = zip(inner_of(array), inner_types(data_type), strict=True)
+    return nested_like(array, array.type, [_bare(inner, part) for inner, part in pairs])
+
+
+@contextmanager
+def _orc_errors(path: str) -> Iterator[None]:
+    """Translate Arrow's errors about the file's bytes into lakecore's errors."""
+    with damage_is_corrupt(path, "ORC"):
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            if "nanosecond" not in str(error):
+                raise
+            raise Unsupported(
+                "ORC timestamps outside the years 1677 to 2262 cannot be read", path=path
+            ) from error

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakecore.errors import CorruptTable
-from lakecore.format.parquet_checksums import read_trailer, trailer_bytes
-from lakecore.format.parquet_footer import MAGIC, with_maps_as_lists
+from lakecore.format.parquet_footer import MAGIC, read_trailer, trailer_bytes, with_maps_as_lists
 from lakecore.io.files.file_format import RowGroup
 from lakecore.io.stores.store import damage_is_corrupt
 

@@ -9,28 +9,38 @@ the next batches are smaller.
 
 from __future__ import annotations
 
+import os
+import threading
+import zlib
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakecore.errors import CorruptTable
-from lakecore.format.parquet_footer import with_times_as_bytes
-from lakecore.io.files.checks import Checks
-from lakecore.io.files.file_format import ROW_GROUP_ROWS
-from lakecore.io.files.parquet_checks import check_buffer, check_chunks
-from lakecore.io.files.parquet_open import TEXT, first_rows, leaf_indexes, metadata_as, open_parquet
-from lakecore.io.files.parquet_times import check_times, columns_of_times
+from lakecore.errors import CorruptTable, Unsupported
+from lakecore.format.parquet_footer import INT96_BYTES, page_at, with_times_as_bytes
+from lakecore.io.files.file_format import ROW_GROUP_ROWS, Checks
+from lakecore.io.files.parquet_open import (
+    TEXT,
+    checksums_of,
+    first_rows,
+    leaf_indexes,
+    metadata_as,
+    open_parquet,
+)
 from lakecore.io.files.parquet_types import shredded_columns, with_whole_variants
 from lakecore.io.freed_memory import release_freed
 from lakecore.io.stores.guarded import unguarded
-from lakecore.io.stores.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore, plain_errors
 from lakecore.memory import process_budget
-from lakecore.model.arrow_arrays import size_of
-from lakecore.model.coded_texts import fits
+from lakecore.model.arrow_arrays import fits, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,6 +49,281 @@ if TYPE_CHECKING:
     from lakecore.io.files.file_format import BatchSize
     from lakecore.io.stores.store import Store
     from lakecore.model.types import Field
+
+
+# --- parquet checks ------------------------------------------------------------------------------
+# Verifies the checksums of Parquet files before an engine decodes them.
+#
+# Engines that read files directly verify no checksums. So the column chunks of a read are verified
+# first: each chunk once in a process, and again if the file has changed (inode, size or time).
+# lakecore's checksums (`format/parquet_checksums.py`) cover a whole chunk. Files without them, such
+# as Java's, may have a CRC in each page, which is verified instead.
+#
+# Files that are not on a local disk are not verified first, because their bytes would be fetched
+# twice. Only Arrow decodes them, and verifies the CRC of each page.
+
+_PIECE_BYTES = 1 << 20
+_HEADER_BYTES = 8 << 10
+"""Bytes of a page header that are read first; statistics make some headers longer."""
+_HEADER_BYTES_MAX = 16 << 20
+_KNOWN_CHUNKS_MAX = 4 << 20
+"""The largest number of column chunks that are remembered as checked; each takes one byte."""
+
+
+class _Chunk(NamedTuple):
+    """The position of a column chunk, and the facts that its footer states."""
+
+    start: int
+    size_bytes: int
+    group: int
+    column: str
+
+
+@dataclass(slots=True)
+class _Checked:
+    """The verified parts of a file: `chunks` by row group and leaf column, and whole `columns`."""
+
+    chunks: np.ndarray
+    columns: frozenset[str] = frozenset()
+
+
+class _Known:
+    """The files that were checked, by a key that changes when the file changes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files: OrderedDict[tuple[object, ...], _Checked] = OrderedDict()
+        self._count = 0
+
+    def find(self, key: tuple[object, ...]) -> _Checked | None:
+        with self._lock:
+            return self._files.get(key)
+
+    def of(self, key: tuple[object, ...], shape: tuple[int, int]) -> _Checked:
+        with self._lock:
+            found = self._files.get(key)
+            if found is None:
+                found = self._files[key] = _Checked(np.zeros(shape, bool))
+                self._count += found.chunks.size + 1
+                while self._count > _KNOWN_CHUNKS_MAX and len(self._files) > 1:
+                    _, gone = self._files.popitem(last=False)
+                    self._count -= gone.chunks.size + 1
+            self._files.move_to_end(key)
+            return found
+
+
+_KNOWN = _Known()
+
+
+def are_checked(local: str, columns: Iterable[str]) -> bool:
+    """Whether this process has verified these columns of a local file (see `remember`)."""
+    with plain_errors(local):
+        known = _KNOWN.find(_key(local, os.stat(local)))
+    return known is not None and known.columns.issuperset(columns)
+
+
+def file_key(local: str) -> tuple[object, ...]:
+    """A value that changes if a local file changes: its path, inode, size and time."""
+    with plain_errors(local):
+        return _key(local, os.stat(local))
+
+
+def remember(local: str, metadata: pq.FileMetaData, columns: Iterable[str]) -> None:
+    """Record that all chunks of these columns match their checksums."""
+    with plain_errors(local):
+        key = _key(local, os.stat(local))
+    known = _KNOWN.of(key, (metadata.num_row_groups, metadata.num_columns))
+    known.columns |= {*columns}
+
+
+def check_chunks(
+    local: str,
+    metadata: pq.FileMetaData,
+    groups: Sequence[int],
+    leaves: Sequence[int],
+    checks: Checks,
+    *,
+    pages: bool = False,
+) -> None:
+    """Verify the checksums of these column chunks of a local file, as often as `checks` says.
+
+    With `pages`, the checksums of pages are verified if the file has no checksums of chunks. Raises
+    CorruptTable, naming path, row group and column.
+    """
+    if checks is Checks.NEVER or not groups or not leaves:
+        return
+    with plain_errors(local), pa.OSFile(local, "r") as file:
+        descriptor = file.fileno()
+        key = _key(local, os.fstat(descriptor))
+        known = _KNOWN.of(key, (metadata.num_row_groups, metadata.num_columns)).chunks
+        if checks is Checks.ONCE and known[np.ix_(groups, leaves)].all():
+            return
+        expected = checksums_of(file, local, metadata)
+        if expected is None and not pages:
+            return
+        for group, leaf in product(groups, leaves):
+            if checks is Checks.ONCE and known[group, leaf]:
+                continue
+            chunk = _chunk(metadata, group, leaf)
+            if chunk.start < 0 or chunk.size_bytes < 0:
+                raise _damaged(local, chunk, "its place")
+            if expected is None:
+                _check_pages(descriptor, local, chunk)
+            elif _crc(descriptor, local, chunk) != expected[group, leaf]:
+                raise _damaged(local, chunk, "its checksum")
+            known[group, leaf] = True
+
+
+def check_buffer(
+    file: pa.BufferReader,
+    path: str,
+    metadata: pq.FileMetaData,
+    groups: Sequence[int],
+    leaves: Sequence[int],
+) -> None:
+    """Like `check_chunks`, for a file in memory. Checksums of pages are not verified."""
+    expected = checksums_of(file, path, metadata)
+    if expected is None:
+        return
+    for group, leaf in product(groups, leaves):
+        chunk = _chunk(metadata, group, leaf)
+        file.seek(max(0, chunk.start))
+        if zlib.crc32(file.read_buffer(max(0, chunk.size_bytes))) != expected[group, leaf]:
+            raise _damaged(path, chunk, "its checksum")
+
+
+def _key(local: str, status: os.stat_result) -> tuple[object, ...]:
+    """The key that identifies an unchanged file."""
+    return local, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _chunk(metadata: pq.FileMetaData, group: int, leaf: int) -> _Chunk:
+    column = metadata.row_group(group).column(leaf)
+    offsets = [column.data_page_offset, column.dictionary_page_offset]
+    # An offset of 0 means that there is no such page.
+    start = min((offset for offset in offsets if offset), default=0)
+    return _Chunk(start, column.total_compressed_size, group, column.path_in_schema)
+
+
+def _crc(descriptor: int, path: str, chunk: _Chunk) -> int:
+    crc, at, end = 0, chunk.start, chunk.start + chunk.size_bytes
+    while at < end:
+        piece = _read(descriptor, path, chunk, at, min(end - at, _PIECE_BYTES))
+        crc = zlib.crc32(piece, crc)
+        at += len(piece)
+    return crc
+
+
+def _check_pages(descriptor: int, path: str, chunk: _Chunk) -> None:
+    """Verify the CRC of each page of a chunk that has one. Raises CorruptTable for damage."""
+    at, end = chunk.start, chunk.start + chunk.size_bytes
+    while at < end:
+        wanted = _HEADER_BYTES
+        while (page := page_at(_read(descriptor, path, chunk, at, min(wanted, end - at)))) is None:
+            if wanted >= min(_HEADER_BYTES_MAX, end - at):
+                raise _damaged(path, chunk, "the header of a page")
+            wanted *= 4
+        body = at + page.header_bytes
+        at = body + page.body_bytes
+        if at > end:
+            raise _damaged(path, chunk, "the length of a page")
+        if page.crc is None:
+            continue
+        piece = _Chunk(body, page.body_bytes, chunk.group, chunk.column)
+        if _crc(descriptor, path, piece) != page.crc:
+            raise _damaged(path, chunk, "the checksum of a page")
+
+
+def _read(descriptor: int, path: str, chunk: _Chunk, at: int, size_bytes: int) -> bytes:
+    data = os.pread(descriptor, size_bytes, at)
+    if not data:
+        raise _damaged(path, chunk, "its length")
+    return data
+
+
+def _damaged(path: str, chunk: _Chunk, what: str) -> CorruptTable:
+    return CorruptTable(
+        f"a Parquet file is damaged: {what} does not match",
+        path=path,
+        row_group=chunk.group,
+        column=chunk.column,
+    )
+
+
+# --- parquet times -------------------------------------------------------------------------------
+# Timestamps finer than microseconds in Parquet: INT96, which Arrow reads as 64-bit nanoseconds.
+#
+# These cover the years 1677 to 2262. Arrow silently changes a time outside this range into another
+# one. So the days of such columns are checked first, in their binary form. Files written by
+# lakecore need no check, because their values were 64-bit nanoseconds in memory.
+
+_INT96 = np.dtype([("nanos", "<i8"), ("day", "<i4")])
+_JULIAN_DAY_OF_EPOCH = 2_440_588
+_DAY_SECONDS = 86_400
+_SECOND_NANOS = 1_000_000_000
+_FIRST = divmod(-(1 << 63), _SECOND_NANOS)
+_LAST = divmod((1 << 63) - 1, _SECOND_NANOS)
+"""The first and the last time in 64-bit nanoseconds: seconds, and nanoseconds of the second."""
+_ENCODER, _ROOT = "parquet-cpp-arrow", " paimon_schema {"
+_HEAD_CHARACTERS = 200
+
+
+def columns_of_times(metadata: pq.FileMetaData, leaves: Sequence[int]) -> list[str]:
+    """The top-level columns of these leaves that may hold times outside the nanosecond range."""
+    found = [metadata.schema.column(leaf) for leaf in leaves]
+    names = [each.path for each in found if each.physical_type == "INT96"]
+    if not names or _is_ours(metadata):
+        return []
+    return list(dict.fromkeys(name.partition(".")[0] for name in names))
+
+
+def check_times(batches: Iterable[pa.RecordBatch], path: str) -> None:
+    """Raise Unsupported if an INT96 time, read as twelve bytes, is outside the nanosecond range."""
+    for batch in batches:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if any(map(_any_far, _times_in(column))):
+                raise Unsupported(
+                    "timestamps of nanoseconds outside the years 1677 to 2262 cannot be read",
+                    column=name,
+                    path=path,
+                )
+
+
+def _is_ours(metadata: pq.FileMetaData) -> bool:
+    """Whether lakecore wrote the file: its root is named as in Java, but Arrow encoded it."""
+    encoder = str(metadata.created_by or "")
+    return encoder.startswith(_ENCODER) and _ROOT in str(metadata.schema)[:_HEAD_CHARACTERS]
+
+
+def _times_in(array: pa.Array) -> Iterator[pa.Array]:
+    """The INT96 times in an array at any depth, as arrays of twelve bytes each."""
+    kind = array.type
+    if pa.types.is_fixed_size_binary(kind) and kind.byte_width == INT96_BYTES:
+        yield array
+    elif pa.types.is_struct(kind):
+        # `flatten` makes the children of null values null; `field` would return arbitrary bytes.
+        for child in array.flatten():
+            yield from _times_in(child)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _times_in(array.flatten())
+
+
+def _any_far(times: pa.Array) -> bool:
+    data = times.buffers()[1]
+    if data is None or times.null_count == len(times):
+        return False
+    found = np.frombuffer(data, _INT96, len(times), INT96_BYTES * times.offset)
+    days = found["day"].astype(np.int64) - _JULIAN_DAY_OF_EPOCH
+    # Java counts backwards within a day before 1970: its nanoseconds are negative.
+    seconds = days * _DAY_SECONDS + found["nanos"] // _SECOND_NANOS
+    nanos = found["nanos"] % _SECOND_NANOS
+    early = (seconds < _FIRST[0]) | ((seconds == _FIRST[0]) & (nanos < _FIRST[1]))
+    late = (seconds > _LAST[0]) | ((seconds == _LAST[0]) & (nanos > _LAST[1]))
+    valid = times.is_valid().to_numpy(zero_copy_only=False)
+    return bool(((early | late) & valid).any())
+
+
+# --- parquet read --------------------------------------------------------------------------------
 
 _PROBE_ROWS = 1_024
 _PROBED_ROWS_MIN = 4 * _PROBE_ROWS

@@ -20,9 +20,8 @@ import pyarrow as pa
 
 from lakecore.errors import Unsupported
 from lakecore.format.parquet_footer import INT96_BYTES
-from lakecore.format.variant_arrays import TYPED, whole_variants
-from lakecore.model.arrow_arrays import cast_leaf, retype_chunked, without_nulls_under_nulls
-from lakecore.model.coded_texts import CODED
+from lakecore.format.variant import TYPED, whole_variants
+from lakecore.model.arrow_arrays import CODED, cast_leaf, retype_chunked, without_nulls_under_nulls
 from lakecore.model.types import (
     TIMESTAMPS,
     Array,

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from lakecore.errors import InvalidRequest
-from lakecore.format.locations import canonical, is_local, is_within
+from lakecore.format.layout import canonical, is_local, is_within
 
 if TYPE_CHECKING:
     from lakecore.format.layout import Layout

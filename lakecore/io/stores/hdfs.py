@@ -41,8 +41,8 @@ from lakecore.errors import (
     Unsupported,
 )
 from lakecore.io.ambient import SYSTEM
-from lakecore.io.stores.hdfs_options import HdfsSettings, hdfs_settings
-from lakecore.io.stores.reachable import check_reachable
+from lakecore.io.stores.service_settings import HdfsSettings, hdfs_settings
+from lakecore.io.stores.services import check_reachable
 from lakecore.io.stores.storage_errors import TranslatedFile, plain_remote_errors
 from lakecore.io.stores.store import FileStatus
 

@@ -34,7 +34,7 @@ from lakecore.errors import (
     StorageError,
     Unsupported,
 )
-from lakecore.format.locations import canonical, check_text, is_local
+from lakecore.format.layout import canonical, check_text, is_local
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.stores.store import FileStatus, plain_errors
 

@@ -7,12 +7,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.format.locations import canonical, is_local
+from lakecore.format.layout import canonical, is_local
 from lakecore.io.stores.hdfs import HdfsStore
-from lakecore.io.stores.hdfs_options import HADOOP_CONF_DIR, HDFS
 from lakecore.io.stores.local import LocalStore
 from lakecore.io.stores.remote import RemoteStore
-from lakecore.io.stores.service_settings import check_storage_options
+from lakecore.io.stores.service_settings import HADOOP_CONF_DIR, HDFS, check_storage_options
 from lakecore.io.stores.services import SERVICES
 from lakecore.io.stores.store import MemoryStore
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import pyarrow as pa
+from pyarrow.fs import FileSystem, LocalFileSystem
 
 from lakecore.errors import (
     AlreadyExists,
@@ -33,8 +34,6 @@ from lakecore.io.ambient import SYSTEM, Ambient
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
-
-__all__ = ["FileStatus", "MemoryStore", "Store", "damage_is_corrupt", "plain_errors"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,3 +317,18 @@ class MemoryStore:
         prefix = directory + "/"
         names = (*self._files, *self._directories)
         return tuple(name for name in names if name.startswith(prefix))
+
+
+# --- no files ------------------------------------------------------------------------------------
+# A file that cannot be opened, for libraries that require one.
+#
+# Opening it fails within Arrow's C++ code. A file system written in Python could fail instead, but
+# Arrow's threads may call it while the interpreter shuts down, which aborts the process.
+
+NO_FILES: FileSystem = LocalFileSystem()
+"""The file system in which Arrow looks for `NO_FILE`."""
+NO_FILE = (
+    "/dev/null/pyarrow's own functions cannot read the rows that lakecore merges; give them "
+    "dataset.to_table(), or query the dataset by DuckDB or Polars"
+)
+"""The path, which Arrow's error shows. No such file can exist: /dev/null is no directory."""

@@ -19,16 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.merge.aggregators import (
-    choices,
-    collections,
-    extremes,
-    nested,
-    products,
-    sketches,
-    sums,
-    texts,
-)
+from lakecore.merge.aggregators import choices, collections, sketches, sums, texts
 from lakecore.merge.aggregators.fold import Aggregate, Fold
 
 if TYPE_CHECKING:
@@ -38,9 +29,9 @@ __all__ = ["AGGREGATORS", "Aggregate", "Fold"]
 
 AGGREGATORS: Mapping[str, Callable[[Aggregate], Fold]] = {
     "sum": sums.sum_of,
-    "product": products.product_of,
-    "max": extremes.max_of,
-    "min": extremes.min_of,
+    "product": sums.product_of,
+    "max": choices.max_of,
+    "min": choices.min_of,
     "bool_and": choices.bool_and,
     "bool_or": choices.bool_or,
     "last_value": choices.last_value,
@@ -52,8 +43,8 @@ AGGREGATORS: Mapping[str, Callable[[Aggregate], Fold]] = {
     "collect": collections.collect,
     "merge_map": collections.merge_map,
     "merge_map_with_keytime": collections.merge_map_with_keytime,
-    "nested_update": nested.nested_update,
-    "nested_partial_update": nested.nested_partial_update,
+    "nested_update": collections.nested_update,
+    "nested_partial_update": collections.nested_partial_update,
     "rbm32": sketches.rbm32,
     "rbm64": sketches.rbm64,
     "hll_sketch": sketches.hll_sketch,

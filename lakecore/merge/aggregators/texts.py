@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.merge.aggregators.elements import elements_of, equal_codes
+from lakecore.merge.aggregators.collections import elements_of, equal_codes
 from lakecore.merge.aggregators.fold import Aggregate, Fold
 from lakecore.merge.groups import Groups, groups_of, is_valid, spread
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.view_changes import AddDialect, DropDialect, UpdateDialect
-from lakecore.catalog.views import DIALECT
+from lakecore.catalog.views import DIALECT, AddDialect, DropDialect, UpdateDialect
 from lakecore.errors import InvalidRequest
 from lakecore.sql.procedures.procedure import Procedure, chain_of, text
 from lakecore.sql.statements import AlterView
 from lakecore.sql.stored_views import alter_view
 
 if TYPE_CHECKING:
-    from lakecore.catalog.view_changes import ViewChange
+    from lakecore.catalog.views import ViewChange
     from lakecore.sql.procedures.procedure import Call
 
 __all__ = ["PROCEDURES"]

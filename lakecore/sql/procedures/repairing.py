@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import Unsupported
 from lakecore.sql.procedures.procedure import Procedure, flag, number, options_of, text
-from lakecore.table.verbs.compact_manifests import manifests_summary
+from lakecore.table.verbs.repair_verbs import manifests_summary
 
 if TYPE_CHECKING:
     from lakecore.sql.procedures.procedure import Call

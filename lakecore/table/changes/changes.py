@@ -35,14 +35,12 @@ from lakecore.model.snapshot import CommitKind
 from lakecore.model.times import to_wall_clock
 from lakecore.model.types import Field, parse_type
 from lakecore.options import ChangelogProducer
-from lakecore.plan.changes import files_of_first_plan
 from lakecore.plan.predicate import condition_on
+from lakecore.plan.row_changes import files_of_first_plan
 from lakecore.table.changes.wanted import Held, Wanted, column_to_count
-from lakecore.table.reads.expired import each_or_expired
-from lakecore.table.reads.postponed_rows import in_order_of_writing, shows_postponed
 from lakecore.table.reads.scan import plan_merged, plan_scan
-from lakecore.table.reads.side_by_side import side_by_side
-from lakecore.table.reads.stored_files import plan_stored
+from lakecore.table.reads.source import each_or_expired, side_by_side
+from lakecore.table.reads.stored_files import in_order_of_writing, plan_stored, shows_postponed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -54,7 +52,7 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.predicate import Predicate
     from lakecore.rows.read_rules import Condition
-    from lakecore.table.changes.planned import PlannedRows
+    from lakecore.table.changes.wanted import PlannedRows
     from lakecore.table.context import TableContext
 
 KIND_COLUMN = Field(id=VALUE_KIND_ID, name=ROW_KIND, type=parse_type("STRING NOT NULL"))

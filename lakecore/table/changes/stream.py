@@ -9,33 +9,44 @@ Wrong arguments, and a start that has expired, are errors here, before the first
 
 from __future__ import annotations
 
+import hashlib
 import math
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, NotFound
 from lakecore.model.merge_rules import check_changelog
 from lakecore.model.option_rules import validate_scan
 from lakecore.model.times import Time, to_milliseconds
 from lakecore.options import DURATION, ScanMode, parse_options
-from lakecore.table.changes.change_stream import ChangeStream, StreamReader
+from lakecore.table.changes.change_stream import ChangeStream, Progress, StreamReader
 from lakecore.table.changes.changes import ChangesSource
 from lakecore.table.changes.follow import START_OPTIONS, Follower, without_start_options
-from lakecore.table.changes.progress import Progress
-from lakecore.table.changes.retained import retained_changes
-from lakecore.table.changes.starts import Origin, check_mode
+from lakecore.table.changes.starts import (
+    Origin,
+    Start,
+    check_mode,
+    find_start,
+    mode_of,
+    retained_changes,
+)
+from lakecore.table.context import require_table, with_options
+from lakecore.table.maintenance import consumers
 from lakecore.table.maintenance.consumers import checked_consumer_id, read_consumer
+from lakecore.table.maintenance.deletion import decide
 from lakecore.table.reads.guarded import guarded
 from lakecore.table.reads.readable import batch_reader, lazy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import polars as pl
     import pyarrow as pa
 
     from lakecore.frames.source import RowSource
+    from lakecore.model.snapshot import Consumer, Snapshot
     from lakecore.options import TableOptions
     from lakecore.table.context import TableContext
     from lakecore.table.reads.guarded import FilteredSource
@@ -196,3 +207,257 @@ def _poll_seconds(poll: object, options: TableOptions) -> float:
             poll=poll,
         )
     return seconds
+
+
+# --- positions -----------------------------------------------------------------------------------
+# Positions of a stream that a job stores itself, as Spark does in its checkpoint.
+#
+# `begin` says where a new stream begins; `follow_from` continues with a given snapshot. Both raise
+# NotFound if changes expired before they were read.
+
+_WITH_STATE = frozenset(
+    {
+        ScanMode.LATEST_FULL,
+        ScanMode.COMPACTED_FULL,
+        ScanMode.FROM_SNAPSHOT_FULL,
+        ScanMode.FROM_FILE_CREATION_TIME,
+    }
+)
+_COMMIT_LENGTH = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """Where a new stream begins.
+
+    - `start`: None if the table has no snapshot yet;
+    - `with_state`: the stream first reads a state of the table;
+    - `recorded`: the consumer has recorded progress, and the stream continues there.
+    """
+
+    start: Start | None
+    with_state: bool
+    recorded: bool
+
+
+def begin(
+    context: TableContext, request: StreamRequest, stated: Mapping[str, str] | None = None
+) -> Beginning:
+    """Where a stream begins, according to the request, the options and the consumer.
+
+    `stated` are options that name a start, in addition to those of the table.
+
+    Raises NotFound if a named snapshot or the progress of the consumer has expired, InvalidRequest
+    for arguments that contradict each other.
+    """
+    texts = {**context.options.texts, **(stated or {})}
+    given = parse_options(texts, table=context.identifier) if stated else context.options
+    if stated:
+        validate_scan(given)
+    options = start_options(given, request)
+    check_mode(options, context.identifier)
+    consumer_id = options.consumer_id
+    recorded = None if consumer_id is None else read_consumer(context, consumer_id)
+    progress = None if options.consumer_ignore_progress else recorded
+    origin = Origin(options=options, exact=True, consumer_id=consumer_id, progress=progress)
+    start = find_start(context, origin, retained_changes(context))
+    with_state = mode_of(options) in _WITH_STATE and progress is None
+    return Beginning(
+        start=start,
+        with_state=with_state if start is None else start.state is not None,
+        recorded=progress is not None,
+    )
+
+
+def streamed(context: TableContext) -> TableContext:
+    """The table as its stream reads it: without the options that name a start.
+
+    Raises Unsupported or InvalidRequest for a table whose changes cannot be read.
+    """
+    reading = without_start_options(context)
+    reading.options.require_readable()
+    check_changelog(context.schema, context.options)
+    ChangesSource(context=reading, changes=())
+    return reading
+
+
+def follow_from(context: TableContext, next_id: int, last: int | None = None) -> Follower:
+    """A follower that begins with the changes of snapshot `next_id`, and ends after `last`.
+
+    Raises NotFound, naming the earliest snapshot, if these changes have expired.
+    """
+    texts = {**context.options.texts, "scan.snapshot-id": str(next_id)}
+    options = parse_options(texts, table=context.identifier)
+    return Follower(context, Origin(options=options, exact=True), last)
+
+
+def without_delay(context: TableContext) -> TableContext:
+    """The table without a snapshot delay: streams return each snapshot as soon as they find it."""
+    options = replace(context.options, streaming_read_snapshot_delay_ms=None)
+    return with_options(context, options)
+
+
+def commit_mark(snapshot: Snapshot) -> str:
+    """A short text that identifies the commit of a snapshot.
+
+    The snapshot id is not enough: after a rollback, another commit may get the same id.
+    """
+    name = snapshot.delta_manifest_list.encode()
+    return hashlib.sha256(name).hexdigest()[:_COMMIT_LENGTH]
+
+
+# --- consumer verbs ------------------------------------------------------------------------------
+# The methods of a table for streams and their consumers.
+
+
+class ConsumerVerbs(ABC):
+    """Streams of changes, and the consumers that record how far they are read."""
+
+    @property
+    @abstractmethod
+    def _context(self) -> TableContext:
+        """The table."""
+
+    def stream(  # noqa: PLR0913 - the public verb
+        self,
+        from_snapshot: int | None = None,
+        until: int | Literal["latest"] | None = None,
+        columns: Sequence[str] | str | None = None,
+        where: pl.Expr | str | None = None,
+        *,
+        from_timestamp: Time | None = None,
+        scan_mode: str | None = None,
+        consumer_id: str | None = None,
+        poll: str | float | timedelta | None = None,
+    ) -> ChangeStream[pl.LazyFrame]:
+        """The changes of each snapshot: pairs of a snapshot id and a lazy frame with `_row_kind`.
+
+        The stream is an iterator and an asynchronous iterator. Snapshots are in ascending order;
+        those without changes are skipped. Data is read when a frame is collected.
+        `stream.to_batches()` gives Arrow batches in place of frames, for snapshots of any size.
+
+        - `from_snapshot`: the first pair holds the changes of this snapshot. Without a start, the
+          first pair holds all rows of the latest snapshot, as +I.
+        - `from_timestamp`: begin with the first snapshot committed at this time or later.
+        - `scan_mode`: Paimon's `scan.mode`, which says what the first pair is: `latest-full`,
+          `latest`, `compacted-full`, `from-snapshot`, `from-snapshot-full`, `from-timestamp`,
+          `from-creation-timestamp` or `from-file-creation-time`. Without these arguments, the
+          options `scan.*` of the table name the start.
+        - `until`: the last snapshot; `"latest"` means the latest one now. With None, the stream
+          never ends: it waits for the next snapshot.
+        - `columns`, `where`: as in `changes`; they apply to each frame.
+        - `consumer_id`: the stream continues at the position of this consumer, if it exists, and
+          `stream.commit()` records the progress. A consumer keeps snapshots from expiring
+          (https://paimon.apache.org/docs/master/flink/consumer-id/).
+        - `poll`: the interval at which the stream checks for the next snapshot: a string such as
+          `"10 s"`, a timedelta, or seconds; by default `continuous.discovery-interval`, or
+          else 1 s.
+
+        Overwrites are skipped, unless `streaming-read-overwrite` or
+        `streaming-read-append-overwrite` is set. A snapshot with a newer schema, and those after
+        it, are read with the newest schema.
+
+        Raises NotFound, naming the earliest existing snapshot, if changes expired before they were
+        read, or if the table was rolled back to before the stream's position; InvalidRequest for
+        invalid arguments.
+
+            for snapshot_id, changes in table.stream(until="latest"):
+                print(snapshot_id, changes.collect())
+        """
+        request = StreamRequest(
+            from_snapshot=from_snapshot,
+            from_timestamp=from_timestamp,
+            scan_mode=scan_mode,
+            until=until,
+            consumer_id=consumer_id,
+            poll=poll,
+            columns=columns,
+            where=where,
+        )
+        return open_stream(self._context, request)
+
+    def consumers(self) -> tuple[Consumer, ...]:
+        """The consumers of the table, sorted by id: each with the snapshot that it reads next.
+
+        Expiry keeps all snapshots from the smallest `next_snapshot` on. A branch has its own
+        consumers (https://paimon.apache.org/docs/master/flink/consumer-id/).
+
+        Raises CorruptTable, naming the file, if a consumer cannot be read.
+
+            table.consumers()
+        """
+        found = consumers.list_consumers(self._context)
+        require_table(self._context)
+        return found
+
+    def reset_consumer(self, consumer_id: str, next_snapshot: int | None = None) -> None:
+        """Set the snapshot that a consumer reads next; with None, delete the consumer.
+
+        The consumer is created if it does not exist. Stop its stream first: a stream overwrites the
+        position. `next_snapshot` may be the one after the latest.
+
+        Raises NotFound if the snapshot has expired or is more than one after the latest (the error
+        names both), or if there is no such consumer to delete; InvalidRequest for an id that is not
+        a valid file name.
+
+            table.reset_consumer("reports", next_snapshot=1)
+        """
+        context = self._context
+        name = consumers.checked_consumer_id(consumer_id)
+        if next_snapshot is None:
+            require_table(context)
+            known = consumers.consumer_ids(context)
+            if name not in known:
+                raise NotFound(
+                    "no such consumer", consumer_id=name, consumers=known, table=context.identifier
+                )
+            decide(
+                lambda: consumers.delete_consumer(context, name),
+                lambda: name not in consumers.consumer_ids(context),
+                consumer_id=name,
+            )
+            return
+        if isinstance(next_snapshot, bool) or not isinstance(next_snapshot, int):
+            raise InvalidRequest("next_snapshot must be a snapshot id", next_snapshot=next_snapshot)
+        self._require_retained(next_snapshot)
+        before = consumers.stored_consumer(context, name)
+        decide(
+            lambda: consumers.write_consumer(context, name, next_snapshot),
+            lambda: consumers.read_consumer(context, name) == next_snapshot,
+            consumer_id=name,
+        )
+        try:
+            # An expiry that listed the consumers before does not keep this snapshot.
+            self._require_retained(next_snapshot)
+        except NotFound:
+            consumers.restore_consumer(context, name, before)
+            raise
+
+    def _require_retained(self, next_snapshot: int) -> None:
+        retained = retained_changes(self._context)
+        earliest, latest = (1, 0) if retained is None else (retained.earliest, retained.latest)
+        if not earliest <= next_snapshot <= latest + 1:
+            raise NotFound(
+                "the consumer would wait for a snapshot that has expired, or is not the next one",
+                next_snapshot=next_snapshot,
+                earliest=earliest,
+                latest=latest,
+                table=self._context.identifier,
+            )
+
+    def clear_consumers(
+        self, including: str | None = None, excluding: str | None = None, *, dry_run: bool = False
+    ) -> tuple[str, ...]:
+        """Delete consumers; returns the ids of those that were deleted, sorted.
+
+        `including` and `excluding` are regular expressions of Python, which must match the whole
+        id. Without `including`, all consumers match; without `excluding`, none is kept. With
+        `dry_run`, nothing is deleted. The snapshots that only these consumers needed may expire.
+
+        Raises InvalidRequest for an invalid regular expression.
+
+            table.clear_consumers("test-.*", excluding="test-1")
+        """
+        context = self._context
+        require_table(context)
+        return consumers.clear_consumers(context, including, excluding, dry_run=dry_run)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import Unsupported
+from lakecore.frames.source import reading
 from lakecore.model.rows import (
     KIND_FIELD,
     RETRACTS,
@@ -21,15 +22,17 @@ from lakecore.model.rows import (
 from lakecore.model.types import is_blob
 from lakecore.plan.row_ids import columns_of_file
 from lakecore.rows.read_rules import inputs_of
-from lakecore.table.changes.planned import PlannedRows, of_kind
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import with_levels_of
 from lakecore.table.sections.merge_runs import merge_runs
+from lakecore.table.splits.read import read_split
 from lakecore.table.stored_rows.followed import followed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
+    from lakecore.io.stores.store import Store
+    from lakecore.memory import Budget
     from lakecore.model.files import Split
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
@@ -40,6 +43,45 @@ if TYPE_CHECKING:
     from lakecore.table.reads.scan import ScanContext
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
+
+# --- planned -------------------------------------------------------------------------------------
+# Rows of changes as a value: splits, how to read them, and the kind of the rows.
+#
+# A process that planned the changes of a snapshot sends such values to other processes, which read
+# the rows without the table's metadata.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRows:
+    """Splits to read one after another, and the row kind of all their rows.
+
+    With `kind` None, the rows have their stored kinds, in the last column of the plan.
+    """
+
+    plan: ReadPlan
+    splits: tuple[Split, ...]
+    kind: RowKind | None
+
+    def streams(self, store: Store, budget: Budget) -> Iterator[Iterator[pa.RecordBatch]]:
+        """The rows of each split, with the columns of the plan and `_VALUE_KIND`."""
+        for split in self.splits:
+            rows = read_split(split, self.plan, store, budget)
+            yield rows if self.kind is None else of_kind(rows, self.kind)
+
+
+def of_kind(
+    batches: Iterable[pa.RecordBatch], kind: RowKind
+) -> Generator[pa.RecordBatch, None, None]:
+    """The batches, with this kind in the column `_VALUE_KIND` of each row."""
+    with reading(iter(batches)) as rows:
+        for batch in rows:
+            kinds = pa.array(np.full(batch.num_rows, kind, np.int8))
+            if VALUE_KIND in batch.schema.names:
+                batch = batch.drop_columns([VALUE_KIND])  # noqa: PLW2901 - the same rows
+            yield batch.append_column(VALUE_KIND, kinds)
+
+
+# --- wanted --------------------------------------------------------------------------------------
 
 _RETRACTS = np.array([kind in RETRACTS for kind in RowKind])
 

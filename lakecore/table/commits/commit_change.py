@@ -8,17 +8,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, NotFound
+from lakecore.io.parallel import read_all
 from lakecore.model.files import DELETION_VECTORS, NO_STATS, CommitMessage
 from lakecore.model.manifest import FileKind, IndexEntry, ManifestEntry
-from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
+from lakecore.model.snapshot import (
+    BATCH_COMMIT_IDENTIFIER,
+    CommitKind,
+    CommitResult,
+    stated_identifier,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakecore.io.history import History
     from lakecore.model.files import DataFile, IndexFile
-    from lakecore.table.commits.base_snapshot import Base
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.context import TableContext
 
 PartitionFilter = Callable[[Sequence[bytes]], Sequence[bool]]
 """Takes serialized partitions; returns for each whether an overwrite clears it."""
@@ -238,3 +249,287 @@ def check_watermark(watermark: object) -> None:
         raise InvalidRequest("a watermark is a whole number", watermark=watermark)
     if watermark is not None and not -_LONG_MAX - 1 <= watermark <= _LONG_MAX:
         raise InvalidRequest("a watermark has 64 bits", watermark=watermark)
+
+
+# --- message files -------------------------------------------------------------------------------
+# The files that commit messages name, and their removal when the messages will not be committed.
+#
+# A file that cannot be removed is an orphan, not an error.
+
+_SHOWN_MAX = 3
+
+
+def delete_files(context: TableContext, messages: Sequence[CommitMessage]) -> None:
+    """Remove all new files of messages that will never be committed."""
+    for message in messages:
+        _delete(context, _brought(context, message))
+
+
+def delete_compaction_files(context: TableContext, messages: Sequence[CommitMessage]) -> None:
+    """Remove the files that the compactions of messages wrote; the other files are committed."""
+    for message in messages:
+        made = _made_by_compaction(message)
+        _delete(context, _paths(context, message, made, message.compact_index_files))
+
+
+def delete_left_out(
+    context: TableContext, messages: Sequence[CommitMessage], kept: Sequence[CommitMessage]
+) -> None:
+    """Remove the new files of each message that its counterpart in `kept` does not name."""
+    for before, after in zip(messages, kept, strict=True):
+        named = {file.name for file in after.new_files}
+        gone = tuple(file for file in before.new_files if file.name not in named)
+        _delete(context, _paths(context, before, gone, ()))
+
+
+def delete_other_indexes(
+    context: TableContext, messages: Sequence[CommitMessage], later: Sequence[CommitMessage]
+) -> None:
+    """Remove the index files that each replacement message in `later` added to its original."""
+    for before, after in zip(messages, later, strict=False):
+        if after is not before:
+            _delete(context, _paths(context, after, (), after.compact_index_files))
+
+
+def check_files_are_there(context: TableContext, messages: Sequence[CommitMessage]) -> None:
+    """Raise InvalidRequest if a data file of the messages does not exist."""
+    paths = [
+        path for message in messages for path in _paths(context, message, _data_files(message), ())
+    ]
+    there = read_all(context.store.exists, paths)
+    missing = [path for path, is_there in zip(paths, there, strict=True) if not is_there]
+    if missing:
+        raise InvalidRequest(
+            "files of the messages are not there: they are another table's, or were aborted or "
+            "rolled back",
+            table=context.identifier,
+            files=missing[:_SHOWN_MAX],
+        )
+
+
+def check_not_committed(context: TableContext, messages: Sequence[CommitMessage]) -> None:
+    """Raise InvalidRequest if messages were committed: their files belong to the table."""
+    mine = {file.name for message in messages for file in _data_files(message)}
+    snapshot = context.history.latest_snapshot() if mine else None
+    bases = {message.base_snapshot_id for message in messages}
+    oldest = 0 if None in bases else min((base for base in bases if base is not None), default=0)
+    if snapshot is not None and snapshot.id < oldest:
+        oldest = 0
+    while snapshot is not None and snapshot.id > oldest:
+        entries = context.history.entries(context.history.delta_manifests(snapshot))
+        used = next((entry.file.name for entry in entries if entry.file.name in mine), None)
+        if used is not None:
+            raise InvalidRequest(
+                "the messages were committed: their files are the table's, and stay",
+                table=context.identifier,
+                file=used,
+                snapshot_id=snapshot.id,
+            )
+        snapshot = context.history.snapshot_if_there(snapshot.id - 1) if snapshot.id > 1 else None
+
+
+def compaction_is_there(context: TableContext, messages: Sequence[CommitMessage]) -> bool:
+    """Whether all files that the compactions of messages wrote still exist."""
+    return all(
+        context.store.exists(path)
+        for message in messages
+        for path in _paths(
+            context, message, _made_by_compaction(message), message.compact_index_files
+        )
+    )
+
+
+def _made_by_compaction(message: CommitMessage) -> tuple[DataFile, ...]:
+    # INVARIANT: a file that only changed its level is still in the table, under the same name.
+    there = {file.name for file in (*message.new_files, *message.compact_before)}
+    made = (*message.compact_after, *message.compact_changelog_files)
+    return tuple(file for file in made if file.name not in there)
+
+
+def _delete(context: TableContext, paths: Sequence[str]) -> None:
+    for path in paths:
+        with suppress(LakecoreError, OSError):
+            context.store.delete(path)
+
+
+def _brought(context: TableContext, message: CommitMessage) -> list[str]:
+    """The paths of all files that a message adds."""
+    indexes = (*message.new_index_files, *message.compact_index_files)
+    return _paths(context, message, _data_files(message), indexes)
+
+
+def _data_files(message: CommitMessage) -> tuple[DataFile, ...]:
+    """The data and changelog files that the message adds."""
+    return (*message.new_files, *message.changelog_files, *_made_by_compaction(message))
+
+
+def _paths(
+    context: TableContext,
+    message: CommitMessage,
+    files: Sequence[DataFile],
+    indexes: Sequence[IndexFile],
+) -> list[str]:
+    layout, partition = context.layout, context.partitions.path(message.partition)
+    paths = [layout.data_file(partition, message.bucket, file) for file in files]
+    paths += [
+        layout.extra_file(partition, message.bucket, file, name)
+        for file in files
+        for name in file.extra_files
+    ]
+    paths += [layout.live_index_file(partition, message.bucket, index) for index in indexes]
+    return paths
+
+
+# --- base snapshot -------------------------------------------------------------------------------
+# The history since an earlier snapshot: whether it still exists, and which commits followed.
+#
+# A rollback removes snapshots, and later commits reuse their ids. The uuid distinguishes two
+# snapshots with the same id. (Paimon before 1.2 writes no uuid.)
+
+_AT_ONCE = 64
+
+Base: TypeAlias = tuple[int, str | None]
+"""The id and the uuid of a snapshot."""
+
+
+def was_rolled_back(history: History, base: Base, latest: Snapshot) -> bool:
+    """Whether a rollback has removed the snapshot `base`. False if it has only expired."""
+    snapshot_id, uuid = base
+    if snapshot_id > latest.id:
+        return True
+    there = None if uuid is None else history.commits.at(snapshot_id, latest)
+    return there is not None and there.uuid is not None and there.uuid != uuid
+
+
+def is_there(history: History, snapshot: Snapshot, latest: Snapshot) -> bool:
+    """Whether the snapshot still exists: it has not expired, and no rollback has removed it."""
+    if was_rolled_back(history, (snapshot.id, snapshot.uuid), latest):
+        return False
+    return snapshot.id == latest.id or snapshot.id in history.snapshot_ids()
+
+
+def committed_since(
+    history: History, snapshot_id: int, latest: Snapshot
+) -> Iterator[tuple[Snapshot, Sequence[ManifestEntry]]]:
+    """The snapshots after `snapshot_id`, newest first, each with its own changes.
+
+    Raises NotFound on reaching a snapshot that has expired.
+    """
+    snapshots = history.commits.after(snapshot_id, latest)
+    for first in range(0, len(snapshots), _AT_ONCE):
+        some = snapshots[first : first + _AT_ONCE]
+        try:
+            deltas = history.deltas(some)
+        except CorruptTable as error:
+            if history.snapshot_if_there(some[-1].id) is not None:
+                raise
+            raise _expired(some[-1].id) from error
+        yield from zip(some, deltas, strict=True)
+    if len(snapshots) < latest.id - snapshot_id:
+        raise _expired(latest.id - len(snapshots))
+
+
+def _expired(snapshot_id: int) -> NotFound:
+    return NotFound("the snapshot has expired", snapshot_id=snapshot_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inherited:
+    """The fields that a snapshot inherits from the one before it."""
+
+    total_record_count: int | None = None
+    schema_id: int = 0
+    watermark: int | None = None
+    next_row_id: int = 0
+
+    @staticmethod
+    def of(latest: Snapshot | None) -> Inherited:
+        """The fields that the next snapshot inherits from a snapshot; empty if there is none."""
+        if latest is None:
+            return Inherited()
+        return Inherited(
+            total_record_count=latest.total_record_count,
+            schema_id=latest.schema_id,
+            watermark=latest.watermark,
+            next_row_id=latest.next_row_id or 0,
+        )
+
+
+# --- committed -----------------------------------------------------------------------------------
+# Finds the commits of a user by searching the snapshots, newest first.
+#
+# A job that numbers its commits keeps its commit user over restarts. If a snapshot of that user has
+# the number of a commit or a larger one, that commit was made
+# (https://paimon.apache.org/docs/master/concepts/snapshot/).
+#
+# If the process died between the two snapshots of a commit, the second is missing. It can still be
+# made from the same messages.
+
+
+def last_committed(context: TableContext, user: str) -> Snapshot | None:
+    """The newest snapshot that a user committed under an identifier; None if there is none.
+
+    Batch commits have no identifier of their own and are ignored: otherwise a job that makes both
+    kinds of commits would take each of its later numbered commits for done.
+    """
+    return _last_numbered(context, user, context.history.latest_snapshot())
+
+
+def committed(
+    context: TableContext, request: CommitRequest, latest: Snapshot | None
+) -> CommitResult | None:
+    """The result of an earlier commit under the same user and identifier, if there was one.
+
+    Snapshots after `latest` are ignored.
+    """
+    last = _last_numbered(context, request.user, latest)
+    if last is None or last.commit_identifier < request.identifier:
+        return None
+    found: list[int] = []
+    for snapshot in _newest_first(context, last):
+        if snapshot.commit_user != request.user:
+            continue
+        if snapshot.commit_identifier == request.identifier:
+            found.append(snapshot.id)
+        # If a commit has two snapshots, the first one is not of kind COMPACT.
+        if snapshot.commit_identifier < request.identifier or (
+            found and snapshot.commit_kind is not CommitKind.COMPACT
+        ):
+            break
+    return CommitResult(
+        snapshot_ids=tuple(sorted(found)),
+        commit_user=request.user,
+        identifier=stated_identifier(request.identifier),
+        facts={"already_committed": 1},
+    )
+
+
+def may_go_on(context: TableContext, request: CommitRequest, done: CommitResult) -> bool:
+    """Whether these messages can still make the missing COMPACT snapshot of an earlier commit.
+
+    They can if that commit added exactly their files, and the files that compaction wrote exist.
+    """
+    messages = [message for message in request.messages if message.compact_before]
+    if not messages or len(done.snapshot_ids) != 1:
+        return False
+    history = context.history
+    try:
+        snapshot = history.snapshot(done.snapshot_ids[0])
+    except NotFound:
+        return False
+    if snapshot.commit_kind is CommitKind.COMPACT:
+        return False
+    added = {entry.file.name for entry in history.entries(history.delta_manifests(snapshot))}
+    mine = {file.name for message in request.messages for file in message.new_files}
+    return bool(mine) and mine <= added and compaction_is_there(context, messages)
+
+
+def _last_numbered(context: TableContext, user: str, latest: Snapshot | None) -> Snapshot | None:
+    return context.history.commits.last_numbered(user, latest)
+
+
+def _newest_first(context: TableContext, newest: Snapshot | None) -> Iterator[Snapshot]:
+    """The live snapshots up to `newest`, newest first."""
+    while newest is not None:
+        yield newest
+        newest = context.history.snapshot_if_there(newest.id - 1) if newest.id > 1 else None

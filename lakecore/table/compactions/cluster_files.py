@@ -27,18 +27,17 @@ import pyarrow as pa
 
 from lakecore.errors import LakecoreError
 from lakecore.frames.source import reading
-from lakecore.io.files.checks import Checks
+from lakecore.io.files.file_format import Checks
 from lakecore.lsm.levels import SortedRun
 from lakecore.lsm.universal import CompactionPolicy, Moment, pick, pick_full
-from lakecore.merge.orderings import incremental_ordering
+from lakecore.merge.curves import incremental_ordering
 from lakecore.model.files import CommitMessage, FileSource
 from lakecore.plan.row_ids import with_tracking_columns
 from lakecore.table.compactions.compact_plan import files_by_bucket
 from lakecore.table.compactions.pack_files import alone, check_copied, rewritten
-from lakecore.table.reads.live_files import vectors_of
+from lakecore.table.reads.scan import vectors_of
 from lakecore.table.reads.source import TableSource
-from lakecore.table.run_writer.bucket_place import new_place
-from lakecore.table.run_writer.file_shape import data_shape
+from lakecore.table.run_writer.file_shape import data_shape, new_place
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 from lakecore.table.sections.external_sort import ExternalSort
 

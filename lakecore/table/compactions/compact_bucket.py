@@ -16,61 +16,322 @@ With deletion vectors, `marking.py` marks rows above the output that are no long
 from __future__ import annotations
 
 from contextlib import closing, suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from lakecore.errors import LakecoreError
 from lakecore.frames.source import reading
-from lakecore.io.files.checks import Checks
 from lakecore.io.files.data_files import BatchSize
-from lakecore.io.freed_memory import release_freed, reused_memory
+from lakecore.io.files.file_format import Checks
+from lakecore.io.freed_memory import release_all_freed, release_freed, reused_memory
 from lakecore.lsm.levels import SortedRun
-from lakecore.lsm.steps import Rewrite
+from lakecore.lsm.universal import Rewrite
 from lakecore.merge import MERGE_FUNCTIONS
-from lakecore.merge.equality import equal_rows
+from lakecore.merge.changelog import (
+    ChangedKeys,
+    changed_keys,
+    changelog_rows,
+    equal_rows,
+    equal_values,
+)
+from lakecore.merge.groups import NONE
+from lakecore.merge.keys import order_columns
+from lakecore.merge.order import column_of, filter_rows, of_kinds
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.files import CommitMessage, FileSource, Split
-from lakecore.model.rows import KIND_FIELD, RETRACTS
+from lakecore.model.rows import KIND_FIELD, LAYER, RETRACTS
 from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.plan.splits import may_hold_deletions
-from lakecore.table.compactions.compact_merge import (
-    EXTRA_BATCHES,
-    CompactionMerge,
-    OlderRowsNeeded,
-    WholeFold,
-)
 from lakecore.table.compactions.compact_plan import with_older_runs
 from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
-from lakecore.table.compactions.marking import Marking, mark_keys
-from lakecore.table.compactions.placed_changes import EqualPlaces, PlacedChanges
 from lakecore.table.reads.source import TableSource
-from lakecore.table.run_writer.bucket_place import new_place
-from lakecore.table.run_writer.file_shape import changelog_shape, data_shape
+from lakecore.table.run_writer.file_shape import changelog_shape, data_shape, new_place
 from lakecore.table.run_writer.rolling_writer import RollingWriter
-from lakecore.table.sections.coded_columns import coded_columns
 from lakecore.table.sections.large_rows import Values, places_of
-from lakecore.table.sections.merge_runs import Merging, merge_runs
-from lakecore.table.sections.windows_plan import (
-    batch_size,
-    merge_fields,
-    windows_with,
-)
-from lakecore.table.stored_rows.late_casts import NO_LATE_CASTS, casts_after_merge
+from lakecore.table.sections.merge_runs import Merging, coded_columns, merge_runs
+from lakecore.table.sections.windows_plan import batch_size, merge_fields, windows_with
+from lakecore.table.stored_rows.late_casts import NO_LATE_CASTS, LateCasts, casts_after_merge
 from lakecore.table.stored_rows.split_files import SplitFiles
+from lakecore.table.vectors import BucketVectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from lakecore.lsm.steps import Section
+    from lakecore.lsm.universal import Section
     from lakecore.merge.changelog import Equal
-    from lakecore.merge.spec import MergeFunction
-    from lakecore.model.files import DataFile
-    from lakecore.table.compactions.compact_merge import Changes
+    from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
+    from lakecore.model.files import DataFile, Vectors
+    from lakecore.model.types import Field
     from lakecore.table.compactions.compact_plan import BucketCompaction
     from lakecore.table.context import TableContext
     from lakecore.table.stored_rows.read_plan import ReadPlan
+    from lakecore.table.vectors import VectorFiles
+
+
+# --- compact merge -------------------------------------------------------------------------------
+# How a compaction merges if it must look up older rows or write a changelog.
+#
+# It wraps the merge function of the table's engine. For each window:
+#
+# 1. Keys that have a row in level 0 but none in a level above it are looked up in the levels above
+#    the output (`lookup.py`). The rows found are merged with the others. In a first-row table, the
+#    rows of a key that is found are dropped. With deletion vectors, the rows found are marked.
+# 2. The engine merges. Tombstones stay in the result until the changelog is written.
+# 3. The rows of the changelog (`merge/changelog.py`) are written, and the merged rows are returned.
+#
+# A key with a single row keeps that row unchanged, and the changelog holds the same row. (In
+# Paimon, a lookup changelog contains the merge function's result, which is not what a read returns;
+# see docs/decisions.) With deletion vectors, reads do not merge. Therefore, if the file is
+# rewritten, the merge functions are also applied to single rows: in an aggregation, a -U of a new
+# key adds a row.
+
+EXTRA_BATCHES = 6
+"""Batches in memory besides the batches of the runs: looked-up rows, changes, sort order."""
+
+
+class Changes(Protocol):
+    """A writer of changelog rows."""
+
+    def write(self, rows: pa.Table, /) -> None:
+        """Append rows."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class CompactionMerge:
+    """The merge function of a compaction.
+
+    - `upper`: the levels above the output; None if there are none or no look-up is needed;
+    - `only_marks`: rows of the upper levels cannot change the result, and are only marked in
+      deletion vectors;
+    - `folds_single`: see `MergeSpec`;
+    - `changelog`: the writer of changes; None if there is no changelog;
+    - `before_level`: set for a full-compaction changelog, which compares with this level;
+    - `compared`, `equal`: see `changelog_rows`;
+    - `late`: casts that are applied to rows before they are compared or written.
+    """
+
+    chooses_rows: ClassVar = False
+    engine: MergeFunction
+    upper: UpperLevels | None
+    only_marks: bool
+    folds_single: bool
+    changelog: Changes | None
+    before_level: int | None
+    compared: Sequence[str] | None
+    first_row: bool
+    equal: Equal = equal_rows
+    late: LateCasts = NO_LATE_CASTS
+
+    def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
+        """The merged rows; see `MergeFunction`."""
+        known: np.ndarray | None = None
+        keys = changed_keys(window, spec, self.before_level)
+        new = keys.without_before
+        if self.upper is not None and len(new):
+            wanted = order_columns([column_of(window, name, keys.first[new]) for name in spec.key])
+            if self.only_marks:
+                self.upper.mark(wanted)
+            elif self.first_row:
+                known = np.zeros(keys.count, bool)
+                known[new] = self.upper.known(wanted)
+            else:
+                found = self.upper.rows(wanted)
+                if found:
+                    window = [*window, *found]
+                    keys = changed_keys(window, spec, self.before_level)
+        done = 0
+        kept = replace(spec, keep_deletions=True, folds_single=self.folds_single)
+        for merged in self.engine(window, kept):
+            piece = slice(done, done + merged.num_rows)
+            done = piece.stop
+            self._write_changes(window, keys, known, piece, merged)
+            keep = np.ones(merged.num_rows, bool)
+            if known is not None:
+                keep &= ~known[piece]
+            deletions = None if spec.keep_deletions else of_kinds(merged, RETRACTS)
+            if deletions is not None:
+                keep &= ~deletions
+            yield filter_rows(merged, keep)
+        assert done == keys.count, "every key of the window was merged to one row"
+
+    def _write_changes(
+        self,
+        window: Sequence[Slice],
+        keys: ChangedKeys,
+        known: np.ndarray | None,
+        piece: slice,
+        merged: pa.Table,
+    ) -> None:
+        """Write the changelog rows of a range of keys, given their merged rows."""
+        if self.changelog is None:
+            return
+        changed, before = keys.changed[piece], keys.before[piece]
+        if self.first_row:
+            # First-row: existing rows stay, and keys found in upper levels were reported before.
+            changed = changed & (before == NONE)
+            changed = changed if known is None else changed & ~known[piece]
+            self.changelog.write(self.late.cast(filter_rows(merged, changed)))
+            return
+        if not changed.any():
+            return
+        before = before[changed]
+        held = before != NONE
+        at = np.where(held, np.cumsum(held) - 1, NONE)
+        rows = _all_rows(window).take(pa.array(before[held]))
+        after = filter_rows(merged, changed)
+        changes = changelog_rows(rows, after, at, self.compared, self._equal)
+        self.changelog.write(self.late.cast(changes))
+
+    def _equal(self, left: pa.Table, right: pa.Table, columns: Sequence[str]) -> np.ndarray:
+        cast = self.late.cast
+        return self.equal(cast(left), cast(right), columns)
+
+
+class OlderRowsNeeded(Exception):
+    """Raised for rows that cannot be folded without the older rows of their key."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFold:
+    """A merge function that raises OlderRowsNeeded if `engine` keeps rows of a key apart."""
+
+    chooses_rows: ClassVar = False
+    engine: MergeFunction
+
+    def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
+        """The merged rows; see `MergeFunction`."""
+        for merged in self.engine(window, spec):
+            if LAYER in merged.schema.names:
+                raise OlderRowsNeeded
+            yield merged
+
+
+def _all_rows(window: Sequence[Slice]) -> pa.Table:
+    return pa.concat_tables([part.rows for part in window])
+
+
+# --- marking -------------------------------------------------------------------------------------
+# Deletion vectors in the compaction of a bucket of a primary-key table.
+#
+# 1. Rows that are already marked are neither read nor found by a look-up.
+# 2. The rows that a look-up finds above the output are marked, because the compaction writes newer
+#    rows of their keys. Each key then has at most one unmarked row above level 0.
+# 3. The new index file of the bucket has the marks, without the vectors of rewritten files.
+
+_KEY_ROWS = 131_072
+
+
+class Marking:
+    """The deletion vectors of a bucket that is compacted."""
+
+    def __init__(self, context: TableContext, compaction: BucketCompaction) -> None:
+        self._compaction = compaction
+        self._vectors = BucketVectors.with_vectors(
+            context, compaction.partition, compaction.bucket, compaction.vectors
+        )
+        self.marks: dict[str, list[np.ndarray]] | None = None
+        if context.options.deletion_vectors_enabled:
+            self.marks = {}
+
+    def of(self, runs: Sequence[Sequence[DataFile]]) -> Vectors:
+        """The deletion vectors of these files, by file name."""
+        vectors = self._compaction.vectors
+        names = [file.name for run in runs for file in run] if vectors else []
+        return {name: vectors[name] for name in names if name in vectors}
+
+    @property
+    def read(self) -> tuple[tuple[str, str | None], ...] | None:
+        """For `CommitMessage.vectors_read`: the files above level 0, each with its index file.
+
+        None without deletion vectors.
+        """
+        if self.marks is None and not self._vectors.files:
+            return None
+        files = (*self._compaction.files, *self._compaction.others)
+        return self._vectors.index_of(file.name for file in files if file.level > 0)
+
+    def write(self, gone: Collection[str]) -> VectorFiles:
+        """Write the new index file if a vector has changed; drops the vectors of `gone` files."""
+        self._vectors.drop(gone)
+        for name, parts in (self.marks or {}).items():
+            self._vectors.mark(name, np.concatenate(parts))
+        return self._vectors.write()
+
+    def abort(self) -> None:
+        """Remove the index file that was written; if it cannot be removed, it is an orphan."""
+        self._vectors.abort()
+
+
+def mark_keys(
+    files: SplitFiles, file: DataFile, upper: UpperLevels, rows_done: Callable[[int], None]
+) -> None:
+    """Mark the rows of the upper levels whose keys are in this file of level 0."""
+    plan = files.plan
+    fields = [plan.schema.field(name) for name in plan.merge.key]
+    with reading(files.rows(file, fields, BatchSize(_KEY_ROWS))) as batches:
+        for batch in batches:
+            upper.mark(order_columns(batch.columns))
+            rows_done(batch.num_rows)
+
+
+# --- placed changes ------------------------------------------------------------------------------
+# Changelogs and comparison of large rows, which are merged by their positions (`places.py`).
+
+
+@dataclass(slots=True)
+class PlacedChanges:
+    """A changelog writer for rows that are merged by position; it reads the values row by row.
+
+    `before` and `after` read the rows before and after a change, each in ascending order.
+    """
+
+    writer: RollingWriter
+    before: Values
+    after: Values
+
+    def write(self, rows: pa.Table) -> None:
+        """Append rows."""
+        taken = of_kinds(rows, RETRACTS)
+        for at in range(rows.num_rows):
+            values = self.after if taken is None or not taken[at] else self.before
+            for row in values.rows(rows.slice(at, 1)):
+                self.writer.write(row)
+                del row
+
+
+@dataclass(slots=True)
+class EqualPlaces:
+    """Compares rows that are merged by position; reads values only if the positions differ."""
+
+    before: Values
+    after: Values
+
+    def __call__(self, left: pa.Table, right: pa.Table, columns: Sequence[str]) -> np.ndarray:
+        """A mask of the row indexes at which both tables have equal values; see `equal_rows`."""
+        placed = [field for field in self.before.placed if field.name in columns]
+        names = {field.name for field in placed}
+        same = equal_rows(left, right, [name for name in columns if name not in names])
+        for at in np.flatnonzero(same).tolist():
+            one, other = left.slice(at, 1), right.slice(at, 1)
+            same[at] = all(self._are_equal(one, other, field) for field in placed)
+        return same
+
+    def _are_equal(self, one: pa.Table, other: pa.Table, field: Field) -> bool:
+        left, right = (rows.column(field.name)[0].as_py() for rows in (one, other))
+        if left is None or right is None or left == right:
+            return bool(left == right)
+        was, became = self.before.value(left, field), self.after.value(right, field)
+        equal = bool(equal_values(was, became)[0])
+        del was, became
+        release_all_freed()
+        return equal
+
+
+# --- compact bucket ------------------------------------------------------------------------------
 
 _KIND_ROWS = 262_144
 _MERGE_SHARE = 6

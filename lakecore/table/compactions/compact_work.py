@@ -5,10 +5,13 @@ Only this module knows all kinds of compaction; `verbs/compaction.py` commits th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import InvalidRequest, LakecoreError, Uncomputable
+from lakecore.io.ambient import forked
+from lakecore.plan.row_ids import anchor_of, by_row_ids
 from lakecore.table.compactions.cluster_files import (
     Clustering,
     cluster_files,
@@ -16,24 +19,28 @@ from lakecore.table.compactions.cluster_files import (
     plan_sorting,
 )
 from lakecore.table.compactions.compact_bucket import compact_bucket
+from lakecore.table.compactions.compact_parallel import compact_buckets
 from lakecore.table.compactions.compact_plan import BucketCompaction, plan_buckets
-from lakecore.table.compactions.pack_files import Packing, pack_files, plan_packing
-from lakecore.table.compactions.pack_row_ranges import (
+from lakecore.table.compactions.pack_files import (
+    Packing,
     RowRange,
+    pack_files,
     pack_row_ranges,
+    plan_packing,
     plan_row_ranges,
 )
 from lakecore.table.reads.told import told
+from lakecore.table.vectors import BucketVectors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lakecore.merge.curves import Ordering
     from lakecore.model.files import CommitMessage
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
-    from lakecore.table.compactions.compact_parallel import RowsDone
-    from lakecore.table.compactions.idle_picks import IdlePicks
+    from lakecore.table.compactions.compact_parallel import RowsDone, Tally
+    from lakecore.table.compactions.compact_plan import IdlePicks
     from lakecore.table.context import TableContext
 
 Work: TypeAlias = BucketCompaction | Packing | RowRange | Clustering
@@ -121,3 +128,91 @@ def left_to_plan(
         return [entry for entry in entries if entry.file.name not in packed]
     there = {(message.partition, message.bucket) for message in messages}
     return [entry for entry in entries if (entry.partition, entry.bucket) not in there]
+
+
+# --- drop vectors --------------------------------------------------------------------------------
+# Removes the deletion vectors of files that a compaction of a table without a key replaces.
+#
+# A compaction of a table with data evolution keeps deleted rows at their positions, so the new file
+# gets the vectors of the files that it replaces.
+#
+# Several messages of a step may replace files whose vectors are in one index file, so the index
+# files are written once for all messages of a bucket, just before the commit. (A compaction of a
+# table with a key also marks rows, and writes its vectors itself: `compact_bucket.py`.)
+
+
+def without_vectors(
+    context: TableContext, snapshot: Snapshot | None, messages: Sequence[CommitMessage]
+) -> list[CommitMessage]:
+    """The messages, with the changes of index files added to the first message of each bucket.
+
+    `snapshot` must be the one that the compactions have read. On failure, the index files that were
+    written are removed.
+    """
+    if context.schema.primary_keys:
+        return list(messages)
+    buckets: dict[tuple[bytes, int], list[int]] = defaultdict(list)
+    for at, message in enumerate(messages):
+        if any(index is not None for _, index in message.vectors_read or ()):
+            buckets[message.partition, message.bucket].append(at)
+    done = list(messages)
+    written: list[BucketVectors] = []
+    try:
+        for (partition, bucket), inside in buckets.items():
+            vectors = BucketVectors.of(context, snapshot, partition, bucket)
+            written.append(vectors)
+            for at in inside:
+                vectors.drop(file.name for file in messages[at].compact_before)
+                if context.options.data_evolution_enabled:
+                    _keep_marks(vectors, messages[at])
+            files = vectors.write()
+            done[inside[0]] = replace(
+                messages[inside[0]],
+                compact_index_files=files.added,
+                compact_deleted_index_files=files.deleted,
+            )
+    except BaseException:
+        for vectors in written:
+            vectors.abort()
+        raise
+    return done
+
+
+def _keep_marks(vectors: BucketVectors, message: CommitMessage) -> None:
+    """Mark the deleted rows of the replaced files in the new file."""
+    (after,) = message.compact_after
+    for group in by_row_ids(message.compact_before):
+        positions = vectors.positions(anchor_of(group).name)
+        moved = (group[0].first_row_id or 0) - (after.first_row_id or 0)
+        vectors.mark(after.name, positions + moved)
+
+
+# --- compact runner ------------------------------------------------------------------------------
+# What compacts the buckets of a step: threads of this process, or another engine.
+#
+# A `Runner` compacts planned work and appends the message of each item, also if another item fails.
+# It returns the buckets whose rows cannot be merged, with the error that names the key; any other
+# error ends the step. Nothing is visible before the caller commits the messages.
+
+Failures: TypeAlias = "dict[tuple[bytes, int], Uncomputable]"
+"""The error of each bucket that cannot be compacted, by partition and bucket number."""
+Runner: TypeAlias = "Callable[[TableContext, Sequence[Work], Tally, list[CommitMessage]], Failures]"
+
+
+def run_here(
+    context: TableContext, works: Sequence[Work], tally: Tally, messages: list[CommitMessage]
+) -> Failures:
+    """Compact in threads of this process, under the memory budget of the table."""
+    failed: Failures = {}
+    # Seeded here, so that file names do not depend on the order of threads.
+    own = {id(work): forked(context.ambient) for work in works}
+
+    def compact(work: Work, rows_done: RowsDone) -> CommitMessage | None:
+        try:
+            return do_work(replace(context, ambient=own[id(work)]), work, rows_done)
+        except Uncomputable as error:
+            failed[work.partition, work.bucket] = error
+            return None
+
+    compact_buckets(works, compact, context.budget, tally, messages)
+    return failed

@@ -12,31 +12,437 @@ as in a read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+import threading
+import weakref
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from lakecore.errors import StorageError
+from lakecore.format.binary_row import decode_rows
 from lakecore.io.files.data_files import BatchSize
+from lakecore.io.spill import SpillDirectory
 from lakecore.merge import MERGE_FUNCTIONS
-from lakecore.merge.keys import order_columns
+from lakecore.merge.keys import OrderColumns, order_columns
 from lakecore.merge.spec import Slice
+from lakecore.model.arrow_arrays import size_of
+from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD
 from lakecore.model.types import Atomic, Root
+from lakecore.plan.bucketing import bucket_ids, partition_groups
+from lakecore.plan.partitions import bucket_key_fields, hash_is_settled
 from lakecore.rows.evolution import map_fields
-from lakecore.table.lookups.blocks import Block
+from lakecore.table.stored_rows.late_casts import late_casts
 from lakecore.table.stored_rows.row_groups import bounded_row_groups
-from lakecore.table.stored_rows.split_files import missing_is_corrupt
+from lakecore.table.stored_rows.split_files import SplitFiles, missing_is_corrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
-    from lakecore.io.history.cache import Cache
-    from lakecore.merge.keys import OrderColumns
-    from lakecore.model.files import DataFile
+    from lakecore.io.cache import Cache
+    from lakecore.io.spill import SpilledRun
+    from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field
-    from lakecore.table.lookups.disk_blocks import DiskBlocks
-    from lakecore.table.lookups.state import SplitState
+    from lakecore.table.reads.source import TableSource
+    from lakecore.table.stored_rows.read_plan import ReadPlan
+
+
+# --- blocks --------------------------------------------------------------------------------------
+# Blocks: rows in key order, in memory, and the search for keys in them.
+#
+# A block is never changed, so threads may share it. Keys to find are unique and ascending; a block
+# may hold a key several times.
+
+_FEW = 24
+"""Up to this many keys are searched one by one."""
+_KEY_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows sorted by their `keys`. `first_row` is the position of the first row in its file.
+
+    `unique`: no key occurs twice. `mapped`: the rows are memory-mapped from a local file.
+    """
+
+    rows: pa.Table
+    keys: OrderColumns
+    first_row: int = 0
+    unique: bool = False
+    mapped: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate memory of the block."""
+        rows = 0 if self.mapped else int(size_of(self.rows))
+        return rows + _KEY_BYTES * self.keys.length * len(self.keys.columns)
+
+    def find(self, keys: OrderColumns) -> tuple[np.ndarray, np.ndarray]:
+        """All pairs of a key and a row with that key.
+
+        Returns two arrays of equal length, ascending by key: the indexes of the keys, and of the
+        rows.
+        """
+        if not keys.length or not self.keys.length:
+            nothing = np.empty(0, np.int64)
+            return nothing, nothing
+        column = self.keys.columns[0]
+        if len(self.keys.columns) == 1:
+            if isinstance(column, np.ndarray):
+                (asked,) = keys.columns
+                starts = np.searchsorted(column, asked, "left")
+                if self.unique:
+                    there = column[np.minimum(starts, len(column) - 1)] == asked
+                    return np.flatnonzero(there), starts[there]
+                return _ranges(starts, np.searchsorted(column, asked, "right"))
+            return self._find_texts(keys.columns[0])
+        if keys.length <= _FEW:
+            bounds = [keys.at(number) for number in range(keys.length)]
+            starts = np.array([self.keys.count_below(bound) for bound in bounds])
+            return _ranges(starts, np.array([self.keys.count_up_to(bound) for bound in bounds]))
+        asked_frame = _frame(keys).with_row_index("key")
+        names = asked_frame.columns[1:]
+        found = self._frame.join(asked_frame, on=names, how="inner", maintain_order="left")
+        pairs = found.select("key", "row").to_numpy().astype(np.int64)
+        pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+        return pairs[:, 0], pairs[:, 1]
+
+    def _find_texts(self, asked: np.ndarray | pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        column = self.keys.columns[0]
+        starts, ends = (
+            pc.search_sorted(column, asked, side=side).to_numpy().astype(np.int64)
+            for side in ("left", "right")
+        )
+        return _ranges(starts, ends)
+
+    @cached_property
+    def _frame(self) -> pl.DataFrame:
+        return _frame(self.keys).with_row_index("row")
+
+
+def sorted_block(rows: pa.Table, on: Sequence[str]) -> Block:
+    """A block of the rows in which no column of `on` is null, sorted by these columns."""
+    for name in on:
+        if rows.column(name).null_count:
+            rows = rows.filter(pc.is_valid(rows.column(name)))
+    keys = order_columns([rows.column(name).combine_chunks() for name in on])
+    order = pa.array(order_of(keys))
+    rows = rows.take(order).combine_chunks()
+    return Block(rows, order_columns([rows.column(name) for name in on]))
+
+
+def distinct(keys: OrderColumns) -> OrderColumns:
+    """The keys in ascending order, each once."""
+    column = keys.columns[0]
+    if len(keys.columns) == 1 and isinstance(column, np.ndarray):
+        # Sorting is several times faster than np.unique, which hashes first.
+        ordered = np.sort(column)
+        once = ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
+        return OrderColumns((once,), len(once))
+    if keys.length == 1:
+        return keys
+    frame = _frame(keys)
+    names = frame.columns
+    frame = frame.with_row_index("row").unique(names, keep="any").sort(names)
+    return taken(keys, frame["row"].to_numpy().astype(np.int64))
+
+
+def order_of(keys: OrderColumns) -> np.ndarray:
+    """The indexes that sort the keys in ascending order; the sort is stable."""
+    if len(keys.columns) == 1 and isinstance(keys.columns[0], np.ndarray):
+        return np.argsort(keys.columns[0], kind="stable")
+    frame = _frame(keys)
+    return frame.select(pl.arg_sort_by(frame.columns, maintain_order=True)).to_series().to_numpy()
+
+
+def taken(keys: OrderColumns, numbers: np.ndarray) -> OrderColumns:
+    """The keys at these indexes."""
+    columns = tuple(
+        column.take(pa.array(numbers)) if isinstance(column, pa.Array) else column[numbers]
+        for column in keys.columns
+    )
+    return OrderColumns(columns, len(numbers))
+
+
+def _frame(keys: OrderColumns) -> pl.DataFrame:
+    columns = []
+    for number, column in enumerate(keys.columns):
+        if isinstance(column, pa.Array) and pa.types.is_fixed_size_binary(column.type):
+            column = column.cast(pa.binary())  # noqa: PLW2901  Polars has no fixed size
+        series = pl.Series(column) if isinstance(column, np.ndarray) else pl.from_arrow(column)
+        assert isinstance(series, pl.Series)
+        columns.append(series.alias(str(number)))
+    return pl.DataFrame(columns)
+
+
+def _ranges(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs (i, row) with `starts[i]` <= row < `ends[i]`, as two arrays."""
+    counts = ends - starts
+    numbers = np.repeat(np.arange(len(counts)), counts)
+    if len(numbers) == 0 or counts.max() == 1:
+        return numbers, starts[numbers]
+    within = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return numbers, starts[numbers] + within
+
+
+# --- state ---------------------------------------------------------------------------------------
+# A state of a table as look-ups see it: its splits by bucket, with the key bounds of each file.
+#
+# A state never changes: a newer snapshot gets a new state. If a cast of stored values may fail, the
+# split is *direct*: an ordinary read reads it, without a cache.
+
+_WHOLE_FILE_BYTES_MAX = 32 << 20
+"""The largest file without row groups that memory holds as one block."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedFile:
+    """A file with its first and last key, as `OrderColumns.at` gives them."""
+
+    file: DataFile
+    low: tuple[object, ...]
+    high: tuple[object, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SplitState:
+    """A split, how it is read, and its files by run."""
+
+    split: Split
+    plan: ReadPlan
+    files: SplitFiles
+    runs: tuple[tuple[BoundedFile, ...], ...]
+    direct: bool
+    _deleted: dict[str, np.ndarray | None] = field(default_factory=dict)
+
+    def deleted(self, file: DataFile) -> np.ndarray | None:
+        """The positions in the file's deletion vector; read once."""
+        if file.name not in self._deleted:
+            self._deleted[file.name] = self.files.deleted_rows(file)
+        return self._deleted[file.name]
+
+    @property
+    def fingerprint(self) -> tuple[object, ...]:
+        """A value for comparison: equal fingerprints mean that two splits hold the same rows."""
+        vectors = sorted(
+            (name, index.name, where.offset) for name, (index, where) in self.split.vectors.items()
+        )
+        names = tuple((file.name, file.level) for file in self.split.files)
+        return (self.split.partition, self.split.bucket, names, tuple(vectors))
+
+
+@dataclass(frozen=True, eq=False)
+class LookupState:
+    """The splits of a snapshot, by partition and bucket, for look-ups that return `columns`.
+
+    `fields` are the columns that a merge needs to return `columns`.
+    """
+
+    source: TableSource
+    columns: tuple[str, ...]
+    fields: tuple[Field, ...]
+    splits: tuple[SplitState, ...]
+    by_bucket: Mapping[bytes, Mapping[int, list[SplitState]]] = field(default_factory=dict)
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The snapshot; None if the table is empty."""
+        return None if self.source.snapshot is None else self.source.snapshot.id
+
+    def places(self, keys: pa.Table) -> Iterator[tuple[SplitState, np.ndarray]]:
+        """Each split that may hold some of the keys, with the indexes of these keys.
+
+        The columns of `keys` are those of the primary key.
+        """
+        context, schema = self.source.context, self.source.table_schema
+        everything = np.arange(keys.num_rows)
+        partitioned = set(schema.partition_keys) <= set(keys.schema.names)
+        groups: list[tuple[bytes, np.ndarray]]
+        if partitioned and schema.partition_keys:
+            groups = partition_groups(keys, schema.partition_fields)
+        else:
+            groups = [(partition, everything) for partition in self.by_bucket]
+        hashed = bucket_key_fields(schema, context.options)
+        if hashed and not hash_is_settled(hashed, ()):
+            hashed = ()
+        for partition, numbers in groups:
+            buckets = self.by_bucket.get(partition, {})
+            own = keys if len(numbers) == keys.num_rows else keys.take(pa.array(numbers))
+            for total in {s.split.total_buckets for each in buckets.values() for s in each}:
+                ids: np.ndarray | None = None
+                if hashed and total > 0:
+                    columns = [own.column(f.name).combine_chunks() for f in hashed]
+                    function = context.options.bucket_function_type
+                    ids = bucket_ids(columns, [f.type for f in hashed], total, function)
+                for bucket, states in buckets.items():
+                    within = numbers if ids is None else numbers[ids == bucket]
+                    for state in states if len(within) else ():
+                        if state.split.total_buckets == total:
+                            yield state, within
+
+
+def lookup_state(source: TableSource, columns: Sequence[str]) -> LookupState:
+    """The state of the source's snapshot, prepared for look-ups that return these columns."""
+    schema, splits = source.table_schema, source.plan().splits
+    plan = source.read_plan(splits, columns)
+    names = plan.merge.columns_for(columns) if schema.primary_keys else tuple(columns)
+    fields = tuple(schema.field(name) for name in names)
+    if schema.primary_keys:
+        fields = (*fields, SEQUENCE_FIELD, KIND_FIELD)
+    states = [_split_state(split, plan, source, fields) for split in splits]
+    by_bucket: dict[bytes, dict[int, list[SplitState]]] = defaultdict(lambda: defaultdict(list))
+    for state in states:
+        by_bucket[state.split.partition][state.split.bucket].append(state)
+    return LookupState(source, tuple(columns), fields, tuple(states), by_bucket)
+
+
+def _split_state(
+    split: Split, plan: ReadPlan, source: TableSource, fields: Sequence[Field]
+) -> SplitState:
+    files = SplitFiles(split, plan, source.context.store)
+    table_fields = [each for each in fields if each not in (SEQUENCE_FIELD, KIND_FIELD)]
+    direct = bool(late_casts(split.files, table_fields, plan.schemas)) or any(
+        file.format != "parquet" and file.size_bytes > _WHOLE_FILE_BYTES_MAX for file in split.files
+    )
+    key = source.table_schema.key_fields
+    runs = tuple(_bounded(run, key) for run in split.runs) if key else ()
+    return SplitState(split, plan, files, runs, direct)
+
+
+def _bounded(files: Sequence[DataFile], key: Sequence[Field]) -> tuple[BoundedFile, ...]:
+    low, high = (
+        order_columns(decode_rows(bounds, key).columns)
+        for bounds in ([file.key_min for file in files], [file.key_max for file in files])
+    )
+    return tuple(BoundedFile(file, low.at(n), high.at(n)) for n, file in enumerate(files))
+
+
+# --- disk blocks ---------------------------------------------------------------------------------
+# Blocks on local disk: rows that did not fit in memory, mapped from a file when needed.
+#
+# If a block is read from its data file a second time, memory had no room to keep it. It is then
+# written to disk, uncompressed. From then on it is memory-mapped: only the pages that a look-up
+# touches are read, and nothing is decoded. If memory holds all blocks, nothing is written.
+#
+# INVARIANT: the disk is only a cache. If a block is missing, it is read from its data file. If the
+# disk is full or fails, it is not used any more; no look-up fails because of it.
+
+_SEEN_MAX = 1 << 20
+
+log = logging.getLogger("lakecore.lookup")
+
+
+@dataclass(slots=True)
+class _Stored:
+    """A block on disk, and when it was used last."""
+
+    run: SpilledRun
+    used_ms: int
+
+
+class DiskBlocks:
+    """A cache of named blocks on local disk, at most `size_max_bytes` (None: no limit).
+
+    Thread-safe.
+
+    Rows that were not used for `retention_ms` are deleted. `now_ms` is the clock.
+    """
+
+    def __init__(
+        self, size_max_bytes: int | None, retention_ms: int, now_ms: Callable[[], int]
+    ) -> None:
+        self._size_max_bytes = size_max_bytes
+        self._retention_ms = retention_ms
+        self._now_ms = now_ms
+        directory = SpillDirectory(compression=None)
+        self._directory: SpillDirectory | None = directory
+        # Delete the files even if nobody closes the handle.
+        weakref.finalize(self, directory.close)
+        self._stored: OrderedDict[Hashable, _Stored] = OrderedDict()
+        self._seen: OrderedDict[Hashable, None] = OrderedDict()
+        self._size_bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes on disk."""
+        return self._size_bytes
+
+    def get(self, name: Hashable) -> pa.Table | None:
+        """The rows with this name, mapped from disk; None if they are not there."""
+        with self._lock:
+            self._drop_unused()
+            found = self._stored.get(name)
+            if found is None or self._directory is None:
+                return None
+            found.used_ms = self._now_ms()
+            self._stored.move_to_end(name)
+            try:
+                return self._directory.mapped_rows(found.run)
+            except StorageError:
+                self._drop(name)
+                return None
+
+    def offer(self, name: Hashable, rows: pa.Table) -> None:
+        """Remember that these rows were read; the second time, write them to disk."""
+        with self._lock:
+            if self._directory is None or name in self._stored:
+                return
+            if name not in self._seen:
+                self._seen[name] = None
+                if len(self._seen) > _SEEN_MAX:
+                    self._seen.popitem(last=False)
+                return
+            if self._size_max_bytes is not None and rows.nbytes > self._size_max_bytes:
+                return
+            self._write(name, rows, self._directory)
+
+    def close(self) -> None:
+        """Delete all files. Rows that were returned stay usable."""
+        with self._lock:
+            self._stored.clear()
+            self._size_bytes = 0
+            if self._directory is not None:
+                self._directory.close()
+                self._directory = None
+
+    def _write(self, name: Hashable, rows: pa.Table, directory: SpillDirectory) -> None:
+        try:
+            run = directory.write(rows.schema, [rows], 0, 0)
+        except StorageError as error:
+            log.warning("look-ups use no local disk any more: %s", error)
+            self._stored.clear()
+            self._size_bytes = 0
+            directory.close()
+            self._directory = None
+            return
+        self._stored[name] = _Stored(run, self._now_ms())
+        self._size_bytes += run.size_bytes
+        while self._size_max_bytes is not None and self._size_bytes > self._size_max_bytes:
+            self._drop(next(iter(self._stored)))
+
+    def _drop_unused(self) -> None:
+        before_ms = self._now_ms() - self._retention_ms
+        while self._stored:
+            name, oldest = next(iter(self._stored.items()))
+            if oldest.used_ms >= before_ms:
+                return
+            self._drop(name)
+
+    def _drop(self, name: Hashable) -> None:
+        dropped = self._stored.pop(name)
+        self._size_bytes -= dropped.run.size_bytes
+        if self._directory is not None:
+            self._directory.remove(dropped.run)
+
+
+# --- bucket rows ---------------------------------------------------------------------------------
 
 _BLOCK_ROWS_MAX = 1 << 22
 _UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})

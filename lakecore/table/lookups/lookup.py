@@ -18,6 +18,8 @@ A block of a *partial* cache that is read again is also stored on local disk (`d
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
@@ -26,20 +28,30 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.errors import CorruptTable, InvalidRequest
+from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.frames.arrow_frames import to_frame
-from lakecore.io.history.cache import Cache
+from lakecore.frames.incoming import incoming_batches
+from lakecore.frames.polars_source import frames_of
+from lakecore.frames.source import checked_columns
+from lakecore.io.cache import Cache
 from lakecore.merge.keys import order_columns
+from lakecore.model.rows import KEY_PREFIX
+from lakecore.model.types import Atomic, arrow_schema, with_nullable
 from lakecore.options import LookupCache
-from lakecore.table.lookups.blocks import distinct, sorted_block
-from lakecore.table.lookups.bucket_rows import BlockReader
-from lakecore.table.lookups.disk_blocks import DiskBlocks
-from lakecore.table.lookups.find import find_rows
-from lakecore.table.lookups.keys import Keys, keys_of, rows_in_order
-from lakecore.table.lookups.state import lookup_state
-from lakecore.table.reads.guarded import GuardedSource
+from lakecore.plan.predicate import Column, all_of, is_in
+from lakecore.rows.fit import Place, fit
+from lakecore.table.changes.changes import ChangesSource
+from lakecore.table.lookups.bucket_rows import (
+    BlockReader,
+    DiskBlocks,
+    distinct,
+    lookup_state,
+    sorted_block,
+)
+from lakecore.table.reads.guarded import GuardedSource, guarded_now
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.told import told_call
+from lakecore.table.reads.travel import Travel
 from lakecore.table.stored_rows.followed import columns_to_follow
 
 if TYPE_CHECKING:
@@ -48,12 +60,145 @@ if TYPE_CHECKING:
 
     from lakecore.frames.source import RowSource
     from lakecore.merge.keys import OrderColumns
+    from lakecore.model.schema import TableSchema
+    from lakecore.plan.predicate import Predicate
     from lakecore.rows.read_rules import ReadRules
     from lakecore.table.context import TableContext
-    from lakecore.table.lookups.blocks import Block
-    from lakecore.table.lookups.bucket_rows import Group
-    from lakecore.table.lookups.state import LookupState, SplitState
+    from lakecore.table.lookups.bucket_rows import Block, Group, LookupState, SplitState
     from lakecore.table.reads.fallback import FallbackSource
+
+
+# --- keys ----------------------------------------------------------------------------------------
+# The keys of a look-up: rows whose columns are the columns to look up by.
+#
+# Values are converted to the types of the table's columns without loss. As in SQL, a key with a
+# null matches no row, and float keys are compared by `=`, so that -0.0 finds 0.0.
+
+_LISTS = ("list", "tuple", "ndarray", "Array", "ChunkedArray", "Series", "range")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """The keys as rows. Their columns are the columns to look up by, with the types of the table.
+
+    Rows with nulls are included, although they match nothing.
+    """
+
+    rows: pa.Table
+
+    @property
+    def names(self) -> list[str]:
+        """The columns to look up by."""
+        return list(self.rows.schema.names)
+
+    def predicate(self) -> Predicate:
+        """A condition that holds for every row that a key finds, and perhaps for other rows."""
+        parts = []
+        for name in self.names:
+            column = self.rows.column(name).combine_chunks()
+            if not pa.types.is_floating(column.type):
+                parts.append(is_in(Column(name, column.type), column.drop_null().unique()))
+        return all_of(parts)
+
+
+def keys_of(data: object, schema: TableSchema, on: Sequence[str] | None = None) -> Keys:
+    """The keys of `data`: rows of any kind that `Table.write` takes, or a dict of one key.
+
+    Raises InvalidRequest for a column that the table lacks or that cannot be compared, and for a
+    value that does not fit the column's type. With `on`, the keys must have exactly these columns.
+    """
+    if isinstance(data, Mapping) and not any(type(v).__name__ in _LISTS for v in data.values()):
+        data = [data]
+    batches: list[pa.RecordBatch] = []
+    first_row = 0
+    for batch in incoming_batches(data, schema.fields):
+        names = batch.schema.names
+        _check(names, schema, on)
+        columns = [
+            fit(
+                batch.column(name),
+                with_nullable(schema.field(name).type, nullable=True),
+                Place(column=name, first_row=first_row),
+            )
+            for name in names
+        ]
+        kinds = arrow_schema([schema.field(name) for name in names])
+        kinds = pa.schema([kind.with_nullable(True) for kind in kinds])
+        batches.append(pa.RecordBatch.from_arrays(columns, schema=kinds))
+        first_row += batch.num_rows
+    if not batches:
+        kinds = arrow_schema([schema.field(name) for name in on or schema.primary_keys])
+        if not kinds.names:
+            raise InvalidRequest("keys without rows name no columns to look up by")
+        return Keys(rows=kinds.empty_table())
+    order = batches[0].schema.names if on is None else list(on)
+    return Keys(rows=pa.Table.from_batches([batch.select(order) for batch in batches]))
+
+
+def _check(names: Sequence[str], schema: TableSchema, on: Sequence[str] | None) -> None:
+    unknown = [name for name in names if name not in schema.by_name]
+    if unknown or not names:
+        raise InvalidRequest(
+            "keys name columns of the table to look up by",
+            unknown=unknown,
+            columns=schema.names,
+        )
+    if on is not None and set(names) != set(on):
+        raise InvalidRequest(
+            "the keys must have the columns that the look-up was opened for",
+            keys=list(names),
+            columns=list(on),
+        )
+    for name in names:
+        if not isinstance(schema.field(name).type, Atomic):
+            raise InvalidRequest(
+                "a nested column cannot be looked up by", column=name, type=schema.field(name).type
+            )
+
+
+def rows_in_order(keys: Keys, rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """These columns of `rows`, in the order of the keys that find the rows.
+
+    Each row matches a key. `rows` has at least `columns` and the columns of the keys.
+    """
+    if keys.rows.num_rows <= 1:
+        return rows if rows.columns == list(columns) else rows.select(columns)
+    frame = to_frame(keys.rows)
+    asked = [KEY_PREFIX + name for name in keys.names]
+    # The result has the values of the rows, not of the keys: -0.0 finds 0.0.
+    found = frame.rename(dict(zip(keys.names, asked, strict=True))).join(
+        rows,
+        left_on=asked,
+        right_on=keys.names,
+        how="inner",
+        coalesce=False,
+        maintain_order="left",
+    )
+    return found.select(columns)
+
+
+# --- find ----------------------------------------------------------------------------------------
+# Finds the rows of keys in a state of a table by an ordinary read.
+#
+# The keys become a condition, which prunes partitions, buckets, files (by statistics and indexes)
+# and row groups. The remaining rows are joined with the keys. A look-up therefore returns what a
+# read returns, with any merge engine.
+
+
+def find_rows(source: RowSource, keys: Keys, columns: Sequence[str]) -> pl.DataFrame:
+    """These columns of the rows that match the keys, in the order of the keys."""
+    wanted = to_frame(keys.rows).drop_nulls().unique()
+    names = list(dict.fromkeys((*columns, *keys.names)))
+    parts = [to_frame(source.schema.empty_table().select(names))]
+    if wanted.height:
+        parts += [
+            frame.join(wanted, on=keys.names, how="semi")
+            for frame in frames_of(source, names, keys.predicate())
+        ]
+    return rows_in_order(keys, pl.concat(parts, how="vertical"), columns)
+
+
+# --- lookup --------------------------------------------------------------------------------------
 
 _GROUP_BYTES = 300
 _DECODED_RATIO = 4
@@ -361,3 +506,111 @@ def _without_nulls(rows: pa.Table) -> pa.Table:
 def _ascending(keys: pa.Table, on: Sequence[str]) -> OrderColumns:
     """The columns `on` of the keys: each key once, in ascending order."""
     return distinct(order_columns([keys.column(name).combine_chunks() for name in on]))
+
+
+# --- lookup verbs --------------------------------------------------------------------------------
+# The methods of a table that look up rows.
+
+
+class LookupVerbs(ABC):
+    """The methods of a table that find rows by their keys."""
+
+    @property
+    @abstractmethod
+    def _context(self) -> TableContext:
+        """The table."""
+
+    @abstractmethod
+    def _rows(self, travel: Travel) -> TableSource | FallbackSource | ChangesSource | GuardedSource:
+        """The rows of a state."""
+
+    def lookup(
+        self,
+        keys: object,
+        columns: Sequence[str] | str | None = None,
+        *,
+        snapshot_id: int | None = None,
+    ) -> pl.DataFrame:
+        """The rows of some keys, as a Polars frame.
+
+        `keys` are rows of any kind that `write` takes (Polars, Arrow, pandas, DuckDB, dicts), or a
+        dict of one key. Their columns are those to look up by: the primary key, a part of it, or
+        any columns that are not nested. File indexes and statistics of these columns prune
+        files. The result has the columns `columns`, by default all.
+
+        The rows are in the order of the keys. A key that is given twice returns its rows twice, and
+        a key without rows returns none. If the columns of the keys are the primary key, each key
+        finds at most one row. A null matches nothing. For many look-ups, `open_lookup` is faster
+        (https://paimon.apache.org/docs/master/flink/sql-lookup/).
+
+        Raises InvalidRequest for an unknown or nested column, and for a value that does not fit
+        its column; NotFound for a snapshot that does not exist.
+
+            table.lookup({"id": 7})
+            table.lookup(pl.DataFrame({"id": [7, 8, 9]}), ["id", "name"])
+        """
+        source = self._looked_up(Travel(snapshot_id=snapshot_id))
+        schema = source.table_schema
+        names = schema.names if columns is None else checked_columns(columns, schema)
+        return find_rows(source, keys_of(keys, schema), list(dict.fromkeys(names)))
+
+    def open_lookup(
+        self,
+        columns: Sequence[str] | str | None = None,
+        *,
+        on: Sequence[str] | str | None = None,
+    ) -> Lookup:
+        """A handle for many look-ups: it keeps rows in memory and follows the table.
+
+        `on` are the columns to look up by, by default the primary key; `columns` are those of the
+        result, by default all. `rows(keys)` returns what `lookup` returns for the newest snapshot
+        that the handle has seen; it looks for a newer one after `continuous.discovery-interval`,
+        or when `refresh()` is called. Threads may share a handle. Close it, or use it in `with`.
+
+        With the whole primary key, rows are cached in blocks when a key needs them. With other
+        columns, or `lookup.cache=FULL`, all rows are read when the handle opens.
+        `lookup.cache-max-memory-size` limits the memory, within the memory budget.
+
+        If a REST catalog filters or masks rows, the handle asks for the rules when it opens, and
+        whenever it looks for a newer snapshot. If a column of `on` is masked, each look-up reads
+        the table.
+
+        Raises InvalidRequest for an unknown or nested column, and if `on` is missing for a table
+        without a primary key.
+
+            with table.open_lookup(["id", "name"]) as names:
+                names.rows([{"id": 7}])
+        """
+        context = self._context
+        context.options.require_readable(filters_rows=True)
+        schema = context.schema
+        by = schema.primary_keys if on is None else tuple(checked_columns(on, schema))
+        if not by:
+            raise InvalidRequest(
+                "name the columns to look up by: the table has no primary key",
+                columns=schema.names,
+                table=context.identifier,
+            )
+        for name in by:
+            if not isinstance(schema.field(name).type, Atomic):
+                raise InvalidRequest(
+                    "a nested column cannot be looked up by",
+                    column=name,
+                    type=schema.field(name).type,
+                )
+        names = schema.names if columns is None else checked_columns(columns, schema)
+        wanted = LookupColumns(on=tuple(dict.fromkeys(by)), result=tuple(dict.fromkeys(names)))
+        return Lookup(context, wanted, self._newest_rows)
+
+    def _newest_rows(self) -> TableSource | FallbackSource | GuardedSource:
+        source = self._looked_up(Travel())
+        return source if isinstance(source, GuardedSource) else guarded_now(source, self._context)
+
+    def _looked_up(self, travel: Travel) -> TableSource | FallbackSource | GuardedSource:
+        source = self._rows(travel)
+        if isinstance(source, ChangesSource):
+            raise Unsupported(
+                "rows between two points are not looked up; name a state",
+                table=self._context.identifier,
+            )
+        return source

@@ -30,16 +30,19 @@ from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.options import ExpireMode
 from lakecore.table.commits.commit import commit
 from lakecore.table.maintenance.consumers import expire_consumers
-from lakecore.table.maintenance.expire_changelogs import expire_changelogs
 from lakecore.table.maintenance.expire_partitions import expire_partitions_if_due
-from lakecore.table.maintenance.expire_snapshots import expire_snapshots, keeps_changelogs
+from lakecore.table.maintenance.expire_snapshots import (
+    expire_changelogs,
+    expire_snapshots,
+    keeps_changelogs,
+)
 from lakecore.table.maintenance.expire_tags import maintain_tags
 from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakecore.io.history.history import History
+    from lakecore.io.history import History
     from lakecore.model.snapshot import CommitResult
     from lakecore.table.commits.commit import CommitRequest
     from lakecore.table.context import TableContext

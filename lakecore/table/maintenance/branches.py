@@ -11,10 +11,10 @@ store while it creates or deletes a branch, the name stays taken until the branc
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from lakecore.errors import AlreadyExists, CommitConflict, InvalidRequest, NotFound, Unsupported
 from lakecore.format import metadata
 from lakecore.format.layout import (
     BRANCH_PREFIX,
@@ -22,31 +22,21 @@ from lakecore.format.layout import (
     SCHEMA_PREFIX,
     SNAPSHOT_PREFIX,
     TAG_PREFIX,
+    parse_numbered,
 )
 from lakecore.io.directories import create_directory, drop_table, move_table
-from lakecore.model.branches import Branch
+from lakecore.io.parallel import delete_all
+from lakecore.model.snapshot import Branch, FastForwardResult
 from lakecore.table.context import on_branch, require_own_references, require_table
+from lakecore.table.maintenance.deletion import clean_up_after, decide, require_whole
 from lakecore.table.maintenance.reachable import branch_names, tags_of
-from lakecore.table.maintenance.steps import require_whole
 from lakecore.table.maintenance.tags import known_tag
 
 if TYPE_CHECKING:
     from lakecore.format.layout import Layout
-    from lakecore.io.history.history import History
+    from lakecore.io.history import History
     from lakecore.model.snapshot import Tag
     from lakecore.table.context import TableContext
-
-__all__ = [
-    "branch_context",
-    "branch_history",
-    "branch_times",
-    "check_branch_name",
-    "create_branch",
-    "delete_branch",
-    "known_branch",
-    "list_branches",
-    "rename_branch",
-]
 
 
 def list_branches(context: TableContext) -> tuple[Branch, ...]:
@@ -271,4 +261,256 @@ def _taken(context: TableContext, name: str) -> AlreadyExists:
 def _no_branch(context: TableContext, name: str) -> NotFound:
     return NotFound(
         "no such branch", branch=name, branches=branch_names(context), table=context.identifier
+    )
+
+
+# --- fast forward --------------------------------------------------------------------------------
+# Fast-forward: a table gets the snapshots, schemas and tags of one of its branches.
+#
+# The resulting files are those of Paimon's fast-forward
+# (https://paimon.apache.org/docs/master/maintenance/manage-branches/): from the earliest snapshot E
+# of the branch on, the table has the branch's snapshots, schemas and tags; below E it keeps its own
+# snapshots and tags.
+#
+# Snapshots that both have in common stay. One step decides: before it, readers see the newest
+# snapshot N of the table, after it the newest snapshot B of the branch. The steps:
+#
+# 1. prove that B is whole; write a record, so that an expiry knows that histories may be mixed;
+# 2. delete the hint LATEST, so that readers list the snapshots; write the schemas of the branch;
+# 3. delete the snapshots of the table that differ, but for N;
+# 4. write B. **This step decides** if the number of B is N's, or a greater one. If it is a smaller
+#    one, deleting N decides;
+# 5. write the snapshots between, oldest first;
+# 6. delete the tags of the table at or above E, then its schemas at or above that of E which the
+#    branch does not have; write the tags of the branch;
+# 7. write the hints. EARLIEST becomes E if the snapshots below E belong to another history;
+# 8. delete the record.
+#
+# If both have changed the schema since they parted, the same number has two schemas. Readers then
+# see the state in which they parted before they see that of the branch; if the table has expired
+# that state, the call is refused.
+#
+# A failure after the deciding step is logged; the same call does the rest.
+#
+# INVARIANT: a snapshot is always read with the schemas it was committed with.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Steps:
+    """The steps to do: names and numbers of files, in the order of deletion and writing.
+
+    `is_one_history`: the first snapshot of the branch follows the table's own snapshots.
+    """
+
+    earliest: int
+    latest: int
+    before: int | None  # the newest snapshot of the table before the call
+    snapshots_out: tuple[int, ...]
+    tags_out: tuple[str, ...]
+    schemas_out: tuple[int, ...]
+    schemas_in: tuple[int, ...]
+    schemas_changed: bool  # whether the table has another schema of such a number
+    snapshots_in: tuple[int, ...]
+    tags_in: tuple[str, ...]
+    is_one_history: bool
+
+
+def fast_forward(context: TableContext, name: str, *, dry_run: bool) -> FastForwardResult:
+    """Give the table the state of the branch."""
+    if name == context.layout.branch:
+        raise InvalidRequest(
+            "a branch cannot be fast-forwarded to itself", branch=name, table=context.identifier
+        )
+    check_branch_name(context, name)
+    require_table(context)
+    known_branch(context, name)
+    # The caches of the context may hold schemas that are about to change.
+    target = context.publication.history(context.store, context.layout)
+    source = branch_history(context, name)
+    steps = _plan(context, source, target)
+    server = context.publication.references
+    if server is not None and not dry_run:
+        server.fast_forward(name)
+    elif not dry_run:
+        require_whole(branch_context(context, name), source.snapshot(steps.latest))
+        _carry_out(context, source.layout, target, steps)
+    return FastForwardResult(
+        branch=name,
+        snapshot_id=steps.latest,
+        snapshots_copied=len(steps.snapshots_in),
+        schemas_copied=len(steps.schemas_in),
+        tags_copied=len(steps.tags_in),
+        snapshots_deleted=len(steps.snapshots_out),
+        schemas_deleted=len(steps.schemas_out),
+        tags_deleted=len({*steps.tags_out} - {*steps.tags_in}),
+    )
+
+
+def _plan(context: TableContext, source: History, target: History) -> _Steps:
+    ids = source.snapshot_ids()
+    if not ids:
+        raise InvalidRequest(
+            "the branch has no snapshot; write to it first",
+            branch=source.layout.branch,
+            table=context.identifier,
+        )
+    coming = [source.snapshot(number) for number in ids]
+    first = coming[0]
+    own = [number for number in _snapshot_files(target) if number >= first.id]
+    same = 0
+    while same < min(len(own), len(coming)) and coming[same].is_same(target.snapshot(own[same])):
+        same += 1
+    schemas = {number: source.schema(number) for number in source.schema_ids()}
+    own_schemas = {number: target.schema(number) for number in target.schema_ids()}
+    tags = tuple(source.tag(tag) for tag in source.tag_names())
+    own_tags = tuple(target.tag(tag) for tag in target.tag_names())
+    visible = target.snapshot_ids()
+    coming_in = tuple(n for n, schema in schemas.items() if own_schemas.get(n) != schema)
+    steps = _Steps(
+        earliest=first.id,
+        latest=coming[-1].id,
+        before=max(visible, default=None),
+        snapshots_out=tuple(reversed(own[same:])),
+        tags_out=tuple(
+            tag.name for tag in own_tags if tag.snapshot.id >= first.id and tag not in tags
+        ),
+        schemas_out=tuple(
+            number
+            for number in sorted(own_schemas, reverse=True)
+            if number >= first.schema_id and number not in schemas
+        ),
+        schemas_in=coming_in,
+        schemas_changed=not {*own_schemas}.isdisjoint(coming_in),
+        snapshots_in=tuple(ids[same:]),
+        tags_in=tuple(tag.name for tag in tags if tag not in own_tags),
+        is_one_history=same > 0 and visible[0] <= first.id,
+    )
+    used = [tag.snapshot.schema_id for tag in own_tags if tag.snapshot.id < first.id]
+    used += [target.snapshot(number).schema_id for number in visible if number < first.id][-1:]
+    _check_older(context, steps, {*own_schemas}, used)
+    if steps.schemas_changed and steps.snapshots_out and not same:
+        raise InvalidRequest(
+            "both the table and the branch have changed the schema since they parted, and the table"
+            " has expired that state; create a branch from a newer tag",
+            schema_ids=sorted({*own_schemas}.intersection(coming_in)),
+            branch=source.layout.branch,
+            table=context.identifier,
+        )
+    return steps
+
+
+def _snapshot_files(history: History) -> list[int]:
+    """The ids of all snapshot files, ascending, including those below the hint EARLIEST."""
+    files = history.store.list(history.layout.snapshot_dir)
+    names = (file.path.rpartition("/")[2] for file in files)
+    numbers = (parse_numbered(name, SNAPSHOT_PREFIX) for name in names)
+    return sorted(number for number in numbers if number is not None)
+
+
+def _check_older(
+    context: TableContext, steps: _Steps, own_schemas: set[int], used: list[int]
+) -> None:
+    """Raise InvalidRequest if a state that stays would be read with a schema other than its own.
+
+    `used` are the schemas of the states that stay. Their files may have any older schema.
+    """
+    lost = {*steps.schemas_out, *own_schemas.intersection(steps.schemas_in)}
+    if lost and max(used, default=-1) >= min(lost):
+        raise InvalidRequest(
+            "older snapshots or tags of the table use a schema that the branch does not have; let "
+            "them expire, or delete the tags",
+            schema_ids=sorted(lost),
+            before_snapshot=steps.earliest,
+            table=context.identifier,
+        )
+
+
+def _carry_out(context: TableContext, source: Layout, target: History, steps: _Steps) -> None:
+    store, layout = context.store, target.layout
+    store.put(layout.fast_forward_record, source.branch.encode())
+    store.delete(layout.latest_hint)
+    out, newest = steps.snapshots_out, steps.latest
+    last = next(iter(out), 0)  # N of the module
+    if steps.schemas_changed:
+        # Show the state in which both parted, as it has no schema that changes.
+        delete_all(store.delete, [layout.snapshot(number) for number in out[1:]])
+        if out:
+            _sync(context, layout, source)
+            store.delete(layout.snapshot(last))
+        _write_schemas(context, source, layout, steps)
+        last = 0
+    else:
+        _write_schemas(context, source, layout, steps)
+        gone = [layout.snapshot(number) for number in out[1:]]
+        delete_all(store.delete, gone)
+    if not steps.schemas_changed and target.latest_snapshot_id() != steps.before:
+        raise _conflict(context, target.latest_snapshot_id())
+    if newest in steps.snapshots_in:
+        _publish(context, source, layout, newest, replaces=last == newest)
+    if last > newest:
+        _sync(context, layout, source)
+        path = layout.snapshot(last)
+        decide(lambda: store.delete(path), lambda: not store.exists(path), table=context.identifier)
+    with clean_up_after(context, "the fast-forward"):
+        for number in steps.snapshots_in:
+            if number != newest:
+                _publish(context, source, layout, number, replaces=number == last)
+        _finish(context, source, target, steps)
+
+
+def _sync(context: TableContext, layout: Layout, source: Layout) -> None:
+    """Make earlier deletions durable: on local disk, a write in the same directory does that."""
+    context.store.put(layout.fast_forward_record, source.branch.encode())
+
+
+def _write_schemas(context: TableContext, source: Layout, layout: Layout, steps: _Steps) -> None:
+    if steps.schemas_changed:
+        for number in steps.schemas_out:
+            context.store.delete(layout.schema(number))
+    for number in steps.schemas_in:
+        context.store.put(layout.schema(number), context.store.read(source.schema(number)))
+
+
+def _publish(
+    context: TableContext, source: Layout, layout: Layout, number: int, *, replaces: bool
+) -> None:
+    """Write a snapshot of the branch; with `replaces`, over that of the table."""
+    store, path = context.store, layout.snapshot(number)
+    data = store.read(source.snapshot(number))
+
+    def is_there() -> bool:
+        return store.exists(path) and store.read(path) == data
+
+    def write() -> None:
+        if replaces:
+            store.put(path, data)
+        elif not store.put_if_absent(path, data) and not is_there():
+            raise _conflict(context, number)
+
+    decide(write, is_there, snapshot_id=number, table=context.identifier)
+
+
+def _finish(context: TableContext, source: Layout, target: History, steps: _Steps) -> None:
+    """Carry out steps 6 to 8 (see the module)."""
+    store, layout = context.store, target.layout
+    for name in steps.tags_out:
+        store.delete(layout.tag(name))
+    for number in steps.schemas_out:
+        store.delete(layout.schema(number))
+    for name in steps.tags_in:
+        store.put(layout.tag(name), store.read(source.tag(name)))
+    if not steps.is_one_history:
+        target.write_earliest_hint(steps.earliest)
+    store.put(layout.latest_hint, str(steps.latest).encode())
+    gone = [name for name in steps.tags_out if name not in steps.tags_in]
+    context.publication.note_tags(target, made=steps.tags_in, gone=gone)
+    store.delete(layout.fast_forward_record)
+
+
+def _conflict(context: TableContext, snapshot_id: int | None) -> CommitConflict:
+    return CommitConflict(
+        "another writer committed to the table during the call; call fast_forward again to"
+        " replace its snapshot with that of the branch",
+        snapshot_id=snapshot_id,
+        table=context.identifier,
     )

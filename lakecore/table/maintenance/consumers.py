@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound
 from lakecore.format.layout import CONSUMER_PREFIX
 from lakecore.format.metadata import decode_consumer, encode_consumer
-from lakecore.model.consumer import Consumer
+from lakecore.model.snapshot import Consumer
 
 if TYPE_CHECKING:
     from lakecore.io.stores.store import FileStatus

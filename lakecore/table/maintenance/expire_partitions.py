@@ -27,14 +27,14 @@ from lakecore.errors import InvalidRequest
 from lakecore.model.retention import ExpiredPartitions
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.options import PartitionExpiry
-from lakecore.plan.partition_times import PartitionTimes, check_formatter
+from lakecore.plan.partitions import PartitionTimes, check_formatter
 from lakecore.table.commits.commit import CommitRequest, commit
 from lakecore.table.context import require_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.io.history.history import History
+    from lakecore.io.history import History
     from lakecore.model.manifest import ManifestEntry
     from lakecore.options import TableOptions
     from lakecore.table.context import TableContext

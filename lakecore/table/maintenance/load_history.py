@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.errors import NotFound
-from lakecore.format.load_records import (
+from lakecore.format.json_files import (
     decode_load_record,
     encode_load_record,
     record_name,
@@ -19,7 +19,7 @@ from lakecore.io.parallel import read_all
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lakecore.format.load_records import LoadRecord
+    from lakecore.format.json_files import LoadRecord
     from lakecore.table.context import TableContext
 
 __all__ = ["is_loaded", "load_records", "record_loads"]

@@ -56,7 +56,7 @@ from lakecore.table.maintenance.reachable import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lakecore.io.history.history import History
+    from lakecore.io.history import History
     from lakecore.io.stores.store import FileStatus
     from lakecore.model.manifest import ManifestFile
     from lakecore.model.snapshot import Snapshot

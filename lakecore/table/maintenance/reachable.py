@@ -28,7 +28,7 @@ from lakecore.model.manifest import FileKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lakecore.io.history.history import History
+    from lakecore.io.history import History
     from lakecore.model.manifest import ManifestFile
     from lakecore.model.snapshot import Snapshot, Tag
     from lakecore.table.context import TableContext

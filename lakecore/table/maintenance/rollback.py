@@ -36,13 +36,22 @@ import polars as pl
 
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound
 from lakecore.format import metadata
-from lakecore.format.rollback_record import RollbackRecord, decode_rollback, encode_rollback
+from lakecore.format.json_files import RollbackRecord, decode_rollback, encode_rollback
 from lakecore.io.parallel import delete_all, read_all
 from lakecore.model.manifest import FileKind
 from lakecore.model.retention import FilesDeleted, RolledBack
 from lakecore.table.context import require_table
 from lakecore.table.maintenance.consumers import list_consumers
-from lakecore.table.maintenance.deletion import Deletion, delete_files_of, metadata_left
+from lakecore.table.maintenance.deletion import (
+    Deletion,
+    clean_up_after,
+    decide,
+    delete_files_of,
+    existing_snapshot,
+    expired_during,
+    metadata_left,
+    require_whole,
+)
 from lakecore.table.maintenance.reachable import (
     KEY,
     Metadata,
@@ -54,13 +63,6 @@ from lakecore.table.maintenance.reachable import (
     other_branches,
     states,
     tags_of,
-)
-from lakecore.table.maintenance.steps import (
-    clean_up_after,
-    decide,
-    existing_snapshot,
-    expired_during,
-    require_whole,
 )
 from lakecore.table.reads.told import told_by
 from lakecore.table.reads.travel import Travel, resolve

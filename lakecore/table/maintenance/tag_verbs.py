@@ -9,8 +9,8 @@ from lakecore.model.arguments import check_flags
 from lakecore.model.times import to_milliseconds
 from lakecore.table.context import reload_context
 from lakecore.table.maintenance import branches, tags
+from lakecore.table.maintenance.branches import fast_forward
 from lakecore.table.maintenance.expire_tags import expire_tags
-from lakecore.table.maintenance.fast_forward import fast_forward
 from lakecore.table.maintenance.reachable import tags_of
 from lakecore.table.reads.told import gated
 from lakecore.table.reads.travel import Travel
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Self
 
-    from lakecore.model.branches import Branch, FastForwardResult
     from lakecore.model.retention import TagDeletion
-    from lakecore.model.snapshot import Tag
+    from lakecore.model.snapshot import Branch, FastForwardResult, Tag
     from lakecore.model.times import Time
     from lakecore.table.context import TableContext
 

@@ -6,17 +6,21 @@ A subclass defines the rows of a state (`_rows`); this class derives every read 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from lakecore.display import CELL_MAX, one_line, pairs_html, pairs_text, public_names
 from lakecore.errors import InvalidRequest, LakecoreError
-from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, pandas_face, polars_source
+from lakecore.frames import arrow_dataset, duckdb_face, pandas_face, polars_source
+from lakecore.frames import filtered as arrow_stream
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.source import checked_columns, checked_limit
 from lakecore.model.schema import TableSchema
+from lakecore.model.types import is_blob
+from lakecore.plan.row_ids import anchor_of
 from lakecore.table.context import TableContext
-from lakecore.table.reads.count import count_rows
+from lakecore.table.reads.fallback import FallbackSource
 from lakecore.table.reads.row_values import (
     filtered,
     local_setting,
@@ -24,6 +28,7 @@ from lakecore.table.reads.row_values import (
     row_filtered,
     setting_of,
 )
+from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
@@ -35,8 +40,64 @@ if TYPE_CHECKING:
 
     from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
     from lakecore.frames.source import BatchSource, RowSource
+    from lakecore.model.files import Split
     from lakecore.model.times import Time
     from lakecore.scalar.values import Setting
+
+
+# --- count ---------------------------------------------------------------------------------------
+# Counts rows from metadata if possible; otherwise reads as few columns as possible.
+#
+# 1. For a file that needs no merge, the count is the row count of its manifest entry, minus the
+#    rows
+#    that its deletion vector marks. Files that hold columns of the same rows are counted once.
+# 2. For a section that needs a merge, only the key columns are read and merged.
+# 3. For a condition, only the columns that it names are read.
+
+
+def count_rows(rows: BatchSource, condition: pl.Expr | None) -> int:
+    """The number of rows for which `condition` is true (None: of all rows)."""
+    if condition is None and isinstance(rows, TableSource):
+        return _merged(rows)
+    if condition is None and isinstance(rows, FallbackSource):
+        return sum(map(_merged, rows.sources()))
+    return sum(batch.num_rows for batch in arrow_stream.reader(rows, [], condition))
+
+
+def _merged(rows: TableSource) -> int:
+    counted = 0
+    unknown: list[Split] = []
+    for split in rows.plan().splits:
+        known = _stated(split, keyed=bool(rows.table_schema.primary_keys))
+        if known is None:
+            unknown.append(split)
+        else:
+            counted += known
+    if not unknown:
+        return counted
+    schema = rows.table_schema
+    small = [field.name for field in schema.fields if not is_blob(field.type)]
+    column = next(iter(schema.trimmed_primary_keys or small))
+    with closing(rows.read(unknown, rows.read_plan(unknown, [column]))) as batches:
+        return counted + sum(int(batch.num_rows) for batch in batches)
+
+
+def _stated(split: Split, *, keyed: bool) -> int | None:
+    """The row count of a split that needs no merge; None if the metadata cannot give it."""
+    vectors, row_count = split.vectors, split.row_count
+    if not split.raw:
+        if keyed:
+            return None
+        # All files of the split hold columns of the same rows.
+        anchor = anchor_of(split.files).name
+        vectors = {anchor: vectors[anchor]} if anchor in vectors else {}
+        row_count = split.files[0].row_count
+    marked = [vector.cardinality for _, vector in vectors.values()]
+    deleted = [each for each in marked if each is not None]
+    return row_count - sum(deleted) if len(deleted) == len(marked) else None
+
+
+# --- readable ------------------------------------------------------------------------------------
 
 
 class Readable(ABC):

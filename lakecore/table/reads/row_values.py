@@ -27,8 +27,7 @@ from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.engine_scan import polars_schema
 from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.polars_source import not_computed
-from lakecore.frames.python_leaves import Column
-from lakecore.frames.python_values import array_of
+from lakecore.frames.python_values import Column, array_of
 from lakecore.model.types import INTEGERS, Atomic, Root, from_arrow
 from lakecore.plan.predicate import (
     compares_with_null,
@@ -41,7 +40,7 @@ from lakecore.plan.predicate import (
 from lakecore.rows.fit import Place, fit
 from lakecore.scalar import values as scalar
 from lakecore.scalar.fractions import cut_value
-from lakecore.scalar.struct_fields import check_fields
+from lakecore.scalar.names import check_fields
 from lakecore.scalar.syntax import bound, parse_sql
 from lakecore.scalar.values import LOCAL, Setting, Sql, SqlExpression
 

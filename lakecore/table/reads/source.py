@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections import deque
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import wraps
+from itertools import islice
+from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
+import polars as pl
+import pyarrow as pa
+
+from lakecore.errors import CorruptTable, LakecoreError, NotFound
 from lakecore.frames.polars_source import to_frames
-from lakecore.io.files.checks import Checks
 from lakecore.io.files.file_checks import check_files, unchecked_bytes
+from lakecore.io.files.file_format import Checks
 from lakecore.merge.spec import merge_spec
+from lakecore.model.arrow_arrays import size_of
 from lakecore.model.blob_rules import require_known_blobs
 from lakecore.plan.predicate import columns_of
+from lakecore.plan.splits import folds_values
 from lakecore.rows.evolution import require_types
-from lakecore.table.reads.expired import each_or_expired, or_expired
-from lakecore.table.reads.narrowed import narrowed
-from lakecore.table.reads.row_id_ranges import on_stored_columns
+from lakecore.suggestions import KEPT_LONGER
 from lakecore.table.reads.scan import (
     ScanContext,
     ScanPlan,
+    matching_values,
+    on_stored_columns,
     plan_scan,
     visible_partitions,
 )
-from lakecore.table.reads.side_by_side import side_by_side
 from lakecore.table.sections.large_rows import are_large
+from lakecore.table.sections.windows import READER, on_reader
 from lakecore.table.splits.decide import decide
-from lakecore.table.splits.examine import decide_split, examine
-from lakecore.table.splits.kept_bits import engine_files
 from lakecore.table.splits.polars_rows import PolarsRows
 from lakecore.table.splits.read import read_split
 from lakecore.table.splits.read_path import (
@@ -37,16 +46,20 @@ from lakecore.table.splits.read_path import (
     PolarsChunks,
     Reader,
 )
-from lakecore.table.splits.survivors import known_survivors, survivors
+from lakecore.table.splits.survivors import (
+    decide_split,
+    engine_files,
+    examine,
+    known_survivors,
+    survivors,
+)
 from lakecore.table.stored_rows.followed import columns_to_follow, without_references
 from lakecore.table.stored_rows.read_plan import ReadPlan
 from lakecore.table.stored_rows.split_files import SplitFiles, missing_is_corrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
-
-    import polars as pl
-    import pyarrow as pa
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Future
 
     from lakecore.frames.source import EngineFile
     from lakecore.model.files import Split
@@ -56,7 +69,221 @@ if TYPE_CHECKING:
     from lakecore.plan.predicate import Predicate
     from lakecore.rows.read_rules import Condition
     from lakecore.table.context import TableContext
-    from lakecore.table.reads.side_by_side import Batch
+
+
+# --- expired -------------------------------------------------------------------------------------
+# One error for every read of a snapshot that has expired while it was read, or before.
+#
+# A file that such a read misses was deleted by the expiry, or by a rollback. The error names the
+# options by which snapshots stay longer. If the snapshot, or a tag of it, is there, a missing file
+# is damage, and the error stays CorruptTable.
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _OfSnapshots(Protocol):
+    """A source of rows of a table."""
+
+    @property
+    def context(self) -> TableContext: ...
+
+    @property
+    def snapshots_read(self) -> Iterable[Snapshot]: ...
+
+
+_Source = TypeVar("_Source", bound=_OfSnapshots)
+
+
+@contextmanager
+def expired_is_not_found(context: TableContext, snapshots: Iterable[Snapshot]) -> Iterator[None]:
+    """Raise NotFound for a missing file if one of the snapshots is not there any more."""
+    try:
+        yield
+    except (CorruptTable, NotFound) as error:
+        gone = _first_gone(context, snapshots)
+        if gone is None:
+            raise
+        raise NotFound(
+            "the snapshot has expired, or was rolled back, before it was read to the end; "
+            f"{KEPT_LONGER}",
+            snapshot_id=gone.id,
+            table=context.identifier,
+        ) from error
+
+
+def or_expired(
+    read: Callable[Concatenate[_Source, P], T],
+) -> Callable[Concatenate[_Source, P], T]:
+    """The method of a source, with the error of `expired_is_not_found`."""
+
+    @wraps(read)
+    def called(source: _Source, /, *args: P.args, **named: P.kwargs) -> T:
+        with expired_is_not_found(source.context, source.snapshots_read):
+            return read(source, *args, **named)
+
+    return called
+
+
+def each_or_expired(
+    read: Callable[Concatenate[_Source, P], Iterator[T]],
+) -> Callable[Concatenate[_Source, P], Generator[T, None, None]]:
+    """The generator method of a source, with the error of `expired_is_not_found`."""
+
+    @wraps(read)
+    def called(source: _Source, /, *args: P.args, **named: P.kwargs) -> Generator[T, None, None]:
+        with expired_is_not_found(source.context, source.snapshots_read):
+            yield from read(source, *args, **named)
+
+    return called
+
+
+def _first_gone(context: TableContext, snapshots: Iterable[Snapshot]) -> Snapshot | None:
+    """The first of these snapshots that is neither listed, nor tagged, nor a kept changelog."""
+    try:
+        return next((each for each in snapshots if not _is_kept(context, each)), None)
+    except LakecoreError:  # then the first error says more
+        return None
+
+
+def _is_kept(context: TableContext, snapshot: Snapshot) -> bool:
+    history = context.history
+    if snapshot.is_same(history.listed_snapshot(snapshot.id)):
+        return True
+    if snapshot.id in history.changelog_ids():
+        return True
+    names = history.tag_names()
+    return any(snapshot.is_same(history.tag(name).snapshot) for name in names)
+
+
+# --- narrowed ------------------------------------------------------------------------------------
+# Selects, from planned splits, those in which a row may match a condition.
+#
+# INVARIANT: as in `scan.py`, statistics of values never remove a single file of a merged section,
+# and never a section whose rows are folded.
+
+
+def narrowed(
+    context: ScanContext, splits: Sequence[Split], predicate: Predicate | None
+) -> tuple[Split, ...]:
+    """The splits, without the raw files and the merged sections in which no row can match."""
+    files = [file for split in splits for file in split.files]
+    mask = matching_values(files, context.history, context.schema, predicate)
+    match = {file.name: bool(each) for file, each in zip(files, mask, strict=True)}
+    folds = folds_values(context.options)
+    kept: list[Split] = []
+    for split in splits:
+        if not split.raw:
+            if folds or any(match[file.name] for file in split.files):
+                kept.append(split)
+            continue
+        runs = tuple(tuple(file for file in run if match[file.name]) for run in split.runs)
+        if any(runs):
+            kept.append(replace(split, runs=tuple(run for run in runs if run)))
+    return tuple(kept)
+
+
+# --- side by side --------------------------------------------------------------------------------
+# Several streams of batches, read concurrently and returned in order.
+
+_READERS = 2
+_TASKS_AHEAD = 4
+_TASK_ROWS, _TASK_BATCHES = 65_536, 8
+"""A task ends at this many rows or batches: the batches of a merged window are mostly small."""
+_AHEAD_BYTES = 64 << 20
+
+Batch = TypeVar("Batch", bound=pa.RecordBatch | pl.DataFrame)
+"""A batch of rows: an Arrow record batch or a Polars frame."""
+
+
+def side_by_side(
+    streams: Iterable[Iterator[Batch]],
+    ahead_bytes: int = _AHEAD_BYTES,
+) -> Generator[Batch, None, None]:
+    """The batches of the streams, in order; a few streams are read concurrently.
+
+    From each of these streams, a few batches are read ahead, up to `ahead_bytes`.
+    """
+    waiting = iter(streams)
+    running: deque[_Ahead[Batch]] = deque()
+    try:
+        while True:
+            running.extend(
+                _Ahead(each, ahead_bytes) for each in islice(waiting, _READERS - len(running))
+            )
+            if not running:
+                return
+            yield from running[0]
+            running.popleft().close()
+    finally:
+        for stream in running:
+            stream.close()
+
+
+class _Ahead(Generic[Batch]):
+    """A stream that its own thread reads a few batches ahead.
+
+    NOTE: reading a few batches is a task that ends, not a loop that waits for room. On exit, the
+    interpreter waits for every thread. If a consumer dropped the stream without closing it, a
+    thread that waited for room would wait for ever, and the exit would hang.
+    """
+
+    def __init__(self, stream: Iterator[Batch], ahead_bytes: int) -> None:
+        self._stream = stream
+        self._ahead_bytes = ahead_bytes
+        self._read_bytes = self._given_bytes = 0
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=READER)
+        self._tasks = deque(self._next() for _ in range(_TASKS_AHEAD))
+
+    def __iter__(self) -> Iterator[Batch]:
+        while (some := self._tasks.popleft().result()) is not None:
+            self._tasks.append(self._next())
+            while some:
+                batch = some.popleft()
+                self._given_bytes += _bytes_of(batch)
+                yield batch
+                del batch
+
+    def close(self) -> None:
+        """Stop reading and release what the stream holds."""
+        under_way = [task for task in self._tasks if not task.cancel()]
+        self._pool.shutdown(wait=not on_reader())
+        stream = self._stream
+        if not isinstance(stream, Generator):
+            return
+        if all(task.done() for task in under_way):
+            stream.close()
+        else:
+            under_way[-1].add_done_callback(lambda _: stream.close())
+
+    def _next(self) -> Future[deque[Batch] | None]:
+        return self._pool.submit(self._read)
+
+    def _read(self) -> deque[Batch] | None:
+        """The next batches: one, or a few small ones. None at the end of the stream.
+
+        Empty while the batches that wait for the consumer take `ahead_bytes`.
+        """
+        some: deque[Batch] = deque()
+        rows = 0
+        while rows < _TASK_ROWS and len(some) < _TASK_BATCHES:
+            if self._read_bytes - self._given_bytes >= self._ahead_bytes:
+                break
+            batch = next(self._stream, None)
+            if batch is None:
+                return some or None
+            self._read_bytes += _bytes_of(batch)
+            rows += len(batch)
+            some.append(batch)
+            del batch
+        return some
+
+
+def _bytes_of(batch: pa.RecordBatch | pl.DataFrame) -> int:
+    return int(batch.estimated_size()) if isinstance(batch, pl.DataFrame) else size_of(batch)
+
+
+# --- source --------------------------------------------------------------------------------------
 
 _UNCHECKED_BYTES_MAX = 64 << 20
 """With at most this many unverified bytes, verifying the files is always cheap enough."""

@@ -8,12 +8,23 @@ joined: a column that none of them holds is null, whatever older files hold.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from lakecore.model.rows import KIND_FIELD
+from lakecore.options import POSTPONE_BUCKET, ChangelogProducer
 from lakecore.plan.row_ids import BLOB, written_together
-from lakecore.table.reads.live_files import vectors_of
-from lakecore.table.reads.scan import commit_order, keep_entries, split_of
-from lakecore.table.reads.value_statistics import matching_values
+from lakecore.table.reads.scan import (
+    commit_order,
+    keep_entries,
+    matching_values,
+    split_of,
+    vectors_of,
+)
+from lakecore.table.reads.source import TableSource
+from lakecore.table.splits.read import read_split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +34,7 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.options import TableOptions
     from lakecore.plan.predicate import Predicate
+    from lakecore.table.context import TableContext
     from lakecore.table.reads.scan import Bucket, ScanContext
 
 
@@ -72,3 +84,40 @@ def _with_same_rows(
     for place, files in buckets.items():
         for group in written_together(files, options):
             yield place, group
+
+
+# --- postponed rows ------------------------------------------------------------------------------
+# The rows of the postponed bucket, as they were written: unmerged, in order, with their kinds.
+
+
+def shows_postponed(options: TableOptions) -> bool:
+    """Whether changes include rows as soon as they are in the postponed bucket.
+
+    Otherwise they include rows when a compaction moves them to their buckets.
+    """
+    return (
+        options.bucket == POSTPONE_BUCKET and options.changelog_producer is ChangelogProducer.NONE
+    )
+
+
+def in_order_of_writing(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+    """The files of the postponed bucket among these entries, oldest first.
+
+    `entries` are in commit order. As in Paimon, files are sorted by their creation times; files
+    with equal times stay in commit order.
+    """
+    own = [entry for entry in entries if entry.bucket == POSTPONE_BUCKET]
+    return sorted(own, key=lambda entry: entry.file.creation_time_ms or 0)
+
+
+def postponed_rows(context: TableContext, entries: Sequence[ManifestEntry]) -> Iterator[pa.Table]:
+    """The rows of these files, one after another: all columns, and the kind of each row."""
+    schema = replace(context.schema, fields=(*context.schema.fields, KIND_FIELD))
+    source = TableSource(context=context, snapshot=None, table_schema=schema, as_stored=True)
+    plain = TableSource(context=context, snapshot=None, table_schema=context.schema)
+    splits = plan_stored(plain.scan_context, entries)
+    plan = source.read_plan(splits, None)
+    for split in splits:
+        for batch in read_split(split, plan, context.store, context.budget):
+            if batch.num_rows:
+                yield pa.Table.from_batches([batch])

@@ -10,6 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lakecore.errors import CorruptTable, InvalidRequest, NotFound, StorageError, Unsupported
+from lakecore.format.blob_file import with_each_blob
+from lakecore.format.blob_references import is_descriptor, is_view
+from lakecore.format.layout import data_file_name
 from lakecore.format.statistics import (
     StatsKind,
     StatsMode,
@@ -18,6 +22,7 @@ from lakecore.format.statistics import (
     stats_modes,
 )
 from lakecore.io.files.data_files import WriteFormat, row_group_bytes_of
+from lakecore.io.referenced_blobs import ReferencedBlobs
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.blob_rules import in_blob_files, is_managed, require_known_blobs
 from lakecore.model.file_indexes import IndexedColumn, indexed_columns
@@ -25,15 +30,156 @@ from lakecore.model.files import FileSource
 from lakecore.model.line_format import line_format
 from lakecore.model.rows import KEY_ID_OFFSET, KEY_PREFIX, KIND_FIELD, ROW_ID, SEQUENCE_FIELD
 from lakecore.model.types import TIMESTAMPS, Field, Root, leaves, with_nullable
-from lakecore.table.run_writer.given_blobs import NO_BLOBS, BlobRules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
+    from lakecore.format.layout import Layout
+    from lakecore.io.ambient import Ambient
+    from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
+    from lakecore.table.context import TableContext
+
+
+# --- given blobs ---------------------------------------------------------------------------------
+# BLOB values that a write is given: bytes, or descriptors of bytes in other files.
+#
+# As in Paimon, bytes that begin like a descriptor count as a descriptor.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobRules:
+    """How BLOB values are stored, from the options of a table.
+
+    - `target_bytes`: the size of a file of BLOB values;
+    - `null_if_missing`, `null_if_unreadable`: a descriptor becomes null if its file is missing, or
+      cannot be read;
+    - `storage`: the options of the storage that descriptors name, if it is not that of the table;
+    - `inline`: the columns whose rows must hold references;
+    - `managed`: the columns whose rows hold descriptors of files that the table owns.
+    """
+
+    target_bytes: int = 0
+    null_if_missing: bool = False
+    null_if_unreadable: bool = False
+    storage: tuple[tuple[str, str], ...] = ()
+    inline: tuple[str, ...] = ()
+    managed: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        options: TableOptions,
+        target_bytes: int,
+        *,
+        inline: tuple[str, ...],
+        managed: tuple[str, ...],
+    ) -> BlobRules:
+        """The rules of a table; `target_bytes` is the size of its data files."""
+        return cls(
+            target_bytes=options.blob_target_file_size_bytes or target_bytes,
+            null_if_missing=options.blob_write_null_on_missing_file,
+            null_if_unreadable=options.blob_write_null_on_fetch_failure,
+            storage=tuple(options.blob_descriptor_storage.items()),
+            inline=inline,
+            managed=managed,
+        )
+
+
+NO_BLOBS = BlobRules()
+"""The rules of a table without BLOB columns."""
+
+
+class GivenBlobs:
+    """Reads the values of the descriptors that a write is given for a column."""
+
+    def __init__(self, store: Store, layout: Layout, rules: BlobRules, column: str) -> None:
+        self._column = column
+        self._rules = rules
+        self._references = ReferencedBlobs(store, layout, dict(rules.storage))
+
+    def close(self) -> None:
+        """Close the file that was read last."""
+        self._references.close()
+
+    def value(self, value: object) -> object:
+        """A value of the column, with bytes in place of each descriptor."""
+        return None if value is None else with_each_blob(value, self.blob)
+
+    def blob(self, given: bytes) -> bytes | None:
+        """The bytes of a BLOB.
+
+        None if its file is missing or cannot be read, and the options ask for null in that case.
+        Raises InvalidRequest for a descriptor of a file that must not be read, or for a view.
+        """
+        if is_view(given):
+            raise InvalidRequest(
+                "only a column of blob-view-field takes views of BLOB values", column=self._column
+            )
+        if not is_descriptor(given):
+            return given
+        try:
+            return self._references.read(given)
+        except (NotFound, CorruptTable, StorageError, Unsupported) as error:
+            # A missing file of the table itself is damage.
+            missing = isinstance(error, NotFound) or isinstance(error.__cause__, NotFound)
+            rules = self._rules
+            if rules.null_if_missing if missing else rules.null_if_unreadable:
+                return None
+            raise
+
+
+# --- bucket place --------------------------------------------------------------------------------
+# The directory of a bucket, and the names of the files that a writer makes there.
+
+
+@dataclass(slots=True)
+class FileNames:
+    """The names of the files of one bucket writer; all kinds share one counter."""
+
+    writer: str
+    count: int = 0
+
+    def next(self, shape: FileShape) -> str:
+        """The next unused name of a file of this shape."""
+        compression = shape.write_format.compression if shape.name_compression else None
+        return self.next_of(shape.prefix, shape.write_format.format, compression)
+
+    def next_of(self, prefix: str, kind: str, compression: str | None = None) -> str:
+        """The next unused name with this prefix, and with `kind` as its ending."""
+        name = data_file_name(prefix, self.writer, self.count, kind, compression)
+        self.count += 1
+        return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketPlace:
+    """The directory of a bucket, and the names of new files in it."""
+
+    store: Store
+    layout: Layout
+    ambient: Ambient
+    partition_path: str
+    bucket: int
+    names: FileNames
+
+
+def new_place(context: TableContext, partition_path: str, bucket: int) -> BucketPlace:
+    """The place of one new writer of a bucket: no other writer uses its file names."""
+    return BucketPlace(
+        store=context.store,
+        layout=context.layout,
+        ambient=context.ambient,
+        partition_path=partition_path,
+        bucket=bucket,
+        names=FileNames(context.ambient.new_uuid()),
+    )
+
+
+# --- file shape ----------------------------------------------------------------------------------
 
 _LOOK_BYTES_MIN = 1 << 20
 """The file size is checked only after at least this many bytes of rows."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakecore.io.freed_memory import release_freed
 from lakecore.io.spill import SpillDirectory
 from lakecore.merge.curves import curve_columns, plain_columns
-from lakecore.merge.keep_all import KEEP_ALL
+from lakecore.merge.deduplicate import KEEP_ALL
 from lakecore.merge.keys import OrderColumns
 from lakecore.merge.spec import MergeSpec, Slice
 from lakecore.model.arrow_arrays import size_of

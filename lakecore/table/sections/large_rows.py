@@ -26,7 +26,7 @@ from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.model.types import arrow_schema, arrow_type
 from lakecore.rows.read_rules import inputs_of, judged
 from lakecore.table.stored_rows.late_casts import casts_after_merge, keys_wanted, late_casts
-from lakecore.table.stored_rows.places import Places, row_of
+from lakecore.table.stored_rows.row_groups import Places, row_of
 from lakecore.table.stored_rows.split_files import SplitFiles
 
 if TYPE_CHECKING:

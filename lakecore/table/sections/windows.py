@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
 from lakecore.memory import process_budget
-from lakecore.merge.keep_all import whole_keys
+from lakecore.merge.deduplicate import whole_keys
 from lakecore.model.arrow_arrays import size_of
 
 if TYPE_CHECKING:

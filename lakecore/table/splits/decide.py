@@ -6,20 +6,33 @@ out (`polars_rows.py`, `read.py`); `explain()` shows it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass, field, replace
+from itertools import count, pairwise
+from threading import Lock
 from typing import TYPE_CHECKING
 
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from polars.selectors import by_name
+
+from lakecore.format.binary_row import decode_rows
 from lakecore.frames.polars_source import FOOTERS_MAX
 from lakecore.lsm.levels import SortedRun
+from lakecore.merge import MERGE_FUNCTIONS
+from lakecore.merge.keys import order_columns
+from lakecore.merge.spec import ChoosesRows
 from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD, TRACKING_FIELDS
-from lakecore.model.types import TIMESTAMPS, Atomic, timestamp_unit, with_nullable
+from lakecore.model.types import TIMESTAMPS, Atomic, arrow_type, timestamp_unit, with_nullable
 from lakecore.plan.predicate import condition_on
+from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.sections.large_rows import are_large
+from lakecore.table.sections.windows import called_back
 from lakecore.table.sections.windows_plan import merge_fields, section_windows
-from lakecore.table.splits.marks import decided_by_keys
-from lakecore.table.splits.newer_keys import columns_and_key, flagged_keys
-from lakecore.table.splits.parts import CODECS, bytes_to_mark, parts_of
 from lakecore.table.splits.read_path import (
+    CODECS,
     Decision,
     EachSplit,
     EngineScan,
@@ -30,18 +43,284 @@ from lakecore.table.splits.read_path import (
     PolarsChunks,
     Reader,
     Reason,
+    bytes_to_mark,
+    parts_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lakecore.memory import Budget
-    from lakecore.model.files import Split
+    from lakecore.merge.spec import Slice
+    from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
-    from lakecore.table.splits.parts import FileFacts, Part
-    from lakecore.table.splits.read_path import Examined
+    from lakecore.table.splits.read_path import Examined, FileFacts, Part
     from lakecore.table.stored_rows.read_plan import ReadPlan
+    from lakecore.table.stored_rows.split_files import SplitFiles
+
+
+# --- marks ---------------------------------------------------------------------------------------
+# Late materialisation: keys decide which rows of a section survive; only their values are read.
+#
+# If a merge returns rows unchanged, the key, sequence number and kind of the rows determine which
+# rows survive. These columns of all rows are held in memory. They are merged window by window, and
+# the surviving rows are marked.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """A flag for each row of a split: whether the row survives. Files are in order.
+
+    The rows of file `n` begin at `starts[n]`; its first `decided[n]` flags are final. `known` holds
+    the columns that decide (key, sequence number, kind) of all rows.
+    """
+
+    starts: np.ndarray
+    rows: np.ndarray
+    decided: np.ndarray
+    known: pl.DataFrame = field(default_factory=pl.DataFrame)
+
+    def are_decided(self, start: int, end: int) -> bool:
+        """Whether the flags of the rows from `start` to `end` (exclusive) are final."""
+        inside = slice(
+            int(np.searchsorted(self.starts, start, side="right")) - 1,
+            int(np.searchsorted(self.starts, end, side="left")),
+        )
+        ends = np.minimum(self.starts[1:][inside], end)
+        return bool((self.starts[:-1][inside] + self.decided[inside] >= ends).all())
+
+    def decide(self, places: range | np.ndarray | None, wins: np.ndarray) -> None:
+        """Set the flags of the rows at `places`, the next undecided rows of one file."""
+        assert places is not None
+        self.rows[slice(places.start, places.stop) if isinstance(places, range) else places] = wins
+        number = int(np.searchsorted(self.starts, places[-1], side="right")) - 1
+        self.decided[number] = places[-1] + 1 - self.starts[number]
+
+
+def decided_by_keys(plan: ReadPlan) -> bool:
+    """Whether key, sequence number and kind alone determine which rows survive."""
+    return isinstance(MERGE_FUNCTIONS[plan.engine], ChoosesRows)
+
+
+def no_marks(files: Sequence[DataFile], known: pl.DataFrame | None = None) -> Marks:
+    """Marks in which no row is marked and no flag is final."""
+    starts = np.cumsum([0, *(file.row_count for file in files)])
+    return Marks(
+        starts=starts,
+        rows=np.zeros(int(starts[-1]), bool),
+        decided=np.zeros(len(files), np.int64),
+        known=pl.DataFrame() if known is None else known,
+    )
+
+
+def mark_rows(marks: Marks, files: SplitFiles, window_rows: int) -> Iterator[None]:
+    """Merge the keys of a section for which `decided_by_keys` holds, in windows of `window_rows`.
+
+    Raises CorruptTable for keys out of order, see `SplitFiles.slices_of`.
+    """
+    plan, split = files.plan, files.split
+    engine = MERGE_FUNCTIONS[plan.engine]
+    assert isinstance(engine, ChoosesRows)
+    rows_max = max(1, window_rows // len(split.runs))
+    numbers = count()
+    runs = [
+        deque(
+            part
+            for file in run
+            for part in _placed_rows(marks, files, file, next(numbers), rows_max)
+        )
+        for run in split.runs
+    ]
+    for window in _windows(runs):
+        for part, wins in engine.winners(window, plan.merge):
+            marks.decide(part.places, wins)
+        yield
+    # Deleted rows at the end of a file were never passed to `decide`.
+    marks.decided[:] = np.diff(marks.starts)
+
+
+def _placed_rows(
+    marks: Marks, files: SplitFiles, file: DataFile, number: int, rows_max: int
+) -> Iterator[Slice]:
+    """The rows of a file that are not deleted, at most `rows_max` in each slice."""
+    start, end = marks.starts[number : number + 2].tolist()
+    rows = marks.known[start:end]
+    places: range | np.ndarray = range(start, end)
+    deleted = files.deleted_rows(file)
+    if deleted is not None:
+        left = np.ones(end - start, bool)
+        left[deleted[deleted < end - start]] = False
+        places = start + np.flatnonzero(left)
+        rows = rows.filter(pl.Series(left))
+    # Keep the chunks as they were read; do not copy them into one.
+    for part in files.slices_of(file, rows.to_arrow().to_batches(rows_max)):
+        length = part.keys.length
+        yield replace(part, places=places[:length])
+        places = places[length:]
+
+
+def _windows(runs: Sequence[deque[Slice]]) -> Iterator[list[Slice]]:
+    """Windows over the runs: the rows of each run up to a common key.
+
+    That key is the smallest last key of the runs that have more slices.
+    """
+    while left := [run for run in runs if run]:
+        lasts = [run[0].keys.at(run[0].keys.length - 1) for run in left if len(run) > 1]
+        bound = min(lasts) if lasts else None
+        window: list[Slice] = []
+        for run in left:
+            part = run.popleft()
+            length = part.keys.length
+            inside = length if bound is None else part.keys.count_up_to(bound)
+            if inside < length:
+                run.appendleft(part.cut(inside, length))
+            if inside:
+                window.append(part.cut(0, inside))
+        yield window
+
+
+# --- newer keys ----------------------------------------------------------------------------------
+# Which rows of the oldest run of a section survive, decided while they are decoded.
+#
+# The newest row of a key wins. If every row of the oldest run is older than all other rows, a row
+# of the oldest run survives unless a newer run holds its key. An array has one flag for each
+# possible key between the first and the last key of the newer runs. The oldest run usually has most
+# of the rows; with the flags, its keys need no separate read before its values.
+
+_SPAN_MAX = 8
+"""The most flags for each stored row: then the flags take as many bytes as the keys."""
+_LEAST = -(1 << 63)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewerKeys:
+    """The keys that newer runs hold; `key` is the name of the key column.
+
+    `lacking` has one flag for each key from `low` on: True if no newer run holds the key. One more
+    flag at each end stands for all smaller and all larger keys. The methods are thread-safe.
+    """
+
+    key: str
+    low: int
+    lacking: np.ndarray
+    _ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def lack(self, keys: pl.Series) -> pl.Series:
+        """For each key (a number), whether no newer run holds it; True for a null.
+
+        Raises a Polars error if the keys are not in ascending order.
+        """
+        # Polars may take a name for a pattern, so use an empty one.
+        keys = keys.alias("")
+        if keys.null_count():
+            return self.lack(keys.fill_null(0)) | keys.is_null()
+        numbers = keys.to_numpy()
+        if (numbers[1:] < numbers[:-1]).any():
+            raise pl.exceptions.ComputeError("keys are out of order")
+        # A difference that overflows belongs to a key outside the flags; `clip` handles it.
+        places = numbers - np.int64(self.low - 1)
+        return pl.Series(self.lacking.take(places, mode="clip"))
+
+    def kept(self, rows: pl.LazyFrame, start: int) -> pl.DataFrame:
+        """The rows of the oldest run, from row `start` on, whose keys no newer run holds.
+
+        Raises a Polars error if a key is null or out of order.
+        """
+        # NOTE: the filter is pushed down to the Parquet reader, which may call it with values that
+        # belong to no row.
+        key = by_name(self.key).to_physical()
+        kept = rows.filter(key.map_batches(self.lack, pl.Boolean, is_elementwise=True))
+        with called_back():
+            frame = kept.collect()
+        if frame[self.key].null_count() or not self.are_in_order(start, frame[self.key]):
+            raise pl.exceptions.ComputeError("keys are null, or out of order")
+        return frame
+
+    def are_in_order(self, start: int, keys: pl.Series) -> bool:
+        """Whether the keys of surviving rows ascend, also across the chunks checked before.
+
+        `start` is the position of the chunk's first row in the oldest run.
+        """
+        # The keys are chunked; check each chunk without copying them into one.
+        pieces = [_numbers(piece) for piece in keys.get_chunks() if len(piece)]
+        ends = [(int(piece[0]), int(piece[-1])) for piece in pieces]
+        if not ends:
+            return True
+        rise = all((piece[1:] >= piece[:-1]).all() for piece in pieces)
+        with self._lock:
+            starts = sorted(self._ends)
+            at = bisect_left(starts, start)
+            before, after = starts[:at][-1:], starts[at:][:1]
+            around = [
+                *(self._ends[each] for each in before),
+                *ends,
+                *(self._ends[each] for each in after),
+            ]
+            rise = rise and all(last <= first for (_, last), (first, _) in pairwise(around))
+            if rise:
+                # Record only the bounds of chunks that are in order.
+                self._ends[start] = ends[0][0], ends[-1][1]
+        return rise
+
+
+def flagged_keys(split: Split, plan: ReadPlan) -> range | None:
+    """The range of keys that newer runs may hold, if flags can decide for the oldest run.
+
+    None if they cannot decide, or if the range is too large.
+    """
+    oldest, *newer = (SortedRun(files=run) for run in split.runs)
+    engine, spec = MERGE_FUNCTIONS[plan.engine], plan.merge
+    if not newer or not (isinstance(engine, ChoosesRows) and engine.newest_wins):
+        return None
+    if spec.sequence or spec.ignored or split.vectors or len(spec.key) > 1:
+        return None
+    files = [file for run in newer for file in run.files]
+    if any(may_hold_deletions(file) for file in oldest.files):
+        return None
+    if oldest.sequence_max >= min(file.sequence_min for file in files):
+        return None
+    # With `complete_levels`, the lowest level wins, whatever the sequence numbers are.
+    if min(file.level for file in oldest.files) <= max(file.level for file in files):
+        return None
+    kind = arrow_type(plan.schema.field(spec.key[0]).type)
+    if not (pa.types.is_integer(kind) or pa.types.is_date(kind)):
+        return None
+    bounds = decode_rows(
+        [bound for file in files for bound in (file.key_min, file.key_max)], plan.schema.key_fields
+    )
+    (numbers,) = order_columns(bounds.columns).columns
+    low, high = int(np.min(numbers)), int(np.max(numbers))
+    small = high - low < _SPAN_MAX * split.row_count
+    return range(low, high + 1) if small and low > _LEAST else None
+
+
+def newer_keys(plan: ReadPlan, span: range, newer: pl.DataFrame) -> NewerKeys:
+    """Compute the flags from the keys of the newer rows. All these keys must be within `span`."""
+    (key,) = plan.merge.key
+    numbers = _numbers(newer[key])
+    lacking = np.ones(1 + len(span) + 1, bool)
+    lacking[numbers - np.int64(span.start - 1)] = False
+    return NewerKeys(key=key, low=span.start, lacking=lacking)
+
+
+def are_within(span: range, keys: pl.Series) -> bool:
+    """Whether these keys are within the span that the manifest states."""
+    numbers = _numbers(keys)
+    return bool(numbers.min() >= span.start and numbers.max() < span.stop)
+
+
+def columns_and_key(plan: ReadPlan) -> list[str]:
+    """The columns to read from the oldest run: the plan's columns, and the key."""
+    return list(dict.fromkeys((*plan.columns, *plan.merge.key)))
+
+
+def _numbers(keys: pl.Series) -> np.ndarray:
+    return keys.alias("").to_physical().cast(pl.Int64).to_numpy()
+
+
+# --- decide --------------------------------------------------------------------------------------
 
 _ROWS_MIN = 65_536
 """For fewer rows, calling Polars costs more than it saves."""

@@ -34,12 +34,19 @@ from lakecore.io.files.file_checks import check_files
 from lakecore.model.rows import KEY_PREFIX
 from lakecore.table.sections.windows import READER, on_reader
 from lakecore.table.sections.windows_plan import batch_size
-from lakecore.table.splits.decide import chunk_bytes, stored_only
-from lakecore.table.splits.marks import Marks, mark_rows, no_marks
-from lakecore.table.splits.newer_keys import NewerKeys, are_within, columns_and_key, newer_keys
-from lakecore.table.splits.parts import scan_parts
+from lakecore.table.splits.decide import (
+    Marks,
+    NewerKeys,
+    are_within,
+    chunk_bytes,
+    columns_and_key,
+    mark_rows,
+    newer_keys,
+    no_marks,
+    stored_only,
+)
 from lakecore.table.splits.read import read_split
-from lakecore.table.splits.read_path import LateMaterialisation
+from lakecore.table.splits.read_path import LateMaterialisation, scan_parts
 from lakecore.table.splits.survivors import HELD_TIMES, deciding_columns, window_rows
 from lakecore.table.stored_rows.split_files import SplitFiles, out_of_order
 from lakecore.table.stored_rows.vector_bits import flags_of
@@ -53,8 +60,7 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
     from lakecore.model.files import Split
-    from lakecore.table.splits.parts import Part
-    from lakecore.table.splits.read_path import PolarsChunks
+    from lakecore.table.splits.read_path import Part, PolarsChunks
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _CHUNKS_AT_ONCE = 2

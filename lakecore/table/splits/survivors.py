@@ -13,30 +13,46 @@ their deletion vectors, and the rules of the merge.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from lakecore.frames.engine_scan import parquet_scan
 from lakecore.frames.polars_source import FAILURES, bytes_in_arrow
+from lakecore.frames.source import EngineFile
+from lakecore.io.cache import Cache
+from lakecore.io.files.data_files import file_columns, row_group_bounds
 from lakecore.io.files.file_checks import check_files, identity_of
-from lakecore.io.history.cache import Cache
 from lakecore.lsm.levels import SortedRun
 from lakecore.model.types import arrow_schema
+from lakecore.options import LINE_FORMATS
 from lakecore.table.sections.windows_plan import merge_fields
 from lakecore.table.splits.decide import (
+    decide,
+    decided_by_keys,
     file_refusal,
     keys_bytes_max,
+    mark_rows,
+    no_marks,
     parts_or_reason,
+    polars_columns,
     stored_only,
 )
-from lakecore.table.splits.examine import examine
-from lakecore.table.splits.marks import decided_by_keys, mark_rows, no_marks
-from lakecore.table.splits.parts import bytes_to_mark, texts_of
-from lakecore.table.splits.read_path import Reason
-from lakecore.table.stored_rows.split_files import SplitFiles
+from lakecore.table.splits.read_path import (
+    Decision,
+    Examined,
+    FileFacts,
+    Reader,
+    Reason,
+    bytes_to_mark,
+    texts_of,
+)
+from lakecore.table.stored_rows.split_files import SplitFiles, check_size, missing_is_corrupt
+from lakecore.table.stored_rows.vector_bits import kept_bits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,15 +61,130 @@ if TYPE_CHECKING:
 
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
-    from lakecore.model.files import Split
+    from lakecore.model.files import DataFile, Split, VectorRange
     from lakecore.model.types import Field
-    from lakecore.table.splits.marks import Marks
-    from lakecore.table.splits.parts import Part
+    from lakecore.table.splits.decide import Marks
+    from lakecore.table.splits.read_path import Part
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
     KeptBits: TypeAlias = Mapping[str, bytes]
     """The bits of each file of a section, by the name of the file; the lowest bit of a byte first.
+        """
+
+
+# --- examine -------------------------------------------------------------------------------------
+# Reads the facts that `decide` needs: sizes, columns and row groups of local files.
+
+
+def decide_split(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> Decision:
+    """How a split is read: by Polars if that is possible and faster.
+
+    Raises CorruptTable if the size of a file differs from the manifest's, or a footer is damaged.
     """
+    decision = decide([split], plan, budget, Reader.POLARS)
+    if decision is None:
+        sized = texts_of(polars_columns(split, plan).all)
+        files = examine([split], plan, store, sized)
+        decision = decide([split], plan, budget, Reader.POLARS, Examined(files=files))
+    assert decision is not None
+    return decision
+
+
+def polars_parts(
+    split: Split, plan: ReadPlan, store: Store, fields: Sequence[Field]
+) -> tuple[Part, ...] | None:
+    """The row groups of a split with the size of these columns; None if Polars cannot read them."""
+    if file_refusal([split], stored_only(fields), plan.schemas) is not None:
+        return None
+    parts = parts_or_reason(split, plan, fields, examine([split], plan, store, ()))
+    return parts if isinstance(parts, tuple) else None
+
+
+def examine(
+    splits: Sequence[Split], plan: ReadPlan, store: Store, sized: Sequence[str] | None
+) -> tuple[FileFacts, ...]:
+    """The facts of the files, in order. If one file is not local, the facts of that file alone.
+
+    `sized`: the columns whose size each row group states; None: row groups are not examined.
+    """
+    paths: list[tuple[DataFile, str, str]] = []
+    for split in splits:
+        for file in split.files:
+            path = plan.layout.data_file(split.partition_path, split.bucket, file)
+            local = store.local_path(path)
+            if local is None:
+                return (FileFacts(path=None),)
+            # The engine's reader does not know the manifest, so check the size first.
+            check_size(store, path, file)
+            paths.append((file, path, local))
+    return tuple(
+        FileFacts(
+            path=local,
+            # Files that were migrated from Hive have no sequence numbers and may lack columns.
+            columns=None if named else frozenset(file_columns(store, path)),
+            groups=() if sized is None else tuple(row_group_bounds(store, path, sized) or ()),
+        )
+        for file, path, local in paths
+        for named in (file.sequence_max or file.format in LINE_FORMATS,)
+    )
+
+
+# --- kept bits -----------------------------------------------------------------------------------
+# Bitmaps of the rows to return, for engines that scan files with deletion vectors.
+#
+# The bitmaps of the rows that survive a merge (`survivors.py`) are used in the same way.
+
+NOTHING: Mapping[str, bytes] = MappingProxyType({})
+
+
+def engine_files(
+    splits: Sequence[Split],
+    paths: Sequence[str],
+    plan: ReadPlan,
+    store: Store,
+    surviving: Mapping[str, bytes] = NOTHING,
+) -> list[EngineFile]:
+    """The files of the splits, at these local paths, each with a bitmap of the rows to return.
+
+    `surviving` has the bitmaps of the files of merged sections. A file of a merged section without
+    a surviving row is left out.
+    """
+    kept = {**_kept_bits([split for split in splits if split.raw], plan, store), **surviving}
+    files = [file for split in splits for file in split.files]
+    found = [
+        EngineFile(path=path, row_count=file.row_count, kept=kept.get(file.name))
+        for path, file in zip(paths, files, strict=True)
+    ]
+    if not surviving:
+        return found
+    return [
+        replace(file, kept=None) if file.kept_count == file.row_count else file
+        for file in found
+        if file.kept_count
+    ]
+
+
+def _kept_bits(splits: Sequence[Split], plan: ReadPlan, store: Store) -> dict[str, bytes]:
+    """A bitmap for each file with a vector, by file name: a bit is 1 if the row is kept.
+
+    The lowest bit of a byte comes first. An index file is read at most once. Raises CorruptTable if
+    it is missing or damaged.
+    """
+    held: dict[str, list[tuple[DataFile, VectorRange]]] = defaultdict(list)
+    for split in splits:
+        for file in split.files:
+            if file.name in split.vectors:
+                index_file, where = split.vectors[file.name]
+                path = plan.layout.live_index_file(split.partition_path, split.bucket, index_file)
+                held[path].append((file, where))
+    found: dict[str, bytes] = {}
+    for path, parts in held.items():
+        with missing_is_corrupt(path):
+            found |= kept_bits(store, path, parts)
+    return found
+
+
+# --- survivors -----------------------------------------------------------------------------------
 
 HELD_TIMES = 2
 """Copies of the deciding columns in memory while they are read or encoded for comparison."""

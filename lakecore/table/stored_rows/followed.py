@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import Unsupported
+from lakecore.format.blob_file import blobs_of, with_each_blob
 from lakecore.format.blob_references import is_view
-from lakecore.format.blob_values import blobs_of, with_each_blob
 from lakecore.frames.source import reading
 from lakecore.io.referenced_blobs import ReferencedBlobs
 from lakecore.model.blob_rules import holds_references

@@ -6,14 +6,18 @@ condition is true for all rows of a key or for none, so no older row reappears.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from lakecore.format.statistics import stats_columns
 from lakecore.io.files.data_files import row_group_bounds
-from lakecore.model.types import arrow_type
+from lakecore.merge.groups import is_valid
+from lakecore.model.rows import KEY_PREFIX
+from lakecore.model.types import Atomic, arrow_schema, arrow_type
 from lakecore.plan.pruning import may_match
 
 if TYPE_CHECKING:
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 
     from lakecore.io.files.file_format import RowGroup
     from lakecore.io.stores.store import Store
+    from lakecore.model.files import DataFile, Split
+    from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
     from lakecore.plan.predicate import Predicate
     from lakecore.rows.mapping import ColumnMapping
@@ -91,3 +97,121 @@ def _column(groups: Sequence[RowGroup], field: Field, name: str | None, part: in
         return pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return pa.nulls(len(groups), kind)
+
+
+# --- places --------------------------------------------------------------------------------------
+# Places: numbers that stand for large values during a merge.
+#
+# A *place* is an integer that encodes a file and the position of a row in it. A merge that only
+# chooses among values can choose among places instead, whatever the size of the values. A place is
+# null where its value is null. The chosen values are read after the merge (`large_rows.py`).
+
+_ROW_BITS = 40
+_PLACE = f"{KEY_PREFIX}PLACE"
+"""No column of a table has such a name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The columns that are merged by place, and the number of each file of a split, by file name.
+
+    `nulls`: whether a place is null where its value is null. A merge that chooses whole rows does
+    not need this, and finding the nulls may require reading the values.
+    """
+
+    columns: frozenset[str]
+    split: Split
+    numbers: Mapping[str, int]
+    nulls: bool
+
+    def known_nulls(
+        self, file: DataFile, schema: TableSchema, mappings: Sequence[ColumnMapping]
+    ) -> dict[str, bool]:
+        """For each placed column, whether all of its values in a file are null.
+
+        Contains the columns for which this is known without reading; False means that no value is
+        null, or that nulls do not matter. `schema` is that of the file.
+        """
+        placed = [each for each in mappings if each.read.name in self.columns]
+        if not self.nulls:
+            return {each.read.name: False for each in placed}
+        names = [field.name for field in stats_columns(file, schema)]
+        counts = dict(zip(names, file.value_stats.null_counts or (), strict=False))
+        known = {each.read.name: _all_null(each, counts, file.row_count) for each in placed}
+        return {name: null for name, null in known.items() if null is not None}
+
+    def asks_for_nulls(self, field: Field) -> bool:
+        """Whether the merge only needs to know where the column is null.
+
+        A cast does not change nulls.
+        """
+        return field.name in self.columns and not isinstance(field.type, Atomic)
+
+    def uncast(self, mappings: Sequence[ColumnMapping]) -> tuple[ColumnMapping, ...]:
+        """The mappings. If only the nulls of a column matter, the column is read without a cast."""
+        return tuple(
+            replace(each, read=replace(each.stored, name=each.read.name), changed=False)
+            if each.changed and each.stored is not None and self.asks_for_nulls(each.read)
+            else each
+            for each in mappings
+        )
+
+    def number(self, batch: pa.RecordBatch, file: DataFile, position: int) -> pa.RecordBatch:
+        """The batch with a column of places added; its first row is at `position` of the file."""
+        first = place_of(self.numbers[file.name], position)
+        places = pa.array(np.arange(first, first + batch.num_rows))
+        return batch.append_column(_PLACE, places)
+
+    def put_into(
+        self, batch: pa.RecordBatch, fields: Sequence[Field], known: Mapping[str, bool]
+    ) -> pa.RecordBatch:
+        """The columns `fields`; the columns merged by place have places instead of values.
+
+        `batch` has a column of places, and the columns of `fields` that are not in `known`.
+        """
+        places = batch.column(_PLACE)
+        columns: list[pa.Array] = []
+        schema = arrow_schema(fields)
+        for at, field in enumerate(fields):
+            if field.name not in self.columns:
+                columns.append(batch.column(field.name))
+                continue
+            schema = schema.set(at, pa.field(field.name, pa.int64()))
+            if field.name not in known:
+                valid = pa.array(is_valid(batch.column(field.name)))
+                columns.append(pc.if_else(valid, places, pa.scalar(None, pa.int64())))
+            elif known[field.name]:
+                columns.append(pa.nulls(batch.num_rows, pa.int64()))
+            else:
+                columns.append(places)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def place_of(number: int, row: int) -> int:
+    """The place (see the module) of row `row` in the file with this number."""
+    return (number << _ROW_BITS) + row
+
+
+Number = TypeVar("Number", int, np.ndarray)
+"""One number, or an array of numbers."""
+
+
+def row_of(place: Number) -> tuple[Number, Number]:
+    """The file number and the row position that a place encodes."""
+    return place >> _ROW_BITS, place & ((1 << _ROW_BITS) - 1)
+
+
+def _all_null(
+    mapping: ColumnMapping, counts: Mapping[str, int | None], row_count: int
+) -> bool | None:
+    """Whether a column of a file is null in all rows (True) or in none (False); else None.
+
+    For nested columns always None, because engines count their nulls differently.
+    """
+    stored = mapping.stored
+    if stored is None:
+        return True
+    count = counts.get(stored.name)
+    if count not in {0, row_count} or mapping.changed or not isinstance(stored.type, Atomic):
+        return None
+    return count == row_count

@@ -15,23 +15,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap
 
 from lakecore.errors import CorruptTable, NotFound, Unsupported
-from lakecore.io.files.data_files import row_group_bounds
+from lakecore.format.binary_row import decode_rows
+from lakecore.io.files.data_files import read_positions, row_group_bounds
 from lakecore.io.files.file_checks import check_file
 from lakecore.merge import chooses_value
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
-from lakecore.model.coded_texts import CODED, with_texts
-from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD
+from lakecore.model.arrow_arrays import CODED, with_texts
+from lakecore.model.line_format import line_format
+from lakecore.model.rows import KIND_FIELD, ROW_ID, SEQUENCE_FIELD, SEQUENCE_NUMBER
 from lakecore.model.types import arrow_type
+from lakecore.options import LINE_FORMATS
 from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.plan.row_ids import columns_of_file
 from lakecore.rows.evolution import conform_batch, map_fields, stored_fields
+from lakecore.rows.line_texts import from_texts, text_fields
 from lakecore.rows.utf8 import is_utf8, text_of, with_utf8
-from lakecore.table.stored_rows.file_rows import file_rows
-from lakecore.table.stored_rows.kept_rows import KeptRows, groups_holding
-from lakecore.table.stored_rows.known_values import known_values
 from lakecore.table.stored_rows.late_casts import (
     NO_LATE_CASTS,
     LateCasts,
@@ -39,10 +41,9 @@ from lakecore.table.stored_rows.late_casts import (
     late_casts,
     naming_files,
 )
-from lakecore.table.stored_rows.record_expiry import unexpired
+from lakecore.table.stored_rows.read_plan import unexpired
 from lakecore.table.stored_rows.row_groups import matching_row_groups
 from lakecore.table.stored_rows.snapshot_numbers import numbered_by_snapshot
-from lakecore.table.stored_rows.tracking import with_tracking
 from lakecore.table.stored_rows.vector_bits import flags_of, kept_bits
 
 if TYPE_CHECKING:
@@ -52,10 +53,183 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.lsm.levels import SortedRun
     from lakecore.model.files import DataFile, Split
+    from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
     from lakecore.rows.mapping import ColumnMapping
-    from lakecore.table.stored_rows.places import Places
     from lakecore.table.stored_rows.read_plan import ReadPlan
+    from lakecore.table.stored_rows.row_groups import Places
+
+
+# --- file rows -----------------------------------------------------------------------------------
+# The stored rows of one data file, in any format.
+
+
+def file_rows(  # noqa: PLR0913  what is read, how, and what stands for columns
+    store: Store,
+    path: str,
+    file: DataFile,
+    plan: ReadPlan,
+    size: BatchSize,
+    *,
+    fields: Sequence[Field],
+    row_groups: Iterable[int] | None,
+    known: Mapping[str, pa.Scalar],
+    coded: frozenset[str],
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches of these columns, each with the position of its first row; see `read_positions`."""
+    if file.format in LINE_FORMATS:
+        yield from _line_rows(store, path, file, plan, fields, size)
+        return
+    yield from read_positions(
+        store,
+        path,
+        fields=fields,
+        batch_rows=size.rows,
+        batch_bytes=size.size_bytes,
+        row_groups=row_groups,
+        checks=plan.checks,
+        known=known,
+        coded=coded,
+    )
+
+
+def _line_rows(
+    store: Store,
+    path: str,
+    file: DataFile,
+    plan: ReadPlan,
+    fields: Sequence[Field],
+    size: BatchSize,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of a file of lines (CSV, JSON, text). Raises Unsupported if the table has a key.
+
+    In a table with a key, Java reads the columns of such files by position, and gets other values
+    than it wrote.
+    """
+    if plan.schema.primary_keys:
+        raise Unsupported(
+            "files of lines are read in tables without a primary key", format=file.format, path=path
+        )
+    names = file.write_columns or plan.schemas[file.schema_id].names
+    lines = line_format(file.format, names, plan.options)
+    assert lines is not None, "a file of lines"
+    texts = text_fields(fields, lines.kind) if fields else ()
+    for position, batch in read_positions(
+        store,
+        path,
+        fields=texts,
+        batch_rows=size.rows,
+        batch_bytes=size.size_bytes,
+        lines=lines,
+    ):
+        yield position, from_texts(batch, fields, path) if fields else batch
+        del batch
+
+
+# --- kept rows -----------------------------------------------------------------------------------
+# Which rows of a data file a read keeps, by their positions.
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """The rows of a file to keep: `selected` (None: all) except `deleted`, both as positions."""
+
+    deleted: np.ndarray | None
+    selected: BitMap | None
+
+    def of(self, batch: pa.RecordBatch, position: int) -> tuple[np.ndarray | range, pa.RecordBatch]:
+        """The kept rows of a batch, with their positions. Its first row is at `position`."""
+        end = position + batch.num_rows
+        mask: np.ndarray | None = None
+        if self.selected is not None:
+            rows = BitMap()
+            rows.add_range(position, end)
+            mask = np.zeros(batch.num_rows, bool)
+            mask[np.array(self.selected & rows, np.int64) - position] = True
+        if self.deleted is not None:
+            low, high = np.searchsorted(self.deleted, (position, end))
+            if low != high:
+                mask = np.ones(batch.num_rows, bool) if mask is None else mask
+                mask[self.deleted[low:high] - position] = False
+        if mask is None:
+            return range(position, end), batch
+        return position + np.flatnonzero(mask), batch.filter(pa.array(mask))
+
+
+def groups_holding(rows: BitMap, starts: Sequence[int], row_count: int) -> list[int]:
+    """The row groups that hold at least one of these rows; group i begins at `starts[i]`."""
+    ends = [*starts[1:], row_count]
+    return [
+        number
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+        if rows.range_cardinality(start, end)
+    ]
+
+
+# --- known values --------------------------------------------------------------------------------
+# Values that all rows of a file share, so that the file need not hold them.
+
+
+def known_values(
+    split: Split, file: DataFile, schema: TableSchema, fields: Sequence[Field]
+) -> dict[str, pa.Scalar]:
+    """The values that all rows of a file share: partition keys, and nulls for missing columns.
+
+    A migrated file may lack columns.
+
+    `schema` is the schema of the file, and `fields` are columns of it.
+    """
+    known: dict[str, pa.Scalar] = {}
+    if not file.sequence_max:
+        known = {f.name: pa.scalar(None, arrow_type(f.type)) for f in fields if f.nullable}
+    return known | partition_values(split, schema, fields)
+
+
+def partition_values(
+    split: Split, schema: TableSchema, fields: Sequence[Field]
+) -> dict[str, pa.Scalar]:
+    """For each column of `fields` that is a partition key, its value in the partition."""
+    names = [field.name for field in fields if field.name in schema.partition_keys]
+    if not names:
+        return {}
+    row = decode_rows([split.partition], schema.partition_fields)
+    return {name: row.column(name)[0] for name in names}
+
+
+# --- tracking ------------------------------------------------------------------------------------
+# The row ids and sequence numbers of rows in a table with row tracking.
+#
+# https://paimon.apache.org/docs/master/append-table/row-tracking/
+#
+# A rewritten file holds both as columns. If a file lacks these columns, or a value is null, the
+# manifest determines the value: a row id is the first row id of the file plus the position of the
+# row, and the sequence number is the largest of the file.
+
+
+def with_tracking(batch: pa.RecordBatch, file: DataFile, position: int) -> pa.RecordBatch:
+    """The batch with row ids and sequence numbers filled in; its first row is at `position`.
+
+    Raises CorruptTable if a row has no id.
+    """
+    for name in (ROW_ID, SEQUENCE_NUMBER):
+        at = batch.schema.get_field_index(name)
+        if at < 0 or not batch.column(at).null_count:
+            continue
+        values = pc.coalesce(batch.column(at), _of_manifest(name, file, position, batch.num_rows))
+        batch = batch.set_column(at, batch.schema.field(at), values)
+    return batch
+
+
+def _of_manifest(name: str, file: DataFile, position: int, count: int) -> pa.Array:
+    if name == SEQUENCE_NUMBER:
+        return pa.repeat(pa.scalar(file.sequence_max, pa.int64()), count)
+    if file.first_row_id is None:
+        raise CorruptTable("rows of a file have no ids", file=file.name)
+    first = file.first_row_id + position
+    return pa.array(np.arange(first, first + count, dtype=np.int64))
+
+
+# --- split files ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lakecore.format.deletion_vector import decode_vectors
+from lakecore.io.cache import Cache
 from lakecore.io.files.file_checks import identity_of
-from lakecore.io.history.cache import Cache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

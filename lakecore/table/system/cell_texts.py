@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.format.binary_row import decode_rows
-from lakecore.format.partition_path import value_text
+from lakecore.format.layout import value_text
 from lakecore.format.statistics import stats_frame
 from lakecore.model.types import BINARIES, Atomic, arrow_type
 from lakecore.rows.evolution import conform_batch, map_fields

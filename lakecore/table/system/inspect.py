@@ -14,6 +14,7 @@ those of stored rows, before a merge.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,22 +22,117 @@ import polars as pl
 
 from lakecore.display import public_names
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.model.rows import TRACKING_FIELDS
 from lakecore.suggestions import did_you_mean
+from lakecore.table.reads.fallback import FallbackSource, falls_back, with_fallback
+from lakecore.table.reads.guarded import guarded
+from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.travel import as_of, resolve, schema_read
 from lakecore.table.system.change_log import AUDIT_LOG, BINLOG, ChangeLog
-from lakecore.table.system.read_optimized import RO, ReadOptimized
-from lakecore.table.system.row_tracking import ROW_TRACKING, RowTracking
 from lakecore.table.system.system_columns import (
     SYSTEM_TABLES,
     UNSUPPORTED_SYSTEM_TABLES,
+    SystemSource,
+    SystemTable,
     system_schema,
 )
 from lakecore.table.system.system_rows import check_shown, system_rows
-from lakecore.table.system.system_table import SystemSource, SystemTable
 
 if TYPE_CHECKING:
+    from lakecore.model.schema import TableSchema
     from lakecore.table.context import TableContext
+    from lakecore.table.reads.guarded import GuardedSource
+    from lakecore.table.reads.travel import Travel
 
-__all__ = ["Inspect"]
+
+# --- read optimized ------------------------------------------------------------------------------
+# `$ro`: the rows of a table that need no merge.
+#
+# https://paimon.apache.org/docs/master/concepts/system-tables/#read-optimized-table
+#
+# In a table with a primary key, only the files of the last level are read, which full compaction
+# has written; newer rows are not included. For a table without a primary key, all rows are read.
+
+RO = "ro"
+
+
+class ReadOptimized(SystemTable):
+    """The system table `$ro` of a table, which can be read at any state of the table."""
+
+    def __init__(self, context: TableContext) -> None:
+        self.identifier = f"{context.identifier}${RO}"
+        self._of = context
+
+    @property
+    def schema(self) -> TableSchema:
+        """The columns, as a schema."""
+        return schema_read(self._of)
+
+    def _rows(self, at: Travel) -> TableSource | FallbackSource | GuardedSource:
+        self._of.options.require_readable(filters_rows=True)
+        snapshot, schema = resolve(self._of, at)
+        context = as_of(self._of, schema)
+        own = _last_level(TableSource(context=context, snapshot=snapshot, table_schema=schema))
+        if not falls_back(self._of):
+            return guarded(own, self._of)
+        found = with_fallback(own, self._of, at)
+        return guarded(replace(found, rest=_last_level(found.rest)), self._of)
+
+
+def _last_level(source: TableSource) -> TableSource:
+    """The source. For a table with a primary key, it reads only the files of the last level."""
+    keyed = source.table_schema.primary_keys
+    only = source.context.options.level_count - 1 if keyed else None
+    return replace(source, only_level=only)
+
+
+# --- row tracking --------------------------------------------------------------------------------
+# `$row_tracking`: the rows of a table with their ids.
+#
+# https://paimon.apache.org/docs/master/append-table/row-tracking/
+#
+# It has the columns of the table, then `_ROW_ID` and `_SEQUENCE_NUMBER`: the id of the row, and the
+# snapshot that wrote its newest values.
+
+ROW_TRACKING = "row_tracking"
+
+
+class RowTracking(SystemTable):
+    """The system table `$row_tracking` of a table, which can be read at any state of the table."""
+
+    def __init__(self, context: TableContext) -> None:
+        self.identifier = f"{context.identifier}${ROW_TRACKING}"
+        self._of = context
+        if not context.options.row_tracking_enabled:
+            raise InvalidRequest(
+                "rows have no ids; a table is created with row-tracking.enabled=true for that",
+                table=context.identifier,
+            )
+
+    @property
+    def schema(self) -> TableSchema:
+        """The columns, as a schema."""
+        return _tracked(schema_read(self._of))
+
+    def _rows(self, at: Travel) -> TableSource | GuardedSource:
+        self._of.options.require_readable(filters_rows=True)
+        if falls_back(self._of):
+            raise Unsupported(
+                "row ids are not read with a fallback branch; take the option away",
+                option="scan.fallback-branch",
+                table=self.identifier,
+            )
+        snapshot, schema = resolve(self._of, at)
+        context = as_of(self._of, schema)
+        rows = TableSource(context=context, snapshot=snapshot, table_schema=_tracked(schema))
+        return guarded(rows, self._of)
+
+
+def _tracked(schema: TableSchema) -> TableSchema:
+    return replace(schema, fields=(*schema.fields, *TRACKING_FIELDS))
+
+
+# --- inspect -------------------------------------------------------------------------------------
 
 
 class Inspect:

@@ -2,27 +2,317 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakecore.forks import require_threads
+from lakecore.format.json_files import column_statistics_text
+from lakecore.model.types import field_to_json
 from lakecore.table.context import require_table
+from lakecore.table.maintenance.branches import branch_times
+from lakecore.table.maintenance.consumers import list_consumers
 from lakecore.table.reads.fallback import fallback_source, falls_back
+from lakecore.table.reads.told import told_snapshot
 from lakecore.table.reads.travel import Travel, resolve
-from lakecore.table.system.snapshot_rows import ROWS_OF_SNAPSHOT
+from lakecore.table.system.cell_texts import (
+    duration_text,
+    file_texts,
+    json_text,
+    local_time,
+    partition_texts,
+    wall_time,
+)
 from lakecore.table.system.system_columns import system_schema
-from lakecore.table.system.table_rows import ROWS_OF_TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from lakecore.model.files import DataFile
     from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot, Tag
     from lakecore.table.context import TableContext
     from lakecore.table.system.cell_texts import Row
 
-__all__ = ["check_shown", "system_rows", "table_of"]
+    Sums = tuple[int, int, int, datetime | None]
+
+
+# --- snapshot rows -------------------------------------------------------------------------------
+# The rows of system tables that show one snapshot: its files, partitions, indexes, statistics.
+
+
+def _file_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
+    entries = sorted(
+        context.history.live_entries(snapshot), key=lambda entry: (entry.partition, entry.bucket)
+    )
+    texts = file_texts([entry.file for entry in entries], context)
+    partitions = partition_texts([entry.partition for entry in entries], context)
+    for entry, text, partition in zip(entries, texts, partitions, strict=True):
+        file = entry.file
+        path = context.layout.data_file(
+            context.partitions.path(entry.partition), entry.bucket, file
+        )
+        yield (
+            partition,
+            entry.bucket,
+            path,
+            file.format,
+            file.schema_id,
+            file.level,
+            file.row_count,
+            file.size_bytes,
+            text.key_min,
+            text.key_max,
+            text.null_counts,
+            text.value_min,
+            text.value_max,
+            file.sequence_min,
+            file.sequence_max,
+            wall_time(file.creation_time_ms),
+            file.delete_row_count,
+            None if file.file_source is None else file.file_source.name,
+            file.first_row_id,
+            None if file.write_columns is None else list(file.write_columns),
+        )
+
+
+def _manifest_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
+    history = context.history
+    changelog = history.manifest_list(snapshot.changelog_manifest_list)
+    manifests = (*history.manifests(snapshot), *changelog)
+    low = partition_texts([m.partition_stats.min_values for m in manifests], context)
+    high = partition_texts([m.partition_stats.max_values for m in manifests], context)
+    for manifest, least, greatest in zip(manifests, low, high, strict=True):
+        yield (
+            manifest.name,
+            manifest.size_bytes,
+            manifest.added_count,
+            manifest.deleted_count,
+            manifest.schema_id,
+            least,
+            greatest,
+            manifest.row_id_min,
+            manifest.row_id_max,
+        )
+
+
+def partition_sums(context: TableContext, snapshot: Snapshot) -> Mapping[bytes, Sums]:
+    """Row count, bytes and number of the files of each partition, and the newest creation time."""
+    groups: dict[bytes, list[DataFile]] = defaultdict(list)
+    for entry in context.history.live_entries(snapshot):
+        groups[entry.partition].append(entry.file)
+    return {partition: _sums(files) for partition, files in groups.items()}
+
+
+def _partition_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
+    rows: list[tuple[str, Row]] = []
+    for partition, sums in partition_sums(context, snapshot).items():
+        texts = context.partitions.texts(partition)
+        name = "/".join(f"{column}={text}" for column, text in texts.items())
+        rows.append((name, (*sums, None, None, None, None)))
+    return ((name, *row) for name, row in sorted(rows, key=lambda pair: pair[0]))
+
+
+def _bucket_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
+    groups: dict[tuple[bytes, int], list[DataFile]] = defaultdict(list)
+    for entry in context.history.live_entries(snapshot):
+        groups[entry.partition, entry.bucket].append(entry.file)
+    names = partition_texts([partition for partition, _ in groups], context)
+    rows = [
+        (name, bucket, *_sums(files))
+        for name, ((_, bucket), files) in zip(names, groups.items(), strict=True)
+    ]
+    return sorted(rows, key=lambda row: row[:2])
+
+
+def _sums(files: Sequence[DataFile]) -> Sums:
+    """Row count, bytes and number of some files, and the creation time of the newest."""
+    times = [file.creation_time_ms for file in files if file.creation_time_ms is not None]
+    return (
+        sum(file.row_count for file in files),
+        sum(file.size_bytes for file in files),
+        len(files),
+        wall_time(max(times, default=None)),
+    )
+
+
+_KEY_RANGE_CELLS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 18)
+"""The cells of a row of `files` that `file_key_ranges` shows."""
+
+
+def _key_range_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
+    for row in _file_rows(context, snapshot):
+        yield tuple(row[cell] for cell in _KEY_RANGE_CELLS)
+
+
+def _index_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
+    entries = context.history.index_entries(snapshot)
+    partitions = partition_texts([entry.partition for entry in entries], context)
+    for entry, partition in zip(entries, partitions, strict=True):
+        file = entry.file
+        vectors = file.vectors
+        yield (
+            partition,
+            entry.bucket,
+            file.index_type,
+            file.name,
+            file.size_bytes,
+            file.row_count,
+            None
+            if vectors is None
+            else [
+                {
+                    "f0": vector.data_file,
+                    "f1": vector.offset,
+                    "f2": vector.length,
+                    "_CARDINALITY": vector.cardinality,
+                }
+                for vector in vectors
+            ],
+        )
+
+
+def _statistics_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
+    statistics = context.history.statistics(snapshot)
+    if statistics is not None:
+        yield (
+            statistics.snapshot_id,
+            statistics.schema_id,
+            statistics.merged_record_count,
+            statistics.merged_record_size_bytes,
+            column_statistics_text(statistics),
+        )
+
+
+ROWS_OF_SNAPSHOT: Mapping[str, Callable[[TableContext, Snapshot], Iterable[Row]]] = {
+    "files": _file_rows,
+    "manifests": _manifest_rows,
+    "partitions": _partition_rows,
+    "buckets": _bucket_rows,
+    "file_key_ranges": _key_range_rows,
+    "table_indexes": _index_rows,
+    "statistics": _statistics_rows,
+}
+
+
+# --- table rows ----------------------------------------------------------------------------------
+# The rows of system tables that do not depend on a snapshot.
+
+
+def _snapshot_rows(context: TableContext) -> Iterable[Row]:
+    history = context.history
+    return (
+        _snapshot_row(told_snapshot(history.snapshot(found), context))
+        for found in history.snapshot_ids()
+    )
+
+
+def _snapshot_row(snapshot: Snapshot) -> Row:
+    return (
+        snapshot.id,
+        snapshot.schema_id,
+        snapshot.commit_user,
+        snapshot.commit_identifier,
+        str(snapshot.commit_kind),
+        local_time(snapshot.time_ms),
+        snapshot.base_manifest_list,
+        snapshot.delta_manifest_list,
+        snapshot.changelog_manifest_list,
+        snapshot.total_record_count,
+        snapshot.delta_record_count,
+        snapshot.changelog_record_count,
+        snapshot.watermark,
+        snapshot.next_row_id,
+    )
+
+
+def _schema_rows(context: TableContext) -> Iterable[Row]:
+    history = context.history
+    return (_schema_row(history.schema(found)) for found in history.schema_ids())
+
+
+def _schema_row(schema: TableSchema) -> Row:
+    return (
+        schema.id,
+        json_text([field_to_json(field) for field in schema.fields]),
+        json_text(schema.partition_keys),
+        json_text(schema.primary_keys),
+        json_text(dict(schema.options)),
+        schema.comment,
+        local_time(schema.time_ms),
+    )
+
+
+def _option_rows(context: TableContext) -> Iterable[Row]:
+    return context.schema.options.items()
+
+
+def _tag_rows(context: TableContext) -> Iterable[Row]:
+    return (
+        _tag_row(tag, told_snapshot(tag.snapshot, context))
+        for tag in map(context.history.tag, context.history.tag_names())
+    )
+
+
+def _tag_row(tag: Tag, snapshot: Snapshot) -> Row:
+    created: datetime | None = None
+    if tag.create_time is not None:
+        year, month, day, hour, minute, second, nanos = tag.create_time
+        created = datetime(year, month, day, hour, minute, second, nanos // 1_000_000 * 1000)
+    return (
+        tag.name,
+        snapshot.id,
+        snapshot.schema_id,
+        local_time(snapshot.time_ms),
+        snapshot.total_record_count,
+        created,
+        None if tag.retained_seconds is None else duration_text(tag.retained_seconds),
+    )
+
+
+def _consumer_rows(context: TableContext) -> Iterable[Row]:
+    return ((each.consumer_id, each.next_snapshot) for each in list_consumers(context))
+
+
+def _branch_rows(context: TableContext) -> Iterable[Row]:
+    return ((name, local_time(made_ms)) for name, made_ms in branch_times(context))
+
+
+def _aggregation_rows(context: TableContext) -> Iterable[Row]:
+    """The columns of the newest schema, each with its options `fields.NAME...`."""
+    schema = context.history.latest_schema() or context.schema
+    keys: dict[str, list[str]] = defaultdict(list)
+    values: dict[str, list[str]] = defaultdict(list)
+    for key, value in schema.options.items():
+        parts = key.split(".")
+        if len(parts) > 2 and parts[0] == "fields":
+            keys[parts[1]].append(key)
+            values[parts[1]].append(value)
+    for field in schema.fields:
+        yield (
+            field.name,
+            str(field.type),
+            f"[{', '.join(values[field.name])}]",
+            f"[{', '.join(keys[field.name])}]",
+            field.description,
+        )
+
+
+ROWS_OF_TABLE: Mapping[str, Callable[[TableContext], Iterable[Row]]] = {
+    "snapshots": _snapshot_rows,
+    "schemas": _schema_rows,
+    "options": _option_rows,
+    "tags": _tag_rows,
+    "branches": _branch_rows,
+    "consumers": _consumer_rows,
+    "aggregation_fields": _aggregation_rows,
+}
+
+
+# --- system rows ---------------------------------------------------------------------------------
 
 
 def check_shown(context: TableContext, name: str) -> None:

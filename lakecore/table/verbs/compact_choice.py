@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakecore.errors import InvalidRequest
 from lakecore.options import DURATION
 from lakecore.table.reads.row_values import holds, parse_condition, setting_of
-from lakecore.table.writes import overwrite
+from lakecore.table.writes import batch_write
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -45,7 +45,7 @@ def chosen_entries(
     wanted = set(found)
     if partitions is not None:
         _check_list(partitions)
-        choose = overwrite.matching(context, partitions)
+        choose = batch_write.matching(context, partitions)
         wanted = _where_true(found, choose(found))
     if where is not None:
         wanted &= _where_true(found, _matching(context, where, found))

@@ -24,7 +24,8 @@ orphan files and an unchanged table.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -36,42 +37,354 @@ from lakecore.errors import (
     InvalidRequest,
     LakecoreError,
     Uncomputable,
+    Unsupported,
 )
+from lakecore.merge.curves import Ordering
 from lakecore.model.compaction import CompactionResult
-from lakecore.options import POSTPONE_BUCKET
+from lakecore.model.files import CommitMessage
+from lakecore.model.types import Atomic
+from lakecore.options import POSTPONE_BUCKET, OrderStrategy
 from lakecore.plan.conflicts import check_files, check_levels, check_vectors
-from lakecore.table.commits.base_snapshot import is_there, was_rolled_back
+from lakecore.plan.splits import compaction_count
 from lakecore.table.commits.commit import CommitRequest
-from lakecore.table.commits.commit_change import changes
-from lakecore.table.commits.message_files import delete_files, delete_other_indexes
-from lakecore.table.commits.row_range_checks import check_compacted
-from lakecore.table.commits.schema_rules import same_rules
+from lakecore.table.commits.commit_change import (
+    changes,
+    delete_files,
+    delete_other_indexes,
+    is_there,
+    was_rolled_back,
+)
+from lakecore.table.commits.commit_checks import check_compacted, same_rules
 from lakecore.table.compactions.compact_parallel import Tally
-from lakecore.table.compactions.compact_runner import run_here
-from lakecore.table.compactions.compact_work import Work, WorkKind, left_to_plan, plan_work
-from lakecore.table.compactions.drop_vectors import without_vectors
-from lakecore.table.context import reload_context, require_table
+from lakecore.table.compactions.compact_work import (
+    Work,
+    WorkKind,
+    left_to_plan,
+    plan_work,
+    run_here,
+    without_vectors,
+)
+from lakecore.table.context import newest_schema_id, reload_context, require_table, with_options
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.maintenance.expire_partitions import without_expired
+from lakecore.table.reads.stored_files import in_order_of_writing, postponed_rows
 from lakecore.table.reads.told import gated_verb
 from lakecore.table.verbs.compact_choice import chosen_entries, entries_of_others
-from lakecore.table.verbs.compact_order import sort_ordering
-from lakecore.table.verbs.compaction_totals import result_of, sum_of
-from lakecore.table.verbs.move_postponed import move_postponed
 from lakecore.table.writes.batch_write import author
+from lakecore.table.writes.cross_partition import RealBuckets
+from lakecore.table.writes.write import TableWrite
+from lakecore.table.writes.write_start import read_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import polars as pl
 
-    from lakecore.model.files import CommitMessage
     from lakecore.model.manifest import IndexEntry, ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_parallel import Progress
-    from lakecore.table.compactions.compact_runner import Runner
-    from lakecore.table.compactions.idle_picks import IdlePicks
+    from lakecore.table.compactions.compact_plan import IdlePicks
+    from lakecore.table.compactions.compact_work import Runner
     from lakecore.table.context import TableContext
+
+
+# --- compact order -------------------------------------------------------------------------------
+# Checks the `order_strategy` and `order_by` of a compaction, and converts them to a sort order.
+
+_NONE = "none"
+
+
+def sort_ordering(
+    context: TableContext, strategy: object, columns: Sequence[str] | str | None
+) -> Ordering | None:
+    """The order in which a compaction sorts rows; None if it does not sort.
+
+    Raises InvalidRequest for an unknown strategy or column, and for a table with incremental
+    clustering or with buckets; Unsupported for a table with a primary key or data evolution.
+    """
+    schema, options = context.schema, context.options
+    names = _names(columns)
+    if strategy is None or strategy == _NONE:
+        if names:
+            raise InvalidRequest(
+                "order_by needs an order_strategy", order_by=names, known=[*OrderStrategy]
+            )
+        return None
+    if not isinstance(strategy, str) or strategy.lower() not in [*OrderStrategy]:
+        raise InvalidRequest(
+            "unknown order_strategy", order_strategy=strategy, known=[*OrderStrategy]
+        )
+    facts = {"table": context.identifier}
+    _require_sortable(context)
+    chosen = OrderStrategy(strategy.lower())
+    if not names:
+        raise InvalidRequest("order_by needs at least one column", order_strategy=chosen, **facts)
+    if chosen is OrderStrategy.HILBERT and len(names) == 1:
+        raise InvalidRequest("a Hilbert order needs at least two columns", order_by=names, **facts)
+    for name in names:
+        if name in schema.partition_keys:
+            raise InvalidRequest(
+                "order_by names a partition key, which is equal in all rows of a partition",
+                column=name,
+                **facts,
+            )
+        field = schema.field(name)
+        if not isinstance(field.type, Atomic):
+            raise InvalidRequest(
+                "rows cannot be sorted by a nested column", column=name, type=field.type, **facts
+            )
+    return Ordering(
+        strategy=chosen, columns=names, var_bytes=options.zorder_var_length_contribution
+    )
+
+
+def _require_sortable(context: TableContext) -> None:
+    """Raise an error if the rows of the table cannot be sorted."""
+    options = context.options
+    facts = {"table": context.identifier}
+    if context.schema.primary_keys:
+        raise Unsupported(
+            "sorting the rows of a table with a primary key is not supported", **facts
+        )
+    if options.data_evolution_enabled:
+        # As in Paimon. Files with columns of the same rows must have the rows in the same order.
+        raise Unsupported("the rows of a table with data evolution are not sorted", **facts)
+    if options.bucket != -1:
+        raise InvalidRequest("only tables with bucket=-1 can be sorted", **facts)
+    if options.clustering_incremental:
+        raise InvalidRequest(
+            "the table clusters incrementally: compact it without order_strategy, or set "
+            "clustering.incremental=false",
+            **facts,
+        )
+
+
+def _names(columns: object) -> tuple[str, ...]:
+    if columns is None:
+        return ()
+    parts = columns.split(",") if isinstance(columns, str) else columns
+    if not isinstance(parts, Iterable) or not all(isinstance(part, str) for part in parts):
+        raise InvalidRequest("order_by is a list of columns", order_by=columns)
+    names = [part.strip() for part in parts]
+    wrong = [name for name in names if not name or names.count(name) > 1]
+    if wrong:
+        raise InvalidRequest("order_by names a column twice, or none", order_by=columns)
+    return tuple(names)
+
+
+# --- compaction totals ---------------------------------------------------------------------------
+# The result of a compaction, computed from its messages and summed over its commits.
+
+
+def result_of(
+    messages: Sequence[CommitMessage], snapshot_id: int, attempts: int
+) -> CompactionResult:
+    """The result of one commit."""
+    before = [file for message in messages for file in message.compact_before]
+    after = [file for message in messages for file in message.compact_after]
+    return CompactionResult(
+        snapshot_ids=(snapshot_id,),
+        buckets=len({(message.partition, message.bucket) for message in messages}),
+        files_before=len(before),
+        files_after=len(after),
+        files_upgraded=len({file.name for file in before} & {file.name for file in after}),
+        bytes_before=sum(file.size_bytes for file in before),
+        bytes_after=sum(file.size_bytes for file in after),
+        rows_before=sum(file.row_count for file in before),
+        rows_after=sum(file.row_count for file in after),
+        steps=1,
+        attempts=attempts,
+    )
+
+
+def sum_of(done: CompactionResult, step: CompactionResult, *, buckets: int) -> CompactionResult:
+    """The sum of two results. A last step that found nothing to do is not counted as an attempt.
+
+    A dry run writes nothing, so its result has no written files.
+    """
+    idle = bool(done.steps) and not step.snapshot_ids
+    return CompactionResult(
+        snapshot_ids=(*done.snapshot_ids, *step.snapshot_ids),
+        buckets=buckets,
+        files_before=done.files_before + step.files_before,
+        files_after=_both(done.files_after, step.files_after),
+        files_upgraded=done.files_upgraded + step.files_upgraded,
+        bytes_before=done.bytes_before + step.bytes_before,
+        bytes_after=_both(done.bytes_after, step.bytes_after),
+        rows_before=done.rows_before + step.rows_before,
+        rows_after=_both(done.rows_after, step.rows_after),
+        steps=done.steps + step.steps,
+        attempts=done.attempts + step.attempts - idle,
+    )
+
+
+def _both(first: int | None, second: int | None) -> int | None:
+    return None if first is None or second is None else first + second
+
+
+# --- move postponed ------------------------------------------------------------------------------
+# Moves the rows of the postponed bucket to real buckets, where reads show them.
+#
+# 1. Read the latest snapshot, and take the files of the postponed bucket of the chosen partitions.
+# 2. A partition keeps its number of real buckets. For a partition that has none yet,
+#    `plan/postponed.py` chooses the number.
+# 3. Read the rows in the order in which they were written, and write them to real buckets as a
+#    writer
+#    does: with sequence numbers, merged, one run of level 0 in each bucket.
+# 4. One COMPACT snapshot deletes the postponed files and adds the new ones, with their changelog.
+#
+# Rows that writers add to the postponed bucket meanwhile stay there until the next compaction. If
+# another compaction moved the same files, the call starts again from the new snapshot.
+
+ATTEMPTS_MAX = 10
+
+
+def move_postponed(
+    context: TableContext,
+    chosen: Callable[[Sequence[ManifestEntry]], Sequence[ManifestEntry]],
+    *,
+    max_bytes: int | None,
+    dry_run: bool,
+    stepped: Callable[[CompactionResult], None] | None = None,
+) -> CompactionResult:
+    """Move the chosen files of the postponed bucket. `stepped` is called after each commit.
+
+    With `max_bytes`, each commit moves whole partitions: at least one, and up to that many bytes.
+    """
+    done = CompactionResult(attempts=0)
+    if context.options.bucket != POSTPONE_BUCKET:
+        return done
+    attempts = 0
+    while True:
+        if newest_schema_id(context) != context.schema.id:
+            context = reload_context(context)
+        snapshot = context.history.latest_snapshot()
+        live = () if snapshot is None else context.history.live_entries(snapshot)
+        entries = in_order_of_writing(chosen(live))
+        if snapshot is None or not entries:
+            return done
+        if dry_run:
+            return _planned(entries)
+        attempts += 1
+        portion = _portion(entries, max_bytes)
+        messages = _written(context, snapshot, portion)
+        snapshot_id = _commit(context, messages)
+        if snapshot_id is not None:
+            step = result_of(messages, snapshot_id, attempts)
+            done = sum_of(done, step, buckets=done.buckets + step.buckets)
+            if stepped is not None:
+                stepped(step)
+            attempts = 0
+            if len(portion) == len(entries):
+                return done
+        elif attempts == ATTEMPTS_MAX:
+            raise CommitConflict(
+                "other commits changed the buckets that postponed rows move to; compact when they "
+                "are done",
+                table=context.identifier,
+                attempts=attempts,
+            )
+
+
+def _portion(entries: list[ManifestEntry], max_bytes: int | None) -> list[ManifestEntry]:
+    """The files of the first partitions, up to `max_bytes`."""
+    if max_bytes is None:
+        return entries
+    sizes: dict[bytes, int] = defaultdict(int)
+    for entry in entries:
+        sizes[entry.partition] += entry.file.size_bytes
+    taken: set[bytes] = set()
+    total = 0
+    for partition, size_bytes in sizes.items():
+        total += size_bytes
+        if taken and total > max_bytes:
+            break
+        taken.add(partition)
+    return [entry for entry in entries if entry.partition in taken]
+
+
+def _written(
+    context: TableContext, snapshot: Snapshot, entries: Sequence[ManifestEntry]
+) -> list[CommitMessage]:
+    """Write the rows of these files to real buckets; the messages replace the files."""
+    base = read_start(context, snapshot)
+    rows: dict[bytes, int] = defaultdict(int)
+    size_bytes: dict[bytes, int] = defaultdict(int)
+    for entry in entries:
+        rows[entry.partition] += entry.file.row_count
+        size_bytes[entry.partition] += entry.file.size_bytes
+    options = context.options
+    counts = {
+        each: base.bucket_counts.get(each)
+        or compaction_count(rows[each], size_bytes[each], options)
+        for each in rows
+    }
+    # Compactions that are due in the real buckets run after this commit.
+    alone = with_options(context, replace(options, write_only=True))
+    with TableWrite(alone, base=base, real_buckets=RealBuckets(known=counts)) as writer:
+        for part in postponed_rows(context, entries):
+            writer.add_stored(part)
+        written = writer.prepare_commit()
+    taken: dict[bytes, list[ManifestEntry]] = defaultdict(list)
+    for entry in entries:
+        taken[entry.partition].append(entry)
+    return [
+        *(
+            CommitMessage(
+                partition=partition,
+                bucket=POSTPONE_BUCKET,
+                total_buckets=own[0].total_buckets,
+                compact_before=tuple(entry.file for entry in own),
+                compact_schema_id=context.schema.id,
+                base_snapshot_id=snapshot.id,
+                base_snapshot_uuid=snapshot.uuid,
+            )
+            for partition, own in taken.items()
+        ),
+        *(
+            replace(
+                message,
+                new_files=(),
+                changelog_files=(),
+                compact_after=message.new_files,
+                compact_changelog_files=message.changelog_files,
+                compact_schema_id=context.schema.id,
+            )
+            for message in written
+        ),
+    ]
+
+
+def _commit(context: TableContext, messages: Sequence[CommitMessage]) -> int | None:
+    """Commit the messages. Returns the snapshot id; None if another commit was first."""
+    try:
+        request = CommitRequest(messages=messages, user=author(context).user)
+        return commit_and_maintain(context, request).snapshot_id
+    except (CommitUnknown, AlreadyExists):
+        # The files are, or may be, part of the table.
+        raise
+    except CommitConflict:
+        delete_files(context, messages)
+        return None
+    except (LakecoreError, OSError):
+        delete_files(context, messages)
+        raise
+
+
+def _planned(entries: Sequence[ManifestEntry]) -> CompactionResult:
+    return CompactionResult(
+        buckets=len({entry.partition for entry in entries}),
+        files_before=len(entries),
+        files_after=None,
+        bytes_before=sum(entry.file.size_bytes for entry in entries),
+        bytes_after=None,
+        rows_before=sum(entry.file.row_count for entry in entries),
+        rows_after=None,
+        steps=1,
+    )
+
+
+# --- compaction ----------------------------------------------------------------------------------
 
 PLANS_MAX = 20
 """How often a step is planned before it raises CommitConflict."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lakecore.errors import CommitConflict, CommitUnknown, Uncomputable
-from lakecore.table.compactions.idle_picks import IdlePicks
+from lakecore.table.compactions.compact_plan import IdlePicks
 from lakecore.table.verbs.compaction import compact_table
 
 if TYPE_CHECKING:

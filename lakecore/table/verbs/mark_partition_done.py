@@ -19,7 +19,7 @@ from lakecore.errors import InvalidRequest, NotFound, StorageError, Unsupported
 from lakecore.format.json_files import decode_success, encode_success
 from lakecore.io.http import post_json
 from lakecore.table.context import require_table
-from lakecore.table.writes.overwrite import matching
+from lakecore.table.writes.batch_write import matching
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,9 +14,9 @@ from lakecore.forks import require_threads
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.plan.row_changes import Verb
 from lakecore.table.reads.row_values import named_values
-from lakecore.table.verbs.merge_part import MergeRequest, merged, merging
+from lakecore.table.verbs.merge_files import MergeRequest, merged, merging
 from lakecore.table.verbs.merge_plan import Action, Clause, Match
-from lakecore.table.verbs.verb_write import commit_changes
+from lakecore.table.verbs.row_writer import commit_changes
 from lakecore.table.writes.batch_write import author
 
 if TYPE_CHECKING:

@@ -21,6 +21,8 @@ from functools import partial
 from math import gcd
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
+
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound
 from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.model.evolution import evolve
@@ -28,21 +30,21 @@ from lakecore.model.files import CommitMessage
 from lakecore.model.manifest import FileKind
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.snapshot import CommitResult
-from lakecore.plan.changes import files_of_first_plan
-from lakecore.plan.postponed import rescaled_count
+from lakecore.plan.row_changes import files_of_first_plan
+from lakecore.plan.splits import rescaled_count
 from lakecore.table.commits.commit import CommitRequest
-from lakecore.table.commits.message_files import delete_files
-from lakecore.table.context import reload_context, require_table
+from lakecore.table.commits.commit_change import delete_files
+from lakecore.table.context import reload_context, require_table, with_options
 from lakecore.table.publication import SchemaProposal
 from lakecore.table.reads.scan import plan_scan
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.told import told_by
 from lakecore.table.verbs.compact_choice import chosen_entries
-from lakecore.table.verbs.rescale_part import RescalePart, one_by_one, target_of
-from lakecore.table.verbs.row_writer import require_known_columns
-from lakecore.table.writes import overwrite
+from lakecore.table.verbs.row_writer import require_known_columns, without_defaults
+from lakecore.table.writes import batch_write
 from lakecore.table.writes.batch_write import author, commit_or_clean
-from lakecore.table.writes.write_start import read_start
+from lakecore.table.writes.write import TableWrite
+from lakecore.table.writes.write_start import WriteStart, read_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +55,84 @@ if TYPE_CHECKING:
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
+
+
+# --- rescale part --------------------------------------------------------------------------------
+# One part of a rescale: moves the rows of some old buckets to new buckets.
+#
+# No other part writes these new buckets.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescalePart:
+    """Old buckets whose rows go to new buckets that no other part writes. Picklable."""
+
+    snapshot: Snapshot
+    splits: tuple[Split, ...]
+    count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the files of the old buckets."""
+        return sum(split.size_bytes for split in self.splits)
+
+
+def target_of(context: TableContext, count: int) -> TableContext:
+    """The table with the options to write the new files of a rescale. Stored rows do not change."""
+    options = context.options
+    texts = {**options.texts, "bucket": str(count)}
+    stated = replace(
+        options,
+        texts=texts,
+        bucket=count,
+        # Row kinds were applied when the rows were first written.
+        rowkind_field=None,
+        # Without a compaction, each bucket has one run, which goes to the last level.
+        write_only=True,
+        overwrite_upgrade=True,
+    )
+    return with_options(replace(context, schema=without_defaults(context.schema)), stated)
+
+
+def rescale_part(context: TableContext, part: RescalePart) -> Sequence[CommitMessage]:
+    """Read the rows of old buckets and write them to their new ones."""
+    target = target_of(context, part.count)
+    source = TableSource(
+        context=context,
+        snapshot=part.snapshot,
+        table_schema=context.schema,
+        own=part.splits,
+        as_stored=True,
+    )
+    base = WriteStart(snapshot=part.snapshot, bucket_counts={}, sequences={})
+    with TableWrite(target, overwrite=True, base=base) as writer:
+        for batch in source.batches():
+            if batch.num_rows:
+                writer.write(pa.Table.from_batches([batch]))
+        messages = writer.prepare_commit()
+    try:
+        return batch_write.at_last_level(target, messages)
+    except BaseException:
+        delete_files(target, messages)
+        raise
+
+
+def one_by_one(context: TableContext, parts: Sequence[RescalePart]) -> Sequence[CommitMessage]:
+    """Rescale the parts one after another in this process. Returns all their messages.
+
+    If a part fails, the files of all parts are removed.
+    """
+    messages: list[CommitMessage] = []
+    try:
+        for part in parts:
+            messages += rescale_part(context, part)
+    except BaseException:
+        delete_files(context, messages)
+        raise
+    return messages
+
+
+# --- rescale -------------------------------------------------------------------------------------
 
 BUCKETS_MAX = (1 << 31) - 1
 _ATTEMPTS = 10
@@ -156,7 +236,7 @@ def _rescale(
     commit = CommitRequest(
         messages=[*deletions, *written],
         user=by.user,
-        overwrite=overwrite.nothing,
+        overwrite=batch_write.nothing,
         replaces_partitions=True,
         operation="OVERWRITE",
     )

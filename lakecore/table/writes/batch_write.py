@@ -5,32 +5,324 @@ If the commit certainly failed, the files that were written for it are removed.
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
+from lakecore.model.manifest import FileKind, ManifestEntry
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
+from lakecore.model.types import arrow_type
+from lakecore.options import POSTPONE_BUCKET
+from lakecore.plan.splits import batch_count
 from lakecore.table.commits.commit import (
     CommitRequest,
     PartitionFilter,
     commit_compaction,
+    log_lost_compaction,
 )
-from lakecore.table.commits.commit_attempts import log_lost_compaction
-from lakecore.table.commits.commit_change import check_watermark
-from lakecore.table.commits.message_files import delete_files, delete_left_out
+from lakecore.table.commits.commit_change import check_watermark, delete_files, delete_left_out
 from lakecore.table.context import crosses_partitions
 from lakecore.table.maintenance.after_commit import commit_and_maintain
-from lakecore.table.writes import overwrite
-from lakecore.table.writes.staged_write import batch_writer
+from lakecore.table.reads.scan import hides_level_0, key_ranks
+from lakecore.table.reads.stored_files import postponed_rows
+from lakecore.table.writes.cross_partition import RealBuckets
+from lakecore.table.writes.write import TableWrite
 from lakecore.table.writes.write_compaction import WriteCompaction
+from lakecore.table.writes.write_start import read_base
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import TracebackType
 
     from lakecore.model.files import CommitMessage
     from lakecore.table.context import TableContext
-    from lakecore.table.writes.write_start import Unstored
+    from lakecore.table.writes.write_start import Unstored, WriteStart
+
+
+# --- overwrite -----------------------------------------------------------------------------------
+# The partitions that an overwrite clears, and the level of the files that replace them.
+
+
+def everything(partitions: Sequence[bytes]) -> Sequence[bool]:
+    """A filter that selects every partition: the whole table is cleared."""
+    return [True] * len(partitions)
+
+
+def nothing(partitions: Sequence[bytes]) -> Sequence[bool]:
+    """A filter that selects no partition: the messages name the files to remove."""
+    return [False] * len(partitions)
+
+
+def written_by(messages: Sequence[CommitMessage]) -> PartitionFilter:
+    """A filter of the partitions that the messages write: `dynamic-partition-overwrite`."""
+    written = {message.partition for message in messages}
+    return lambda partitions: [partition in written for partition in partitions]
+
+
+def matching(context: TableContext, specs: Sequence[Mapping[str, object]]) -> PartitionFilter:
+    """A filter of the partitions that match any of the specs; a spec may omit partition keys.
+
+    Values have the column's type, or are strings of it; None is null.
+    """
+    wanted = [spec_values(context, spec) for spec in specs]
+
+    def choose(partitions: Sequence[bytes]) -> Sequence[bool]:
+        if not partitions:
+            return []
+        values = context.partitions.values(partitions)
+        chosen = pa.array([False] * len(partitions))
+        for spec in wanted:
+            match = pa.array([True] * len(partitions))
+            for name, value in spec.items():
+                match = pc.and_(match, _is(values.column(name), value))
+            chosen = pc.or_(chosen, match)
+        result: list[bool] = chosen.to_pylist()
+        return result
+
+    return choose
+
+
+def at_last_level(
+    context: TableContext, messages: Sequence[CommitMessage]
+) -> Sequence[CommitMessage]:
+    """The messages; files of a bucket that do not overlap are placed at the last level.
+
+    The bucket will hold only these files. At level 0 they would be invisible in a table whose reads
+    skip level 0, and a later compaction would report them as new rows in the changelog.
+    """
+    if not context.schema.primary_keys or not context.options.overwrite_upgrade:
+        return messages
+    found: dict[tuple[bytes, int], list[CommitMessage]] = defaultdict(list)
+    lifted: list[CommitMessage] = []
+    for message in messages:
+        if message.bucket == POSTPONE_BUCKET:
+            lifted.append(message)
+        else:
+            found[message.partition, message.bucket].append(message)
+    for together in found.values():
+        level = context.options.level_count - 1 if _is_one_run(context, together) else None
+        lifted += together if level is None else [_at(level, message) for message in together]
+    return lifted
+
+
+def in_one_snapshot(
+    context: TableContext, messages: Sequence[CommitMessage]
+) -> Sequence[CommitMessage]:
+    """The messages; if reads skip level 0, the results of their compactions become new files.
+
+    Otherwise a read between the snapshot of the overwrite and that of the compaction would find no
+    rows. The files that the compactions replaced are then left out of the messages.
+    """
+    if not hides_level_0(context.schema, context.options):
+        return messages
+    return [_compacted(message) for message in messages]
+
+
+def _compacted(message: CommitMessage) -> CommitMessage:
+    replaced = {file.name for file in message.compact_before}
+    if not replaced <= {file.name for file in message.new_files}:
+        return message
+    assert not message.compact_changelog_files, "the compactions of an overwrite tell no changes"
+    kept = (file for file in message.new_files if file.name not in replaced)
+    return replace(
+        message,
+        new_files=(*kept, *message.compact_after),
+        new_index_files=(*message.new_index_files, *message.compact_index_files),
+        compact_before=(),
+        compact_after=(),
+        compact_index_files=(),
+        vectors_read=None,
+        compact_unchanged=None,
+        compact_schema_id=None,
+    )
+
+
+def _is_one_run(context: TableContext, messages: Sequence[CommitMessage]) -> bool:
+    if any(message.compact_before for message in messages):
+        return False
+    files = [file for message in messages for file in message.new_files]
+    lows, highs = key_ranks(files, context.schema)
+    order = np.argsort(lows)
+    return bool((lows[order][1:] > highs[order][:-1]).all())
+
+
+def _at(level: int, message: CommitMessage) -> CommitMessage:
+    return replace(
+        message, new_files=tuple(replace(file, level=level) for file in message.new_files)
+    )
+
+
+def _is(column: pa.Array, value: pa.Scalar) -> pa.Array:
+    """A mask of values equal to `value`: NaN equals NaN, and 0.0 and -0.0 differ."""
+    if not value.is_valid:
+        return pc.is_null(column)
+    if not pa.types.is_floating(column.type):
+        return pc.fill_null(pc.equal(column, value), False)
+    if math.isnan(value.as_py()):
+        return pc.fill_null(pc.is_nan(column), False)
+    bits = pa.int32() if pa.types.is_float32(column.type) else pa.int64()
+    wanted = pa.array([value], column.type).view(bits)[0]
+    return pc.fill_null(pc.equal(column.view(bits), wanted), False)
+
+
+def spec_values(context: TableContext, spec: Mapping[str, object]) -> Mapping[str, pa.Scalar]:
+    """The values of a partition spec, converted to the types of their columns.
+
+    Raises InvalidRequest for a column that is not a partition key and a value of a wrong type.
+    """
+    keys = context.schema.partition_keys
+    if not isinstance(spec, Mapping):
+        raise InvalidRequest(
+            "a partition is a mapping of its keys to their values",
+            given=type(spec).__name__,
+            partition_keys=keys,
+        )
+    if not spec:
+        raise InvalidRequest("a partition needs at least one value", partition_keys=keys)
+    values: dict[str, pa.Scalar] = {}
+    for name, value in spec.items():
+        if name not in keys:
+            raise InvalidRequest(
+                "not a partition key", column=name, table=context.identifier, partition_keys=keys
+            )
+        wanted = arrow_type(context.schema.field(name).type)
+        try:
+            values[name] = pa.array([value]).cast(wanted)[0]
+        except (
+            pa.ArrowInvalid,
+            pa.ArrowNotImplementedError,
+            pa.ArrowTypeError,
+            OverflowError,
+            UnicodeEncodeError,
+        ) as error:
+            raise InvalidRequest(
+                "the value is not of the partition key's type",
+                column=name,
+                value=value,
+                type=context.schema.field(name).type,
+            ) from error
+    return values
+
+
+# --- staged write --------------------------------------------------------------------------------
+# A batch write to a table with postponed buckets that puts its rows into real buckets at once.
+#
+# 1. Rows go to real buckets if the number of buckets of their partition is known: from its files or
+#    from an option. Rows of other partitions go to files of the postponed bucket.
+# 2. `prepare_commit` decides the number of buckets of these partitions from the rows and bytes of
+#    the
+#    files, reads the rows back and writes them to real buckets. Those files are then deleted.
+#
+# Rows that wait in the postponed bucket of the table are not touched
+# (https://paimon.apache.org/docs/master/primary-key-table/data-distribution/#postpone-bucket).
+
+
+def batch_writer(
+    context: TableContext, *, overwrite: bool = False, base: WriteStart | None = None
+) -> TableWrite | StagedWrite:
+    """The writer for a batch of rows; see `TableWrite`."""
+    options = context.options
+    if options.bucket == POSTPONE_BUCKET and options.postpone_batch_write_fixed_bucket:
+        return StagedWrite(context, overwrite=overwrite, base=base)
+    return TableWrite(context, overwrite=overwrite, base=base)
+
+
+class StagedWrite:
+    """Writes one batch to real buckets. A context manager, as `TableWrite`."""
+
+    def __init__(
+        self, context: TableContext, *, overwrite: bool = False, base: WriteStart | None = None
+    ) -> None:
+        self._context = context
+        self._overwrite = overwrite
+        self._base = read_base(context) if base is None else base
+        known = {} if overwrite else self._base.bucket_counts
+        default = context.options.postpone_default_bucket_num
+        self._writer = TableWrite(
+            context,
+            overwrite=overwrite,
+            base=self._base,
+            real_buckets=RealBuckets(known=known, default=default),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows written so far."""
+        return self._writer.row_count
+
+    def write(self, data: object) -> int:
+        """Add rows and return their number. `Table.write` describes `data`."""
+        return self._writer.write(data)
+
+    def prepare_commit(self) -> list[CommitMessage]:
+        """Write all rows to real buckets. Returns one message for each changed bucket."""
+        messages = self._writer.prepare_commit()
+        staged = [message for message in messages if message.bucket == POSTPONE_BUCKET]
+        if not staged:
+            return messages
+        direct = [message for message in messages if message.bucket != POSTPONE_BUCKET]
+        try:
+            written = self._unstaged(staged)
+        except BaseException:
+            delete_files(self._context, messages)
+            raise
+        delete_files(self._context, staged)
+        return [*direct, *written]
+
+    def close(self) -> None:
+        """Close the writer and drop the rows written since the last `prepare_commit`."""
+        self._writer.close()
+
+    def _unstaged(self, staged: Sequence[CommitMessage]) -> list[CommitMessage]:
+        """Write the rows of staged files to real buckets."""
+        rows: dict[bytes, int] = defaultdict(int)
+        size_bytes: dict[bytes, int] = defaultdict(int)
+        entries: list[ManifestEntry] = []
+        for message in staged:
+            for file in message.new_files:
+                rows[message.partition] += file.row_count
+                size_bytes[message.partition] += file.size_bytes
+                entries.append(
+                    ManifestEntry(
+                        kind=FileKind.ADD,
+                        partition=message.partition,
+                        bucket=message.bucket,
+                        total_buckets=message.total_buckets,
+                        file=file,
+                    )
+                )
+        options = self._context.options
+        counts = {each: batch_count(rows[each], size_bytes[each], options) for each in rows}
+        with TableWrite(
+            self._context,
+            overwrite=self._overwrite,
+            base=self._base,
+            real_buckets=RealBuckets(known=counts),
+        ) as writer:
+            for part in postponed_rows(self._context, entries):
+                writer.add_stored(part)
+            return writer.prepare_commit()
+
+
+# --- batch write ---------------------------------------------------------------------------------
 
 COMPACTIONS_MAX = 3
 """How often a write retries its compaction before it leaves the work to the next write."""
@@ -136,7 +428,7 @@ def overwrite_rows(
     # Report a wrong partition before rows are written.
     given: object = partition
     if not isinstance(given, Mapping) or given:
-        overwrite.matching(context, [partition])
+        matching(context, [partition])
     with batch_writer(
         context, overwrite=True, base=None if unstored is None else unstored.base
     ) as writer:
@@ -156,7 +448,7 @@ def commit_overwrite(
     dynamic: bool,
 ) -> CommitResult:
     """Replace the rows of some partitions by the rows of the messages, in one commit."""
-    chosen = overwrite.matching(context, [partition]) if partition else overwrite.everything
+    chosen = matching(context, [partition]) if partition else everything
     if partition:
         outside = _outside(chosen, messages)
         if outside:
@@ -180,9 +472,9 @@ def commit_overwrite(
                     force=force,
                 ),
             )
-        chosen = overwrite.written_by(messages)
-    messages = overwrite.at_last_level(context, messages)
-    at_once = overwrite.in_one_snapshot(context, messages)
+        chosen = written_by(messages)
+    messages = at_last_level(context, messages)
+    at_once = in_one_snapshot(context, messages)
     delete_left_out(context, messages, at_once)
     request = CommitRequest(
         messages=at_once,

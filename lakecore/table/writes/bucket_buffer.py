@@ -21,33 +21,39 @@ only a few batches of each run and, if the runs keep all rows, all rows of one k
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from lakecore.frames.incoming import BYTES_MAX
 from lakecore.io.freed_memory import release_freed
 from lakecore.merge import MERGE_FUNCTIONS, interim_function
+from lakecore.merge.curves import write_ordering
+from lakecore.merge.deduplicate import KEEP_ALL
 from lakecore.merge.groups import in_one
-from lakecore.merge.keep_all import KEEP_ALL
 from lakecore.merge.keys import order_columns
 from lakecore.merge.order import filter_rows
-from lakecore.merge.orderings import write_ordering
 from lakecore.merge.spec import MergeSpec, Slice
 from lakecore.model.rows import LAYER, SEQUENCE_NUMBER, VALUE_KIND
-from lakecore.options import ChangelogProducer
-from lakecore.table.run_writer.bucket_place import new_place
-from lakecore.table.run_writer.file_shape import changelog_shape, data_shape
+from lakecore.options import POSTPONE_BUCKET, ChangelogProducer
+from lakecore.table.run_writer.blobs import StoredBlobs
+from lakecore.table.run_writer.file_shape import (
+    changelog_shape,
+    data_shape,
+    new_place,
+    postponed_shape,
+)
 from lakecore.table.run_writer.rolling_writer import RollingWriter
-from lakecore.table.run_writer.stored_blobs import StoredBlobs
 from lakecore.table.sections.external_sort import ExternalSort
 from lakecore.table.sections.large_rows import is_large
 from lakecore.table.sections.windows import counted, in_pieces, merge_slices, with_whole_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from lakecore.io.spill import SpillDirectory, SpilledRun
     from lakecore.merge.spec import MergeFunction
@@ -401,3 +407,150 @@ def _in_one_piece(rows: pa.Table) -> pa.Table:
         if column.num_chunks > 1 and column.nbytes < _ARRAY_BYTES_MAX:
             rows = rows.set_column(at, field, in_one(column))
     return rows
+
+
+# --- postponed buffer ----------------------------------------------------------------------------
+# The buffer of the postponed bucket of a partition: rows are stored in order of arrival.
+#
+# A later compaction moves these rows to real buckets (`verbs/move_postponed.py`). Until then, no
+# batch read shows them. Rows are neither sorted nor merged, and have no sequence numbers: all are
+# -1.
+#
+# The name of a file begins with `PREFIX-u-USER-s-NUMBER-w-`, as in Paimon: the files of one writer
+# have the same beginning, and a compaction reads them in order of their creation times.
+#
+# INVARIANT: of two files of one writer, the later one has the later creation time.
+
+_NO_SEQUENCE = -1
+_PLAIN_USER = re.compile(r"[A-Za-z0-9_.]{1,64}")
+_NUMBERS = 1 << 31
+
+
+def postponed_prefix(context: TableContext, user: str | None) -> str:
+    """The beginning of the names of the files of one new writer.
+
+    The user is left out if its name has characters other than letters, digits, `_` and `.`, because
+    Paimon splits these file names at `-`.
+    """
+    drawn = context.ambient.new_uuid().replace("-", "")
+    stated = user is not None and _PLAIN_USER.fullmatch(user) is not None
+    number = int(drawn, 16) % _NUMBERS
+    prefix = context.options.data_file_prefix
+    return f"{prefix}-u-{user if stated else drawn}-s-{number}-w-"
+
+
+class PostponedBuffer:
+    """The rows of one partition on their way to the postponed bucket.
+
+    The class has the methods of `BucketBuffer`.
+    """
+
+    def __init__(self, context: TableContext, key: BucketKey, prefix: str) -> None:
+        partition, bucket = key
+        assert bucket == POSTPONE_BUCKET
+        self.key = key
+        self.next_sequence = 0
+        self.size_bytes = self.blob_bytes = 0
+        self.index_paths: list[str] = []
+        self._chunks: list[pa.Table] = []
+        place = new_place(context, context.partitions.path(partition), bucket)
+        shape = postponed_shape(context.schema, context.options, prefix)
+        self._blobs = StoredBlobs(place, context.schema, context.options)
+        self._data = RollingWriter(place, shape)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether writing the files takes little memory: rows are neither sorted nor merged."""
+        return True
+
+    def add(self, rows: pa.Table) -> pa.Table:
+        """Add rows, in order of arrival. Returns the rows as they are held, with descriptors."""
+        rows = self._blobs.stored(rows)
+        self.blob_bytes = self._blobs.held_bytes
+        self._chunks.append(rows)
+        self.size_bytes += rows.nbytes
+        return rows
+
+    def empty(self, *, spill: bool) -> None:
+        """Write the buffered rows to the open data file."""
+        del spill
+        self._write()
+        self._data.flush()
+
+    def end_blobs(self) -> None:
+        """End the open files of BLOB values."""
+        self._blobs.close()
+        self.blob_bytes = 0
+
+    def finish(self) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
+        """Write everything. Returns the data files; there are no changelog files."""
+        self.end_blobs()
+        self._write()
+        return tuple(_in_order(self._data.close())), ()
+
+    def abort(self) -> None:
+        """Remove all files that were written."""
+        self._chunks = []
+        self._data.abort()
+        self._blobs.abort()
+
+    def _write(self) -> None:
+        chunks, self._chunks = self._chunks, []
+        self.size_bytes = 0
+        for rows in chunks:
+            for piece in in_pieces([rows], _PIECE_ROWS):
+                numbers = pa.array(np.full(piece.num_rows, _NO_SEQUENCE, np.int64))
+                self._data.write(piece.append_column(SEQUENCE_NUMBER, numbers))
+
+
+def _in_order(files: tuple[DataFile, ...]) -> list[DataFile]:
+    """The files, with creation times changed so that each is later than the one before."""
+    ordered: list[DataFile] = []
+    for file in files:
+        own = file.creation_time_ms or 0
+        if ordered:
+            own = max(own, (ordered[-1].creation_time_ms or 0) + 1)
+        ordered.append(replace(file, creation_time_ms=own))
+    return ordered
+
+
+# --- buffer limits -------------------------------------------------------------------------------
+# How much of the memory budget the buffers of a writer and a batch of rows may take.
+
+BUFFER_SHARE = 0.35
+"""The share of the budget for buffered rows. Sorting and encoding need more memory."""
+_BUFFER_SHARE_LEAST = 0.3
+_BUFFER_SHARE_FREE = 0.4
+_LIBRARIES_BYTES = 128 << 20
+"""Memory that the libraries take. It matters only if the budget is small."""
+UNLEASED_BYTES = 1 << 20
+"""Bytes that a writer may buffer without a lease."""
+_BATCH_SHARE = 1 / 8
+_BLOB_BYTES_MAX = 512 << 20
+"""Open files of BLOB values take at most so much memory, whatever the budget: they are few then."""
+
+
+def batch_limit(budget_bytes: int) -> int:
+    """The largest size of a batch in bytes.
+
+    If several rows share the bytes of a value, the bytes count for each row.
+    """
+    return max(UNLEASED_BYTES, min(BYTES_MAX, int(budget_bytes * _BATCH_SHARE)))
+
+
+def buffer_limit(budget_bytes: int) -> int:
+    """The most bytes that all buffers of a writer may hold."""
+    available_bytes = int((budget_bytes - _LIBRARIES_BYTES) * _BUFFER_SHARE_FREE)
+    least = int(budget_bytes * _BUFFER_SHARE_LEAST)
+    return max(least, min(int(budget_bytes * BUFFER_SHARE), available_bytes))
+
+
+def held_bytes(buffer: BucketBuffer | PostponedBuffer) -> int:
+    """The memory in bytes that a buffer takes."""
+    return buffer.size_bytes + buffer.blob_bytes
+
+
+def limit_open_files(buffers: Collection[BucketBuffer | PostponedBuffer]) -> None:
+    """End the largest open files of BLOB values until the others take little memory."""
+    while sum(each.blob_bytes for each in buffers) > _BLOB_BYTES_MAX:
+        max(buffers, key=lambda each: each.blob_bytes).end_blobs()

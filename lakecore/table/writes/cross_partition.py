@@ -17,36 +17,287 @@ Its commit raises CommitConflict if others added rows since the snapshot from wh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakecore.errors import CorruptTable, Unsupported
+from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format.binary_row import encode_rows, hash_rows
+from lakecore.format.hash_index import decode_hashes, encode_hashes
+from lakecore.io.spill import SpillDirectory
+from lakecore.model.files import HASH_INDEX, IndexFile
 from lakecore.model.rows import VALUE_KIND, RowKind
 from lakecore.model.types import Atomic, Root
-from lakecore.options import MergeEngine
-from lakecore.plan.bucketing import partition_groups, split_by_bucket
-from lakecore.plan.dynamic_bucket import BUCKETS_MAX, new_buckets
-from lakecore.plan.key_moves import NOWHERE, moves_of
+from lakecore.options import POSTPONE_BUCKET, MergeEngine
+from lakecore.plan.bucketing import (
+    BUCKETS_MAX,
+    NOWHERE,
+    Assignment,
+    DynamicBucketRule,
+    HashIndexState,
+    assign_dynamic,
+    bucket_ids,
+    moves_of,
+    new_buckets,
+    partition_groups,
+    split_by_bucket,
+    split_by_partition,
+)
+from lakecore.plan.partitions import bucket_key_fields
 from lakecore.rows.fit import show
+from lakecore.table.context import crosses_partitions
 from lakecore.table.reads.scan import plan_scan
 from lakecore.table.reads.source import TableSource
 from lakecore.table.splits.read import read_split
-from lakecore.table.writes.dynamic_index import bucket_rule
-from lakecore.table.writes.key_index import UNKNOWN, KeyIndex
+from lakecore.table.stored_rows.split_files import missing_is_corrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from lakecore.memory import Budget
     from lakecore.model.files import Split
+    from lakecore.model.manifest import IndexEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.model.types import Field
-    from lakecore.plan.key_moves import Moves
+    from lakecore.options import TableOptions
+    from lakecore.plan.bucketing import Moves
     from lakecore.table.context import TableContext
+    from lakecore.table.writes.write_start import WriteStart
+
+
+# --- dynamic index -------------------------------------------------------------------------------
+# The hash index of a partition with dynamic buckets, by which a writer assigns keys to buckets.
+#
+# An index file lists the hashes of the keys of one bucket. A writer loads the index files of a
+# partition with its first rows. For each bucket that got new keys, it writes a complete new file.
+#
+# INVARIANT: the index comes from the snapshot that the messages name. If a concurrent commit
+# changed the index, a key could get two buckets. Then the commit of the messages is refused
+# (`plan/conflicts.py`, rule 7).
+
+
+class DynamicIndex:
+    """The hash index of a partition; `grown` are the buckets that got new keys."""
+
+    def __init__(self, context: TableContext, partition: bytes, snapshot: Snapshot | None) -> None:
+        """The index at a snapshot; empty if there is no snapshot."""
+        self._context = context
+        self._partition_path = context.partitions.path(partition)
+        hashes: dict[int, np.ndarray] = {}
+        for entry in context.history.index_entries(snapshot):
+            if entry.partition == partition and entry.file.index_type == HASH_INDEX:
+                hashes[entry.bucket] = read_hashes(context, entry)
+        self._state = HashIndexState.of(hashes)
+        self._rule = bucket_rule(context.options)
+        self.grown: set[int] = set()
+
+    def assign(self, hashes: np.ndarray) -> Assignment:
+        """Assign a bucket to each row by the hash of its key. New keys are added to the index."""
+        assignment = assign_dynamic(self._state, hashes, self._rule)
+        self._state = assignment.state
+        self.grown |= set(assignment.new_hashes)
+        return assignment
+
+    def write(self, bucket: int) -> tuple[IndexFile, str]:
+        """The new index file of a bucket, and its path."""
+        context = self._context
+        data, file = encode_hashes(self._state.hashes_of(bucket), context.ambient.new_uuid())
+        path = context.layout.index_file(file.name, self._partition_path, bucket)
+        context.store.put(path, data)
+        return file, path
+
+
+def read_hashes(context: TableContext, entry: IndexEntry) -> np.ndarray:
+    """The hashes of a hash index file. Raises CorruptTable if it is missing or damaged."""
+    partition_path = context.partitions.path(entry.partition)
+    path = context.layout.live_index_file(partition_path, entry.bucket, entry.file)
+    with missing_is_corrupt(path):
+        return decode_hashes(context.store.read(path), entry.file, path)
+
+
+def bucket_rule(options: TableOptions) -> DynamicBucketRule:
+    """The largest size and the largest number of dynamic buckets."""
+    most = options.dynamic_bucket_max_buckets
+    return DynamicBucketRule(
+        target_row_count=options.dynamic_bucket_target_row_num,
+        buckets_max=None if most < 0 else most,
+        initial_buckets=options.dynamic_bucket_initial_buckets or 1,
+    )
+
+
+# --- key index -----------------------------------------------------------------------------------
+# The place of each key of a table: an exact index with bounded memory.
+#
+# A key is the bytes of its BinaryRow. Its place is a number that stands for its partition and
+# bucket. Keys are spread over shards by their hash. A shard holds sorted runs: the hashes in
+# ascending order, and for each hash the key and the place. Comparing the keys distinguishes those
+# with equal hashes. A run is at least twice as large as the next one, so that the cost of adding a
+# batch depends on the batch, not on the index.
+#
+# Runs in memory hold a lease of the budget. When the lease cannot grow, the runs are moved to
+# memory-mapped files, whose pages the operating system reads and drops as needed.
+#
+# INVARIANT: a key is in one run of one shard. If a key moves, its place in that run is changed.
+
+UNKNOWN = -1
+"""The place of a key that is not in the index."""
+_SHARD_BITS = 6
+_BUDGET_SHARE = 8
+"""Runs in memory take at most the budget divided by this."""
+_LEASE_STEP_BYTES = 4 << 20
+_UNLEASED_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """Keys in ascending order of their hashes; `places` may change."""
+
+    hashes: NDArray[np.int32]
+    places: NDArray[np.int64]
+    keys: pa.LargeBinaryArray
+    size_bytes: int
+    """Bytes in memory; 0 if the run is in files."""
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def find(
+        self, hashes: NDArray[np.int32], keys: pa.LargeBinaryArray
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The indices of the keys that are in the run, and their positions in the run."""
+        low = np.searchsorted(self.hashes, hashes, side="left")
+        count = np.searchsorted(self.hashes, hashes, side="right") - low
+        asked = np.repeat(np.arange(len(hashes)), count)
+        starts = np.repeat(low - (np.cumsum(count) - count), count)
+        at = starts + np.arange(len(asked))
+        if not len(asked):
+            return asked, at
+        same = pc.equal(self.keys.take(pa.array(at)), keys.take(pa.array(asked)))
+        mask = same.to_numpy(zero_copy_only=False)
+        return asked[mask], at[mask]
+
+
+class KeyIndex:
+    """The place (partition and bucket) of each key. It must be closed."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._lease = budget.acquire(0)
+        self._files = SpillDirectory()
+        self._shards: list[list[_Run]] = [[] for _ in range(1 << _SHARD_BITS)]
+
+    def __len__(self) -> int:
+        return sum(len(run) for runs in self._shards for run in runs)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the runs in memory."""
+        return sum(run.size_bytes for runs in self._shards for run in runs)
+
+    def find(self, hashes: NDArray[np.int32], keys: pa.LargeBinaryArray) -> NDArray[np.int64]:
+        """The place of each key, or `UNKNOWN`."""
+        places = np.full(len(hashes), UNKNOWN, np.int64)
+        for shard, own in _by_shard(hashes):
+            mine, my_keys = hashes[own], keys.take(pa.array(own))
+            for run in self._shards[shard]:
+                asked, at = run.find(mine, my_keys)
+                places[own[asked]] = run.places[at]
+        return places
+
+    def move(
+        self,
+        hashes: NDArray[np.int32],
+        keys: pa.LargeBinaryArray,
+        places: NDArray[np.int64],
+    ) -> None:
+        """Change the places of keys that are in the index."""
+        for shard, own in _by_shard(hashes):
+            mine, my_keys = hashes[own], keys.take(pa.array(own))
+            for run in self._shards[shard]:
+                asked, at = run.find(mine, my_keys)
+                run.places[at] = places[own[asked]]
+
+    def add(
+        self,
+        hashes: NDArray[np.int32],
+        keys: pa.LargeBinaryArray,
+        places: NDArray[np.int64],
+    ) -> None:
+        """Add keys that are not in the index, each once."""
+        for shard, own in _by_shard(hashes):
+            order = own[np.argsort(hashes[own], kind="stable")]
+            runs = self._shards[shard]
+            runs.append(_run(hashes[order], places[order], keys.take(pa.array(order))))
+            while len(runs) > 1 and len(runs[-2]) < 2 * len(runs[-1]):
+                newer, older = runs.pop(), runs.pop()
+                runs.append(_merged(older, newer))
+        self._make_room()
+
+    def close(self) -> None:
+        """Forget all keys, and delete the files."""
+        self._shards = [[] for _ in self._shards]
+        self._files.close()
+        self._lease.release()
+
+    def _make_room(self, *, always: bool = False) -> None:
+        """Move all runs to files if they take too much memory, or always."""
+        held = self.size_bytes
+        wanted = -(-held // _LEASE_STEP_BYTES) * _LEASE_STEP_BYTES
+        limit = self._budget.size_bytes // _BUDGET_SHARE
+        small = held <= _UNLEASED_BYTES or (held <= limit and self._lease.resize(wanted))
+        if small and not always:
+            return
+        for runs in self._shards:
+            runs[:] = [self._mapped(run) for run in runs]
+        self._lease.resize(0)
+
+    def _mapped(self, run: _Run) -> _Run:
+        if not run.size_bytes:
+            return run
+        _, offsets, data = run.keys.buffers()
+        ends = np.frombuffer(offsets, np.int64)[run.keys.offset :][: len(run) + 1]
+        content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+        content = content[ends[0] : ends[-1]]
+        return _Run(
+            self._files.mapped(run.hashes),
+            self._files.mapped(run.places),
+            _keys(self._files.mapped(ends - ends[0]), self._files.mapped(content)),
+            0,
+        )
+
+
+def _by_shard(hashes: NDArray[np.int32]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """For each shard that gets some of the keys: the shard, and the indexes of these keys."""
+    shards = (hashes.view(np.uint32) >> np.uint32(32 - _SHARD_BITS)).astype(np.int64)
+    order = np.argsort(shards, kind="stable")
+    bounds = np.flatnonzero(np.diff(shards[order])) + 1
+    for own in np.split(order, bounds):
+        if len(own):
+            yield int(shards[own[0]]), own
+
+
+def _keys(offsets: NDArray[np.int64], content: NDArray[np.uint8]) -> pa.LargeBinaryArray:
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def _run(hashes: NDArray[np.int32], places: NDArray[np.int64], keys: pa.LargeBinaryArray) -> _Run:
+    return _Run(hashes, places, keys, hashes.nbytes + places.nbytes + keys.nbytes)
+
+
+def _merged(older: _Run, newer: _Run) -> _Run:
+    hashes = np.concatenate([older.hashes, newer.hashes])
+    order = np.argsort(hashes, kind="stable")
+    keys = pa.concat_arrays([older.keys, newer.keys]).take(pa.array(order))
+    return _run(hashes[order], np.concatenate([older.places, newer.places])[order], keys)
+
+
+# --- cross partition -----------------------------------------------------------------------------
 
 _BUCKET_BITS = 16
 _BUCKET_MASK = (1 << _BUCKET_BITS) - 1
@@ -254,3 +505,133 @@ def _keys_of(
     buffers = [None, pa.py_buffer(encoded.offsets), pa.py_buffer(encoded.data)]
     keys = pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows.num_rows, buffers)
     return hash_rows(columns, types), keys
+
+
+# --- routing -------------------------------------------------------------------------------------
+# The partition and the bucket of each row of a writer.
+#
+# - keys that may move between partitions: `cross_partition.py`;
+# - fixed buckets: the hash of the bucket key, by the bucket count of the partition;
+# - dynamic buckets: the hash index of the partition (`dynamic_index.py`);
+# - postponed buckets: the postponed bucket, or real buckets if the writer knows their number;
+# - no buckets: bucket 0.
+#
+# INVARIANT: the bucket of a row is computed with the bucket count of its partition. A write to a
+# partition that has another bucket count than the table is refused.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealBuckets:
+    """The number of real buckets of partitions whose buckets are postponed.
+
+    A partition that is not `known` gets the `default` number. Without a default, its rows go to the
+    postponed bucket.
+    """
+
+    known: Mapping[bytes, int]
+    default: int | None = None
+
+    def count(self, partition: bytes) -> int:
+        """The number of buckets of a partition; `POSTPONE_BUCKET` if it is not known."""
+        return self.known.get(partition) or self.default or POSTPONE_BUCKET
+
+
+class Routing:
+    """Routes the rows of one writer. `base` returns the facts of the table that it starts from.
+
+    `real`: the real buckets of a table with postponed buckets; None: all rows are postponed.
+    """
+
+    def __init__(
+        self,
+        context: TableContext,
+        base: Callable[[], WriteStart],
+        *,
+        overwrite: bool,
+        real: RealBuckets | None,
+    ) -> None:
+        self._context = context
+        self._base = base
+        self._overwrite = overwrite
+        self._real = real
+        self.indexes: dict[bytes, DynamicIndex] = {}
+        self._crosses = crosses_partitions(context)
+        self._keys: CrossPartition | None = None
+
+    def count(self, partition: bytes) -> int:
+        """The number of buckets of a partition; less than 1 if they are not fixed."""
+        return self._context.options.bucket if self._real is None else self._real.count(partition)
+
+    def route(self, rows: pa.Table) -> Iterator[tuple[bytes, int, pa.Table]]:
+        """The rows of each partition and bucket, in order of arrival."""
+        if self._crosses:
+            if self._keys is None:
+                # An overwrite replaces all rows of such a table.
+                snapshot = None if self._overwrite else self._base().snapshot
+                self._keys = CrossPartition(self._context, snapshot)
+            yield from self._keys.route(rows)
+            return
+        for partition, part in split_by_partition(rows, self._context.schema.partition_fields):
+            if self.count(partition) == POSTPONE_BUCKET:
+                yield partition, POSTPONE_BUCKET, part
+                continue
+            ids, count = self._bucket_ids(partition, part)
+            if ids is None:
+                yield partition, 0, part
+                continue
+            for number, own in split_by_bucket(ids, count).cut(part):
+                yield partition, number, own
+
+    def forget(self, *, keeps_index: bool) -> bool:
+        """Forget the indexes; with `keeps_index`, only which buckets got new keys.
+
+        Returns whether the indexes are kept.
+        """
+        if not (keeps_index and (self.indexes or self._keys is not None)):
+            self.indexes = {}
+            if self._keys is not None:
+                self._keys.close()
+                self._keys = None
+            return False
+        for index in self.indexes.values():
+            index.grown = set()
+        return True
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether the writer holds an index of all keys, which is slow to build again."""
+        return self._keys is not None
+
+    def _bucket_ids(self, partition: bytes, rows: pa.Table) -> tuple[np.ndarray | None, int]:
+        """The bucket of each row (None: always bucket 0), and a number above all bucket numbers."""
+        schema, options, count = self._context.schema, self._context.options, self.count(partition)
+        self._check_bucket_count(partition, count)
+        if count > 0:
+            if count == 1:
+                return None, 1
+            fields = bucket_key_fields(schema, options)
+            columns = [rows.column(field.name).combine_chunks() for field in fields]
+            types = [field.type for field in fields]
+            return bucket_ids(columns, types, count, options.bucket_function_type), count
+        if not schema.primary_keys:
+            return None, 1
+        index = self.indexes.get(partition)
+        if index is None:
+            snapshot = None if self._overwrite else self._base().snapshot
+            index = self.indexes[partition] = DynamicIndex(self._context, partition, snapshot)
+        fields = schema.key_fields
+        columns = [rows.column(field.name).combine_chunks() for field in fields]
+        assignment = index.assign(hash_rows(columns, [field.type for field in fields]))
+        return assignment.buckets, int(assignment.buckets.max()) + 1
+
+    def _check_bucket_count(self, partition: bytes, count: int) -> None:
+        written = self._base().bucket_counts.get(partition)
+        if written is not None and written != count and not self._overwrite:
+            raise InvalidRequest(
+                "the partition was written with another number of buckets: rescale or overwrite "
+                "it, or set the option bucket back",
+                table=self._context.identifier,
+                partition=dict(self._context.partitions.texts(partition)),
+                buckets=written,
+                option_bucket=count,
+            )

@@ -21,14 +21,13 @@ import pyarrow as pa
 from lakecore.errors import CommitConflict, InvalidRequest
 from lakecore.frames.incoming import incoming_batches
 from lakecore.model.arguments import check_flags
-from lakecore.model.evolution import evolve
+from lakecore.model.evolution import TypeChanges, evolve, merge_changes
 from lakecore.model.rows import ROW_KIND
-from lakecore.model.schema_merge import TypeChanges, merge_changes
 from lakecore.model.types import plain_type
 from lakecore.plan.partitions import bucket_key_fields
 from lakecore.table.context import reload_context, with_schema
 from lakecore.table.publication import SchemaProposal
-from lakecore.table.writes.buffer_limits import batch_limit
+from lakecore.table.writes.bucket_buffer import batch_limit
 from lakecore.table.writes.write_start import Unstored, read_base
 
 if TYPE_CHECKING:

@@ -22,30 +22,130 @@ committed from other files.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from lakecore.errors import InvalidRequest
+from lakecore.display import ShownFacts
+from lakecore.errors import CommitUnknown, CorruptTable, InvalidRequest, NotFound
+from lakecore.model.files import HASH_INDEX
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
+from lakecore.options.kinds import parse_duration
 from lakecore.table.commits.commit import CommitRequest, last_committed
-from lakecore.table.commits.commit_change import check_commit, check_messages
-from lakecore.table.commits.message_files import check_not_committed, delete_files
+from lakecore.table.commits.commit_change import (
+    check_commit,
+    check_messages,
+    check_not_committed,
+    delete_files,
+)
 from lakecore.table.context import require_table
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.reads.told import gated
-from lakecore.table.writes.batch_write import check_author, compact_again, records_nothing
-from lakecore.table.writes.full_compaction import WaitingBuckets
-from lakecore.table.writes.own_index import OwnIndex
+from lakecore.table.writes.batch_write import author, check_author, compact_again, records_nothing
 from lakecore.table.writes.write import TableWrite
+from lakecore.table.writes.write_compaction import WaitingBuckets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
     from lakecore.model.files import CommitMessage
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.commits.commit_change import Base
     from lakecore.table.context import TableContext
+    from lakecore.table.writes.bucket_buffer import BucketKey
+
+
+# --- own index -----------------------------------------------------------------------------------
+# Dynamic buckets while several commits of one writer are in flight.
+#
+# The writer assigns keys by the hash index of a snapshot and by the new keys of its commits in
+# flight. A commit is refused if the index has changed since the snapshot that its messages name
+# (`plan/conflicts.py`, rule 7), even if an earlier commit of the same writer has changed it. But
+# then there is no conflict, because the writer knows these keys. Messages are therefore *moved*:
+# they name the snapshot of the earlier commit instead.
+#
+# INVARIANT: messages are moved from one snapshot to a later one only if the index of the later one
+# consists of the index of the earlier one and the new index files of the writer's own commit.
+
+
+class OwnIndex:
+    """Maps a snapshot to the later snapshot that commits of this writer made from it.
+
+    Only later snapshots whose whole key index the writer knows are recorded.
+    """
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._after: dict[Base | None, Base] = {}
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the table assigns keys to buckets by an index."""
+        return bool(self._context.schema.primary_keys) and self._context.options.bucket == -1
+
+    def moved(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
+        """The messages, moved to the newest snapshot whose key index the writer knows."""
+        return [self._moved(message) for message in messages] if self._after else list(messages)
+
+    def _moved(self, message: CommitMessage) -> CommitMessage:
+        base = _base(message)
+        while base in self._after:
+            base = self._after[base]
+        if base is None or base == _base(message):
+            return message
+        return replace(message, base_snapshot_id=base[0], base_snapshot_uuid=base[1])
+
+    def follow(
+        self, messages: Sequence[CommitMessage], snapshot_id: int
+    ) -> tuple[Snapshot | None, Snapshot] | None:
+        """Record that messages of this writer became snapshot `snapshot_id`.
+
+        Returns the snapshot that the messages were based on, and the new one. Returns None if the
+        index of the new one may have keys that the writer does not know.
+        """
+        bases = {_base(message) for message in messages if message.new_files}
+        if len(bases) != 1:
+            return None
+        history, base = self._context.history, bases.pop()
+        try:
+            before = None if base is None else history.snapshot(base[0])
+            after = history.snapshot(snapshot_id)
+            known = self._index(before)
+            there = self._index(after)
+        except (NotFound, CorruptTable):
+            return None  # expired, with its index manifest
+        if base is not None and (before is None or before.uuid != base[1]):
+            return None
+        for message in messages:
+            for file in message.new_index_files:
+                known[message.partition, message.bucket] = file.name
+        if known != there:
+            return None
+        self._after[base] = after.id, after.uuid
+        return before, after
+
+    def forget(self) -> None:
+        """Forget the recorded snapshots: no messages are in flight."""
+        self._after = {}
+
+    def _index(self, snapshot: Snapshot | None) -> dict[BucketKey, str]:
+        return {
+            (entry.partition, entry.bucket): entry.file.name
+            for entry in self._context.history.index_entries(snapshot)
+            if entry.file.index_type == HASH_INDEX
+        }
+
+
+def _base(message: CommitMessage) -> Base | None:
+    if message.base_snapshot_id is None:
+        return None
+    return message.base_snapshot_id, message.base_snapshot_uuid
+
+
+# --- stream write --------------------------------------------------------------------------------
 
 
 class StreamWrite:
@@ -359,3 +459,196 @@ def _joined(first: CommitResult, second: CommitResult) -> CommitResult:
         bytes_deleted=first.bytes_deleted + second.bytes_deleted,
         attempts=first.attempts + second.attempts,
     )
+
+
+# --- ingest --------------------------------------------------------------------------------------
+# Writes a stream of frames, with one commit every few seconds.
+#
+# Each item is written when it arrives. If the interval has passed by then, a checkpoint is prepared
+# and committed. The clock is read only when an item arrives, so a source that may wait for a long
+# time should yield None from time to time.
+#
+# If the source ends or raises an error (also KeyboardInterrupt while it waits), the frames so far
+# are committed before the error is raised. If a frame cannot be written, or Ctrl-C comes while a
+# frame is written, the rows since the last commit are dropped, with their files. In all cases, only
+# whole frames are committed, in order, and `on_commit` is called after each commit.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class IngestResult(ShownFacts):
+    """What `Table.ingest` has committed so far.
+
+    `frames` and `rows` count what was written; `commits` counts commits; `snapshot_ids` are those
+    of the last commit, and `checkpoint` is its number (None: nothing was committed).
+    """
+
+    commit_user: str
+    frames: int = 0
+    rows: int = 0
+    commits: int = 0
+    checkpoint: int | None = None
+    snapshot_ids: tuple[int, ...] = ()
+    _title: ClassVar[str] = "Ingest"
+
+    def _shown(self) -> list[tuple[str, object]]:
+        ids = ", ".join(map(str, self.snapshot_ids)) or "nothing committed"
+        return [("rows", f"{self.rows:,}"), ("commits", self.commits), ("last snapshot", ids)]
+
+
+def ingest(
+    context: TableContext,
+    frames: object,
+    *,
+    every: object,
+    commit_user: str | None,
+    on_commit: Callable[[IngestResult], None] | None,
+) -> IngestResult:
+    """Write a stream of frames; see `Table.ingest`."""
+    interval_ms = _interval(every)
+    is_one = isinstance(frames, str | bytes | dict) or hasattr(frames, "columns")
+    if is_one or not isinstance(frames, Iterable):
+        raise InvalidRequest(
+            "ingest takes an iterable of frames; write takes a single one",
+            frames=type(frames).__name__,
+        )
+    if on_commit is not None and not callable(on_commit):
+        raise InvalidRequest("on_commit is a function of one argument", on_commit=on_commit)
+    user = author(context, commit_user).user
+    with StreamWrite(context, user) as writer:
+        return _Ingest(context, writer, interval_ms, on_commit).run(iter(frames))
+
+
+class _Ingest:
+    """One run of `ingest`."""
+
+    def __init__(
+        self,
+        context: TableContext,
+        writer: StreamWrite,
+        interval_ms: int,
+        on_commit: Callable[[IngestResult], None] | None,
+    ) -> None:
+        self._context = context
+        self._writer = writer
+        self._interval_ms = interval_ms
+        self._on_commit = on_commit
+        self._done = IngestResult(commit_user=writer.commit_user)
+        self._frames = 0
+        self._rows = 0
+        self._checkpoint = writer.committed() or 0
+
+    def run(self, frames: Iterator[object]) -> IngestResult:
+        began_ms = self._context.ambient.now_ms()
+        while True:
+            try:
+                frame = next(frames)
+            except StopIteration:
+                self._commit()
+                return self._done
+            except BaseException:
+                self._commit()
+                raise
+            if frame is not None:
+                self._rows += self._writer.write(frame)
+                self._frames += 1
+            now_ms = self._context.ambient.now_ms()
+            if now_ms < began_ms or now_ms - began_ms >= self._interval_ms:
+                self._commit()
+                began_ms = self._context.ambient.now_ms()
+
+    def _commit(self) -> None:
+        """Commit the frames since the last commit, if there are any."""
+        if not (self._frames or self._context.options.commit_force_create_snapshot):
+            return
+        self._checkpoint += 1
+        try:
+            self._writer.prepare_commit(self._checkpoint)
+            result = self._writer.commit(self._checkpoint)
+        except CommitUnknown:
+            raise
+        except BaseException:
+            self._writer.abort()
+            raise
+        self._note(result)
+
+    def _note(self, result: CommitResult) -> None:
+        done = self._done
+        self._done = replace(
+            done,
+            frames=done.frames + self._frames,
+            rows=done.rows + self._rows,
+            commits=done.commits + 1,
+            checkpoint=self._checkpoint,
+            snapshot_ids=result.snapshot_ids,
+        )
+        self._frames = self._rows = 0
+        if self._on_commit is not None:
+            self._on_commit(self._done)
+
+
+def _interval(every: object) -> int:
+    """The milliseconds between two commits."""
+    if isinstance(every, str):
+        try:
+            return parse_duration(every)
+        except ValueError as error:
+            raise InvalidRequest(f"`every` is {error}", every=every) from error
+    raise InvalidRequest("`every` is a duration such as '10 s'", every=every)
+
+
+# --- streaming -----------------------------------------------------------------------------------
+# The methods of a table for streaming (unbounded) writes.
+
+
+class StreamWrites(ABC):
+    """The methods of a table for streaming writes. A subclass provides the table."""
+
+    @property
+    @abstractmethod
+    def _context(self) -> TableContext:
+        """The table."""
+
+    @gated
+    def new_stream_write(self, commit_user: str) -> StreamWrite:
+        """A writer that commits checkpoint by checkpoint: each exactly once, also after restarts.
+
+        `commit_user` identifies the job. Use the same name after a restart, and in only one process
+        at a time.
+
+            with table.new_stream_write("loader") as writer:
+                checkpoint = 1 + (writer.committed() or 0)
+                writer.write(rows)
+                writer.prepare_commit(checkpoint)
+                writer.commit(checkpoint)
+
+        https://paimon.apache.org/docs/master/program-api/java-api/
+        """
+        return StreamWrite(self._context, commit_user)
+
+    @gated
+    def ingest(
+        self,
+        frames: Iterable[object],
+        *,
+        every: str = "10 s",
+        commit_user: str | None = None,
+        on_commit: Callable[[IngestResult], None] | None = None,
+    ) -> IngestResult:
+        """Write an iterable of frames, with one commit every few seconds, until it ends.
+
+        Each item is anything that `write` accepts, or None. A commit is made only when an item
+        arrives: a source that may wait for a long time should yield None from time to time. An
+        interval without frames makes no commit, unless `commit.force-create-snapshot` is set.
+
+        If the source raises an error, or Ctrl-C interrupts it while it waits, the frames so far are
+        committed, and the error is raised. If Ctrl-C comes while a frame is written, or a frame
+        does not fit, the frames since the last commit are dropped. `on_commit` is called after each
+        commit with the result so far, for example to move the offset of a queue.
+
+        `commit_user` identifies the job; by default, a random name is used.
+
+            table.ingest(read_queue(), every="10 s", commit_user="loader")
+        """
+        return ingest(
+            self._context, frames, every=every, commit_user=commit_user, on_commit=on_commit
+        )

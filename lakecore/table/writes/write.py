@@ -31,27 +31,27 @@ import pyarrow.compute as pc
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.frames.incoming import incoming_batches
 from lakecore.io.spill import SpillDirectory
-from lakecore.merge.kinds import refused_kinds
-from lakecore.merge.spec import merge_spec
+from lakecore.merge.spec import merge_spec, refused_kinds
 from lakecore.model.files import CommitMessage
 from lakecore.model.rows import VALUE_KIND, RowKind
 from lakecore.options import POSTPONE_BUCKET
 from lakecore.rows.conform import ConformedBatch, KindRule, conform
-from lakecore.table.commits.commit_change import check_messages
-from lakecore.table.commits.message_files import check_not_committed, delete_files
+from lakecore.table.commits.commit_change import check_messages, check_not_committed, delete_files
 from lakecore.table.reads.told import gated
 from lakecore.table.sections.large_rows import is_large
-from lakecore.table.writes.bucket_buffer import BucketBuffer, BucketKey
-from lakecore.table.writes.buffer_limits import (
+from lakecore.table.writes.bucket_buffer import (
     BUFFER_SHARE,
     UNLEASED_BYTES,
+    BucketBuffer,
+    BucketKey,
+    PostponedBuffer,
     batch_limit,
     buffer_limit,
     held_bytes,
     limit_open_files,
+    postponed_prefix,
 )
-from lakecore.table.writes.postponed_buffer import PostponedBuffer, postponed_prefix
-from lakecore.table.writes.routing import Routing
+from lakecore.table.writes.cross_partition import Routing
 from lakecore.table.writes.write_compaction import WriteCompaction
 from lakecore.table.writes.write_start import WriteStart, overwritten_since, read_base
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
-    from lakecore.table.writes.routing import RealBuckets
+    from lakecore.table.writes.cross_partition import RealBuckets
 
 _LEASE_STEP_BYTES = 16 << 20
 _LARGE_ROW_SHARE = BUFFER_SHARE / 4

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.model.snapshot import CommitKind
-from lakecore.table.commits.base_snapshot import was_rolled_back
+from lakecore.table.commits.commit_change import was_rolled_back
 from lakecore.table.context import require_table
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import lakecore as lc
-from lakecore.catalog.hive.open import parse_hosts
+from lakecore.catalog.hive.metastore import parse_hosts
 from lakecore.errors import InvalidRequest, Unsupported
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pickle
 
-from lakecore.catalog.hive.partition_reports import PartitionReports
+from lakecore.catalog.hive.metastore import PartitionReports
 from lakecore.catalog.identifier import Identifier
 
 NAME, OTHER = (Identifier(database="d", table=table) for table in ("t", "u"))

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import lakecore as lc
-from lakecore.catalog.hive.partitions import HivePartitions
+from lakecore.catalog.hive.metastore import HivePartitions
 from lakecore.catalog.identifier import Identifier
 from lakecore.io.ambient import SYSTEM
 from lakecore.model.manifest import FileKind

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakecore.catalog.hive.type_names import hive_type, paimon_type
+from lakecore.catalog.hive.views import hive_type, paimon_type
 from lakecore.errors import InvalidRequest
 from lakecore.model.types import parse_type
 

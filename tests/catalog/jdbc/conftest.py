@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.catalog.jdbc.open import open_jdbc
+from lakecore.catalog.jdbc.metastore import open_jdbc
 from lakecore.catalog.metastore_catalog import MetastoreCatalog
 from lakecore.io.ambient import SYSTEM, Ambient
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.catalog.jdbc.address import Address, parse_address
+from lakecore.catalog.jdbc.database import Address, parse_address
 from lakecore.errors import InvalidRequest, Unsupported
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.catalog.jdbc import statements as sql
-from lakecore.catalog.jdbc.address import parse_address
-from lakecore.catalog.jdbc.database import Database
-from lakecore.catalog.jdbc.locks import Locks
+from lakecore.catalog.jdbc import metastore as sql
+from lakecore.catalog.jdbc.database import Database, parse_address
+from lakecore.catalog.jdbc.metastore import Locks
 from lakecore.errors import CommitConflict, InvalidRequest
 from lakecore.io.ambient import SYSTEM
 

@@ -8,7 +8,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.catalog.identifier import Identifier
-from lakecore.catalog.jdbc import statements as sql
+from lakecore.catalog.jdbc import metastore as sql
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
 from lakecore.model.schema_change import SchemaChange
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakecore as lc
-from lakecore.cdc.mysql.connection import connect
-from lakecore.cdc.mysql.settings import MySqlSettings
+from lakecore.cdc.mysql.connection import MySqlSettings, connect
 from lakecore.errors import StorageError
 
 if TYPE_CHECKING:

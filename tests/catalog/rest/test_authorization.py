@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.catalog.rest.authorization import authorization_of
-from lakecore.catalog.rest.dlf_signers import Credentials, DefaultSigner, OpenApiSigner, Request
+from lakecore.catalog.rest.authorization import (
+    Credentials,
+    DefaultSigner,
+    OpenApiSigner,
+    Request,
+    authorization_of,
+)
 from lakecore.catalog.rest.rest_options import parse_rest_options
 from lakecore.errors import InvalidRequest, StorageError, Unsupported
 from lakecore.io.ambient import SYSTEM

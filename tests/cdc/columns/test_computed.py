@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lakecore.cdc.columns.computed import append_computed, computed_fields, parse_computed_columns
+from lakecore.cdc.computed_columns import append_computed, computed_fields, parse_computed_columns
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.types import Field, arrow_type, parse_type
 

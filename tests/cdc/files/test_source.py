@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.cdc.files.source import FilesSettings, FilesSource
+from lakecore.cdc.file_source import FilesSettings, FilesSource
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING
 from lakecore.errors import InvalidRequest
 from lakecore.io.ambient import seeded

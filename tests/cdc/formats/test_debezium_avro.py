@@ -10,9 +10,8 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 
 from lakecore.cdc.events import ChangeBatch, SourceTable
-from lakecore.cdc.formats.debezium_avro import DebeziumAvro
-from lakecore.cdc.formats.messages import BadMessage, Messages
-from lakecore.cdc.formats.schema_registry import SchemaRegistry
+from lakecore.cdc.formats.debezium import DebeziumAvro, SchemaRegistry
+from lakecore.cdc.formats.decoder import BadMessage, Messages
 from lakecore.cdc.types.mapping import TypeMapping
 from lakecore.errors import InvalidRequest
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from lakecore.cdc.events import SourceTable
-from lakecore.cdc.formats.extended_json import document_texts, java_double
-from lakecore.cdc.formats.messages import BadMessage, Messages
+from lakecore.cdc.formats.debezium import document_texts, java_double
+from lakecore.cdc.formats.decoder import BadMessage, Messages
 from lakecore.cdc.formats.registry import decoder_for
 
 OID = {"$oid": "67ab25755c0d5ac87eb8c632"}

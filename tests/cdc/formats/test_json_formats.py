@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.cdc.events import ChangeBatch, SourceTable
-from lakecore.cdc.formats.messages import BadMessage, Messages
+from lakecore.cdc.formats.decoder import BadMessage, Messages
 from lakecore.cdc.formats.registry import FORMATS, decoder_for
 from lakecore.cdc.types.mapping import TypeMapping
 from lakecore.errors import InvalidRequest

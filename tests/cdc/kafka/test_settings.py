@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakecore.cdc.kafka.settings import KafkaSettings, StartupMode
+from lakecore.cdc.kafka import KafkaSettings, StartupMode
 from lakecore.errors import InvalidRequest, Unsupported
 
 NEEDED = {

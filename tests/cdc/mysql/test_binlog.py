@@ -18,8 +18,7 @@ from lakecore.cdc.mysql.binlog import (
     TableMapSeen,
     offset_after,
 )
-from lakecore.cdc.mysql.connection import Server
-from lakecore.cdc.mysql.settings import MySqlSettings
+from lakecore.cdc.mysql.connection import MySqlSettings, Server
 from lakecore.errors import StorageError, Unsupported
 
 if TYPE_CHECKING:

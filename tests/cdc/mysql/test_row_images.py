@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 
-from lakecore.cdc.mysql.binary_values import decoded, shown
 from lakecore.cdc.mysql.column import Code, LoggedColumn
-from lakecore.cdc.mysql.row_images import RowImages, decimal_size
+from lakecore.cdc.mysql.log_batches import RowImages, decimal_size
+from lakecore.cdc.mysql.table_map import decoded, shown
 from lakecore.errors import CorruptTable
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lakecore.cdc.mysql import server_texts
-from lakecore.cdc.mysql.server_texts import ServerTexts
-from lakecore.cdc.mysql.settings import MySqlSettings
+from lakecore.cdc.mysql import log_batches
+from lakecore.cdc.mysql.connection import MySqlSettings
+from lakecore.cdc.mysql.log_batches import ServerTexts
 from lakecore.errors import InvalidRequest
 
 CONF = {"hostname": "h", "username": "u", "password": "p", "database-name": "d"}
@@ -37,7 +37,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     made = Server()
-    monkeypatch.setattr(server_texts, "connect", lambda _: made)
+    monkeypatch.setattr(log_batches, "connect", lambda _: made)
     return made
 
 
@@ -56,8 +56,8 @@ def test_each_text_is_asked_for_once(server: Server) -> None:
 def test_large_texts_are_asked_for_in_small_groups(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_texts, "_ASKED_BYTES", 1000)
-    monkeypatch.setattr(server_texts, "_KNOWN_BYTES", 1000)
+    monkeypatch.setattr(log_batches, "_ASKED_BYTES", 1000)
+    monkeypatch.setattr(log_batches, "_KNOWN_BYTES", 1000)
     values = [b"%d" % each * 400 for each in range(5)] + [b"x" * 3000]
     read = texts()
     for _ in range(2):

@@ -5,8 +5,8 @@ import pytest
 from lakecore.cdc.events import SourceTable
 from lakecore.cdc.mysql.binlog import LogPlace
 from lakecore.cdc.mysql.column import Code, Definition, LoggedColumn, definitions_of
-from lakecore.cdc.mysql.marks import Marks, marks_from_json, marks_to_json
-from lakecore.cdc.mysql.settings import MySqlSettings, StartupMode
+from lakecore.cdc.mysql.connection import MySqlSettings, StartupMode
+from lakecore.cdc.mysql.log_batches import Marks, marks_from_json, marks_to_json
 from lakecore.errors import InvalidRequest
 
 CONF = {

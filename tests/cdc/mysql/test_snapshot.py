@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakecore.cdc.events import SourceTable
-from lakecore.cdc.mysql.connection import Server
-from lakecore.cdc.mysql.settings import MySqlSettings
+from lakecore.cdc.mysql.connection import MySqlSettings, Server
 from lakecore.cdc.mysql.snapshot import check_exact
 from lakecore.errors import Unsupported
 

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.cdc.mysql.column import Definition, source_schema
-from lakecore.cdc.mysql.natural import fitted
-from lakecore.cdc.mysql.text_values import parsed, printed, selected
+from lakecore.cdc.mysql.snapshot import fitted, parsed, printed, selected
 from lakecore.cdc.types.mapping import TypeMapping
 from lakecore.cdc.types.mysql import parse_mysql_type
 from lakecore.errors import InvalidRequest, Unsupported

@@ -6,10 +6,16 @@ from struct import pack
 
 import pytest
 
-from lakecore.cdc.postgres.connection import PostgresColumn, source_schema
-from lakecore.cdc.postgres.output import Begin, Change, End, Relation, parse
-from lakecore.cdc.postgres.settings import PostgresSettings
-from lakecore.cdc.postgres.text_values import array_items, parsed
+from lakecore.cdc.postgres.connection import PostgresColumn, PostgresSettings, source_schema
+from lakecore.cdc.postgres.stream_rows import (
+    Begin,
+    Change,
+    End,
+    Relation,
+    array_items,
+    parse,
+    parsed,
+)
 from lakecore.cdc.types.mapping import TypeMapping
 from lakecore.errors import InvalidRequest, Unsupported
 

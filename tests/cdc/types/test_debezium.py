@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from lakecore.cdc.formats.debezium_json import DebeziumJson
+from lakecore.cdc.formats.debezium import DebeziumJson
 from lakecore.cdc.types.avro import avro_columns
 from lakecore.cdc.types.debezium import LOGICAL
 from lakecore.cdc.types.mapping import TypeMapping, TypeOption

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from lakecore.cdc.postgres.connection import postgres_key_type, postgres_type
 from lakecore.cdc.types.mapping import TypeMapping
-from lakecore.cdc.types.postgres import postgres_key_type, postgres_type
 from lakecore.errors import Unsupported
 
 

@@ -12,18 +12,27 @@ import pytest
 
 from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.format.file_index.bitmap import BLOCK_BYTES, BitmapIndex, BitmapWriter
-from lakecore.format.file_index.bloom_filter import BloomFilterWriter, filter_size, may_hold
-from lakecore.format.file_index.bsi import BsiIndex, BsiWriter
+from lakecore.format.file_index.bloom_filter import (
+    BloomFilterWriter,
+    filter_size,
+    hash_numbers,
+    hash_texts,
+    may_hold,
+)
+from lakecore.format.file_index.coded import stored_values, value_form
 from lakecore.format.file_index.container import StoredIndex, decode_container, encode_container
-from lakecore.format.file_index.hashes import hash_numbers, hash_texts
-from lakecore.format.file_index.range_bitmap import RangeBitmapIndex, RangeBitmapWriter
-from lakecore.format.file_index.values import stored_values, value_form
+from lakecore.format.file_index.range_bitmap import (
+    BsiIndex,
+    BsiWriter,
+    RangeBitmapIndex,
+    RangeBitmapWriter,
+)
 from lakecore.model.types import arrow_type, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakecore.format.file_index.values import ValueForm
+    from lakecore.format.file_index.coded import ValueForm
 
 FIXTURES = Path(__file__).parents[2] / "golden" / "fixtures"
 TYPES = {"a": "INT", "b": "STRING", "c": "BIGINT", "d": "DOUBLE"}

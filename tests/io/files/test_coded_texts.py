@@ -18,7 +18,7 @@ from lakecore.io.files.data_files import (
     small_dictionaries,
 )
 from lakecore.io.stores.local import LocalStore
-from lakecore.model.coded_texts import CODED
+from lakecore.model.arrow_arrays import CODED
 from lakecore.model.types import Field, arrow_schema, parse_type
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 from pyarrow import orc
 
 from lakecore.errors import CorruptTable, LakecoreError
-from lakecore.io.files.checks import Checks
 from lakecore.io.files.data_files import WriteFormat, open_writer, read_file
-from lakecore.io.files.orc_checks import check_orc
+from lakecore.io.files.file_format import Checks
+from lakecore.io.files.orc_files import check_orc
 from lakecore.io.stores.local import LocalStore
 from lakecore.model.types import Field, parse_type
 

@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 
 from lakecore.io.files.file_format import WriteFormat
-from lakecore.io.files.parquet_encoding import encoding_of
+from lakecore.io.files.parquet_write import encoding_of
 from lakecore.model.types import Field, parse_type
 
 BLOB = Field(id=0, name="blob", type=parse_type("BYTES"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakecore.io.history.commits import Commits
+from lakecore.io.history import Commits
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from lakecore.errors import CorruptTable, NotFound, StorageError
 from lakecore.format import metadata
-from lakecore.io.history.history import History
+from lakecore.io.history import History
 from lakecore.io.stores.local import LocalStore
 from lakecore.io.stores.store import MemoryStore
 from lakecore.model.snapshot import Tag

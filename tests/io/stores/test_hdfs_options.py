@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.io.stores.hdfs_options import hdfs_settings
+from lakecore.io.stores.service_settings import hdfs_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

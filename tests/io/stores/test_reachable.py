@@ -10,8 +10,8 @@ import pytest
 import lakecore as lc
 from lakecore.errors import InvalidRequest, StorageError
 from lakecore.io.ambient import seeded
-from lakecore.io.stores import reachable
-from lakecore.io.stores.reachable import SECONDS_MAX, check_reachable
+from lakecore.io.stores import services
+from lakecore.io.stores.services import SECONDS_MAX, check_reachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_server_that_accepts_and_never_answers_is_not_reached(
     listener: socket.socket, scheme: str
 ) -> None:
     with pytest.raises(TimeoutError):
-        reachable._ask(scheme, listener.getsockname(), 0.1)  # noqa: SLF001 - one short attempt
+        services._ask(scheme, listener.getsockname(), 0.1)  # noqa: SLF001 - one short attempt
 
 
 def test_refused_connection_is_tried_again_and_reported(ambient: Ambient, closed_port: int) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lakecore.merge.aggregators.elements import elements_of, equal_codes
+from lakecore.merge.aggregators.collections import elements_of, equal_codes
 from lakecore.merge.groups import Groups
 
 

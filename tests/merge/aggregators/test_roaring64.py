@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pyroaring import BitMap64
 
-from lakecore.merge.aggregators import roaring64
+from lakecore.merge.aggregators import sketches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,8 +42,8 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "roaring64"
 def test_bytes_of_java_are_read_and_written(java: str, values: Iterable[int]) -> None:
     data = bytes.fromhex(java)
 
-    assert roaring64.decode(data) == BitMap64(values)
-    assert roaring64.encode(BitMap64(values)) == data
+    assert sketches.decode(data) == BitMap64(values)
+    assert sketches.encode(BitMap64(values)) == data
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_nodes_and_containers_of_every_kind_are_read_and_written(
     name: str, values: Iterable[int]
 ) -> None:
     data = (GOLDEN / f"{name}.bin").read_bytes()
-    bitmap = roaring64.decode(data)
+    bitmap = sketches.decode(data)
     nodes = data[9 : _slots_begin(data)]
 
     assert bitmap == BitMap64(values)
-    assert roaring64.encode(bitmap)[9 : 9 + len(nodes)] == nodes
+    assert sketches.encode(bitmap)[9 : 9 + len(nodes)] == nodes
 
 
 def test_values_of_all_64_bits_survive() -> None:
@@ -72,12 +72,12 @@ def test_values_of_all_64_bits_survive() -> None:
     values += [draw.getrandbits(20) << 32 | draw.getrandbits(9) for _ in range(500)]
     bitmap = BitMap64([*values, 2**64 - 1, *range(2**33, 2**33 + 9000, 2)])
 
-    assert roaring64.decode(roaring64.encode(bitmap)) == bitmap
+    assert sketches.decode(sketches.encode(bitmap)) == bitmap
 
 
 def test_no_value_is_one_byte() -> None:
-    assert roaring64.encode(BitMap64()) == b"\0"
-    assert roaring64.decode(b"\0") == BitMap64()
+    assert sketches.encode(BitMap64()) == b"\0"
+    assert sketches.decode(b"\0") == BitMap64()
 
 
 def test_container_may_be_of_another_kind_than_its_cardinality_wants() -> None:
@@ -86,14 +86,14 @@ def test_container_may_be_of_another_kind_than_its_cardinality_wants() -> None:
     few = _lone(1, 2, np.packbits(bits, bitorder="little").tobytes())
     many = _lone(2, 5000, np.arange(0, 10_000, 2).astype("<u2").tobytes())
 
-    assert roaring64.decode(few) == BitMap64([3, 70])
-    assert roaring64.decode(many) == BitMap64(range(0, 10_000, 2))
+    assert sketches.decode(few) == BitMap64([3, 70])
+    assert sketches.decode(many) == BitMap64(range(0, 10_000, 2))
 
 
 @pytest.mark.parametrize("data", [b"", b"\1", b"garbage garbage", b"\1" * 40])
 def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises((ValueError, IndexError, struct.error)):
-        roaring64.decode(data)
+        sketches.decode(data)
 
 
 def _lone(kind: int, cardinality: int, content: bytes) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 from pyroaring import BitMap, BitMap64
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.merge.aggregators import roaring64
+from lakecore.merge.aggregators import sketches
 from tests.merge.aggregators.histories import fold
 
 HLL = [
@@ -53,10 +53,10 @@ def test_32_bit_bitmaps_are_united_to_the_bytes_of_java() -> None:
 
 def test_64_bit_bitmaps_are_united() -> None:
     sets = [[1, 2], [2, 2**40, 2**64 - 1], [*range(5000), 3 << 16]]
-    data = [roaring64.encode(BitMap64(values)) for values in sets]
+    data = [sketches.encode(BitMap64(values)) for values in sets]
     (union,) = fold("rbm64", "BYTES", data)
 
-    assert roaring64.decode(union) == BitMap64([*range(5000), 3 << 16, 2**40, 2**64 - 1])
+    assert sketches.decode(union) == BitMap64([*range(5000), 3 << 16, 2**40, 2**64 - 1])
 
 
 def test_hll_sketches_are_united_to_the_bytes_of_java() -> None:

@@ -12,8 +12,8 @@ from lakecore.errors import CommitConflict, CorruptTable, NotFound
 from lakecore.io.ambient import seeded
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
-from lakecore.table.commits.base_snapshot import committed_since, is_there, was_rolled_back
 from lakecore.table.commits.commit import CommitRequest, commit
+from lakecore.table.commits.commit_change import committed_since, is_there, was_rolled_back
 from lakecore.table.publication import write_schema
 from tests.stores import MeddledStore
 from tests.tables import held, in_directory, new_table, put, reopened, rolled_back, rows

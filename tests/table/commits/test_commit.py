@@ -31,9 +31,8 @@ from lakecore.model.files import (
 )
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from lakecore.table.commits import commit as commit_module
-from lakecore.table.commits import committed as committed_module
-from lakecore.table.commits.commit import CommitRequest, commit
-from lakecore.table.commits.commit_attempts import attempts, log_lost_compaction
+from lakecore.table.commits import commit_change as committed_module
+from lakecore.table.commits.commit import CommitRequest, attempts, commit, log_lost_compaction
 from tests.stores import FailingStore, MeddledStore, ReadCounter, StoreFailure
 from tests.tables import files, held, in_directory, new_table, put, reopened, rows
 

@@ -16,7 +16,7 @@ from lakecore.io.files import data_files
 from lakecore.merge import order
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.compactions import compact_bucket
-from lakecore.table.sections import coded_columns as choice
+from lakecore.table.sections import merge_runs as choice
 from lakecore.table.sections import windows_plan
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from lakecore.model.types import arrow_type, parse_type
 from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
 from lakecore.table.reads.source import TableSource
 from lakecore.table.sections.windows_plan import merge_fields
-from lakecore.table.splits.parts import scan_parts
+from lakecore.table.splits.read_path import scan_parts
 from lakecore.table.stored_rows.split_files import SplitFiles
 from tests.tables import new_table, put
 
@@ -246,7 +246,7 @@ def test_row_groups_of_other_rows_than_their_footer_says_are_not_for_polars(
 
     own = upper(filled(1000)).rows(keys(*ALL_OVER))
     reads.clear()
-    monkeypatch.setattr("lakecore.table.compactions.row_group_lookup.scan_parts", fewer)
+    monkeypatch.setattr("lakecore.table.compactions.lookup.scan_parts", fewer)
 
     (part,) = upper(filled(1000, home=tmp_path)).rows(keys(*ALL_OVER))
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakecore as lc
-from lakecore.table.lookups.disk_blocks import DiskBlocks
+from lakecore.table.lookups.bucket_rows import DiskBlocks
 
 if TYPE_CHECKING:
     from lakecore.table.handle import Table

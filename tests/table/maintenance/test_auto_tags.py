@@ -10,8 +10,7 @@ import pytest
 from lakecore.errors import InvalidRequest
 from lakecore.io.ambient import seeded
 from lakecore.io.stores.store import MemoryStore
-from lakecore.table.maintenance.auto_tags import create_automatic_tags
-from lakecore.table.maintenance.expire_tags import maintain_tags
+from lakecore.table.maintenance.expire_tags import create_automatic_tags, maintain_tags
 from tests.retention import data_files, files_read
 from tests.stores import ReadCounter
 from tests.tables import held, new_table, reopened, rows

@@ -18,7 +18,7 @@ from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
 from lakecore.io.stores.guarded import unguarded
 from lakecore.io.stores.store import MemoryStore
-from lakecore.model.branches import Branch
+from lakecore.model.snapshot import Branch
 from lakecore.table.handle import load_table
 from tests.stores import FailingStore, StoreFailure, files_below
 from tests.tables import PATH, held, in_directory, new_table, put, reopened, rows, with_options

@@ -10,7 +10,7 @@ import pytest
 from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.io.ambient import seeded
 from lakecore.io.stores.local import LocalStore
-from lakecore.model.consumer import Consumer
+from lakecore.model.snapshot import Consumer
 from lakecore.table.maintenance.consumers import (
     clear_consumers,
     delete_consumer,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakecore.errors import LakecoreError, NotFound
-from lakecore.table.changes.retained import retained_changes
+from lakecore.table.changes.starts import retained_changes
 from tests.retention import consumer, copied, data_files, expire, files_read, names, tag
 from tests.stores import FailingStore, StoreFailure
 from tests.tables import changed, held, new_table, put, reopened, with_options

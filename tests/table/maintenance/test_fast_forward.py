@@ -10,7 +10,7 @@ import pytest
 
 from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError
 from lakecore.io.stores.store import MemoryStore
-from lakecore.model.branches import FastForwardResult
+from lakecore.model.snapshot import FastForwardResult
 from tests.stores import FailingStore, StoreFailure, files_below
 from tests.tables import PATH, held, in_directory, new_table, put, reopened, with_options
 

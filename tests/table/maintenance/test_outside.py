@@ -19,7 +19,7 @@ from lakecore.format.layout import Layout
 from lakecore.io.stores.guarded import guarded, unguarded
 from lakecore.io.stores.local import LocalStore
 from lakecore.table.commits import commit
-from lakecore.table.commits.message_files import delete_files
+from lakecore.table.commits.commit_change import delete_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.errors import InvalidRequest, LakecoreError
-from lakecore.table.reads.count import count_rows
+from lakecore.table.reads.readable import count_rows
 from lakecore.table.reads.travel import Travel
 from tests.tables import new_table, put
 

@@ -10,7 +10,7 @@ from lakecore.io.stores.local import LocalStore
 from lakecore.table.reads import source
 from lakecore.table.reads.explain import path_text
 from lakecore.table.splits import decide
-from lakecore.table.splits.examine import decide_split
+from lakecore.table.splits.survivors import decide_split
 from tests.tables import new_table, put
 
 if TYPE_CHECKING:

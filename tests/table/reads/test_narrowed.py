@@ -6,8 +6,7 @@ import polars as pl
 
 import lakecore as lc
 from lakecore.plan.predicate import from_polars
-from lakecore.table.reads.narrowed import narrowed
-from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.source import TableSource, narrowed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ import pytest
 
 from lakecore.errors import CorruptTable
 from lakecore.io.stores.local import LocalStore
-from lakecore.table.reads import side_by_side, source
+from lakecore.table.reads import source
 from lakecore.table.reads.scan import plan_scan
 from lakecore.table.reads.source import TableSource
 from lakecore.table.sections import windows_plan
@@ -111,7 +111,7 @@ def test_limit_with_a_predicate_cuts_nothing_off() -> None:
 @pytest.mark.parametrize("batches", [1, 2, 5])
 def test_read_that_is_given_up_holds_nothing(batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows_plan, "_BATCH_ROWS_MAX", 2)
-    monkeypatch.setattr(side_by_side, "_TASK_BATCHES", 1)
+    monkeypatch.setattr(source, "_TASK_BATCHES", 1)
     table = many_buckets()
     stream = source_of(table).batches()
     for _ in range(batches):
@@ -143,9 +143,9 @@ def test_only_a_few_batches_are_read_ahead(at_once: int, monkeypatch: pytest.Mon
             made.append(stream)
             yield pa.record_batch({"n": [number]})
 
-    monkeypatch.setattr(side_by_side, "_TASKS_AHEAD", 3)
-    monkeypatch.setattr(side_by_side, "_TASK_BATCHES", at_once)
-    stream = side_by_side.side_by_side([numbers(0), numbers(1), numbers(2)])
+    monkeypatch.setattr(source, "_TASKS_AHEAD", 3)
+    monkeypatch.setattr(source, "_TASK_BATCHES", at_once)
+    stream = source.side_by_side([numbers(0), numbers(1), numbers(2)])
     for _ in range(5):
         next(stream)
     stream.close()
@@ -170,7 +170,7 @@ def test_one_batch_is_read_ahead_if_it_is_large() -> None:
             made.append(stream)
             yield pa.record_batch({"n": [number] * 1000})
 
-    stream = side_by_side.side_by_side([numbers(0), numbers(1)], ahead_bytes=1000)
+    stream = source.side_by_side([numbers(0), numbers(1)], ahead_bytes=1000)
     found = [batch.column(0)[0].as_py() for batch in islice(stream, 5)]
     stream.close()
 

@@ -10,7 +10,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.errors import CorruptTable, InvalidRequest
-from lakecore.format.blob_values import encode_value, parts_of
+from lakecore.format.blob_file import encode_value, parts_of
 from lakecore.model.types import parse_type
 
 if TYPE_CHECKING:

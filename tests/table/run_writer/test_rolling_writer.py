@@ -15,8 +15,13 @@ from lakecore.format.statistics import key_bounds, stats_frame
 from lakecore.io.files.data_files import file_columns
 from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile, FileSource
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
-from lakecore.table.run_writer.bucket_place import BucketPlace, FileNames
-from lakecore.table.run_writer.file_shape import FileShape, changelog_shape, data_shape
+from lakecore.table.run_writer.file_shape import (
+    BucketPlace,
+    FileNames,
+    FileShape,
+    changelog_shape,
+    data_shape,
+)
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 from tests.tables import new_table
 

@@ -26,12 +26,12 @@ from lakecore.plan.predicate import from_polars
 from lakecore.table.reads.explain import path_text
 from lakecore.table.sections.windows_plan import Windows
 from lakecore.table.splits.decide import decide
-from lakecore.table.splits.parts import FileFacts
 from lakecore.table.splits.read_path import (
     Decision,
     EachSplit,
     EngineScan,
     Examined,
+    FileFacts,
     FileScan,
     JoinedFiles,
     LateMaterialisation,

@@ -11,7 +11,7 @@ import pytest
 
 from lakecore.errors import CommitConflict, CommitUnknown, CorruptTable
 from lakecore.model.files import DELETION_VECTORS, IndexFile
-from lakecore.table.vectors.bucket_vectors import BucketVectors
+from lakecore.table.vectors import BucketVectors
 from tests.stores import FailingStore, MeddledStore, StoreFailure, files_below
 from tests.tables import PATH, held, in_directory, new_table, put, reopened, rolled_back
 

@@ -8,7 +8,7 @@ import pytest
 
 from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError, NotFound
 from lakecore.table.commits.commit import CommitRequest, commit
-from lakecore.table.writes.overwrite import nothing
+from lakecore.table.writes.batch_write import nothing
 from lakecore.table.writes.write import TableWrite
 from lakecore.table.writes.write_start import WriteStart
 from tests.stores import FailingStore, MeddledStore

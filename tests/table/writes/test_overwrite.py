@@ -11,7 +11,7 @@ import pytest
 
 from lakecore.errors import CommitConflict, InvalidRequest, Unsupported
 from lakecore.model.snapshot import CommitKind
-from lakecore.table.writes.overwrite import at_last_level, matching, spec_values
+from lakecore.table.writes.batch_write import at_last_level, matching, spec_values
 from tests.stores import MeddledStore
 from tests.tables import held, in_directory, new_table, put, reopened, rows
 
