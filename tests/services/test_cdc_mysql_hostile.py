@@ -648,7 +648,7 @@ def test_different_keys_of_the_source_stay_different(
         ("2024-10-27 02:30:00+01:00", 2),
     ]
     assert second == {
-        name: [(*row[:-1], row[-1] + 10) for row in rows] for name, rows in first.items()
+        name: [(*row[:-1], int(str(row[-1])) + 10) for row in rows] for name, rows in first.items()
     }
 
 
