@@ -1,6 +1,6 @@
 """Suggestions in errors: a known name for an unknown one, and what keeps a snapshot longer.
 
-`options/nearest.py` suggests keys with dots.
+`nearest` in `options/kinds.py` suggests keys of options.
 """
 
 from __future__ import annotations

@@ -490,7 +490,7 @@ def sequence_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]
 
 
 def members(function: str, bitmap: bytes) -> set[int]:
-    """What is in a bitmap. The bytes of `rbm64` are Java's own; `roaring64.py` knows them."""
+    """What is in a bitmap. The bytes of `rbm64` are Java's own: `sketches` knows them."""
     return {*(BitMap.deserialize(bitmap) if function == "rbm32" else sketches.decode(bitmap))}
 
 

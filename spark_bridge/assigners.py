@@ -1,7 +1,7 @@
 """The number of tasks that assign the dynamic buckets of one partition.
 
 The hash h of a key belongs to assigner |h| % n, which fills the buckets b where b % n is its number
-(`plan/dynamic_bucket.py`). Each assigner is a separate task, so n tasks load one partition
+(`plan/bucketing.py`). Each assigner is a separate task, so n tasks load one partition
 concurrently. As in Paimon, n is `dynamic-bucket.initial-buckets`, or else the parallelism of the
 job.
 

@@ -1,7 +1,7 @@
 """The bucket of a row as a Spark SQL expression, for the key types that it supports.
 
-Keys of integers are hashed by arithmetic, in steps (`hash_sql.py`). All other keys are hashed by
-one expression. Paimon hashes a key with Murmur3 over its BinaryRow. Spark's `hash(binary)` is the
+Keys of integers are hashed by arithmetic, in steps. All other keys are hashed by one expression.
+Paimon hashes a key with Murmur3 over its BinaryRow. Spark's `hash(binary)` is the
 same function with the same seed if the length is a multiple of 4, and the length of a BinaryRow
 always is. The expression builds the row's bytes as a hexadecimal string:
 

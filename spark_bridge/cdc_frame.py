@@ -1,7 +1,7 @@
 """`cdc`: writes a stream of CDC messages to tables, which follow schema changes.
 
 The arguments are those of Paimon's actions for Kafka. The driver keeps the tables in step with the
-schemas (`cdc_batches.py`); tasks decode (`cdc_decode.py`) and write (`cdc_write.py`).
+schemas (`cdc_batches.py`); tasks decode and write (`cdc_decode.py`).
 
 See https://paimon.apache.org/docs/master/cdc-ingestion/kafka-cdc/
 """

@@ -6,7 +6,7 @@
 3. The new schema of the write, if any, is stored.
 4. `commit` makes one snapshot of all messages; it is idempotent for user and identifier.
 
-Files of lost attempts are removed by `job_files.py`.
+Files of lost attempts are removed after the commit.
 """
 
 from __future__ import annotations

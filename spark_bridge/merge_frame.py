@@ -1,7 +1,7 @@
 """`merge`: a Spark frame merged into a table, by one of three ways.
 
 1. *By buckets*: for a table with a key whose bucket follows from the source row
-   (`merge_routing.py`). Source rows are shuffled to the task that owns their bucket, which reads
+  . Source rows are shuffled to the task that owns their bucket, which reads
    that bucket.
 2. *By splits*: for tables without a key, and for merges that insert nothing. A small source is sent
    to every task. The tasks change their own splits and flag the source rows that matched; the

@@ -4,13 +4,13 @@
 |---|---|---|
 | fixed buckets | a bucket of a partition | by bucket, and hash of the partition |
 | primary key, dynamic buckets | keys of one assigner of a partition | by both |
-| primary key, postponed buckets | a bucket, a partition, or keys (`postponed.py`) | by these |
+| primary key, postponed buckets | a bucket, a partition, or keys | by these |
 | primary key that lacks partition keys | the table | one task |
 | append, no buckets, partitioned | nothing | a large partition is split between tasks |
 | append, no buckets | nothing | none |
 
 The task that owns a row is computed by a Spark SQL expression if the types allow it
-(`bucket_sql.py`, `hash_sql.py`), otherwise by an Arrow function. It is used for routing only: the
+(`bucket_sql.py`, `bucket_sql.py`), otherwise by an Arrow function. It is used for routing only: the
 task computes partition and bucket again with lakecore's code, and the driver refuses to commit a
 bucket that two tasks wrote.
 """

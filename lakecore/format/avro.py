@@ -1,6 +1,6 @@
 """Reads and writes Avro object container files, as used for manifests.
 
-fastavro reads and writes the records; `avro_container.py` handles the frame around them:
+fastavro reads and writes the records; this module handles the frame around them:
 
 - reading: check the frame and decompress each block. fastavro gets the uncompressed bytes, with a
   simpler schema without logical types and inner records. So it builds one dictionary of plain

@@ -2,7 +2,6 @@
 
 Rows are encoded from Arrow columns and decoded to them, without Python objects for values. A
 *serialized* row, as in manifests, is prefixed with its arity as four big-endian bytes.
-Layout: `row_words.py`. Reading: `row_decode.py`.
 
 INVARIANT: temporary memory does not grow with the number of rows: hashing processes chunks of
 `CHUNK_ROWS`, whose words fit in the processor's cache.

@@ -392,10 +392,8 @@ class Layout:
     `index_in_data_dir` is the option `index-file-in-data-file-dir`, `data_directory` the option
     `data-file.path-directory`. `external_roots` are the directories outside the table whose files
     the process may read and delete: those of `lakecore.external-paths`, which no table states.
-    `blob_roots` are
-    the directories outside the table whose files descriptors of BLOB values may name. Partition
-    paths come from `format/partition_path.py`; the partition path of an unpartitioned table is
-    empty.
+    `blob_roots` are the directories outside the table whose files descriptors of BLOB values may
+    name. The partition path of an unpartitioned table is empty.
     """
 
     root: str

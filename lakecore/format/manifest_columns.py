@@ -6,7 +6,7 @@ know are null. Manifests are merged in this form, because the cost of a merge gr
 
 1. decoding: the blocks are decompressed, and Polars reads a container of the decompressed blocks. A
    container that Polars cannot read (a writer declared a record as a union with null) is read
-   record by record. A Parquet or ORC file has columns already (`manifest_tables.py`);
+   record by record. A Parquet or ORC file has columns already (`manifest_records.py`);
 2. encoding: each column becomes the Avro bytes of its values. The bytes of a row are joined, rows
    are gathered into blocks, and blocks into manifests of the requested size. Parquet and ORC
    manifests of a frame have equal numbers of entries.

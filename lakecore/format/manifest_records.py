@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #
 # The option `manifest.format` sets the format of new files. A reader recognises the format by the
 # first bytes of a file, so files written before the option changed stay readable. Columns are found
-# by name and cast to the types of the Avro schemas in `manifest_schemas.py`; times are in
+# by name and cast to the types of the Avro schemas below; times are in
 # milliseconds. Kinds are stored as single bytes, because Java reads nothing else.
 
 _ROWS_A_BYTE, _ROWS_LEAST = 1_000, 1 << 20

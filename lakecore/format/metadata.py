@@ -1,8 +1,8 @@
 """Converts all metadata files of a table to values and back, in one place.
 
 Both directions are pure: `encode_*` takes a value of the model; `decode_*` takes bytes, and the
-path of the file, which every error names. The code for JSON files is in `json_files.py` and
-`statistics_file.py`, for other files in `manifest_files.py` and `index_manifest.py`.
+path of the file, which every error names. The code for JSON files is in `json_files.py`,
+for other files in `manifest_files.py`.
 
 INVARIANT: decode(encode(x)) == x. A file of a newer format raises Unsupported, a damaged file
 CorruptTable; no part of such a file is returned.

@@ -17,9 +17,9 @@ are written twice, because readers expect each column to have its own bytes.
 The caller can supply the statistics of string columns that were encoded without statistics. They
 must be those that the encoder would have computed.
 
-Each column chunk and the footer get a checksum (`parquet_checksums.py`).
+Each column chunk and the footer get a checksum.
 
-The footer is Thrift (`thrift.py`, https://github.com/apache/parquet-format). Fields that this
+The footer is Thrift (https://github.com/apache/parquet-format). Fields that this
 module does not know are copied unchanged.
 """
 

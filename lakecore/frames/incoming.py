@@ -15,7 +15,7 @@ columns: they are still counted.
 
 INVARIANT: data that can stream is never collected whole. A batch has at most `ROWS_MAX` rows and
 about `bytes_max` bytes, and no column name twice. A value that several rows share (dictionaries,
-views) counts once for each row (`model/arrow_sizes.py`). A larger batch is cut without a copy;
+views) counts once for each row (`model/arrow_arrays.py`). A larger batch is cut without a copy;
 small batches are not combined.
 """
 

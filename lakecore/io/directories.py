@@ -13,7 +13,7 @@ If the storage renames a directory atomically (`Store.renames_at_once`):
 If the storage does not:
 
 1. the mark `schema/.dropped` is written: from then on lakecore sees no table
-   (`io/history/history.py`);
+   (`io/history.py`);
 2. the schema files are deleted, oldest first, including those of branches. Engines that do not know
    the mark see the table with its newest schema until the last schema file is deleted;
 3. everything else is deleted, the mark last. If the process dies, the next process that drops or

@@ -1,6 +1,6 @@
 """Reads the BLOB values that descriptors name.
 
-Whoever writes a row chooses the file that its descriptor names. `format/blob_paths.py` decides
+Whoever writes a row chooses the file that its descriptor names. `format/blob_references.py` decides
 which files may be read.
 """
 

@@ -14,7 +14,6 @@ consecutive runs from the newest on, so that a lower level always holds newer ro
 Rules 2 and 3 apply if there are at least `trigger` runs, rule 4 if there are more. The output level
 is one less than the level of the first run that is not taken. If that is level 0, more runs are
 taken, up to and including the first one above level 0. All runs together go to the last level.
-`steps.py` decides what happens to the files.
 
 INVARIANT: a unit that `pick` returns has at least two runs, or one run of level 0 (only rule 5
 picks a single run). Therefore repeated picking and compacting ends.

@@ -1,6 +1,6 @@
 """Paimon's logical types: the type objects, their text and JSON forms, and their Arrow types.
 
-This module combines `data_types.py`, `type_text.py` and `type_arrow.py`.
+The type objects are defined in `data_types.py`.
 """
 
 from __future__ import annotations

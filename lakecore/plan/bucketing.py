@@ -3,7 +3,6 @@
 1. `partition_groups` finds the rows of each partition;
 2. `bucket_ids` gives each row its fixed bucket, from the hash of its bucket key
    (https://paimon.apache.org/docs/master/concepts/spec/datafile/#bucket);
-   dynamic buckets come from `dynamic_bucket.py`;
 3. `split_by_bucket` gives the permutation by which one `take` cuts the batch.
 
 INVARIANT: rows of one partition and bucket keep their order, because later rows win.

@@ -2,8 +2,7 @@
 
 All Arrow layouts of the same values are accepted: dictionaries, run-end encoding, extension types
 (by their storage type), large, fixed-size and view lists, and lists of key-value structs for MAP
-and MULTISET. Fields of a ROW are matched by name. `rows/fit_values.py` has the rules for atomic
-values.
+and MULTISET. Fields of a ROW are matched by name.
 
 INVARIANT: an array that already has the type and is valid is returned unchanged. Values under a
 null list or struct do not exist, and are never checked.

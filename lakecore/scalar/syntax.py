@@ -2,7 +2,7 @@
 
 1. DuckDB's parser makes a tree of the text (`engine.py`).
 2. Expressions that read several rows, other tables or files, or depend on chance, raise an error.
-   The classes of the nodes and the functions (`functions.py`) tell which these are.
+   The classes of the nodes and the functions tell which these are.
 3. Columns are found as SQL finds them: by exact name, else case-insensitively. A column may be
    qualified with the name of the table; the parts after the column are fields of a ROW.
 4. In the text, each column gets a unique name, because DuckDB does not distinguish `ID` from `id`

@@ -2,7 +2,7 @@
 
 The first expression is the value in the column's type. The second is the error: a message if the
 file's value does not fit the column, else NULL. A value is never changed to make it fit: `1.5`,
-`abc` and `3000000000` are errors in an INT column (`copy_exact.py`).
+`abc` and `3000000000` are errors in an INT column.
 
 - CSV: fields are read as strings; columns are matched by position.
 - JSON: fields are read as strings; columns are matched by name. Numbers of DECIMAL columns keep all

@@ -2,7 +2,7 @@
 
 1. List the files of the directory, and leave out those that do not match PATTERN.
 2. Unless FORCE = TRUE, leave out files that were loaded into the table before (`load_history.py`).
-   Copy remote files to the local disk (`copy_places.py`).
+   Copy remote files to the local disk (`copy_format.py`).
 3. ON_ERROR = CONTINUE or SKIP_FILE: read the files once, and count the rows and errors of each.
 4. Write the rows. ON_ERROR = ABORT_STATEMENT raises at the first error, and nothing is committed.
 5. Record the files that were loaded.

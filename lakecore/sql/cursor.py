@@ -24,7 +24,7 @@ QUERY_STARTS = frozenset(
 class Cursor:
     """The tokens of a statement and the position of the next one.
 
-    `spark_types`: whether names of types have Spark's meaning (`types.py`).
+    `spark_types`: whether names of types have Spark's meaning.
     """
 
     def __init__(self, text: str, *, spark_types: bool = False) -> None:

@@ -8,7 +8,7 @@ One query of DuckDB reads each table at one snapshot:
    the source in no pair. For each of them, the first WHEN whose condition is true is chosen;
 3. compute the new values of each WHEN, for the rows that chose it.
 
-The result is then merged into the table (`found_rows.py`), which applies the clauses. Rows match by
+The result is then merged into the table, which applies the clauses. Rows match by
 the primary key or, if the table has none, by all columns. A row of the table in several pairs is an
 error there. Without a primary key, equal rows of the table become one row of the result: their
 expressions have equal values.
@@ -402,7 +402,7 @@ class _Query:
 #    one
 #    row for all equal rows: the condition is true for all of them or for none.
 #
-# The rows are found at the snapshot that the merge changes (`found_rows.py`).
+# The rows are found at the snapshot that the merge changes.
 
 _RUN_BY_QUERY_NEW = "_lakecore_new_"
 

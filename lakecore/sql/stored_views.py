@@ -6,8 +6,8 @@ Any session can read a stored view, so its text must mean the same in all of the
   the current database of the reader, and raises an error when the view is created or read;
 - these tables are in the catalog of the view, whichever catalog is the current one.
 
-The author of a view must not choose what the reader's process opens: `stored_query.py` checks its
-text, and its hints must not have options of the reader.
+The author of a view must not choose what the reader's process opens: the
+text is checked, and its hints must not have options of the reader.
 """
 
 from __future__ import annotations

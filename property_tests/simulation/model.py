@@ -10,7 +10,7 @@ A deletion that a compaction dropped hides nothing any more: a version of a lowe
 committed after it and which that compaction did not see, shows again (docs/compacting.md).
 
 DELETE, UPDATE and MERGE look at the rows of one snapshot, the base, and may only be committed where
-nobody has changed their keys since (`table/commits/row_conflicts.py`). Which base it was, nobody
+nobody has changed their keys since (`table/commits/commit_checks.py`). Which base it was, nobody
 says: any from the newest snapshot when the deed began will do, if it explains the outcome.
 """
 

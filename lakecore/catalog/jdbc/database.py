@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # are translated. Settings of Java drivers without an effect here are ignored (`permitMysqlScheme`).
 # Any other setting raises InvalidRequest.
 #
-# Support for another database needs an entry here, in `database.py` and in `statements.py`.
+# Support for another database needs an entry here, and in the statements of `metastore.py`.
 
 Argument: TypeAlias = "str | int | bool | dict[str, str]"
 

@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServedFunctions:
-    """Asks the server for functions (`catalog/functions.py`)."""
+    """Asks the server for functions (`catalog/catalog.py`)."""
 
     client: RestClient
     root: str

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # A row image holds the null bits of its columns and then their values, one after the other. The
 # table map states the size of every value except strings. One call of a `struct.Struct` unpacks all
 # values between two strings. Which calls a row needs depends only on its null bits, so a plan is
-# made once for each pattern of nulls. Unpacked values are numbers and bytes; `binary_values.py`
+# made once for each pattern of nulls. Unpacked values are numbers and bytes; `table_map.py`
 # turns whole columns of them into Arrow.
 
 _NUMBERS = {

@@ -3,7 +3,7 @@
 1. Each chunk of the snapshot is one step. Several connections read ahead, but steps are yielded in
    the order of the chunks, so one number per table tells which chunks are done.
 2. The log is read from the first place of all chunks. Until the log has passed the last of these
-   places, changes that a chunk already includes are skipped (`marks.py`).
+   places, changes that a chunk already includes are skipped (`log_batches.py`).
 3. Transactions are collected into a step until there are many rows, some time has passed or the
    server is idle. A very large transaction is split into several steps. The position of such a step
    is the start of the transaction and the number of its events that are done.

@@ -1,4 +1,4 @@
-"""Writes data files in ORC with Arrow's adapter; `orc_read.py` reads them.
+"""Reads and writes data files in ORC with Arrow's adapter.
 
 TIME is written as int milliseconds, CHAR and VARCHAR as string (readers take lengths from the
 table's schema). Every column and nested field has the attribute `paimon.id`. A timestamp with local

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 #
 # Engines that read files directly verify no checksums. So the column chunks of a read are verified
 # first: each chunk once in a process, and again if the file has changed (inode, size or time).
-# lakecore's checksums (`format/parquet_checksums.py`) cover a whole chunk. Files without them, such
+# lakecore's checksums (`format/parquet_footer.py`) cover a whole chunk. Files without them, such
 # as Java's, may have a CRC in each page, which is verified instead.
 #
 # Files that are not on a local disk are not verified first, because their bytes would be fetched

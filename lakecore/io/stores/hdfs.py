@@ -1,7 +1,7 @@
 """HDFS, by its native protocol; `put_if_absent` is a rename.
 
 The client is the package `hdfs-native`: it needs neither Java nor Hadoop's libraries, and follows
-name nodes in a high-availability pair (`hdfs_options.py`).
+name nodes in a high-availability pair (`service_settings.py`).
 
 To publish a file only if it is absent:
 

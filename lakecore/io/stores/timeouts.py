@@ -4,7 +4,7 @@
 - A server that has accepted a request and is silent for `lakecore.answer-timeout` has failed. The
   time counts from the last byte, so it does not limit the size of a request or of a reply.
 
-Reads and writes of files repeat a request without an answer once; `connection_retries.py` says
+Reads and writes of files repeat a request without an answer once; `services.py` says
 how often other failures are repeated. A catalog's server may work for long before its first byte,
 for example when it drops a table: its default is longer.
 """

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 #
 # With a primary key: the files of both states are grouped into sections together. A section with
 # the same files in both states is not read. For any other section, both sides are merged as in a
-# batch read and compared by key, window by window (`merge/difference.py`). No merge engine can do
+# batch read and compared by key, window by window (`merge/changelog.py`). No merge engine can do
 # without this: new files alone do not show which earlier rows they replace or change.
 #
 # Without a primary key: the rows of files that only the later state has. Rows that a compaction

@@ -5,7 +5,8 @@ A step looks for the next snapshot that has changes:
 1. Until there is a start (`starts.py`), look for one.
 2. Return the state of the start, if it has one.
 3. Read the next snapshot. If it has expired, read its long-lived changelog.
-4. Skip a snapshot that has no changes for streams (`plan/changes.py`), and look for the next one.
+4. Skip a snapshot that has no changes for streams (`plan/row_changes.py`), and look for the next
+   one.
 5. End after the last snapshot, or at the first one past the bounded watermark.
 
 A step never waits: it returns that there is nothing yet. Most such steps cost one request, for the

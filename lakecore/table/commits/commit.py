@@ -10,10 +10,10 @@ new files, then COMPACT with what compaction replaced. Each is one loop:
    earlier process sent the same request and crashed;
 3. check conflicts with what others committed since the messages were made (`commit_checks.py`). If
    there were many commits, repeat from step 1: more may have arrived during the check;
-4. write manifests and manifest lists under fresh names, merging small ones (`next_snapshot.py`);
+4. write manifests and manifest lists under fresh names, merging small ones;
 5. publish snapshot N+1 (`publication.py`). This call is the commit. If the race is lost, or N+1 has
    expired since step 1, remove what step 4 wrote, except the manifests of the change itself, wait,
-   and repeat from step 1 (`commit_attempts.py`);
+   and repeat from step 1;
 6. write the hints, which only save readers a listing.
 
 A crash at any point leaves snapshot N or N+1. A certain failure removes the metadata that this

@@ -4,13 +4,14 @@
 
 - a change that deletes files, adds files above level 0, or relies on deletion vectors, is checked
   against the live files and their vectors;
-- written and compacted files must follow the newest schema and options (`schema_rules.py`);
+- written and compacted files must follow the newest schema and options;
 - a change other than an overwrite is checked against the files that others added since its writers
   read the table; against all files, if the snapshot they read has been rolled back;
 - a change that replaces whole partitions conflicts with every file that others added there;
-- rows computed from other rows conflict with concurrent changes of the same keys
-  (`row_conflicts.py`), or of the same columns of rows with ids (`row_range_checks.py`).
-  A plain append without concurrent commits reads nothing.
+- rows computed from other rows conflict with concurrent changes of the same keys, or of
+  the same columns of rows with ids.
+
+A plain append without concurrent commits reads nothing.
 """
 
 from __future__ import annotations

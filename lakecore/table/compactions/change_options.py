@@ -12,7 +12,7 @@ options may change only if every stored row is then still read in the same way:
    so no file may have a deletion vector.
 3. *Names of partition directories* may change if the directories of existing partitions stay the
    same.
-4. *Whether compaction looks up rows*: see `lookup_option_change.py`.
+4. *Whether compaction looks up rows*: see the section at the end.
 
 A column's type may change only if the type in each file has a cast to it.
 """
@@ -265,7 +265,7 @@ def _rules(
         spec = merge_spec(schema, options)
     except Unsupported:
         return None
-    # `lookup_option_change.py` checks whether rows are looked up.
+    # Whether rows are looked up is checked separately.
     aggregates = tuple(each for each in spec.aggregates if each.column in columns)
     groups = tuple(
         replace(group, columns=tuple(name for name in group.columns if name in columns))

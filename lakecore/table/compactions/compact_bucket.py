@@ -10,7 +10,7 @@ with the files: with `lookup`, for keys with a row in level 0; with `full-compac
 reach the last level. A file that only changes its level is then read for the changelog, but not
 rewritten, unless the merge could change its rows: see `must_rewrite`.
 
-With deletion vectors, `marking.py` marks rows above the output that are no longer the newest.
+With deletion vectors, rows above the output that are no longer the newest are marked.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ def mark_keys(
 
 
 # --- placed changes ------------------------------------------------------------------------------
-# Changelogs and comparison of large rows, which are merged by their positions (`places.py`).
+# Changelogs and comparison of large rows, which are merged by their positions.
 
 
 @dataclass(slots=True)
@@ -568,7 +568,7 @@ class _Rewriter:
     def _changed_rows(self) -> tuple[Changes | None, Equal]:
         """The changelog writer (None: no changelog), and the function that compares rows.
 
-        If large rows are merged by their positions (`places.py`), both read values row by row.
+        If large rows are merged by their positions, both read values row by row.
         """
         changelog, places = self._changelog, self._places
         if changelog is None or places is None:

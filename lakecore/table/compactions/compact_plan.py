@@ -1,7 +1,7 @@
 """Plans the compaction of each bucket from the list of its files.
 
-`lsm/universal.py` picks the runs. `lsm/steps.py` decides which of their files are merged and which
-only change their level. Pure except for the clock: `compact_bucket.py` executes the plan.
+`lsm/universal.py` picks the runs, and decides which of their files are merged and which only change
+their level. Pure except for the clock: `compact_bucket.py` executes the plan.
 
 The files are the live files of a snapshot and, within a write, the files it has just written, which
 are last in commit order.

@@ -6,7 +6,7 @@
 3. In a file, only row groups whose key bounds contain a key are read. Their key columns give the
    positions of the keys.
 4. The other columns of row groups with such positions are read, and the rows are taken. Polars
-   reads many row groups together where possible (`row_group_lookup.py`). If only the existence of a
+   reads many row groups together where possible. If only the existence of a
    key matters, only key columns are read.
 
 Memory: for each level, one open file with a batch of keys, a batch of rows and their row groups,

@@ -8,7 +8,7 @@ A partition of an unaware-bucket table has one `Packing` for each group, so that
 only one group. An ordered bucket has one `Packing` for all of its groups: the files of a group must
 still be neighbours when the compaction is committed.
 
-Rows that a deletion vector marks are not copied. `drop_vectors.py` removes the vectors.
+Rows that a deletion vector marks are not copied. `compact_work.py` removes the vectors.
 
 Sequence numbers of new files begin with the first number of their group and never exceed its last
 one, so that the files keep the group's position in the order.
@@ -309,7 +309,7 @@ def alone(context: TableContext, packing: Rewrite, file: DataFile) -> Split:
 # 2. `pack_row_ranges` writes all columns of these rows to one file with the same row ids.
 #
 # Files of BLOB values are not rewritten: a read finds them by their row ids. Deleted rows are
-# copied, because each row keeps its position; `drop_vectors.py` adds their deletion vectors to the
+# copied, because each row keeps its position; `compact_work.py` adds their deletion vectors to the
 # new file.
 #
 # The new file has the sequence numbers of the files that it replaces, so that columns which another

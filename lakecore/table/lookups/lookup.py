@@ -12,7 +12,7 @@ nothing is cached: each look-up reads the table, and keys are compared with the 
 
 A newer snapshot replaces the whole state, so a look-up sees one snapshot. Threads may share a
 handle. The memory budget counts blocks as a cache: it may drop them, and they are then read again.
-A block of a *partial* cache that is read again is also stored on local disk (`disk_blocks.py`).
+A block of a *partial* cache that is read again is also stored on local disk (`bucket_rows.py`).
 """
 
 from __future__ import annotations

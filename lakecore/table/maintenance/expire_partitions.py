@@ -2,7 +2,7 @@
 
 https://paimon.apache.org/docs/master/maintenance/manage-partitions/
 
-1. The age of a partition is the age of its values (`values-time`, see `plan/partition_times.py`),
+1. The age of a partition is the age of its values (`values-time`, see `plan/partitions.py`),
    or of its newest file (`update-time`). Both are compared with the local wall clock time.
 2. Partitions older than `partition.expiration-time` are dropped in the order of their values: at
    most `partition.expiration-max-num` of them, `partition.expiration-batch-size` in each commit.

@@ -7,7 +7,7 @@ references. The schema stays the newest. A tag may be older than the earliest sn
 is restored. The steps:
 
 1. Prove that the target is whole: every file that it names exists.
-2. Write a record of what will be removed (`format/rollback_record.py`). If an expiry has begun to
+2. Write a record of what will be removed (`format/json_files.py`). If an expiry has begun to
    delete the target meanwhile, end here: of two that run at the same time, one sees the other.
 3. Restore the target if only a tag keeps it.
 4. Delete the hint LATEST, so that readers list the snapshots; then the snapshots between the target

@@ -11,8 +11,8 @@ A tag is one file, and each verb has one step that takes effect: the tag exists,
    tag names the old one, does the rest.
 4. `delete_tag` deletes the file.
 
-After a tag is deleted or replaced, the files that it alone kept are deleted (`tag_files.py`). A
-failure of that is logged (`steps.py`).
+After a tag is deleted or replaced, the files that it alone kept are deleted. A failure of the
+deletion is logged (`deletion.py`).
 
 The names and rules are Paimon's (https://paimon.apache.org/docs/master/maintenance/manage-tags/).
 With `tag.create-success-file`, the file `tag/tag-success-file/NAME_SUCCESS` is written after a tag

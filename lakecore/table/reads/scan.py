@@ -1,12 +1,12 @@
 """Plans a read: computes the splits of a snapshot in which rows may match a predicate.
 
 1. Fold the manifests of the snapshot to its live files. Prune partitions whose values do not match,
-   manifests that hold only such partitions (`live_files.py`), and files by their row ids.
+   manifests that hold only such partitions, and files by their row ids.
 2. Prune buckets that the predicate rules out.
 3. Prune files by the statistics of their keys. A key that matches is in no pruned file, so a merge
    gets all rows of such a key.
 4. Group the files of each bucket into splits (`plan/splits.py`).
-5. Prune raw files by the statistics of their values, then by file indexes (`indexed_files.py`).
+5. Prune raw files by the statistics of their values, then by file indexes.
    Prune a merged section only if no file can match and the merge keeps rows unchanged.
 
 INVARIANT: a value predicate never removes a single file of a merged section. That could remove the

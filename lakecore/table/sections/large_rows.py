@@ -3,8 +3,8 @@
 A merge holds one row of each run. If a single row takes a large part of the budget:
 
 1. the runs are merged with *places* instead of values: a place is a number that stands for a file
-   and a position in it (`places.py`). Columns of variable width have places if they do not affect
-   the merge and are returned unchanged;
+   and a position in it (`row_groups.py`). Columns of variable width have places if they do not
+   affect the merge and are returned unchanged;
 2. the values of each merged row are then read from their places, in key order.
 
 Each column has its own places, because a merged row may take its values from several rows. A column
@@ -78,7 +78,7 @@ def places_of(
 
 
 class Values:
-    """Reads the values that places (`places.py`) stand for. Each file is read mostly forward."""
+    """Reads the values that places stand for. Each file is read mostly forward."""
 
     def __init__(
         self, places: Places, fields: Sequence[Field], plan: ReadPlan, store: Store

@@ -152,10 +152,10 @@ class Windows:
     """How the runs of a section are merged, window by window.
 
     - `fields`: the columns that are read;
-    - `places`: columns merged by place, because rows are large (`places.py`);
+    - `places`: columns merged by place, because rows are large (`row_groups.py`);
     - `late`: casts after the merge (`late_casts.py`);
     - `open_runs`: the most runs that are open at once;
-    - `rounds`: whether there are more runs, which are first merged into fewer (`rounds.py`).
+    - `rounds`: whether there are more runs, which are first merged into fewer.
     """
 
     fields: tuple[Field, ...]

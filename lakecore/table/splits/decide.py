@@ -1,6 +1,6 @@
 """The decision of how rows are read, from values alone: a `ReadPath` and the reason for it.
 
-`decide` touches no storage. Its caller looks at the files (`examine.py`) and carries the decision
+`decide` touches no storage. Its caller looks at the files (`survivors.py`) and carries the decision
 out (`polars_rows.py`, `read.py`); `explain()` shows it.
 """
 
@@ -376,7 +376,7 @@ def decide(
 class PolarsColumns:
     """The columns that Polars reads: `wanted` for the result, `deciding` which rows survive.
 
-    `span` is the key range of the newer runs, if a flag for each key decides (`newer_keys.py`).
+    `span` is the key range of the newer runs, if a flag for each key decides.
     """
 
     wanted: tuple[Field, ...]
@@ -589,7 +589,7 @@ def _is_alike(field: Field) -> bool:
     """Whether engines read all values of such a column as lakecore does.
 
     False for nanoseconds: engines read values outside the nanosecond range as other values
-    (`io/files/parquet_times.py`).
+    (`io/files/parquet_read.py`).
     """
     kind = field.type
     return isinstance(kind, Atomic) and not (

@@ -3,7 +3,7 @@
 - If no file needs a merge, an engine scans the files: Polars, DuckDB or Arrow.
 - Otherwise each split has its own path. Polars decodes the row groups of large splits: all rows of
   a raw split; from a section, only the values of rows that survive a merge of the keys (late
-  materialisation, `marks.py`).
+  materialisation, `decide.py`).
 - lakecore's own reader does the rest. It scans a raw split, and merges a section in windows.
 """
 
@@ -207,7 +207,7 @@ def parts_of(file: DataFile, facts: FileFacts, fields: Sequence[Field]) -> list[
 
 
 def bytes_to_mark(parts: Sequence[Part], fields: Sequence[Field], key: Sequence[str]) -> int:
-    """The bytes of a merge of keys (`marks.py`): these columns of all rows, flags, encoded `key`.
+    """The bytes of a merge of keys (`decide.py`): these columns of all rows, flags, encoded `key`.
 
     The size of string columns comes from each part.
     """

@@ -1,6 +1,6 @@
 """Which rows of a section survive its merge, as one bit for each row of each file.
 
-If key, sequence number and kind of each row decide (`marks.py`), the result of the merge does not
+If key, sequence number and kind of each row decide (`decide.py`), the result of the merge does not
 depend on the columns or the condition of a query. The bits are computed once from the deciding
 columns and cached. Every later read of the same files is a scan by an engine that leaves out rows,
 as if deletion vectors marked them. The scan may then apply any condition on values, because it is

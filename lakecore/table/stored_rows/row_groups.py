@@ -104,7 +104,8 @@ def _column(groups: Sequence[RowGroup], field: Field, name: str | None, part: in
 #
 # A *place* is an integer that encodes a file and the position of a row in it. A merge that only
 # chooses among values can choose among places instead, whatever the size of the values. A place is
-# null where its value is null. The chosen values are read after the merge (`large_rows.py`).
+# null where its value is null. The chosen values are read after the merge
+# (`sections/large_rows.py`).
 
 _ROW_BITS = 40
 _PLACE = f"{KEY_PREFIX}PLACE"

@@ -3,7 +3,7 @@
 https://paimon.apache.org/docs/master/concepts/system-tables/#audit-log-table
 
 - `$audit_log` has the column `rowkind` (+I, -U, +U, -D) before the columns of the table.
-- `$binlog` packs these rows into lists (`binlog.py`).
+- `$binlog` packs these rows into lists.
 
 A batch read returns the state of a snapshot: the merged row of each key with its stored kind, so a
 deleted key may have a row of kind -D. With the options `incremental-between...` it returns the

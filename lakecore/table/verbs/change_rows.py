@@ -126,7 +126,7 @@ def matching_rows(
 # --- update --------------------------------------------------------------------------------------
 # UPDATE: sets columns of the rows that match a condition.
 #
-# For a table without a primary key, files are rewritten (`file_changes.py`). For a table with a
+# For a table without a primary key, files are rewritten (`column_changes.py`). For a table with a
 # key, one +U row is written for each matching row.
 #
 # All new values are computed from the old row, so no assignment sees the result of another. The

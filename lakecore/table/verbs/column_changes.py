@@ -13,7 +13,7 @@ A *unit* is the files that hold the columns of the same rows.
 - New rows are appended, and the commit gives them ids.
 
 The commit raises CommitConflict if another commit wrote one of these columns for these rows
-(`commits/row_range_checks.py`).
+(`commits/commit_checks.py`).
 """
 
 from __future__ import annotations

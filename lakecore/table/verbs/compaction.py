@@ -5,7 +5,7 @@ A step:
 1. Read the latest snapshot, and afterwards the newest schema, which then knows the columns of
    every live file.
 2. Plan (`compact_work.py`), and take whole buckets up to `max_bytes`, at least one.
-3. Compact them concurrently (`compact_runner.py`) and commit.
+3. Compact them concurrently (`compactions/compact_work.py`) and commit.
 4. If another commit has compacted or overwritten one of the files, start again from the new
    snapshot. Results for buckets that no other commit touched are kept. If the table was rolled
    back, or an option that decides how rows are stored or merged has changed, no result is kept.
@@ -227,7 +227,7 @@ def _both(first: int | None, second: int | None) -> int | None:
 #
 # 1. Read the latest snapshot, and take the files of the postponed bucket of the chosen partitions.
 # 2. A partition keeps its number of real buckets. For a partition that has none yet,
-#    `plan/postponed.py` chooses the number.
+#    `plan/splits.py` chooses the number.
 # 3. Read the rows in the order in which they were written, and write them to real buckets as a
 #    writer
 #    does: with sequence numbers, merged, one run of level 0 in each bucket.

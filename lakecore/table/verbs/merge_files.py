@@ -4,7 +4,7 @@
    Insert the source rows that match no row of the table.
 2. From each file with a row to which a clause applies, read all columns. With deletion vectors,
    mark the old rows and write the changed rows; otherwise rewrite the file, and copy the unchanged
-   rows (`file_changes.py`).
+   rows (`column_changes.py`).
 
 A source that does not fit in memory is merged in parts. The table's rows that a step reads are
 then partitioned to local disk like the source (`row_parts.py`), so each step reads a file once.

@@ -1,6 +1,6 @@
 """MERGE: the builder of its clauses.
 
-`MergeInto` collects the clauses, and `execute` runs them (`merge_part.py`). A table with a primary
+`MergeInto` collects the clauses, and `execute` runs them (`merge_files.py`). A table with a primary
 key gets the changed rows (`merge_rows.py`). In a table without one, rows are marked or files are
 rewritten (`merge_files.py`).
 """

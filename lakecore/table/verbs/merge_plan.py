@@ -1,6 +1,6 @@
 """The clauses of a MERGE, checked against the table and its source, and the columns they read.
 
-Which columns the values and conditions of a clause may name (`merge_sides.py`):
+Which columns the values and conditions of a clause may name:
 
 - *matched*: columns of both sides;
 - *not matched*: columns of the source;

@@ -162,7 +162,7 @@ def _commit(context: TableContext, snapshot: Snapshot, missing: Sequence[Manifes
 # Purge: removes all rows, the history, and every file that the table no longer needs.
 #
 # 1. Check that no branch is in use.
-# 2. Truncate the table. **This decides** (`maintenance/steps.py`).
+# 2. Truncate the table. **This decides** (`maintenance/deletion.py`).
 # 3. Delete branches, tags and consumers; expire the long-lived changelogs and all snapshots but the
 #    newest; delete orphan files. After a failure or a crash, the next call does the rest.
 #

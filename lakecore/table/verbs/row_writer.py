@@ -2,9 +2,9 @@
 
 1. `newest` is the table as the verb reads it: the latest snapshot, level 0 included.
 2. `RowWriter` accepts deletions, updates and insertions, and writes them as rows of kind -D, +U and
-   +I through the normal write path (`verb_write.py`).
+   +I through the normal write path.
 3. `commit_changes` makes one snapshot of them, which names the verb. It raises CommitConflict if
-   one of these rows was changed since the snapshot that was read (`commits/row_conflicts.py`).
+   one of these rows was changed since the snapshot that was read (`commits/commit_checks.py`).
 
 With `changelog-producer` = `input`, an update of a deduplicate table writes a -U and a +U row, so
 that readers of the changelog see both.

@@ -379,8 +379,7 @@ class ColumnSketch:
 # for each column distinct values, nulls, bounds and lengths. Strings and binaries have no bounds.
 # Later snapshots name the same statistics file until the schema changes.
 #
-# An engine with many machines may read the table in parts (`measure`) and merge the results
-# (`column_sketch.py`).
+# An engine with many machines may read the table in parts (`measure`) and merge the results.
 
 
 class Measure(Protocol):

@@ -412,7 +412,7 @@ def _in_one_piece(rows: pa.Table) -> pa.Table:
 # --- postponed buffer ----------------------------------------------------------------------------
 # The buffer of the postponed bucket of a partition: rows are stored in order of arrival.
 #
-# A later compaction moves these rows to real buckets (`verbs/move_postponed.py`). Until then, no
+# A later compaction moves these rows to real buckets (`verbs/compaction.py`). Until then, no
 # batch read shows them. Rows are neither sorted nor merged, and have no sequence numbers: all are
 # -1.
 #

@@ -4,7 +4,7 @@
    partition and bucket. All keys of the snapshot from which the writer starts are read, level 0
    included, except those of splits whose files are all older than
    `cross-partition-upsert.index-ttl`.
-2. For each batch, `plan/key_moves.py` decides what is written where. A key that is new in a
+2. For each batch, `plan/bucketing.py` decides what is written where. A key that is new in a
    partition gets a bucket with room; buckets fill up as other dynamic buckets do.
 3. The index is updated with the places of new and moved keys.
 
@@ -512,7 +512,7 @@ def _keys_of(
 #
 # - keys that may move between partitions: `cross_partition.py`;
 # - fixed buckets: the hash of the bucket key, by the bucket count of the partition;
-# - dynamic buckets: the hash index of the partition (`dynamic_index.py`);
+# - dynamic buckets: the hash index of the partition;
 # - postponed buckets: the postponed bucket, or real buckets if the writer knows their number;
 # - no buckets: bucket 0.
 #

@@ -1,7 +1,7 @@
 """Writes under a schema that is stored only when all of their rows are known to fit it.
 
 1. The first batch of rows defines the columns of a new table, or the columns that an existing table
-   lacks (`model/schema_merge.py`).
+   lacks (`model/evolution.py`).
 2. All rows are read and checked against that schema.
 3. The schema is stored; then the rows are written and committed.
 

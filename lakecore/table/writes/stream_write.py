@@ -10,7 +10,7 @@ https://paimon.apache.org/docs/master/program-api/java-api/ (stream write)
 
 Rows may be written and further checkpoints prepared before an earlier one is committed. Compactions
 may include files in flight, but skip a bucket whose compaction is in flight. With dynamic buckets,
-`own_index.py` decides which earlier commits of this writer do not conflict with later ones.
+`OwnIndex` decides which earlier commits of this writer do not conflict with later ones.
 
 Exactly once: the number of a checkpoint and the commit user identify its commit. A checkpoint that
 was committed before, by this process or by one that crashed, is not committed again.

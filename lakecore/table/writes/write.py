@@ -3,7 +3,7 @@
 Nothing is visible before the commit.
 
 1. `write` fits the rows to the schema (`rows/conform.py`), computes partition and bucket of each
-   row (`routing.py`), and adds it to the buffer of its bucket.
+   row (`cross_partition.py`), and adds it to the buffer of its bucket.
 2. All buffers together hold a lease of the memory budget. When the lease cannot grow, the largest
    buffer is emptied: rows of a primary-key table are sorted, merged and spilled to local disk as
    one sorted run; rows of an append table are written to the bucket's open data file.

@@ -202,8 +202,8 @@ class WriteCompaction:
     """Runs the compactions of one writer.
 
     It counts for each bucket how often a pick found nothing. With `lookup-compact` = `gentle`,
-    level 0 is picked after a number of such picks (`idle_picks.py`). A new writer begins with 0, as
-    in Java Paimon.
+    level 0 is picked after a number of such picks (`compactions/compact_plan.py`). A new writer
+    begins with 0, as in Java Paimon.
     """
 
     def __init__(self, context: TableContext, *, overwrite: bool) -> None:
