@@ -275,7 +275,9 @@ def _no_branch(context: TableContext, name: str) -> NotFound:
 # Snapshots that both have in common stay. One step decides: before it, readers see the newest
 # snapshot N of the table, after it the newest snapshot B of the branch. The steps:
 #
-# 1. prove that B is whole; write a record, so that an expiry knows that histories may be mixed;
+# 1. prove that B is whole; write a record, so that an expiry knows that histories may be mixed, and
+#    keeps B if the table has it. If an expiry has begun to delete B meanwhile, end here: of two
+#    that run at the same time, one sees the other;
 # 2. delete the hint LATEST, so that readers list the snapshots; write the schemas of the branch;
 # 3. delete the snapshots of the table that differ, but for N;
 # 4. write B. **This step decides** if the number of B is N's, or a greater one. If it is a smaller
@@ -427,9 +429,12 @@ def _check_older(
 
 def _carry_out(context: TableContext, source: Layout, target: History, steps: _Steps) -> None:
     store, layout = context.store, target.layout
-    store.put(layout.fast_forward_record, source.branch.encode())
-    store.delete(layout.latest_hint)
     out, newest = steps.snapshots_out, steps.latest
+    stays = newest not in steps.snapshots_in
+    _check_listed(context, target, newest, stays=stays)
+    store.put(layout.fast_forward_record, source.branch.encode())
+    _check_listed(context, target, newest, stays=stays)
+    store.delete(layout.latest_hint)
     last = next(iter(out), 0)  # N of the module
     if steps.schemas_changed:
         # Show the state in which both parted, as it has no schema that changes.
@@ -456,6 +461,17 @@ def _carry_out(context: TableContext, source: Layout, target: History, steps: _S
             if number != newest:
                 _publish(context, source, layout, number, replaces=number == last)
         _finish(context, source, target, steps)
+
+
+def _check_listed(context: TableContext, target: History, newest: int, *, stays: bool) -> None:
+    """Raise CommitConflict if an expiry deletes the snapshot that is to stay as the newest one."""
+    if stays and target.listed_snapshot(newest) is None:
+        raise CommitConflict(
+            "an expiry has begun to delete the snapshot of the branch from the table; finish it by"
+            " expire_snapshots, then call fast_forward again",
+            snapshot_id=newest,
+            table=context.identifier,
+        )
 
 
 def _sync(context: TableContext, layout: Layout, source: Layout) -> None:

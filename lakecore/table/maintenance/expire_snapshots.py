@@ -11,11 +11,13 @@ https://paimon.apache.org/docs/master/maintenance/manage-snapshots/
    references it.
 5. The changelogs are kept if that is due, and the hint EARLIEST is written. **This step decides**:
    readers do not list the snapshots below it any more, and no verb leads back to them.
-6. If a rollback has begun meanwhile, the hint is written back, and the expiry ends. If tags have
-   changed, the deletions are planned again. Whoever tags or rolls back to an expiring snapshot
-   reads EARLIEST after a write of its own, so one of the two sees the other.
+6. If a rollback or a fast-forward has begun meanwhile, the hint is written back, and the expiry
+   ends. If tags have changed, the deletions are planned again. Whoever tags, or leads back to, an
+   expiring snapshot reads EARLIEST after a write of its own, so one of the two sees the other.
 7. Files are deleted in the order of `deletion.py`, then the snapshot files. The last of them is
    deleted alone at the end: as long as it exists, an interrupted expiry has left something.
+
+The record of a fast-forward that was there before keeps the newest snapshot of its branch.
 
 A failure after step 6 is logged. After a crash, the next run also expires the snapshots that are
 left below EARLIEST. They may belong to another history than the snapshot `end` (after a
@@ -56,8 +58,10 @@ from lakecore.table.maintenance.reachable import (
     KEY,
     Metadata,
     Reach,
+    branch_names,
     changelogs_of,
     entry_frame,
+    history_of,
     metadata_of,
     other_branches,
     states,
@@ -133,6 +137,9 @@ def expire_snapshots(
     if end > earliest and not dry_run and history.store.exists(context.layout.rollback_record):
         finish_rollback(context)
         return expire_snapshots(context, keep, dry_run=dry_run)
+    forward = _read_record(context) if end > first else None
+    if forward is not None:
+        end = min(end, _kept_for(context, forward) or end)
     snapshots = _snapshots(context, first, end) if end > first else []
     if not snapshots or snapshots[-1].id != end or len(snapshots) == 1:
         # Nothing expires, or another process expires the same snapshots.
@@ -146,9 +153,28 @@ def expire_snapshots(
         tuple(snapshots),
         earliest,
         keeps=keeps_changelogs(context.options),
-        is_mixed=first < earliest or history.store.exists(context.layout.fast_forward_record),
+        is_mixed=first < earliest or forward is not None,
+        forward=forward,
     )
     return work.run(consumer, dry_run=dry_run)
+
+
+def _read_record(context: TableContext) -> str | None:
+    """The branch of a fast-forward that runs or was interrupted; None if there is none."""
+    try:
+        return context.store.read(context.layout.fast_forward_record).decode("utf-8", "replace")
+    except NotFound:
+        return None
+
+
+def _kept_for(context: TableContext, branch: str) -> int | None:
+    """The newest snapshot of a branch, if the table has it, too: a fast-forward may lead to it."""
+    if branch not in branch_names(context):
+        return None
+    newest = history_of(context, branch).latest_snapshot()
+    if newest is None or not newest.is_same(context.history.listed_snapshot(newest.id)):
+        return None
+    return newest.id
 
 
 def _left_below(context: TableContext, earliest: int) -> int:
@@ -194,6 +220,7 @@ class _Expiry:
     """One run; `snapshots` holds those that expire, followed by the first that stays.
 
     `is_mixed`: the expiring snapshots may belong to another history than the first that stays.
+    `forward`: the branch of a fast-forward that had begun before.
     """
 
     context: TableContext
@@ -201,6 +228,7 @@ class _Expiry:
     earliest: int  # the first snapshot that readers list
     keeps: bool  # whether changelogs outlive their snapshots
     is_mixed: bool
+    forward: str | None
 
     def run(self, consumer: str | None, *, dry_run: bool) -> ExpiredSnapshots:
         context, expiring = self.context, self.snapshots[:-1]
@@ -351,10 +379,13 @@ class _Expiry:
             lambda: history.earliest_snapshot_id() == end,
             table=context.identifier,
         )
-        if store.exists(layout.rollback_record):
+        if store.exists(layout.rollback_record) or _read_record(context) not in (
+            None,
+            self.forward,
+        ):
             history.write_earliest_hint(self.earliest)
             raise CommitConflict(
-                "the table is being rolled back; expire its snapshots afterwards",
+                "the table is being rolled back or fast-forwarded; expire its snapshots afterwards",
                 table=context.identifier,
             )
 

@@ -101,12 +101,46 @@ def test_an_expiry_and_a_rollback_at_the_same_time_end_in_one_of_the_two() -> No
     assert data_files(table) == files_read(table)
 
 
-def test_an_expiry_that_sees_a_rollback_gives_way() -> None:
+def test_an_expiry_and_a_fast_forward_at_the_same_time_do_not_lose_the_table() -> None:
     table = history(commits=4)
-    layout = table.context.layout
-    store = Meddled(table, "EARLIEST", lambda: store.inner.put(layout.rollback_record, b""))
+    branch_at(table, "second", 2)
+    store = Meddled(table, "EARLIEST", lambda: reopened(table).fast_forward("second"))
+    expire(reopened(table, store=store))
+    assert isinstance(store.error, CommitConflict)
+    assert held(reopened(table)) == "1 v4"
+    reopened(table).fast_forward("second")
+    assert held(reopened(table)) == "1 v2"
 
-    with pytest.raises(CommitConflict, match="rolled back"):
+    table = history(commits=4)
+    branch_at(table, "second", 2)
+    store = Meddled(table, "FAST_FORWARD", lambda: expire(reopened(table)))
+    reopened(table, store=store).fast_forward("second")
+    assert store.error is None
+    assert held(reopened(table)) == "1 v2"
+    assert reopened(table).context.history.snapshot_ids() == (2,)
+
+
+def test_a_fast_forward_that_sees_an_expiry_gives_way() -> None:
+    table = history(commits=4)
+    branch_at(table, "second", 2)
+    earliest = table.context.layout.earliest_hint
+    store = Meddled(table, "FAST_FORWARD", lambda: store.inner.put(earliest, b"4"))
+
+    with pytest.raises(CommitConflict, match="finish it by expire_snapshots"):
+        reopened(table, store=store).fast_forward("second")
+    assert held(reopened(table)) == "1 v4"
+    expire(reopened(table))
+    reopened(table).fast_forward("second")
+    assert held(reopened(table)) == "1 v2"
+
+
+@pytest.mark.parametrize("record", ["ROLLBACK", "FAST_FORWARD"])
+def test_an_expiry_that_sees_a_rollback_or_a_fast_forward_gives_way(record: str) -> None:
+    table = history(commits=4)
+    path = f"{table.context.layout.snapshot_dir}/{record}"
+    store = Meddled(table, "EARLIEST", lambda: store.inner.put(path, b"second"))
+
+    with pytest.raises(CommitConflict, match="rolled back or fast-forwarded"):
         expire(reopened(table, store=store))
     assert reopened(table).context.history.snapshot_ids() == (1, 2, 3, 4)
 
