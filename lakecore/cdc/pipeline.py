@@ -19,6 +19,7 @@ from lakecore.cdc.file_source import FILES_ACTIONS
 from lakecore.cdc.kafka import KAFKA_ACTIONS
 from lakecore.cdc.mysql.source import MYSQL_ACTIONS
 from lakecore.cdc.postgres.source import POSTGRES_ACTIONS
+from lakecore.cdc.quarantine import OnTableError
 from lakecore.cdc.sink import Sink
 from lakecore.cdc.sink_parts import SinkSettings
 from lakecore.cdc.state import StateFiles
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from lakecore.cdc.sink_parts import Progress
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
+    from lakecore.model.types import Json
 
 
 # --- action table --------------------------------------------------------------------------------
@@ -57,6 +59,8 @@ class Pipeline:
     """An action with its arguments, and the settings of its commits.
 
     `name` must be unique within a warehouse; by default, it consists of the action and the target.
+    `on_table_error`: what happens to a table that cannot be followed. By default, a pipeline of a
+    whole database sets it aside and follows the others, and a pipeline of one table stops.
     """
 
     action: str
@@ -65,6 +69,7 @@ class Pipeline:
     state: str | None = None
     interval_seconds: float = 10.0
     keeps_dead_letters: bool = False
+    on_table_error: OnTableError | None = None
 
     @property
     def label(self) -> str:
@@ -79,7 +84,8 @@ class PipelineStatus:
     """The status of a pipeline, from its stored state.
 
     `lag_seconds` is the age of the newest committed change; None if the source states no times. It
-    also grows while the source has no changes.
+    also grows while the source has no changes. `quarantine` has an entry for each table that is not
+    followed any more: its name, the reason, the time, and the position that its target has reached.
     """
 
     name: str
@@ -93,6 +99,7 @@ class PipelineStatus:
     position: str
     source: Mapping[str, str]
     left_out: Mapping[str, str]
+    quarantine: tuple[Mapping[str, Json], ...] = ()
 
 
 def run_pipeline(
@@ -120,6 +127,8 @@ def run_pipeline(
             needs_key=opened.needs_key,
             opened_at_start=tuple(f"{database}.{each}" for each in tables),
             ignores_incompatible=opened.ignores_incompatible,
+            on_table_error=pipeline.on_table_error
+            or (OnTableError.STOP if action.takes_table else OnTableError.QUARANTINE),
             keeps_dead_letters=pipeline.keeps_dead_letters,
         )
         files = StateFiles(store, f"{root}/{_checked(pipeline.label)}", ambient)
@@ -159,6 +168,7 @@ def statuses(catalog: Catalog, state: str | None, ambient: Ambient) -> list[Pipe
                 left_out={str(k): str(v) for k, v in left_out.items()}
                 if isinstance(left_out, dict)
                 else {},
+                quarantine=tuple(each.to_json() for each in latest.quarantine),
             )
         )
     return found
@@ -200,7 +210,7 @@ def _count(value: object) -> int:
 # SIGINT and SIGTERM end a pipeline after a last commit; a second signal ends it immediately.
 
 CAUGHT_UP = "caught-up"
-RUN_FLAGS = ("name", "state", "until", "interval", "dead_letters")
+RUN_FLAGS = ("name", "state", "until", "interval", "dead_letters", "on_table_error")
 """The flags that say how a pipeline runs, not what it does."""
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|seconds|min|minutes|h|hours)?")
 _UNITS = {"m": 60, "h": 3600}
@@ -238,6 +248,11 @@ def launch_of(action: str, arguments: Arguments, flags: Mapping[str, Sequence[st
     until = one.get("until")
     if until not in {None, CAUGHT_UP}:
         raise InvalidRequest("--until takes one value", until=until, known=[CAUGHT_UP])
+    policy = one.get("on_table_error")
+    if policy is not None and policy not in list(OnTableError):
+        raise InvalidRequest(
+            "unknown value of --on-table-error", value=policy, known=[*map(str, OnTableError)]
+        )
     pipeline = Pipeline(
         action=action,
         arguments=arguments,
@@ -245,6 +260,7 @@ def launch_of(action: str, arguments: Arguments, flags: Mapping[str, Sequence[st
         state=one.get("state"),
         interval_seconds=_duration_seconds(one.get("interval", "10 s")),
         keeps_dead_letters=_is_true("dead_letters", one.get("dead_letters", "false")),
+        on_table_error=None if policy is None else OnTableError(policy),
     )
     return Launch(pipeline=pipeline, until_caught_up=until == CAUGHT_UP)
 

@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lakecore.cdc.quarantine import TABLE_ERRORS, LeavesOut, Quarantine, concern, of_tables
 from lakecore.cdc.sink_parts import (
     Acknowledged,
     Progress,
@@ -35,10 +37,10 @@ from lakecore.cdc.sink_parts import (
     shaped,
 )
 from lakecore.cdc.state import DeadLetters, PipelineState
-from lakecore.errors import InvalidRequest, NotFound, StorageError
+from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.events import ChangeBatch, Position, Source, SourceSchema, SourceTable, Step
@@ -67,7 +69,7 @@ def patient_steps(
     patience_seconds: float,
     ambient: Ambient,
     stops: Callable[[], bool],
-) -> Iterator[Step]:
+) -> Generator[Step, None, None]:
     """The steps of a source after its current position.
 
     While the source cannot be reached, waits and tries again. Raises StorageError after
@@ -166,6 +168,7 @@ class TargetTable:
 
     def close(self) -> None:
         """Drop rows that are not prepared, and end the writer."""
+        self.rows_pending = 0
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -202,6 +205,8 @@ class Sink:
         self._routes: dict[SourceTable, str | None] = {}
         self._known: dict[SourceTable, SourceSchema] = {}
         self._letters = DeadLetters() if settings.keeps_dead_letters else None
+        self._quarantine = Quarantine(settings.on_table_error)
+        self._counted: dict[str, int] = {}
         self._state = PipelineState(checkpoint=0, commit_user="")
         self._position: Position | None = None
         self._rows = 0
@@ -224,10 +229,34 @@ class Sink:
         checkpoint. Raises what the source and the tables raise; a later run continues from the last
         checkpoint.
         """
+        begins = True
         try:
-            self._begin(source)
-            for step in self._steps_of(source, stops):
-                self._take(step)
+            while True:
+                try:
+                    if begins:
+                        self._begin(source)
+                        begins = False
+                    self._follow(source, stops, reports, until_caught_up=until_caught_up)
+                    return self.progress
+                except TABLE_ERRORS as error:
+                    # Someone waits for the first start of a pipeline: it names what does not fit.
+                    if (begins and self._is_new) or not self._set_aside(error, source):
+                        raise
+        finally:
+            self.close()
+
+    def _follow(
+        self,
+        source: Source,
+        stops: Callable[[], bool],
+        reports: Callable[[Progress], None] | None,
+        *,
+        until_caught_up: bool,
+    ) -> None:
+        """Take the steps of the source after the current position."""
+        with closing(self._steps_of(source, stops)) as steps:
+            for step in steps:
+                self._take_or_retry(step, source)
                 self.progress.caught_up |= step.caught_up
                 ends = stops() or (until_caught_up and self.progress.caught_up)
                 if ends or self._is_due():
@@ -235,12 +264,9 @@ class Sink:
                     if reports is not None:
                         reports(self.progress)
                 if ends:
-                    return self.progress
-            # The source ended by itself, or the pipeline was stopped while it could not be reached.
-            self._checkpoint()
-            return self.progress
-        finally:
-            self.close()
+                    return
+        # The source ended by itself, or the pipeline was stopped while it could not be reached.
+        self._checkpoint()
 
     def close(self) -> None:
         """Close all writers, and drop rows that are not committed."""
@@ -259,6 +285,8 @@ class Sink:
             self._state = found
             self._check_source(found, source)
             self._commit(found, recovers=True)
+            self._quarantine.restore(found.quarantine)
+            self._tell_quarantine(source)
             self._check_targets(found)
         tables = source.tables()
         if found is None:
@@ -299,9 +327,13 @@ class Sink:
     def _check_targets(self, state: PipelineState) -> None:
         """Raise InvalidRequest if a table that the pipeline wrote no longer exists: it lost rows.
 
-        A table without a snapshot was dropped and created again, and is refused too.
+        A table without a snapshot was dropped and created again, and is refused too. The target of
+        a table in quarantine may be dropped.
         """
+        freed = {self._rules.target(each) for each in self._quarantine.tables}
         for name in state.targets:
+            if name in freed:
+                continue
             try:
                 snapshot = self._target(name).table.context.history.latest_snapshot()
             except NotFound as error:
@@ -321,19 +353,20 @@ class Sink:
         """The target of a source table; creates the target table if needed."""
         if table in self._routes:
             return self._routes[table]
-        target = self._rules.target(table)
-        if target is not None and not self._is_followed(table, schema):
-            target = None
-        if target is not None:
-            try:
-                shape = self._rules.shape(table, schema)
-                self._rules.create(self._catalog, table, target, shape, first=self._is_new)
-            except InvalidRequest as error:
-                if not self._settings.ignores_incompatible:
-                    raise
-                log.warning("source table left out. table=%s reason=%s", table, error)
-                self.progress.left_out[str(table)] = str(error)
+        with of_tables(table):
+            target = None if table in self._quarantine else self._rules.target(table)
+            if target is not None and not self._is_followed(table, schema):
                 target = None
+            if target is not None:
+                try:
+                    shape = self._rules.shape(table, schema)
+                    self._rules.create(self._catalog, table, target, shape, first=self._is_new)
+                except InvalidRequest as error:
+                    if not self._settings.ignores_incompatible:
+                        raise
+                    log.warning("source table left out. table=%s reason=%s", table, error)
+                    self.progress.left_out[str(table)] = str(error)
+                    target = None
         self._routes[table] = target
         return target
 
@@ -364,11 +397,55 @@ class Sink:
     def _has_key(self, schema: SourceSchema) -> bool:
         return bool(schema.primary_key) or not self._settings.needs_key
 
+    # --- quarantine -------------------------------------------------------------------------------
+
+    def _set_aside(self, error: LakecoreError, source: Source) -> bool:
+        """Set aside the tables that an error concerns; False if it must end the pipeline.
+
+        Everything since the last checkpoint is dropped: the source repeats it without these tables.
+        """
+        taken = self._quarantine.take(error, self._state.position, self._ambient.now_ms())
+        if not taken:
+            return False
+        for each in taken:
+            self._routes[each.table] = None
+            log.error(
+                "table set aside: it is not followed any more. table=%s reason=%s position=%s",
+                each.table,
+                each.reason,
+                None if each.position is None else json.dumps(each.position),
+            )
+        self._tell_quarantine(source)
+        for target in self._targets.values():
+            target.close()
+        if self._letters is not None:
+            self._letters.drop()
+        self._known.clear()
+        self._rows = 0
+        self._position = self._state.position
+        self.progress.tables = dict(self._counted)
+        return True
+
+    def _tell_quarantine(self, source: Source) -> None:
+        self.progress.quarantine = self._quarantine.entries
+        self.progress.newly_set_aside = tuple(map(str, self._quarantine.news))
+        if isinstance(source, LeavesOut):
+            source.leave_out(self._quarantine.tables)
+
     # --- steps ------------------------------------------------------------------------------------
 
-    def _steps_of(self, source: Source, stops: Callable[[], bool]) -> Iterator[Step]:
+    def _steps_of(self, source: Source, stops: Callable[[], bool]) -> Generator[Step, None, None]:
         patience = self._settings.source_patience_seconds
         return patient_steps(source, lambda: self._position, patience, self._ambient, stops)
+
+    def _take_or_retry(self, step: Step, source: Source) -> None:
+        """Take a step. The first one is taken again after an error: no position is before it."""
+        while True:
+            try:
+                return self._take(step)
+            except TABLE_ERRORS as error:
+                if self._state.position is not None or not self._set_aside(error, source):
+                    raise
 
     def _take(self, step: Step) -> None:
         """Write the rows of a step, after the schema changes that they need."""
@@ -385,10 +462,11 @@ class Sink:
         # with its position.
         found: dict[str, list[ChangeBatch]] = {}
         for name, batch in routed:
-            found.setdefault(name, []).extend(shaped(self._rules, name, batch, letters))
+            with of_tables(batch.table):
+                found.setdefault(name, []).extend(shaped(self._rules, name, batch, letters))
         for name, batches in found.items():
             for batch in in_order(batches, joins=letters is None):
-                self._write(self._target(name), batch)
+                self._write(self._target(name), batch, batches)
         if letters is not None:
             for error in step.bad:
                 letters.add_message(error)
@@ -400,11 +478,13 @@ class Sink:
         if self._known.get(batch.table) == batch.schema:
             return
         schema = self._target(name).table.context.schema
-        changes = needed_changes(self._rules, name, schema, batch.table, batch.schema)
+        with of_tables(batch.table):
+            changes = needed_changes(self._rules, name, schema, batch.table, batch.schema)
         if changes:
             # The rows of this step are not written yet: the position is the one before the step.
             self._checkpoint()
-            self._target(name).change(changes)
+            with of_tables(batch.table):
+                self._target(name).change(changes)
             log.info("schema changed. table=%s changes=%s", name, len(changes))
         self._known[batch.table] = batch.schema
 
@@ -413,12 +493,16 @@ class Sink:
             self._targets[name] = TargetTable(self._catalog, name, self._state.commit_user)
         return self._targets[name]
 
-    def _write(self, target: TargetTable, batch: ChangeBatch) -> None:
+    def _write(self, target: TargetTable, batch: ChangeBatch, parts: Sequence[ChangeBatch]) -> None:
+        """Write a batch, whose rows come from the tables of `parts`."""
         batch = fitting(target.identifier, target.rows, batch, self._letters)
         try:
             target.write(batch)
         except InvalidRequest as error:
-            raise does_not_fit(str(batch.table), target.identifier, error) from error
+            failure = does_not_fit(str(batch.table), target.identifier, error)
+            bad = {each.table for each in parts if target.rows.split(each)[1]}
+            concern(failure, bad or {each.table for each in parts})
+            raise failure from error
         self._rows += len(batch)
         tables = self.progress.tables
         tables[target.identifier] = tables.get(target.identifier, 0) + len(batch)
@@ -438,7 +522,9 @@ class Sink:
         """Store the position with every row before it, and make these rows visible."""
         now_ms = self._ambient.now_ms()
         forced = [name for name, each in self._targets.items() if each.forces_snapshot]
-        if self._position == self._state.position and not self._rows and not forced:
+        held = self._quarantine.entries
+        moved = self._position != self._state.position or held != self._state.quarantine
+        if not moved and not self._rows and not forced:
             self._committed_ms = now_ms
             return
         number = self._state.checkpoint + 1
@@ -456,6 +542,7 @@ class Sink:
             messages=messages,
             letters=letters,
             targets=tuple(sorted({*self._state.targets, *written})),
+            quarantine=held,
             metrics=self._metrics(now_ms),
         )
         self._files.put(state)
@@ -465,6 +552,7 @@ class Sink:
             self._acknowledge(state.position)
         log.info("checkpoint. number=%s rows=%s tables=%s", number, self._rows, len(state.messages))
         self._rows = 0
+        self._counted = dict(self.progress.tables)
         self._committed_ms = now_ms
         self.progress.checkpoint = number
         self.progress.position = state.position

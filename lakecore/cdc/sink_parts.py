@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.cdc.events import SourceTable
+from lakecore.cdc.quarantine import OnTableError
 from lakecore.cdc.target_rules import target_names
 from lakecore.errors import InvalidRequest
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND, RowKind
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.events import ChangeBatch, Position, SourceSchema
+    from lakecore.cdc.quarantine import SetAside
     from lakecore.cdc.state import DeadLetters
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
@@ -85,6 +87,7 @@ class SinkSettings:
     - `takes_new_tables`: whether tables that appear in the source later are followed;
     - `needs_key`: whether a source table without a primary key is left out;
     - `ignores_incompatible`: whether a table that does not fit its target is left out;
+    - `on_table_error`: what happens to a table that cannot be followed once the pipeline runs;
     - `keeps_dead_letters`: whether rows that do not fit, and messages that cannot be read, go to a
       file; otherwise they end the pipeline;
     - `opened_at_start`: tables that are opened even before they get a row. With the option
@@ -97,6 +100,7 @@ class SinkSettings:
     takes_new_tables: bool = False
     needs_key: bool = False
     ignores_incompatible: bool = False
+    on_table_error: OnTableError = OnTableError.STOP
     keeps_dead_letters: bool = False
     opened_at_start: tuple[str, ...] = ()
     source_patience_seconds: float = 300.0
@@ -104,13 +108,18 @@ class SinkSettings:
 
 @dataclass(slots=True)
 class Progress:
-    """What a run has done so far."""
+    """What a run has done so far.
+
+    `quarantine`: the tables that are not followed any more; `newly_set_aside`: those of this run.
+    """
 
     checkpoint: int = 0
     rows: int = 0
     rows_left_out: int = 0
     tables: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    quarantine: tuple[SetAside, ...] = ()
+    newly_set_aside: tuple[str, ...] = ()
     position: Position | None = None
     caught_up: bool = False
     rows_per_second: float = 0.0
@@ -121,6 +130,7 @@ class Progress:
         return (
             f"{name}: checkpoint {self.checkpoint}, {self.rows} rows, "
             f"{self.rows_per_second:.0f} rows/s, {len(self.tables)} tables, {state}"
+            + (f", {len(self.quarantine)} in quarantine" if self.quarantine else "")
         )
 
 

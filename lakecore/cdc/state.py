@@ -31,6 +31,7 @@ import re
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
+from lakecore.cdc.quarantine import SetAside
 from lakecore.errors import CommitConflict, CorruptTable, NotFound
 from lakecore.model.files import (
     CommitMessage,
@@ -164,6 +165,11 @@ class DeadLetters:
         lines, self.lines = self.lines, []
         return files.hold_letters(checkpoint, lines)
 
+    def drop(self) -> None:
+        """Forget the rows that were kept since the previous checkpoint."""
+        self.count -= len(self.lines)
+        self.lines = []
+
     def _keep(self, line: Mapping[str, object]) -> None:
         self.lines.append(json.dumps(line, ensure_ascii=False))
         self.count += 1
@@ -192,6 +198,7 @@ class PipelineState:
     - `letters`: the file with the dead letters of the checkpoint, until they are published;
     - `targets`: the tables that were written so far;
     - `source_tables`: the source tables known when the pipeline first started (`divided` mode);
+    - `quarantine`: the source tables that are not followed any more;
     - `metrics`: counts and times for users; no decision depends on them.
     """
 
@@ -202,6 +209,7 @@ class PipelineState:
     letters: str | None = None
     targets: tuple[str, ...] = ()
     source_tables: tuple[str, ...] = ()
+    quarantine: tuple[SetAside, ...] = ()
     source: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, Json] = field(default_factory=dict)
 
@@ -250,6 +258,7 @@ class StateFiles:
                 letters=_held(found.get("letters"), path),
                 targets=tuple(found["targets"]),
                 source_tables=tuple(found["source_tables"]),
+                quarantine=tuple(map(SetAside.from_json, found.get("quarantine", ()))),
                 source=found["source"],
                 metrics=found["metrics"],
             )
@@ -280,6 +289,7 @@ class StateFiles:
                 "letters": state.letters,
                 "targets": list(state.targets),
                 "source_tables": list(state.source_tables),
+                "quarantine": [each.to_json() for each in state.quarantine],
                 "source": dict(state.source),
                 "metrics": dict(state.metrics),
                 "messages": {

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from lakecore.catalog.registry import open_catalog
 from lakecore.cdc.actions import REPEATED_FLAGS, Arguments
 from lakecore.cdc.pipeline import RUN_FLAGS, SYNC_ACTIONS, PipelineStatus, launch_of, statuses
+from lakecore.cdc.quarantine import SetAside
 from lakecore.cli.arguments import stated
 from lakecore.cli.flags import Flags, read_flags
 from lakecore.cli.grid import json_text
@@ -39,6 +40,8 @@ __all__ = ["cdc", "sync"]
 _OF_WAREHOUSE = ("warehouse", "catalog_conf")
 _OF_STATUS = (*_OF_WAREHOUSE, "state")
 _OF_RUN = (*RUN_FLAGS, "metrics")
+_SET_ASIDE = 3
+"""The exit code of a run that set a table aside."""
 _CONFS = ("catalog_conf", "table_conf")
 
 
@@ -145,6 +148,7 @@ def _usage(name: str, action: Action) -> str:
         "--until caught-up ends once what the source held at the start is committed.",
         "--interval '10 s' is the time between two commits; --metrics FILE gets JSON after each.",
         "--dead_letters true keeps rows that do not fit in files beside the state.",
+        "--on-table-error quarantine sets aside a table that cannot be followed; stop ends.",
         f"--{action.conf} password-file=PATH or password-env=NAME keeps a password off the line.",
     ]
     return "\n".join(lines)
@@ -178,6 +182,8 @@ def _start(name: str, action: Action, flags: Mapping[str, Sequence[str]]) -> Non
 
     progress, _ = launch.run(catalog, SYSTEM, report)
     say(json_text(_facts(label, progress)))
+    if progress.newly_set_aside:
+        raise SystemExit(_SET_ASIDE)
 
 
 def _show(name: str, progress: Progress, metrics: str | None) -> None:
@@ -204,6 +210,8 @@ def _facts(name: str, progress: Progress) -> dict[str, object]:
         "caught_up": progress.caught_up,
         "tables": progress.tables,
         "left_out": progress.left_out,
+        "quarantine": [each.to_json() for each in progress.quarantine],
+        "newly_set_aside": list(progress.newly_set_aside),
     }
 
 
@@ -230,8 +238,12 @@ def _status(arguments: Sequence[str]) -> None:
 def _status_line(status: PipelineStatus) -> str:
     lag = "at an unknown time" if status.lag_seconds is None else f"{status.lag_seconds} s ago"
     state = "caught up" if status.caught_up else "catching up"
+    held = "".join(
+        f"\n  in quarantine: {SetAside.from_json(each).table}: {each['reason']}"
+        for each in status.quarantine
+    )
     return (
         f"{status.name}: {state}, checkpoint {status.checkpoint} "
         f"{status.age_seconds} s ago, {status.rows_total} rows, "
-        f"{status.rows_per_second:.0f} rows/s, last change {lag}, at {status.position}"
+        f"{status.rows_per_second:.0f} rows/s, last change {lag}, at {status.position}{held}"
     )

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["run_mirror"]
 
-_COLUMNS = ("pipeline", "checkpoint", "rows", "tables", "rows_left_out", "caught_up")
+_COLUMNS = (
+    *("pipeline", "checkpoint", "rows", "tables", "rows_left_out", "caught_up"),
+    "tables_in_quarantine",
+)
 _Flags = dict[str, tuple[str, ...]]
 
 
@@ -89,6 +92,7 @@ def run_mirror(
         len(progress.tables),
         progress.rows_left_out,
         progress.caught_up,
+        len(progress.quarantine),
     )
     return _COLUMNS, [row]
 

@@ -10,6 +10,7 @@ import pytest
 from lakecore.catalog.registry import open_catalog
 from lakecore.cdc.actions import Arguments
 from lakecore.cdc.pipeline import Pipeline, run_pipeline
+from lakecore.cdc.quarantine import OnTableError
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.ambient import seeded
 
@@ -35,6 +36,7 @@ def run(
     catalog: Catalog, folder: Path, value_format: str, table: str | None = None, **flags: Any
 ) -> Progress:
     letters = flags.pop("dead_letters", False)
+    on_table_error = flags.pop("on_table_error", None)
     conf = flags.pop("table_conf", {"bucket": "1"})
     texts: dict[str, Sequence[str]] = {
         name: value if isinstance(value, list) else [str(value)] for name, value in flags.items()
@@ -47,7 +49,12 @@ def run(
         flags=texts,
     )
     action = "files_sync_database" if table is None else "files_sync_table"
-    pipeline = Pipeline(action=action, arguments=arguments, keeps_dead_letters=letters)
+    pipeline = Pipeline(
+        action=action,
+        arguments=arguments,
+        keeps_dead_letters=letters,
+        on_table_error=on_table_error,
+    )
     return run_pipeline(catalog, pipeline, seeded(1), until_caught_up=True)
 
 
@@ -228,9 +235,15 @@ def test_a_source_that_gets_another_key_is_refused(
     put(folder, "2.json", maxwell("insert", "t", {"id": 1, "n": 2}, "id", "n"))
 
     with pytest.raises(InvalidRequest, match="another primary key") as refusal:
-        run(catalog, folder, "maxwell-json")
-
+        run(catalog, folder, "maxwell-json", on_table_error=OnTableError.STOP)
     assert refusal.value.facts["source_table"] == "shop.t"
+
+    put(folder, "3.json", maxwell("insert", "u", {"id": 1}))
+    progress = run(catalog, folder, "maxwell-json")
+
+    assert [str(each.table) for each in progress.quarantine] == ["shop.t"]
+    assert rows(catalog, "t") == [{"id": "1", "n": "1"}]
+    assert rows(catalog, "u") == [{"id": "1"}]
 
 
 def test_an_update_without_the_partition_column_moves_the_row(

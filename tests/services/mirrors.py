@@ -118,10 +118,13 @@ def ran(arguments: list[str]) -> Ran:
     return Ran(code, out.getvalue(), err.getvalue())
 
 
-def mirror(arguments: list[str]) -> dict[str, Any]:
-    """Run until the pipeline has caught up. Returns the output of the command."""
+def mirror(arguments: list[str], *, ends_with: int = 0) -> dict[str, Any]:
+    """Run until the pipeline has caught up. Returns the output of the command.
+
+    `ends_with`: the expected exit code; 3 if the run sets a table aside.
+    """
     done = ran([*arguments, "--until=caught-up"])
-    assert done.code == 0, done.err
+    assert done.code == ends_with, done.err
     assert servers.PASSWORD not in done.out + done.err
     found: dict[str, Any] = json.loads(done.out.splitlines()[-1])
     assert found["caught_up"], "a signal ended the pipeline"

@@ -390,6 +390,7 @@ def test_table_that_loses_its_key_ends_the_pipeline(
     run = command(
         server, tmp_path / "w", action, database, *(["--table=t"] if one else []), **more
     )  # fmt: skip
+    run += ["--on-table-error=stop"]
     mirror(run)
     cursor.execute(f"ALTER TABLE {database}.t DROP PRIMARY KEY")
     cursor.execute(f"INSERT INTO {database}.t VALUES (1), (1)")

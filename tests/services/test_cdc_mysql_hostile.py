@@ -345,6 +345,7 @@ def test_changes_of_the_key_or_of_a_type_that_the_target_cannot_follow(
             f"INSERT INTO new_{name}.t VALUES (1, 20240102)",
         )
         given = command(server, tmp_path / name, "mysql_sync_database", f"new_{name}")
+        given += ["--on-table-error", "stop"]
         mirror(given)
         run(
             cursor,
@@ -354,6 +355,57 @@ def test_changes_of_the_key_or_of_a_type_that_the_target_cannot_follow(
         for _ in range(2):
             assert reason in refusal(given)
         assert target(tmp_path / name) == [(1, 20240102)]
+
+
+def test_tables_that_cannot_be_followed_are_set_aside_while_the_others_go_on(
+    server: Server, cursor: Any, tmp_path: Path
+) -> None:
+    names = ("wider", "value", "logged", "late", "good")
+    run(
+        cursor,
+        "CREATE DATABASE aside",
+        "CREATE TABLE aside.wider (id int primary key)",
+        "CREATE TABLE aside.value (id int primary key, v date)",
+        "CREATE TABLE aside.logged (id int primary key)",
+        "CREATE TABLE aside.good (id int primary key)",
+        *(f"INSERT INTO aside.{name} (id) VALUES (1)" for name in names if name != "late"),
+    )
+    given = command(server, tmp_path, "mysql_sync_database", "aside", "--mode=combined")
+    mirror(given)
+    session = connect(server)
+    run(session, "USE aside", "SET SESSION binlog_format = STATEMENT")
+    run(
+        cursor,
+        "ALTER TABLE aside.wider MODIFY id bigint",
+        "INSERT INTO aside.wider VALUES (5000000000)",
+        "INSERT INTO aside.good VALUES (2)",
+        "ALTER TABLE aside.value MODIFY v time",
+        "INSERT INTO aside.value VALUES (2, '838:59:59')",
+        "INSERT INTO aside.good VALUES (3)",
+        "CREATE TABLE aside.late AS SELECT 1 AS id",
+        "ALTER TABLE aside.late ADD PRIMARY KEY (id)",
+        "INSERT INTO aside.late VALUES (2)",
+    )
+    run(session, "INSERT INTO logged VALUES (2)")
+    run(cursor, "INSERT INTO aside.logged VALUES (3)", "INSERT INTO aside.good VALUES (4)")
+
+    first = mirror(given, ends_with=3)
+    assert sorted(first["newly_set_aside"]) == [
+        f"aside.{name}" for name in sorted(names) if name != "good"
+    ]
+    reasons = {each["table"]: each["reason"] for each in first["quarantine"]}
+    assert "the type of a column changed" in reasons["wider"]
+    assert "a TIME of Paimon" in reasons["value"] or "cannot follow" in reasons["value"]
+    assert "a statement in place of rows" in reasons["logged"]
+    assert "another primary key" in reasons["late"]
+    run(cursor, *(f"INSERT INTO aside.{name} (id) VALUES (9)" for name in names))
+    second = mirror(given)
+    assert second["newly_set_aside"] == []
+    assert second["quarantine"] == first["quarantine"]
+
+    assert [row[0] for row in target(tmp_path, "good")] == [1, 2, 3, 4, 9]
+    for name in ("wider", "value", "logged"):
+        assert [row[0] for row in target(tmp_path, name)] == [1], name
 
 
 def test_excluded_table_may_have_any_type(server: Server, cursor: Any, tmp_path: Path) -> None:
@@ -545,10 +597,13 @@ def test_statement_reads_the_definition_of_its_own_table_again(
     ("database", "statement", "ends"),
     [
         ("logged_other", "INSERT INTO x VALUES (1)", False),
-        ("logged_other", "UPDATE x SET id = 7 -- logged.a in a comment", True),
+        ("logged_other", "UPDATE x SET id = 7 -- logged.a in a comment", False),
+        ("logged_other", "UPDATE x, logged.a SET a.id = 7", True),
         ("logged_other", "INSERT INTO `logged` . `a` VALUES (9)", True),
         ("logged_other", "INSERT INTO logged.left_out VALUES (1)", False),
-        ("logged", "INSERT INTO logged_other.x VALUES (2)", True),
+        ("logged", "INSERT INTO logged_other.x VALUES (2)", False),
+        ("logged", "DELETE FROM left_out USING left_out JOIN a", True),
+        ("logged", "INSERT INTO triggering VALUES (1)", True),
     ],
 )
 def test_statement_in_the_log_ends_the_pipelines_of_its_tables_alone(
@@ -562,6 +617,9 @@ def test_statement_in_the_log_ends_the_pipelines_of_its_tables_alone(
         "CREATE DATABASE logged_other",
         "CREATE TABLE logged.a (id int primary key)",
         "CREATE TABLE logged.left_out (id int primary key)",
+        "CREATE TABLE logged.triggering (id int primary key)",
+        "CREATE TRIGGER logged.fires AFTER INSERT ON logged.triggering FOR EACH ROW "
+        "INSERT INTO logged.a VALUES (NEW.id)",
         "CREATE TABLE logged_other.x (id int primary key)",
     )
     more = {"scan.startup.mode": "latest-offset", "table-name": "a"}
@@ -662,7 +720,8 @@ def test_a_date_outside_the_calendar_in_a_key_is_refused(
         "INSERT INTO zeros.t VALUES ('0000-00-00'), ('1970-01-01')",
     )
 
-    reason = refusal(command(server, tmp_path, "mysql_sync_database", "zeros"))
+    given = command(server, tmp_path, "mysql_sync_database", "zeros", "--on-table-error=stop")
+    reason = refusal(given)
 
     assert "key-dates-to-string" in reason
     assert "column=k" in reason

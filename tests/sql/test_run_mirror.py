@@ -70,10 +70,11 @@ def test_a_table_follows_a_source_and_continues_when_run_again(
     assert table.schema.primary_keys == ("id", "year")
     assert table.schema.partition_keys == ("year",)
     assert first.columns == [
-        *("pipeline", "checkpoint", "rows", "tables", "rows_left_out", "caught_up")
+        *("pipeline", "checkpoint", "rows", "tables", "rows_left_out", "caught_up"),
+        "tables_in_quarantine",
     ]
-    assert first.fetchall() == [("files_sync_table-d.orders", 1, 1, 1, 0, True)]
-    assert second.fetchall() == [("files_sync_table-d.orders", 2, 1, 1, 0, True)]
+    assert first.fetchall() == [("files_sync_table-d.orders", 1, 1, 1, 0, True, 0)]
+    assert second.fetchall() == [("files_sync_table-d.orders", 2, 1, 1, 0, True, 0)]
     assert {name for name, _ in told} == {"files_sync_table-d.orders"}
 
 

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lakecore.cdc.actions import check_keys, checked_pattern, matches, startup_mode
 from lakecore.cdc.mysql.column import Definition
+from lakecore.cdc.quarantine import of_tables
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING, TypeMapping
 from lakecore.errors import InvalidRequest, LakecoreError, StorageError, Unsupported
 from lakecore.masking import mask_exception
@@ -22,6 +23,7 @@ from lakecore.masking import mask_exception
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from lakecore.cdc.events import SourceTable
 EXTRA = "cdc-mysql"
 _SESSION = "SET SESSION time_zone='+00:00', sql_mode='', wait_timeout=28800, net_write_timeout=3600"
 _REFUSALS = frozenset({1044, 1045, 1049, 1142, 1143, 1227, 1698})
@@ -89,7 +91,7 @@ def connect(settings: MySqlSettings, *, raw: bool = False, stream: bool = False)
     Unsupported if PyMySQL is not installed.
     """
     pymysql = _pymysql()
-    with plain_mysql_errors(settings, "the server does not let the pipeline in"):
+    with of_tables(), plain_mysql_errors(settings, "the server does not let the pipeline in"):
         connection = pymysql.connect(
             host=settings.hostname,
             port=settings.port,
@@ -261,6 +263,23 @@ def has_silent_changes(cursor: Cursor, database: str, table: str) -> bool:
     cursor.execute("SHOW CREATE TABLE `{}`.`{}`".format(*quoted))
     row = cursor.fetchone()
     return row is not None and _SILENT.search(_QUOTED.sub("", _text(row[1]))) is not None
+
+
+def has_routines(cursor: Cursor, table: SourceTable, text: str) -> bool:
+    """Whether a statement on a table may run a trigger or a stored function that the user sees."""
+    cursor.execute(
+        "SELECT 1 FROM information_schema.triggers WHERE event_object_schema = %s AND "
+        "event_object_table = %s LIMIT 1",
+        (table.database, table.name),
+    )
+    if cursor.fetchone() is not None:
+        return True
+    cursor.execute(
+        "SELECT DISTINCT LOWER(routine_name) FROM information_schema.routines "
+        "WHERE routine_type = 'FUNCTION' AND routine_schema <> 'sys'"
+    )
+    lower = text.lower()
+    return any(_text(row[0]) in lower for row in cursor.fetchall())
 
 
 def read_columns(

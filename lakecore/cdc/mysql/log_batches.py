@@ -17,13 +17,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakecore.cdc.actions import matches
 from lakecore.cdc.events import ChangeBatch, SourceTable
 from lakecore.cdc.mysql.binlog import LogPlace, Statement
 from lakecore.cdc.mysql.column import BY_SERVER, Code, LoggedColumn, definitions_of, source_schema
-from lakecore.cdc.mysql.connection import connect, plain_mysql_errors, read_columns, read_comment
+from lakecore.cdc.mysql.connection import (
+    connect,
+    has_routines,
+    plain_mysql_errors,
+    read_columns,
+    read_comment,
+    read_tables,
+)
 from lakecore.cdc.mysql.snapshot import fitted
 from lakecore.cdc.mysql.table_map import decoded, parse_table_map, shown, table_name
+from lakecore.cdc.quarantine import concern, of_tables
 from lakecore.errors import CorruptTable, InvalidRequest
 
 if TYPE_CHECKING:
@@ -337,6 +344,20 @@ _STEP_ROWS, _STEP_BYTES = 20_000, 16 << 20
 _TRANSACTION_ROWS, _TRANSACTION_BYTES = 200_000, 64 << 20
 _NAME = r"(`(?:[^`]|``)+`|[\w$]+)"
 _QUALIFIED = re.compile(rf"{_NAME}\s*\.\s*{_NAME}")
+_TABLE = rf"(?:{_NAME}\s*\.\s*)?{_NAME}"
+_INSERT_WORDS = r"(?:(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|IGNORE)\s+)*(?:INTO\s+)?"
+_LOAD_WORDS = r"(?:(?:LOW_PRIORITY|CONCURRENT)\s+)?(?:LOCAL\s+)?INFILE\s+'[^'\\]*'\s+"
+_ENDS = r"(?:;|\Z|WHERE\b|ORDER\b|LIMIT\b|RETURNING\b)"
+_ONE_TABLE = tuple(
+    re.compile(rf"\s*{each}", re.IGNORECASE | re.DOTALL)
+    for each in (
+        rf"(?:INSERT|REPLACE)\s+{_INSERT_WORDS}{_TABLE}",
+        rf"UPDATE\s+(?:(?:LOW_PRIORITY|IGNORE)\s+)*{_TABLE}\s+SET\b",
+        rf"DELETE\s+(?:(?:LOW_PRIORITY|QUICK|IGNORE)\s+)*FROM\s+{_TABLE}\s*{_ENDS}",
+        rf"LOAD\s+DATA\s+{_LOAD_WORDS}(?:(?:REPLACE|IGNORE)\s+)?INTO\s+TABLE\s+{_TABLE}",
+    )
+)
+"""Statements that change the rows of one table, which they name."""
 _KEPT = 1000
 """The number of DDL statements after which a table without changes is forgotten."""
 _INSERT, _UPDATE, _DELETE = b"\x00", b"\x03\x00", b"\x03"
@@ -415,7 +436,9 @@ class LogBatches:
         image = self._known.get(body)
         is_old = image is not None and image.statements != self._statements
         if image is None or (is_old and image.table_id != event.table_id):
-            image = self._known[body] = self._image(event.packet)
+            table = SourceTable(*table_name(event.packet[20:]))
+            with of_tables(table):
+                image = self._known[body] = self._image(table, event.packet)
             image.statements = self._statements
         image.table_id = event.table_id
         image.seen = self._statements
@@ -476,8 +499,7 @@ class LogBatches:
 
     # --- tables -----------------------------------------------------------------------------------
 
-    def _image(self, packet: bytes) -> _Image:
-        table = SourceTable(*table_name(packet[20:]))
+    def _image(self, table: SourceTable, packet: bytes) -> _Image:
         if not self._settings.takes(table.database, table.name) or not self._accepts(table):
             return _Image(table)
         found = parse_table_map(packet, mariadb=self._server.is_mariadb, texts=self._texts.texts)
@@ -495,35 +517,45 @@ class LogBatches:
         return _Image(table, self._group(table), schema, found, RowImages(found.columns))
 
     def _check_statement(self, found: Statement) -> None:
-        """Raise InvalidRequest for a statement that may change rows of a mirrored table.
+        """Raise InvalidRequest for a statement that may change rows of mirrored tables.
 
-        Such a statement runs in a mirrored database, or its text has the qualified name of a
-        mirrored table.
+        If it is not certain which table it changes, these are all tables of its database, and all
+        that it names with their database.
         """
         settings = self._settings
-        names = [tuple(map(_unquoted, each)) for each in _QUALIFIED.findall(found.text)]
-        mirrored = sorted(
-            {
-                f"{database}.{name}"
-                for database, name in names
-                if settings.takes(database, name) and self._accepts(SourceTable(database, name))
-            }
+        connection = connect(settings)
+        try:
+            cursor = connection.cursor()
+            with plain_mysql_errors(settings, "the tables of a statement cannot be looked up"):
+                existing = {SourceTable(*each) for each in read_tables(cursor)}
+                one = changed_table(found.text, found.database)
+                surely = one in existing and not has_routines(cursor, one, found.text)
+        finally:
+            connection.close()
+        named = {SourceTable(*map(_unquoted, each)) for each in _QUALIFIED.findall(found.text)}
+        changed = sorted(
+            each
+            for each in existing
+            if settings.takes(each.database, each.name)
+            and self._accepts(each)
+            and (each == one if surely else each in named or each.database == found.database)
         )
-        if not mirrored and not matches(settings.databases, found.database):
+        if not changed:
             log.info(
-                "skipped a logged statement of a database that is not mirrored. database=%s "
-                "place=%s",
+                "skipped a logged statement that changes no mirrored table. database=%s place=%s",
                 found.database,
                 found.place,
             )
             return
-        raise InvalidRequest(
+        error = InvalidRequest(
             "the binary log has a statement in place of rows: binlog_format must be ROW for every "
             "session that changes mirrored tables",
             place=found.place,
             database=found.database,
-            tables=mirrored or "any of the database",
+            tables=[*map(str, changed)],
         )
+        concern(error, changed)
+        raise error
 
     def _after_snapshot(
         self,
@@ -555,19 +587,21 @@ class LogBatches:
         assert schema is not None
         assert described is not None
         arrow = schema.arrow
-        arrays = [
-            fitted(
-                partial(decoded, column, self._read(column, values)),
-                partial(shown, column, values),
-                field_,
-                target.type,
-                zone=self._server.zone,
-                exact=field_.name in schema.exact,
-            )
-            for column, values, field_, target in zip(
-                described.columns, zip(*found.rows, strict=True), schema.fields, arrow, strict=True
-            )
-        ]
+        columns = zip(
+            described.columns, zip(*found.rows, strict=True), schema.fields, arrow, strict=True
+        )
+        with of_tables(found.image.table):
+            arrays = [
+                fitted(
+                    partial(decoded, column, self._read(column, values)),
+                    partial(shown, column, values),
+                    field_,
+                    target.type,
+                    zone=self._server.zone,
+                    exact=field_.name in schema.exact,
+                )
+                for column, values, field_, target in columns
+            ]
         return ChangeBatch(
             table=found.image.table,
             schema=schema,
@@ -586,6 +620,17 @@ class LogBatches:
         counts, seconds = zip(*found.times, strict=True)
         times = np.repeat(np.array(seconds, np.int64) * 1000, counts)
         return metadata_of(found.image.table, pa.array(times))
+
+
+def changed_table(text: str, database: str) -> SourceTable | None:
+    """The only table that a statement names as changed; None if that is not certain.
+
+    `database`: the current database of the session.
+    """
+    for form in _ONE_TABLE:
+        if (match := form.match(text)) is not None:
+            return SourceTable(_unquoted(match[1] or database), _unquoted(match[2]))
+    return None
 
 
 def _unquoted(name: str) -> str:

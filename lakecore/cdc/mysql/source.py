@@ -54,13 +54,14 @@ from lakecore.cdc.mysql.log_batches import (
     metadata_of,
 )
 from lakecore.cdc.mysql.snapshot import Chunk, boundaries, integer_key, read_chunk
+from lakecore.cdc.quarantine import concern, of_tables
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from lakecore.cdc.events import Position, SourceSchema
-    from lakecore.cdc.mysql.connection import Connection, Server
+    from lakecore.cdc.mysql.connection import Connection, Cursor, Server
     from lakecore.io.ambient import Ambient
     from lakecore.model.types import Json
 
@@ -147,6 +148,7 @@ class MySqlSource:
         self._group = group
         self._keyed = keyed
         self._needs_key = needs_key
+        self._left_out: frozenset[SourceTable] = frozenset()
         self._log: Binlog | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._free: deque[Connection] = deque()
@@ -171,6 +173,10 @@ class MySqlSource:
         finally:
             connection.close()
 
+    def leave_out(self, tables: Collection[SourceTable]) -> None:
+        """Read no more rows and statements of these tables."""
+        self._left_out = frozenset(tables)
+
     def steps(self, after: Position | None) -> Iterator[Step]:
         """The changes after a position; see `Source`. In the mode `snapshot`, the iterator ends."""
         connection = connect(self._settings)
@@ -183,6 +189,9 @@ class MySqlSource:
             place = self._first(connection) if after is None else _Place.from_json(after)
         finally:
             connection.close()
+        if after is None and not place.marks and (place.log or place.gtid):
+            # A pipeline that starts again before its first rows must start here.
+            yield Step(position=place.to_json())
         try:
             if place.log is None and place.gtid is None:
                 yield from self._snapshot(server, place)
@@ -205,6 +214,9 @@ class MySqlSource:
         while self._free:
             self._free.popleft().close()
 
+    def _is_read(self, table: SourceTable) -> bool:
+        return table not in self._left_out and self._accepts(table)
+
     # --- the start --------------------------------------------------------------------------------
 
     def _tables(self, connection: Connection) -> dict[SourceTable, SourceSchema]:
@@ -213,22 +225,24 @@ class MySqlSource:
         with plain_mysql_errors(self._settings, "the tables of the server cannot be listed"):
             for database, name in sorted(read_tables(cursor)):
                 table = SourceTable(database, name)
-                if not self._settings.takes(database, name) or not self._accepts(table):
+                if not self._settings.takes(database, name) or not self._is_read(table):
                     continue
-                comment = read_comment(cursor, database, name)
-                if has_silent_changes(cursor, database, name):
-                    log.warning(
-                        "a foreign key changes rows of a table, which the server does not log: "
-                        "the target will not have these changes. table=%s",
-                        table,
-                    )
-                columns, primary, unique = read_columns(cursor, database, name)
-                key = self._settings.key(primary, unique)
-                found[table] = source_schema(
-                    list(columns.values()), key, comment, self._settings.mapping
-                )
+                with of_tables(table):
+                    found[table] = self._schema(cursor, table)
         cursor.close()
         return found
+
+    def _schema(self, cursor: Cursor, table: SourceTable) -> SourceSchema:
+        comment = read_comment(cursor, table.database, table.name)
+        if has_silent_changes(cursor, table.database, table.name):
+            log.warning(
+                "a foreign key changes rows of a table, which the server does not log: "
+                "the target will not have these changes. table=%s",
+                table,
+            )
+        columns, primary, unique = read_columns(cursor, table.database, table.name)
+        key = self._settings.key(primary, unique)
+        return source_schema(list(columns.values()), key, comment, self._settings.mapping)
 
     def _first(self, connection: Connection) -> _Place:
         """Where a pipeline without a state starts."""
@@ -259,11 +273,12 @@ class MySqlSource:
             key = integer_key(columns, schema.primary_key)
             rows, length = sizes.get((table.database, table.name), (0, 0))
             size = max(min(self._settings.chunk_rows, _CHUNK_BYTES // max(length, 1)), 1)
-            bounds = (
-                ()
-                if key is None
-                else boundaries(connection, self._settings, table, key, rows=rows, size=size)
-            )
+            with of_tables(table):
+                bounds = (
+                    ()
+                    if key is None
+                    else boundaries(connection, self._settings, table, key, rows=rows, size=size)
+                )
             marks[table] = Marks(key=key, bounds=tuple(bounds))
         return marks
 
@@ -273,7 +288,7 @@ class MySqlSource:
         """One step for each chunk that is not done."""
         self._pool = ThreadPoolExecutor(self._settings.parallelism, "lakecore-cdc-snapshot")
         for table, marks in place.marks.items():
-            if marks.done:
+            if marks.done or table in self._left_out:
                 continue
             again = marks.key is None and bool(marks.places)
             chunks = (
@@ -281,18 +296,25 @@ class MySqlSource:
                 if marks.key is None
                 else self._ranges(server, table, marks)
             )
-            for chunk in chunks:
+            while (chunk := self._next(table, chunks)) is not None:
                 if again and not self._keyed(chunk.schema):
-                    raise InvalidRequest(
+                    error = InvalidRequest(
                         "the snapshot of a table without a primary key was interrupted, and cannot "
                         "continue: drop the target, and remove the state of the pipeline",
                         table=str(table),
                     )
+                    concern(error, [table])
+                    raise error
                 if marks.key is not None or not marks.places:
                     marks.places.append(chunk.place)
                 marks.done = chunk.last
                 batch = self._chunk_batch(table, chunk)
                 yield Step(batches=(batch,) if len(batch) else (), position=place.to_json())
+
+    @staticmethod
+    def _next(table: SourceTable, chunks: Iterator[Chunk]) -> Chunk | None:
+        with of_tables(table):
+            return next(chunks, None)
 
     def _ranges(self, server: Server, table: SourceTable, marks: Marks) -> Iterator[Chunk]:
         """The ranges of a table in order, read ahead by several connections."""
@@ -320,7 +342,11 @@ class MySqlSource:
         chunks = read_chunk(
             connection, server, self._settings, table, key=marks.key, start=start, stop=stop
         )
-        (chunk,) = chunks
+        try:
+            (chunk,) = chunks
+        except BaseException:
+            connection.close()
+            raise
         self._free.append(connection)
         return replace(chunk, number=number)
 
@@ -352,7 +378,7 @@ class MySqlSource:
         server_id = settings.server_id or _OWN_IDS + int(self._ambient.random() * (_OWN_IDS - 1))
         binlog = self._log = Binlog(settings, server, server_id)
         binlog.start(place.log, place.gtid if place.log is None else None)
-        batches = LogBatches(settings, server, self._accepts, self._group, place.marks)
+        batches = LogBatches(settings, server, self._is_read, self._group, place.marks)
         last = max((mark for each in place.marks.values() for mark in each.places), default=None)
         least_seconds = (settings.timestamp_ms or 0) / 1000
         skipped, place.events_done = place.events_done, 0
