@@ -15,7 +15,7 @@ from lakecore import InvalidRequest, Table, open_table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakecore.distributed.tables import TableContext
+    from lakecore.distributed import TableContext
 
 __all__ = [
     "SPREAD_BYTES",

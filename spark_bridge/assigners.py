@@ -16,15 +16,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lakecore.distributed.placing import BUCKETS_MAX, crosses_partitions, read_hashes
-from lakecore.distributed.values import HASH_INDEX, POSTPONE_BUCKET
+from lakecore.distributed import (
+    BUCKETS_MAX,
+    HASH_INDEX,
+    POSTPONE_BUCKET,
+    crosses_partitions,
+    read_hashes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from lakecore.distributed.tables import TableContext
+    from lakecore.distributed import TableContext
 
 __all__ = ["assigners_of", "fitting"]
 

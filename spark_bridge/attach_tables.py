@@ -25,8 +25,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
 from lakecore import AlreadyExists, InvalidRequest, LakecoreError, Unsupported, connect
-from lakecore.distributed.descriptor import anchored
-from lakecore.distributed.planning import is_access_option
+from lakecore.distributed import anchored, is_access_option
 from spark_bridge.arguments import named_arguments, warn
 from spark_bridge.options import MARK
 from spark_bridge.plan_read import read_schema

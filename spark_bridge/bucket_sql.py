@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as s
 
-from lakecore.distributed.values import BINARIES, STRINGS, Atomic, BucketFunction, Field, Root
+from lakecore.distributed import BINARIES, STRINGS, Atomic, BucketFunction, Field, Root
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,9 +20,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from lakecore import AlreadyExists, CommitConflict, InvalidRequest
-from lakecore.distributed.cdc import StateFiles, needed_changes, open_catalog, state_store
-from lakecore.distributed.descriptor import describe
-from lakecore.distributed.tables import SYSTEM, reload_context
+from lakecore.distributed import (
+    SYSTEM,
+    StateFiles,
+    describe,
+    needed_changes,
+    open_catalog,
+    reload_context,
+    state_store,
+)
 from spark_bridge.cdc_decode import (
     CHUNK_SCHEMA,
     ORDER,
@@ -51,10 +57,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakecore import CommitResult
-    from lakecore.distributed.cdc import Arguments, Catalog, SourceSchema, SourceTable, TargetRules
-    from lakecore.distributed.committing import Author
-    from lakecore.distributed.descriptor import TableDescriptor
-    from lakecore.distributed.tables import TableContext
+    from lakecore.distributed import (
+        Arguments,
+        Author,
+        Catalog,
+        SourceSchema,
+        SourceTable,
+        TableContext,
+        TableDescriptor,
+        TargetRules,
+    )
     from spark_bridge.cdc_decode import DecodingReport, WrittenTargets
     from spark_bridge.task import TaskOutcome
 

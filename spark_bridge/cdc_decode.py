@@ -22,10 +22,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from lakecore import InvalidRequest, LakecoreError
-from lakecore.distributed.cdc import (
+from lakecore.distributed import (
     MESSAGE_METADATA,
+    SYSTEM,
     DeadLetters,
     Messages,
+    TableWrite,
     TargetRows,
     database_rules,
     decoder_for,
@@ -33,11 +35,10 @@ from lakecore.distributed.cdc import (
     fitting,
     in_order,
     needed_changes,
+    of_job,
     shaped,
     table_rules,
 )
-from lakecore.distributed.tables import SYSTEM, of_job
-from lakecore.distributed.writing import TableWrite
 from spark_bridge.failures import DATA_ERRORS, portable, raised_in_task
 from spark_bridge.placement import owner_numbers, routing_of
 from spark_bridge.spread import answer
@@ -48,15 +49,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lakecore import CommitMessage
-    from lakecore.distributed.cdc import (
+    from lakecore.distributed import (
         Arguments,
         ChangeBatch,
         Decoder,
         SourceSchema,
         SourceTable,
+        TableDescriptor,
         TargetRules,
     )
-    from lakecore.distributed.descriptor import TableDescriptor
     from spark_bridge.placement import RoutingKeys
     from spark_bridge.worker import Batches
 

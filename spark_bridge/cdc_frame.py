@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as s
 
 from lakecore import InvalidRequest, Unsupported
-from lakecore.distributed.cdc import (
+from lakecore.distributed import (
     COMMON_FLAGS,
     DATABASE_FLAGS,
     TABLE_FLAGS,

@@ -17,13 +17,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from lakecore import CommitConflict, InvalidRequest
-from lakecore.distributed.committing import committed_before
-from lakecore.distributed.descriptor import describe
-from lakecore.distributed.placing import crosses_partitions
-from lakecore.distributed.row_verbs import commit_changes
-from lakecore.distributed.tables import SYSTEM
-from lakecore.distributed.values import POSTPONE_BUCKET
-from lakecore.distributed.writing import read_base, read_start
+from lakecore.distributed import (
+    POSTPONE_BUCKET,
+    SYSTEM,
+    commit_changes,
+    committed_before,
+    crosses_partitions,
+    describe,
+    read_base,
+    read_start,
+)
 from spark_bridge.change_tasks import ChangeTask
 from spark_bridge.failures import DATA_ERRORS
 from spark_bridge.job_commit import remove_files_of_job, remove_leftovers
@@ -38,11 +41,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakecore import CommitResult
-    from lakecore.distributed.committing import Author
-    from lakecore.distributed.row_verbs import Changed, TableSource, Verb
-    from lakecore.distributed.tables import TableContext
-    from lakecore.distributed.values import Split
-    from lakecore.distributed.writing import WriteStart
+    from lakecore.distributed import (
+        Author,
+        Changed,
+        Split,
+        TableContext,
+        TableSource,
+        Verb,
+        WriteStart,
+    )
     from spark_bridge.change_tasks import Change, ChangeOutcome
 
 __all__ = ["ChangeJob", "Parts", "committed_once", "groups_of", "size_of", "statement"]

@@ -10,16 +10,16 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING
 
-from lakecore.distributed.committing import author
-from lakecore.distributed.row_verbs import (
+from lakecore.distributed import (
+    BATCH_COMMIT_IDENTIFIER,
     Assignment,
     Verb,
     assigned,
     assigning,
+    author,
     deleted,
     deletion,
 )
-from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER
 from spark_bridge.arguments import (
     SPREAD_BYTES,
     check_counts,
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakecore import CommitResult, Table
-    from lakecore.distributed.row_verbs import Changed, Condition, TableSource
-    from lakecore.distributed.tables import TableContext
-    from lakecore.distributed.values import Split
+    from lakecore.distributed import Changed, Condition, Split, TableContext, TableSource
 
 __all__ = ["delete", "update"]
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from lakecore import LakecoreError
-from lakecore.distributed.row_verbs import (
+from lakecore.distributed import (
     Assignment,
     Condition,
     MergeRequest,
@@ -27,8 +27,8 @@ from lakecore.distributed.row_verbs import (
     assigned,
     deleted,
     merged,
+    of_job,
 )
-from lakecore.distributed.tables import of_job
 from spark_bridge.failures import portable, raised_in_task
 from spark_bridge.spread import answer
 from spark_bridge.worker import acknowledge, joined, partition_number, set_aside
@@ -38,10 +38,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from lakecore.distributed.descriptor import TableDescriptor
-    from lakecore.distributed.row_verbs import Changed
-    from lakecore.distributed.values import Snapshot, Split
-    from lakecore.distributed.writing import WriteStart
+    from lakecore.distributed import Changed, Snapshot, Split, TableDescriptor, WriteStart
     from spark_bridge.worker import Batches
 
 __all__ = ["ChangeOutcome", "ChangeTask", "group_function", "owner_function"]

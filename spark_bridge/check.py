@@ -8,8 +8,13 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 from pyspark.sql import types as s
 
-from lakecore.distributed.tables import reload_context
-from lakecore.distributed.writing import TableWrite, check_once, evolution_for, type_changes_of
+from lakecore.distributed import (
+    TableWrite,
+    check_once,
+    evolution_for,
+    reload_context,
+    type_changes_of,
+)
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.types import spark_arrow_schema, to_spark
 
@@ -17,8 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from lakecore.distributed.tables import TableContext
-    from lakecore.distributed.writing import Evolution
+    from lakecore.distributed import Evolution, TableContext
 
 
 def with_types_of(df: DataFrame, context: TableContext) -> DataFrame:

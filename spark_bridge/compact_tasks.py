@@ -20,10 +20,17 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from lakecore import LakecoreError, Uncomputable
-from lakecore.distributed.descriptor import describe
-from lakecore.distributed.tables import SYSTEM, of_job
-from lakecore.distributed.verb_tasks import ColumnSketch, RescalePart, do_work, rescale_part
-from lakecore.distributed.verbs import measured, one_by_one
+from lakecore.distributed import (
+    SYSTEM,
+    ColumnSketch,
+    RescalePart,
+    describe,
+    do_work,
+    measured,
+    of_job,
+    one_by_one,
+    rescale_part,
+)
 from spark_bridge.arguments import SPREAD_BYTES
 from spark_bridge.failures import portable, raised_in_task
 from spark_bridge.job_commit import remove_files_of_job, remove_leftovers
@@ -40,11 +47,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakecore import CommitMessage
-    from lakecore.distributed.descriptor import TableDescriptor
-    from lakecore.distributed.planning import TableSource
-    from lakecore.distributed.tables import TableContext
-    from lakecore.distributed.verb_tasks import Work
-    from lakecore.distributed.verbs import Failures, Tally
+    from lakecore.distributed import (
+        Failures,
+        TableContext,
+        TableDescriptor,
+        TableSource,
+        Tally,
+        Work,
+    )
     from spark_bridge.read_job import Piece, ReadJob
     from spark_bridge.worker import Batches
 

@@ -18,18 +18,24 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakecore import InvalidRequest, LakecoreError
-from lakecore.distributed.committing import Author, commit_append, commit_overwrite, delete_files
-from lakecore.distributed.placing import crosses_partitions
-from lakecore.distributed.tables import JOB_ID_LENGTH
-from lakecore.distributed.values import BUCKET_PREFIX, MANAGED_BLOB_SUFFIX, POSTPONE_BUCKET
+from lakecore.distributed import (
+    BUCKET_PREFIX,
+    JOB_ID_LENGTH,
+    MANAGED_BLOB_SUFFIX,
+    POSTPONE_BUCKET,
+    Author,
+    commit_append,
+    commit_overwrite,
+    crosses_partitions,
+    delete_files,
+)
 from spark_bridge.failures import DATA_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lakecore import CommitMessage, CommitResult
-    from lakecore.distributed.tables import TableContext
-    from lakecore.distributed.writing import Evolution
+    from lakecore.distributed import Evolution, TableContext
     from spark_bridge.task import TaskOutcome
 
 

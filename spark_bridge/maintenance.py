@@ -13,16 +13,20 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from lakecore import Table
-from lakecore.distributed.tables import IN_THREADS, MemoryStore, delete_all, read_all, unguarded
-from lakecore.distributed.values import check_flags
-from lakecore.distributed.verbs import (
+from lakecore.distributed import (
+    IN_THREADS,
     CompactionRequest,
+    MemoryStore,
     RescaleRequest,
+    check_flags,
     compact_table,
+    delete_all,
     idle_ms,
+    read_all,
     rescale_table,
+    unguarded,
 )
-from lakecore.distributed.verbs import analyze as analyze_table
+from lakecore.distributed import analyze as analyze_table
 from spark_bridge.arguments import check_counts, check_spread, named_arguments, opened
 from spark_bridge.compact_tasks import SparkMeasure, SparkRescale, SparkRunner
 from spark_bridge.placement import parallelism
@@ -45,8 +49,7 @@ if TYPE_CHECKING:
         ExpiredSnapshots,
         OrphanFiles,
     )
-    from lakecore.distributed.tables import FileStatus, Store
-    from lakecore.distributed.values import Time
+    from lakecore.distributed import FileStatus, Store, Time
 
 
 # --- bulk files ----------------------------------------------------------------------------------

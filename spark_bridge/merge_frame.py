@@ -27,22 +27,25 @@ import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
-from lakecore.distributed.placing import bucket_key_fields, crosses_partitions, hash_rows
-from lakecore.distributed.row_verbs import (
+from lakecore.distributed import (
     SOURCE,
     TARGET,
+    BucketFunction,
     Match,
     MergeInto,
     MergeRequest,
     Sql,
     Verb,
+    bucket_key_fields,
+    crosses_partitions,
+    hash_rows,
     inserted,
     merged,
     merging,
+    read_start,
     source_plan,
+    with_nullable,
 )
-from lakecore.distributed.values import BucketFunction, with_nullable
-from lakecore.distributed.writing import read_start
 from spark_bridge.arguments import (
     SPREAD_BYTES,
     check_counts,
@@ -78,11 +81,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakecore import CommitResult, Table
-    from lakecore.distributed.committing import Author
-    from lakecore.distributed.row_verbs import Changed, MergePlan, TableSource
-    from lakecore.distributed.tables import TableContext
-    from lakecore.distributed.values import Split
-    from lakecore.distributed.writing import WriteStart
+    from lakecore.distributed import (
+        Author,
+        Changed,
+        MergePlan,
+        Split,
+        TableContext,
+        TableSource,
+        WriteStart,
+    )
 
 
 # --- merge routing -------------------------------------------------------------------------------

@@ -20,14 +20,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakecore import InvalidRequest, open_table
-from lakecore.distributed.planning import SYSTEM_TABLES, UNSUPPORTED_SYSTEM_TABLES, Travel
-from lakecore.distributed.values import MAIN_BRANCH, wall_time
+from lakecore.distributed import (
+    MAIN_BRANCH,
+    SYSTEM_TABLES,
+    UNSUPPORTED_SYSTEM_TABLES,
+    Travel,
+    wall_time,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakecore import Table
-    from lakecore.distributed.planning import SystemTable
+    from lakecore.distributed import SystemTable
 
 
 # --- system --------------------------------------------------------------------------------------

@@ -26,16 +26,17 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as f
 
-from lakecore.distributed.placing import (
+from lakecore.distributed import (
+    POSTPONE_BUCKET,
+    BucketFunction,
     KindRule,
     bucket_ids,
     bucket_key_fields,
     conform,
     crosses_partitions,
     hash_rows,
+    read_base,
 )
-from lakecore.distributed.values import POSTPONE_BUCKET, BucketFunction
-from lakecore.distributed.writing import read_base
 from spark_bridge.bucket_sql import HASH, bucket_sql, bucket_steps, is_plain, quoted
 from spark_bridge.failures import DATA_ERRORS, raised_in_task
 from spark_bridge.worker import set_aside
@@ -43,9 +44,7 @@ from spark_bridge.worker import set_aside
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from lakecore.distributed.tables import TableContext
-    from lakecore.distributed.values import Field, TableSchema
-    from lakecore.distributed.writing import WriteStart
+    from lakecore.distributed import Field, TableContext, TableSchema, WriteStart
 
 
 # --- postponed -----------------------------------------------------------------------------------

@@ -16,10 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakecore import InvalidRequest, Unsupported
-from lakecore.distributed.descriptor import anchored
-from lakecore.distributed.planning import (
+from lakecore.distributed import (
+    Atomic,
+    MemoryStore,
+    Root,
     TableSource,
     Travel,
+    anchored,
+    arrow_type,
     as_of,
     changes_of_options,
     check_size,
@@ -27,9 +31,9 @@ from lakecore.distributed.planning import (
     parse_condition,
     resolve,
     setting_of,
+    unguarded,
+    with_nullable,
 )
-from lakecore.distributed.tables import MemoryStore, unguarded
-from lakecore.distributed.values import Atomic, Root, arrow_type, with_nullable
 from spark_bridge.read_job import ReadJob
 from spark_bridge.read_tasks import Cutting, make_tasks
 from spark_bridge.types import spark_arrow_schema, spark_schema
@@ -40,9 +44,15 @@ if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql.types import StructType
 
-    from lakecore.distributed.reading import ReadPlan
-    from lakecore.distributed.tables import TableContext
-    from lakecore.distributed.values import DataFile, Field, Snapshot, Split, TableSchema
+    from lakecore.distributed import (
+        DataFile,
+        Field,
+        ReadPlan,
+        Snapshot,
+        Split,
+        TableContext,
+        TableSchema,
+    )
     from spark_bridge.read_job import Piece
 
 __all__ = ["Pinned", "PlannedRead", "pin", "plan_parts", "plan_read", "read_schema"]

@@ -22,10 +22,15 @@ from pyspark.sql.types import (
 )
 
 from lakecore import InvalidRequest, open_table
-from lakecore.distributed.changes import ROW_KIND, changes_between
-from lakecore.distributed.planning import SystemTable, Travel, checked_limit
-from lakecore.distributed.reading import reader
-from lakecore.distributed.values import wall_time
+from lakecore.distributed import (
+    ROW_KIND,
+    SystemTable,
+    Travel,
+    changes_between,
+    checked_limit,
+    reader,
+    wall_time,
+)
 from spark_bridge.arguments import check_no_column, named_arguments, opened
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.options import refuse_state, split_system
@@ -42,8 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakecore import Table
-    from lakecore.distributed.tables import TableContext
-    from lakecore.distributed.values import TableSchema, Time
+    from lakecore.distributed import TableContext, TableSchema, Time
     from spark_bridge.plan_read import Pinned, PlannedRead
     from spark_bridge.pushdown import Need
 

@@ -18,8 +18,7 @@ import pyarrow as pa
 
 import lakecore
 from lakecore import InvalidRequest
-from lakecore.distributed.arrays import retype
-from lakecore.distributed.reading import (
+from lakecore.distributed import (
     Budget,
     FilteredSource,
     Predicate,
@@ -31,6 +30,7 @@ from lakecore.distributed.reading import (
     missing_is_corrupt,
     read_split,
     reader,
+    retype,
     to_polars,
 )
 from spark_bridge.worker import set_aside
@@ -38,10 +38,7 @@ from spark_bridge.worker import set_aside
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from lakecore.distributed.planning import Condition
-    from lakecore.distributed.reading import BatchSource
-    from lakecore.distributed.tables import Store
-    from lakecore.distributed.values import Split
+    from lakecore.distributed import BatchSource, Condition, Split, Store
 
 __all__ = ["Piece", "ReadJob", "open_sealed", "read_task", "seal", "to_exchange"]
 

@@ -23,22 +23,24 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore import LakecoreError
-from lakecore.distributed.key_ranges import (
+from lakecore.distributed import (
+    INTEGERS,
+    TIMESTAMPS,
+    Atomic,
+    Root,
+    common_ranks,
     decode_rows,
-    key_ranks,
     keys_between,
+    map_fields,
+    row_group_bounds,
     without_statistics,
 )
-from lakecore.distributed.planning import map_fields, row_group_bounds
-from lakecore.distributed.values import INTEGERS, TIMESTAMPS, Atomic, Root
 from spark_bridge.read_job import Piece
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.distributed.key_ranges import Key
-    from lakecore.distributed.tables import Store
-    from lakecore.distributed.values import DataFile, Layout, Split, TableSchema
+    from lakecore.distributed import DataFile, Key, Layout, Split, Store, TableSchema
 
 __all__ = ["Cutting", "make_tasks"]
 
@@ -192,7 +194,7 @@ def _cut(split: Split, cuts: Sequence[Key], schema: TableSchema) -> list[Piece]:
         pa.array([cut[place] for cut in cuts], column.type)
         for place, column in enumerate(lows.columns)
     ]
-    low_ranks, high_ranks, cut_ranks = key_ranks([lows.columns, highs.columns, bounds])
+    low_ranks, high_ranks, cut_ranks = common_ranks([lows.columns, highs.columns, bounds])
     names = [field.name for field in fields]
     place_of = {file.name: place for place, file in enumerate(files)}
     pieces: list[Piece] = []
@@ -257,4 +259,4 @@ def _ranks(keys: Sequence[Key]) -> np.ndarray:
     columns = [
         pa.array([key[place] for key in keys], keys[0][place].type) for place in range(len(keys[0]))
     ]
-    return key_ranks([columns])[0]
+    return common_ranks([columns])[0]

@@ -30,8 +30,7 @@ from pyspark.sql.datasource import (
 )
 
 from lakecore import CommitConflict, InvalidRequest, LakecoreError
-from lakecore.distributed.committing import author
-from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER
+from lakecore.distributed import BATCH_COMMIT_IDENTIFIER, author
 from spark_bridge.arguments import overwrites_dynamically
 from spark_bridge.assigners import assigners_of
 from spark_bridge.check import check_schema, evolved
@@ -47,8 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from lakecore import Table
-    from lakecore.distributed.tables import TableContext
-    from lakecore.distributed.writing import Evolution
+    from lakecore.distributed import Evolution, TableContext
     from spark_bridge.options import SourceOptions
 
 _USER, _IDENTIFIER, _MEMORY = "write.commit-user", "write.identifier", "write.memory-per-task"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.distributed.tables import TableContext
+    from lakecore.distributed import TableContext
 
 __all__ = ["SkewedBucket", "report_skew"]
 

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakecore import Table
-    from lakecore.distributed.planning import SystemTable
-    from lakecore.distributed.values import TableSchema
+    from lakecore.distributed import SystemTable, TableSchema
     from spark_bridge.sink import BatchWriter
     from spark_bridge.stream_options import StreamOptions
 

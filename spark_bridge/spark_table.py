@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore import Table
-from lakecore.distributed.values import (
+from lakecore.distributed import (
     BATCH_COMMIT_IDENTIFIER,
     LENGTH_MAX,
     Array,
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakecore import AnalyzeResult, CommitResult, CompactionResult
-    from lakecore.distributed.row_verbs import MergeInto
-    from lakecore.distributed.values import DataType, Field, OptionValue
+    from lakecore.distributed import DataType, Field, MergeInto, OptionValue
 
 
 class SparkTable(Table):

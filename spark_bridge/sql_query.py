@@ -21,8 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from lakecore import InvalidRequest, LakecoreError, Unsupported
-from lakecore.distributed.planning import SYSTEM_TABLES, Travel
-from lakecore.distributed.sql import Kind, tokenize
+from lakecore.distributed import SYSTEM_TABLES, Kind, Travel, tokenize
 from spark_bridge.attach_tables import attached_table
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.plan_read import pin, read_schema
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from lakecore import Table
-    from lakecore.distributed.sql import Token
-    from lakecore.distributed.tables import TableContext
+    from lakecore.distributed import TableContext, Token
     from spark_bridge.plan_read import Pinned
     from spark_bridge.pushdown import Need
 

@@ -22,7 +22,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from lakecore import InvalidRequest, LakecoreError, Unsupported
-from lakecore.distributed.sql import (
+from lakecore.distributed import (
     Analyze,
     Call,
     CreateTable,

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql.types import StructType
 
 from lakecore import InvalidRequest, Unsupported, open_table
-from lakecore.distributed.changes import ROW_KIND
-from lakecore.distributed.descriptor import anchored
-from lakecore.distributed.planning import is_access_option, parse_condition
-from lakecore.distributed.tables import MemoryStore, unguarded
-from lakecore.distributed.values import MAIN_BRANCH
+from lakecore.distributed import (
+    MAIN_BRANCH,
+    ROW_KIND,
+    MemoryStore,
+    anchored,
+    is_access_option,
+    parse_condition,
+    unguarded,
+)
 from spark_bridge.arguments import check_every, named_arguments
 from spark_bridge.attach_tables import register
 from spark_bridge.read_frame import in_zone_of_session, resolved
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakecore import Table
-    from lakecore.distributed.values import Time
+    from lakecore.distributed import Time
     from spark_bridge.write_frame import WriteResult
 
 

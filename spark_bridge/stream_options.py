@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakecore import InvalidRequest, Unsupported
-from lakecore.distributed.changes import START_OPTIONS, StreamRequest
+from lakecore.distributed import START_OPTIONS, StreamRequest
 from spark_bridge.options import SourceOptions, parse_options, parse_time
 
 if TYPE_CHECKING:

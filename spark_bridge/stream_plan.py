@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakecore import InvalidRequest, NotFound
-from lakecore.distributed.changes import (
+from lakecore.distributed import (
     Found,
     Nothing,
     Replaced,
@@ -32,21 +32,26 @@ from lakecore.distributed.changes import (
     follow_from,
     retained_changes,
     streamed,
+    with_nullable,
     without_delay,
+    without_statistics,
     write_consumer,
 )
-from lakecore.distributed.key_ranges import without_statistics
-from lakecore.distributed.values import with_nullable
 from spark_bridge.stream_options import Offset, StateOffset
 from spark_bridge.stream_read import ChangeUnit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lakecore.distributed.changes import Follower, StreamRequest
-    from lakecore.distributed.planning import Condition
-    from lakecore.distributed.tables import TableContext
-    from lakecore.distributed.values import Snapshot, Split, TableSchema
+    from lakecore.distributed import (
+        Condition,
+        Follower,
+        Snapshot,
+        Split,
+        StreamRequest,
+        TableContext,
+        TableSchema,
+    )
     from spark_bridge.stream_options import Limits
 
 

@@ -15,25 +15,25 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from lakecore.distributed.changes import (
+from lakecore.distributed import (
     KIND_TEXTS,
     RETRACTS,
     ROW_KIND,
     VALUE_KIND,
+    Budget,
+    FilteredSource,
     PlannedRows,
     RowKind,
     condition_on,
+    reader,
 )
-from lakecore.distributed.reading import Budget, FilteredSource, reader
 from spark_bridge.read_job import MEMORY_PER_TASK, to_exchange
 from spark_bridge.worker import set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lakecore.distributed.planning import Condition
-    from lakecore.distributed.reading import BatchSource, Predicate
-    from lakecore.distributed.tables import Store
+    from lakecore.distributed import BatchSource, Condition, Predicate, Store
 
 __all__ = ["SNAPSHOT_ID", "ChangeJob", "ChangeUnit", "read_changes"]
 

@@ -16,10 +16,18 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lakecore import InvalidRequest, Unsupported
-from lakecore.distributed.changes import KIND_COLUMN, ROW_KIND
-from lakecore.distributed.planning import parse_condition, setting_of
-from lakecore.distributed.tables import MemoryStore, unguarded
-from lakecore.distributed.values import Atomic, Field, Root, with_nullable
+from lakecore.distributed import (
+    KIND_COLUMN,
+    ROW_KIND,
+    Atomic,
+    Field,
+    MemoryStore,
+    Root,
+    parse_condition,
+    setting_of,
+    unguarded,
+    with_nullable,
+)
 from spark_bridge.failures import raised_shallow
 from spark_bridge.plan_read import read_schema
 from spark_bridge.read_job import open_sealed, seal
@@ -34,7 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakecore import Table
-    from lakecore.distributed.values import TableSchema
+    from lakecore.distributed import TableSchema
     from spark_bridge.stream_options import StreamOptions
 
 try:

@@ -20,9 +20,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from lakecore import LakecoreError
-from lakecore.distributed.descriptor import describe
-from lakecore.distributed.tables import SYSTEM, of_job
-from lakecore.distributed.writing import batch_writer, read_base
+from lakecore.distributed import SYSTEM, batch_writer, describe, of_job, read_base
 from spark_bridge.failures import DATA_ERRORS, portable, raised_in_task
 from spark_bridge.spread import answer
 from spark_bridge.worker import Batches, acknowledge, joined, partition_number, set_aside
@@ -31,9 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lakecore import CommitMessage
-    from lakecore.distributed.descriptor import TableDescriptor
-    from lakecore.distributed.tables import TableContext
-    from lakecore.distributed.writing import Evolution, WriteStart
+    from lakecore.distributed import Evolution, TableContext, TableDescriptor, WriteStart
 
 MEMORY_PER_TASK = 256 << 20
 INITIAL_BUCKETS = "dynamic-bucket.initial-buckets"

@@ -23,12 +23,12 @@ import pyarrow as pa
 from pyspark.sql import types as s
 
 from lakecore import Unsupported
-from lakecore.distributed.values import LENGTH_MAX, Array, Atomic, Field, Map, Multiset, Root, Row
+from lakecore.distributed import LENGTH_MAX, Array, Atomic, Field, Map, Multiset, Root, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lakecore.distributed.values import DataType
+    from lakecore.distributed import DataType
 
 __all__ = [
     "arrow_of_spark",

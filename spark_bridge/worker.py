@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 from pyspark import TaskContext
 
-from lakecore.distributed.arrays import with_offsets
+from lakecore.distributed import with_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,9 +26,14 @@ from typing import TYPE_CHECKING, Literal, cast
 from pyspark.sql import functions as f
 
 from lakecore import CommitConflict, InvalidRequest
-from lakecore.distributed.committing import author, committed_before, spec_values
-from lakecore.distributed.planning import hides_level_0
-from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER, check_flags
+from lakecore.distributed import (
+    BATCH_COMMIT_IDENTIFIER,
+    author,
+    check_flags,
+    committed_before,
+    hides_level_0,
+    spec_values,
+)
 from spark_bridge.arguments import check_counts, check_frame, named_arguments, opened, warn
 from spark_bridge.assigners import assigners_of
 from spark_bridge.bucket_sql import quoted
@@ -55,8 +60,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from lakecore import CommitResult, Table
-    from lakecore.distributed.committing import Author
-    from lakecore.distributed.tables import TableContext
+    from lakecore.distributed import Author, TableContext
 
 __all__ = ["WriteResult", "WrittenTask", "prepare", "publication", "write", "write_as"]
 

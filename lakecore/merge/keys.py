@@ -229,3 +229,11 @@ def _dense(frame: pl.DataFrame, order: np.ndarray) -> np.ndarray:
     codes = np.empty(len(order), np.int64)
     codes[order] = np.cumsum(changed)
     return codes
+
+
+def common_ranks(keys: Sequence[Sequence[pa.Array]]) -> list[np.ndarray]:
+    """The rank of each key among the keys of all lists; equal keys have equal ranks.
+
+    Each list of keys has one array per key column.
+    """
+    return list(shared_codes([order_columns(columns) for columns in keys]))

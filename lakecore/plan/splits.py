@@ -14,11 +14,12 @@ A file that lakecore flushed holds each key once, and its deletions are counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakecore.format.layout import is_named_by_lakecore
 from lakecore.lsm.levels import sections, sorted_runs
+from lakecore.model.files import EMPTY_ROW, NO_STATS
 from lakecore.options import MergeEngine
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from lakecore.model.files import DataFile
+    from lakecore.model.files import DataFile, Split
     from lakecore.options import TableOptions
 
 _WINNERS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
@@ -142,3 +143,25 @@ def _rounded(needed: int, options: TableOptions) -> int:
     most = options.postpone_batch_write_fixed_bucket_max_parallelism
     capped = min(needed, most)
     return min(1 << (capped - 1).bit_length(), most)
+
+
+def without_statistics(split: Split) -> Split:
+    """The split without its files' key bounds, statistics and indexes: tasks need none of them."""
+    return replace(
+        split,
+        runs=tuple(
+            tuple(
+                replace(
+                    file,
+                    key_min=EMPTY_ROW,
+                    key_max=EMPTY_ROW,
+                    key_stats=NO_STATS,
+                    value_stats=NO_STATS,
+                    extra_files=(),
+                    embedded_index=None,
+                )
+                for file in run
+            )
+            for run in split.runs
+        ),
+    )

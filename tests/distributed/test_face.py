@@ -5,65 +5,73 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from lakecore import distributed
+
 FACE = "lakecore.distributed"
-PARTS = (
-    "arrays",
-    "cdc",
-    "changes",
-    "committing",
-    "descriptor",
-    "key_ranges",
-    "placing",
-    "planning",
-    "reading",
-    "row_verbs",
-    "sql",
-    "tables",
-    "values",
-    "verb_tasks",
-    "verbs",
-    "writing",
-)
 ROOT = Path(__file__).parents[2]
 
 
-def imported() -> set[tuple[str, str]]:
-    """The module and name of each import of lakecore in the bridge."""
-    found: set[tuple[str, str]] = set()
-    for folder in ("spark_bridge", "pyspark_lakecore"):
-        for path in sorted((ROOT / folder).glob("**/*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.ImportFrom) and node.module is not None:
-                    found |= {(node.module, alias.name) for alias in node.names}
+def imports_of(tree: ast.AST) -> set[tuple[str, str]]:
+    """The module and name of each import of lakecore."""
+    found = {
+        (node.module, alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for alias in node.names
+    }
     return {(module, name) for module, name in found if module.partition(".")[0] == "lakecore"}
 
 
-def test_the_parts_are_these() -> None:
-    modules = {path.stem for path in (ROOT / "lakecore/distributed").glob("*.py")}
+def test_the_face_offers_what_the_bridge_uses_and_no_more() -> None:
+    files = [
+        path
+        for folder in ("spark_bridge", "pyspark_lakecore")
+        for path in (ROOT / folder).glob("**/*.py")
+    ]
+    imported = set[tuple[str, str]]().union(*(imports_of(ast.parse(p.read_text())) for p in files))
 
-    assert modules == {*PARTS, "__init__"}
+    assert {name for module, name in imported if module == FACE} == {*dir(distributed)}
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_a_part_offers_what_the_bridge_uses_and_no_more(part: str) -> None:
-    used = {name for module, name in imported() if module == f"{FACE}.{part}"}
+def test_types_are_checked_as_the_names_are_imported() -> None:
+    """The imports for the type checker name the modules that the names are imported from."""
+    named = imports_of(ast.parse((ROOT / "lakecore/distributed.py").read_text()))
 
-    assert set(import_module(f"{FACE}.{part}").__all__) == used
+    assert named == {
+        (home, name) for home, names in distributed.HOMES.items() for name in names.split()
+    }
+
+
+def test_each_name_is_found() -> None:
+    assert all(hasattr(distributed, name) for name in dir(distributed))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = distributed.nothing  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
-    "part",
-    sorted(
-        {*PARTS} - {"changes", "committing", "key_ranges", "planning", "row_verbs", "sql", "verbs"}
-    ),
+    "names",
+    [
+        "retype, with_offsets",
+        "decoder_for, TargetRows, open_catalog",
+        "describe, anchored, TableDescriptor",
+        "bucket_ids, conform, hash_rows, read_hashes",
+        "read_split, SplitFiles, reader, to_polars",
+        "TableContext, of_job, delete_all, reload_context",
+        "DataFile, TableSchema, Split, wall_time, BucketFunction",
+        "do_work, rescale_part, ColumnSketch",
+        "batch_writer, evolution_for, read_start, check_once",
+    ],
 )
-def test_a_task_loads_no_part_of_the_driver(part: str) -> None:
+def test_a_task_loads_no_part_of_the_driver(names: str) -> None:
     heavy = ["duckdb", "typer", "lakecore.session", "lakecore.table.handle"]
-    code = f"import sys, {FACE}.{part};print([name for name in {heavy} if name in sys.modules])"
+    code = f"""
+        import sys
+        from {FACE} import {names}
+        print([name for name in {heavy} if name in sys.modules])
+    """.replace("\n        ", "\n")
 
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

@@ -119,7 +119,7 @@ class Frame:
 
 def settings_of(warehouse: Path, **more: Any) -> CdcSettings:
     """The settings of a database action with Debezium's messages; `more` replaces some."""
-    from lakecore.distributed.cdc import Arguments
+    from lakecore.distributed import Arguments
 
     known: dict[str, Any] = {
         "options": {"warehouse": str(warehouse)},

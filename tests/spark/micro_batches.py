@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
-from lakecore.distributed.changes import ROW_KIND
+from lakecore.distributed import ROW_KIND
 from spark_bridge import stream_source
 from spark_bridge.source import LakecoreSource
 from spark_bridge.stream_commit import QUERY_ID

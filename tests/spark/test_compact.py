@@ -16,7 +16,7 @@ from pyspark import TaskContext
 
 import lakecore as lc
 import spark_bridge
-from lakecore.distributed.verbs import CompactionRequest, compact_table
+from lakecore.distributed import CompactionRequest, compact_table
 from spark_bridge import compact_tasks
 from spark_bridge.compact_tasks import SparkRunner, compact_function
 from spark_bridge.task import PACK_BYTES, packed

@@ -146,6 +146,7 @@ class StartsWith:
 
 Leaf: TypeAlias = Compare | In | IsNull | IsNotNull | StartsWith
 Predicate: TypeAlias = Constant | Unknown | And | Or | Not | Leaf
+Key: TypeAlias = tuple[pa.Scalar, ...]
 
 TRUE = Constant(value=True)
 FALSE = Constant(value=False)
@@ -313,3 +314,23 @@ def _values(predicate: Predicate, column: str) -> pa.Array | None:
             return pc.unique(pa.concat_arrays(sets))
         case _:
             return None
+
+
+def keys_between(names: Sequence[str], first: Key | None, end: Key | None) -> Predicate:
+    """The condition that a row's key is at or after `first` and before `end`; None is no bound."""
+    parts = (
+        [] if first is None else [any_of((_is_beyond(names, first, Op.GT), _equals(names, first)))]
+    )
+    return all_of(parts if end is None else [*parts, _is_beyond(names, end, Op.LT)])
+
+
+def _is_beyond(names: Sequence[str], key: Key, op: Op) -> Predicate:
+    """The condition that a row's key is after this one (`op` GT) or before it (LT)."""
+    return any_of(
+        all_of((_equals(names[:place], key[:place]), Compare(name, op, key[place])))
+        for place, name in enumerate(names)
+    )
+
+
+def _equals(names: Sequence[str], key: Key) -> Predicate:
+    return all_of(Compare(name, Op.EQ, value) for name, value in zip(names, key, strict=True))

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
 from lakecore.options import DURATION
-from lakecore.table.reads.row_values import holds, parse_condition, setting_of
 from lakecore.table.writes import batch_write
 
 if TYPE_CHECKING:
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
     from lakecore.model.manifest import ManifestEntry
     from lakecore.table.context import TableContext
+    from lakecore.table.reads.row_values import holds, parse_condition, setting_of
+else:  # loads DuckDB, which only a condition needs
+    _ROW_VALUES = "lakecore.table.reads.row_values"
+    holds = deferred(_ROW_VALUES, "holds")
+    parse_condition = deferred(_ROW_VALUES, "parse_condition")
+    setting_of = deferred(_ROW_VALUES, "setting_of")
 
 _MILLISECOND = timedelta(milliseconds=1)
 

@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakecore.deferred import deferred
 from lakecore.errors import (
     CommitConflict,
     CommitUnknown,
@@ -33,7 +34,6 @@ from lakecore.plan.row_ids import columns_of_file
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.context import reload_context, require_table
 from lakecore.table.maintenance.after_commit import commit_and_maintain
-from lakecore.table.reads.readable import count_rows
 from lakecore.table.reads.scan import has_index
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.told import gated
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
+    from lakecore.table.reads.readable import count_rows
+else:  # loads DuckDB, which tasks do not need
+    count_rows = deferred("lakecore.table.reads.readable", "count_rows")
 
 
 # --- rewrite file index --------------------------------------------------------------------------

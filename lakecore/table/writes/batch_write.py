@@ -27,7 +27,12 @@ from lakecore.table.commits.commit import (
     commit_compaction,
     log_lost_compaction,
 )
-from lakecore.table.commits.commit_change import check_watermark, delete_files, delete_left_out
+from lakecore.table.commits.commit_change import (
+    check_watermark,
+    committed,
+    delete_files,
+    delete_left_out,
+)
 from lakecore.table.context import crosses_partitions
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.reads.scan import hides_level_0, key_ranks
@@ -556,3 +561,31 @@ def _outside(chosen: PartitionFilter, messages: Sequence[CommitMessage]) -> list
     partitions = list({message.partition: None for message in messages})
     inside = chosen(partitions) if partitions else ()
     return [each for each, is_inside in zip(partitions, inside, strict=True) if not is_inside]
+
+
+def commit_append(
+    context: TableContext,
+    messages: Sequence[CommitMessage],
+    by: Author,
+    *,
+    skip_empty: bool = False,
+) -> CommitResult:
+    """Add the files of the messages in one commit. If it certainly failed, remove them.
+
+    With `skip_empty`, a commit without messages makes no snapshot, whatever its identifier.
+    """
+    force = not skip_empty and records_nothing(context, by.identifier)
+    return commit_or_clean(context, _request(messages, by, force=force))
+
+
+def committed_before(context: TableContext, by: Author) -> CommitResult | None:
+    """The earlier commit with this user and identifier; None if there is none, or no identifier."""
+    if by.identifier == BATCH_COMMIT_IDENTIFIER:
+        return None
+    return committed(context, _request((), by), context.history.latest_snapshot())
+
+
+def _request(
+    messages: Sequence[CommitMessage], by: Author, *, force: bool = False
+) -> CommitRequest:
+    return CommitRequest(messages=messages, user=by.user, identifier=by.identifier, force=force)

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
 
-__all__ = ["TableDescriptor", "anchored", "describe"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDescriptor:
