@@ -23,7 +23,7 @@ def make(name="t"):
         f"{home}/w/d.db/{name}", create=True, schema={"id": "BIGINT NOT NULL", "v": "STRING"},
         primary_keys=["id"], options={"bucket": "1"},
     )
-    table.write([{"id": 1, "v": "a"}]); table.write([{"id": 2, "v": "b"}])
+    table.write([{"id": 1, "v": "a"}]); table.write([{"id": 1, "v": "b"}, {"id": 2, "v": "b"}])
     return table
 
 def outcome(work):

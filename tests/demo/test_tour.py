@@ -35,10 +35,3 @@ def test_demo_tells_its_story_and_its_answers_are_those_of_the_csv(
     ):
         assert line in told, line
     assert (warehouse / "demo.db" / "flights" / "snapshot" / "snapshot-54").exists()
-
-
-@pytest.mark.parametrize(
-    ("path", "lines"), [("lakecore/demo/tour.py", 200), ("examples/spark_pipeline.py", 370)]
-)
-def test_demo_is_read_in_one_go(path: str, lines: int) -> None:
-    assert len((ROOT / path).read_text().splitlines()) < lines

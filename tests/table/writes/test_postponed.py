@@ -69,7 +69,7 @@ def test_files_are_avro_without_statistics_and_tell_their_writer() -> None:
     assert snapshot is not None
     (entry,) = table.context.history.live_entries(snapshot)
 
-    name = r"data--u-loader-s-\d+-w-[0-9a-f-]{36}-0\.avro"
+    name = r"data--u-loader-s-\d+-w-[0-9a-f-]{36}-lc0\.avro"
     assert re.fullmatch(name, entry.file.name)
     assert in_directory(table, "p=x/bucket-postpone") == {entry.file.name}
     assert (entry.file.sequence_min, entry.file.sequence_max, entry.file.level) == (-1, -1, 0)
@@ -85,7 +85,7 @@ def test_a_user_that_a_name_cannot_hold_is_left_out(user: str) -> None:
         writer.commit(1)
     (name,) = in_directory(table, "p=x/bucket-postpone")
 
-    assert re.fullmatch(r"data--u-[0-9a-f]{32}-s-\d+-w-[0-9a-f-]{36}-0\.avro", name)
+    assert re.fullmatch(r"data--u-[0-9a-f]{32}-s-\d+-w-[0-9a-f-]{36}-lc0\.avro", name)
     table.compact()
     assert held(table) == "7 a x"
 
