@@ -83,6 +83,9 @@ class PrimaryKey(Aggregator):
     def retract(self, _state: Any, value: Any, /) -> Any:
         return value
 
+    def unfolded(self, _given: Sequence[tuple[bool, Any]], /) -> set[int]:
+        return set()
+
 
 class LastValue(Aggregator):
     def agg(self, _state: Any, value: Any, /) -> Any:
@@ -522,7 +525,7 @@ def _decimal(data_type: Atomic, operation: Callable[..., Any], values: Sequence[
     with localcontext() as context:
         context.prec = 200
         found = operation(*values)
-        rounded = found.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+        rounded = found.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP) + 0  # no -0
         return rounded if abs(rounded) < Decimal(10) ** (precision - scale) else None
 
 
