@@ -17,7 +17,7 @@ from lakecore.cdc.sink import patient_steps
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING
 from lakecore.errors import InvalidRequest, StorageError
 from lakecore.io.ambient import SYSTEM
-from tests.services.kafka import address, broker, create_topic, produce
+from tests.services.kafka import address, broker, create_topic, leads_again, produce
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -250,26 +250,28 @@ def test_a_broker_that_is_away_is_a_storage_error() -> None:
         assert read(opened, seen.position)[0] == [2, 3]
 
 
-def test_a_broker_that_is_stuck_is_a_storage_error(kafka: Server) -> None:
-    create_topic(kafka, "stuck")
-    produce(kafka, "stuck", rows(range(2)))
-    opened = source(kafka, "stuck")
-    steps = opened.steps(None)
-    seen = next(steps)
-    while not seen.caught_up:
+def test_a_broker_that_is_stuck_is_a_storage_error() -> None:
+    with broker() as server:
+        create_topic(server, "stuck")
+        produce(server, "stuck", rows(range(2)))
+        opened = source(server, "stuck")
+        steps = opened.steps(None)
         seen = next(steps)
-    assert kafka.process is not None
-    # Its connections stay open, so the client reports nothing.
-    os.kill(kafka.process.pid, signal.SIGSTOP)
-    try:
-        with pytest.raises(StorageError, match="no Kafka broker"):
-            for _ in zip(range(120), steps, strict=False):
-                pass
-    finally:
-        os.kill(kafka.process.pid, signal.SIGCONT)
-    produce(kafka, "stuck", rows(range(2, 4)))
+        while not seen.caught_up:
+            seen = next(steps)
+        assert server.process is not None
+        # Its connections stay open, so the client reports nothing.
+        os.kill(server.process.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(StorageError, match="no Kafka broker"):
+                for _ in zip(range(120), steps, strict=False):
+                    pass
+        finally:
+            os.kill(server.process.pid, signal.SIGCONT)
+        leads_again(server, "stuck")
+        produce(server, "stuck", rows(range(2, 4)))
 
-    assert read(opened, seen.position)[0] == [2, 3]
+        assert read(opened, seen.position)[0] == [2, 3]
 
 
 @pytest.mark.parametrize(
