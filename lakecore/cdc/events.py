@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakecore.errors import InvalidRequest
     from lakecore.model.types import Field
 
-__all__ = ["ChangeBatch", "Position", "Source", "SourceSchema", "SourceTable", "Step"]
+__all__ = ["ChangeBatch", "Cleared", "Position", "Source", "SourceSchema", "SourceTable", "Step"]
 
 Position: TypeAlias = "Mapping[str, Json]"
 """A place in a source, as a JSON object. Only the kind of source that made it can read it."""
@@ -125,6 +125,18 @@ class ChangeBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """A table of which a statement removed rows that the source does not name.
+
+    `keys`: the primary keys of the rows that the source has now, later than the statement. The
+    target drops all other rows; the following changes bring what they lack.
+    """
+
+    table: SourceTable
+    keys: pa.Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """Changes up to a position at which the sink may commit, and that position.
 
@@ -132,11 +144,14 @@ class Step:
     the previous step.
 
     - `caught_up`: whether everything that the source held at its start has been yielded;
+    - `cleared`: a table that lost rows after all earlier steps; such a step has no batches, and its
+      position is that of the step before;
     - `bad`: an error for each message of this step that cannot be read; it names the message.
     """
 
     position: Position
     batches: tuple[ChangeBatch, ...] = field(default=())
+    cleared: Cleared | None = None
     bad: tuple[InvalidRequest, ...] = field(default=())
     caught_up: bool = False
 

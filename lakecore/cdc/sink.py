@@ -25,6 +25,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lakecore.cdc.quarantine import TABLE_ERRORS, LeavesOut, Quarantine, concern, of_tables
 from lakecore.cdc.sink_parts import (
     Acknowledged,
@@ -37,13 +39,24 @@ from lakecore.cdc.sink_parts import (
     shaped,
 )
 from lakecore.cdc.state import DeadLetters, PipelineState
+from lakecore.cdc.target_rules import target_names
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError
+from lakecore.model.rows import ROW_KIND
+from lakecore.options import POSTPONE_BUCKET, MergeEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.cdc.events import ChangeBatch, Position, Source, SourceSchema, SourceTable, Step
+    from lakecore.cdc.events import (
+        ChangeBatch,
+        Cleared,
+        Position,
+        Source,
+        SourceSchema,
+        SourceTable,
+        Step,
+    )
     from lakecore.cdc.sink_parts import Rules, SinkSettings
     from lakecore.cdc.state import StateFiles
     from lakecore.io.ambient import Ambient
@@ -149,6 +162,48 @@ class TargetTable:
             return 0
         self.rows_pending += rows.num_rows
         return self._opened().write(rows)
+
+    def remove_others(self, keys: pa.Table) -> int:
+        """Delete the committed rows whose key is not in `keys`; return their number.
+
+        Raises InvalidRequest if the table has another key, or does not replace whole rows.
+        """
+        context = self._table.context
+        own = context.schema.primary_keys
+        names = target_names(context.schema.names, keys.column_names)
+        options = context.options
+        whole = options.merge_engine is MergeEngine.DEDUPLICATE and not options.ignore_delete
+        if set(own) != set(names.values()) or not whole or options.bucket == POSTPONE_BUCKET:
+            raise InvalidRequest(
+                "a statement of the source removed rows that the target cannot find: it has "
+                "another key, or options by which a deletion does not remove a whole row; "
+                "`--truncate ignore` keeps them",
+                table=self.identifier,
+            )
+        places = [str(number) for number in range(len(own))]
+        kept = keys.rename_columns(list(names.values())).select(list(own)).rename_columns(places)
+        removed = 0
+        for batch in self._table.to_batches():
+            have = pa.Table.from_batches([batch]).select(list(own)).rename_columns(places)
+            numbered = have.append_column("at", pa.array(range(len(batch)), pa.int64()))
+            gone = numbered.join(self._as_keys(kept, have.schema), places, join_type="left anti")
+            rows = pa.Table.from_batches([batch]).take(gone.column("at"))
+            if rows.num_rows:
+                kinds = pa.repeat(pa.scalar("-D"), rows.num_rows)
+                self._opened().write(rows.append_column(ROW_KIND, kinds))
+                self.rows_pending += rows.num_rows
+                removed += rows.num_rows
+        return removed
+
+    def _as_keys(self, keys: pa.Table, schema: pa.Schema) -> pa.Table:
+        try:
+            return keys.cast(schema)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InvalidRequest(
+                "the key of the source has another type than the key of the target",
+                table=self.identifier,
+                cause=error,
+            ) from error
 
     def prepare(self, checkpoint: int) -> tuple[CommitMessage, ...]:
         """Write the pending rows to files that no reader sees yet."""
@@ -452,6 +507,8 @@ class Sink:
         letters = self._letters
         if step.bad and letters is None:
             raise step.bad[0]
+        if step.cleared is not None:
+            self._clear(step.cleared)
         routed: list[tuple[str, ChangeBatch]] = []
         for batch in step.batches:
             name = self._route(batch.table, batch.schema)
@@ -472,6 +529,25 @@ class Sink:
                 letters.add_message(error)
             self.progress.rows_left_out = letters.count
         self._position = step.position
+
+    def _clear(self, cleared: Cleared) -> None:
+        """Delete the rows of a target that its source lacks. Doing it again changes nothing."""
+        name = self._routes.get(cleared.table)
+        if name is None:
+            return
+        self._checkpoint()
+        with of_tables(cleared.table):
+            shared = [each for each, target in self._routes.items() if target == name]
+            if len(shared) > 1:
+                raise InvalidRequest(
+                    "a statement removed rows of one of several tables of a target, so it is not "
+                    "known which rows are its own; `--truncate ignore` keeps them",
+                    target=name,
+                    tables=[*map(str, shared)],
+                )
+            removed = self._target(name).remove_others(cleared.keys)
+        self._rows += removed
+        log.info("rows removed by a statement. table=%s rows=%s", name, removed)
 
     def _evolve(self, name: str, batch: ChangeBatch) -> None:
         """Make the schema changes that a batch needs."""

@@ -408,6 +408,74 @@ def test_tables_that_cannot_be_followed_are_set_aside_while_the_others_go_on(
         assert [row[0] for row in target(tmp_path, name)] == [1], name
 
 
+def test_rows_that_truncate_and_partitions_remove_are_gone_in_the_target(
+    server: Server, cursor: Any, tmp_path: Path
+) -> None:
+    parted = (
+        "PARTITION BY RANGE (y) "
+        "(PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20))"
+    )
+    run(
+        cursor,
+        "CREATE DATABASE cleared",
+        f"CREATE TABLE cleared.dropped (id int, y int, v text, primary key (id, y)) {parted}",
+        f"CREATE TABLE cleared.emptied (y int, id varchar(9), primary key (y, id)) {parted}",
+        f"CREATE TABLE cleared.exchanged (id int, y int, primary key (id, y)) {parted}",
+        "CREATE TABLE cleared.other (id int, y int, primary key (id, y))",
+        "CREATE TABLE cleared.truncated (id int primary key, d decimal(9, 2))",
+        "INSERT INTO cleared.dropped VALUES (1, 1, 'a'), (2, 11, 'b')",
+        "INSERT INTO cleared.emptied VALUES (1, 'a'), (11, 'A')",
+        "INSERT INTO cleared.exchanged VALUES (1, 1), (2, 11)",
+        "INSERT INTO cleared.other VALUES (3, 3)",
+        "INSERT INTO cleared.truncated VALUES (1, 1.5), (2, NULL)",
+    )
+    given = command(server, tmp_path, "mysql_sync_database", "cleared")
+    mirror(given)
+    run(
+        cursor,
+        "UPDATE cleared.dropped SET v = 'c'",
+        "ALTER TABLE cleared.dropped DROP PARTITION p0",
+        "INSERT INTO cleared.dropped VALUES (3, 12, 'd')",
+        "ALTER TABLE cleared.emptied TRUNCATE PARTITION p0",
+        "INSERT INTO cleared.emptied VALUES (1, 'b')",
+        "TRUNCATE TABLE cleared.truncated",
+        "INSERT INTO cleared.truncated VALUES (2, 7), (3, 8)",
+        "DELETE FROM cleared.truncated WHERE id = 3",
+        "ALTER TABLE cleared.exchanged EXCHANGE PARTITION p0 WITH TABLE cleared.other",
+    )
+    found = mirror(given, ends_with=3)
+
+    for name in ("dropped", "emptied", "truncated"):
+        assert target(tmp_path, name) == rows(cursor, f"cleared.{name}"), name
+    assert sorted(found["newly_set_aside"]) == ["cleared.exchanged", "cleared.other"]
+    assert "moved rows of a table" in found["quarantine"][0]["reason"]
+
+
+@pytest.mark.parametrize("choice", ["ignore", "stop"])
+def test_truncate_is_ignored_or_stops_the_pipeline(
+    server: Server, cursor: Any, tmp_path: Path, choice: str
+) -> None:
+    run(
+        cursor,
+        f"CREATE DATABASE chosen_{choice}",
+        f"CREATE TABLE chosen_{choice}.t (id int primary key)",
+        f"INSERT INTO chosen_{choice}.t VALUES (1)",
+    )
+    more = ("--table=t", f"--truncate={choice}")
+    given = command(
+        server, tmp_path, "mysql_sync_table", f"chosen_{choice}", *more, **{"table-name": "t"}
+    )
+    mirror(given)
+    run(cursor, f"TRUNCATE chosen_{choice}.t", f"INSERT INTO chosen_{choice}.t VALUES (2)")
+
+    if choice == "ignore":
+        mirror(given)
+        assert target(tmp_path) == [(1,), (2,)]
+    else:
+        assert "removed rows of a table" in refusal(given)
+        assert target(tmp_path) == [(1,)]
+
+
 def test_excluded_table_may_have_any_type(server: Server, cursor: Any, tmp_path: Path) -> None:
     run(
         cursor,

@@ -136,9 +136,13 @@ class Commit(NamedTuple):
 
 
 class Definition(NamedTuple):
-    """A statement that may be DDL: it may change the definitions of tables."""
+    """A statement that may be DDL: it may change the definitions of tables.
+
+    `database`: the current database of its session; empty if it has none.
+    """
 
     text: str
+    database: str = ""
 
 
 class Statement(NamedTuple):
@@ -281,7 +285,7 @@ class Binlog:
                 if upper.startswith("COMMIT"):
                     rows_seen = False
                 else:
-                    yield Definition(text)
+                    yield Definition(text, database)
                 yield Commit(self.place, gtid, timestamp)
             elif kind == _ROTATE:
                 file = data[28 : len(data) - self._tail].rstrip(b"\0").decode()

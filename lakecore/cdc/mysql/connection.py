@@ -401,6 +401,14 @@ class StartupMode(StrEnum):
     SNAPSHOT = "snapshot"
 
 
+class OnTruncate(StrEnum):
+    """What happens to the target when TRUNCATE or a change of partitions removes rows."""
+
+    FOLLOW = "follow"
+    IGNORE = "ignore"
+    STOP = "stop"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MySqlSettings:
     """How to reach a server, and what to read from it. `repr` shows no password.
@@ -429,6 +437,7 @@ class MySqlSettings:
     mapping: TypeMapping = DEFAULT_MAPPING
     takes_metadata: bool = False
     takes_unique_keys: bool = False
+    on_truncate: OnTruncate = OnTruncate.FOLLOW
 
     @staticmethod
     def parse(
@@ -437,6 +446,7 @@ class MySqlSettings:
         *,
         metadata: bool = False,
         unique_keys: bool = False,
+        truncate: str | None = None,
     ) -> MySqlSettings:
         """The settings. Raises InvalidRequest for a missing, unknown or invalid option."""
         check_keys("mysql_conf", conf, _KEYS, _NEEDED)
@@ -447,6 +457,10 @@ class MySqlSettings:
             raise InvalidRequest(
                 "specific-offset needs either scan.startup.specific-offset.file and .pos, or "
                 ".gtid-set"
+            )
+        if truncate is not None and truncate not in list(OnTruncate):
+            raise InvalidRequest(
+                "unknown value of --truncate", value=truncate, known=[*map(str, OnTruncate)]
             )
         instant = _number(conf, "scan.startup.timestamp-millis", 0)
         if mode is StartupMode.TIMESTAMP and instant is None:
@@ -472,6 +486,7 @@ class MySqlSettings:
             mapping=mapping,
             takes_metadata=metadata,
             takes_unique_keys=unique_keys,
+            on_truncate=OnTruncate(truncate or OnTruncate.FOLLOW),
         )
 
     def key(self, primary: tuple[str, ...], unique: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -358,6 +358,23 @@ _ONE_TABLE = tuple(
     )
 )
 """Statements that change the rows of one table, which they name."""
+_HIDDEN = re.compile(
+    r"(`(?:[^`]|``)*`)"
+    r"|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|/\*[^!].*?\*/|-- [^\n]*|#[^\n]*",
+    re.DOTALL,
+)
+"""Quoted texts and comments, and as a group, quoted names."""
+_TRUNCATES = re.compile(rf"\s*TRUNCATE\s+(?:TABLE\s+)?{_TABLE}", re.IGNORECASE)
+_ALTERS = re.compile(
+    rf"\s*ALTER\s+(?:(?:ONLINE|IGNORE)\s+)*TABLE\s+(?:IF\s+EXISTS\s+)?{_TABLE}", re.IGNORECASE
+)
+_BACKTICKS = re.compile(r"`(?:[^`]|``)*`")
+_LOSES = re.compile(r"\b(?:DROP|TRUNCATE)\s+PARTITION\b", re.IGNORECASE)
+_MOVES = re.compile(
+    rf"\b(?:EXCHANGE\s+PARTITION\b.*?\bWITH\s+TABLE|CONVERT\s+PARTITION\b.*?\bTO\s+TABLE|"
+    rf"CONVERT\s+TABLE)\s+{_TABLE}|\bIMPORT\s+(?:PARTITION\b.*?)?TABLESPACE\b",
+    re.IGNORECASE | re.DOTALL,
+)
 _KEPT = 1000
 """The number of DDL statements after which a table without changes is forgotten."""
 _INSERT, _UPDATE, _DELETE = b"\x00", b"\x03\x00", b"\x03"
@@ -622,6 +639,33 @@ class LogBatches:
         return metadata_of(found.image.table, pa.array(times))
 
 
+class Removal(NamedTuple):
+    """Tables of which a statement removed rows; `adds`: it may also have added some."""
+
+    tables: tuple[SourceTable, ...]
+    adds: bool
+
+
+def removal_of(text: str, database: str) -> Removal | None:
+    """What TRUNCATE, or a change of partitions, removed; None for other statements."""
+    plain = _HIDDEN.sub(lambda match: match[1] or " ", text)
+    if (match := _TRUNCATES.match(plain)) is not None:
+        return Removal((_named(match[1], match[2], database),), adds=False)
+    if (match := _ALTERS.match(plain)) is None:
+        return None
+    table, rest = _named(match[1], match[2], database), plain[match.end() :]
+    moves = list(_MOVES.finditer(rest))
+    if moves:
+        others = [_named(each[1], each[2], database) for each in moves if each[2] is not None]
+        return Removal((table, *others), adds=True)
+    loses = _LOSES.search(_BACKTICKS.sub("`", rest)) is not None
+    return Removal((table,), adds=False) if loses else None
+
+
+def _named(database: str | None, name: str, current: str) -> SourceTable:
+    return SourceTable(_unquoted(database or current), _unquoted(name))
+
+
 def changed_table(text: str, database: str) -> SourceTable | None:
     """The only table that a statement names as changed; None if that is not certain.
 
@@ -629,7 +673,7 @@ def changed_table(text: str, database: str) -> SourceTable | None:
     """
     for form in _ONE_TABLE:
         if (match := form.match(text)) is not None:
-            return SourceTable(_unquoted(match[1] or database), _unquoted(match[2]))
+            return _named(match[1], match[2], database)
     return None
 
 

@@ -405,8 +405,11 @@ def read_chunk(  # noqa: PLR0913 - what a chunk is
     start: int | None = None,
     stop: int | None = None,
     part_rows: int | None = None,
+    keys_only: bool = False,
 ) -> Iterator[Chunk]:
     """The rows of a range of the key, or of the whole table in parts of `part_rows`.
+
+    With `keys_only`, the rows have only the columns of the primary key.
 
     If the table is altered meanwhile, its newest columns are read. Raises InvalidRequest if the
     table does not exist any more.
@@ -422,7 +425,9 @@ def read_chunk(  # noqa: PLR0913 - what a chunk is
         if not columns:
             raise InvalidRequest("the table of the source is gone", table=table)
         check_exact(settings, server, table, primary_key)
-        definitions = list(columns.values())
+        definitions = [
+            each for each in columns.values() if not keys_only or each.name in primary_key
+        ]
         schema = source_schema(definitions, primary_key, None, settings.mapping)
         kinds = [parse_mysql_type(each.type) for each in definitions]
         listed = ", ".join(

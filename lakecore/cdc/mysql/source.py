@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.cdc.actions import Action, Arguments, Opened, Routing, rules_of
-from lakecore.cdc.events import ChangeBatch, SourceTable, Step
+from lakecore.cdc.events import ChangeBatch, Cleared, SourceTable, Step
 from lakecore.cdc.mysql.binlog import (
     Binlog,
     Commit,
@@ -35,6 +35,7 @@ from lakecore.cdc.mysql.binlog import (
 from lakecore.cdc.mysql.column import source_schema
 from lakecore.cdc.mysql.connection import (
     MySqlSettings,
+    OnTruncate,
     StartupMode,
     connect,
     has_silent_changes,
@@ -52,6 +53,7 @@ from lakecore.cdc.mysql.log_batches import (
     marks_from_json,
     marks_to_json,
     metadata_of,
+    removal_of,
 )
 from lakecore.cdc.mysql.snapshot import Chunk, boundaries, integer_key, read_chunk
 from lakecore.cdc.quarantine import concern, of_tables
@@ -397,6 +399,7 @@ class MySqlSource:
                         begun_ms = self._ambient.now_ms()
                 case Definition() | Statement():
                     batches.see_statement(event)
+                    yield from self._cleared(server, batches, place, event)
                 case Commit():
                     place.log, place.events_done, skipped = event.place, 0, 0
                     place.gtid = event.gtid
@@ -411,6 +414,69 @@ class MySqlSource:
                     if place.events_done == 0:
                         yield self._step(batches, place, caught_up=True)
                         begun_ms = self._ambient.now_ms()
+
+    def _cleared(
+        self, server: Server, batches: LogBatches, place: _Place, event: Definition | Statement
+    ) -> Iterator[Step]:
+        """If a statement removed rows: what came before, and the keys that the table has now.
+
+        Raises InvalidRequest if the target cannot follow.
+        """
+        removal = removal_of(event.text, event.database)
+        tables = [
+            each
+            for each in (removal.tables if removal is not None else ())
+            if self._settings.takes(each.database, each.name) and self._is_read(each)
+        ]
+        if removal is None or not tables:
+            return
+        choice = self._settings.on_truncate
+        if choice is OnTruncate.IGNORE:
+            log.warning(
+                "a statement removed or exchanged rows of a table; its target keeps them. "
+                "tables=%s",
+                [*map(str, tables)],
+            )
+            return
+        with of_tables(*tables):
+            if choice is OnTruncate.STOP or removal.adds:
+                raise InvalidRequest(
+                    "a statement moved rows of a table, and the log does not name them; "
+                    "`--truncate ignore` leaves the target as it is"
+                    if removal.adds
+                    else "a statement removed rows of a table, and `--truncate stop` is set",
+                    tables=[*map(str, tables)],
+                )
+            (table,) = tables
+            keys = self._keys(server, table)
+        if keys is not None:
+            yield self._step(batches, place, caught_up=False)
+            yield Step(cleared=Cleared(table=table, keys=keys), position=place.to_json())
+
+    def _keys(self, server: Server, table: SourceTable) -> pa.Table | None:
+        """The primary keys of a table; None if the table does not exist any more."""
+        connection = connect(self._settings)
+        try:
+            cursor = connection.cursor()
+            columns, primary, unique = read_columns(cursor, table.database, table.name)
+        finally:
+            connection.close()
+        if not columns:
+            return None
+        if not self._settings.key(primary, unique):
+            raise InvalidRequest(
+                "a statement removed rows of a table without a primary key, so the target cannot "
+                "tell which; `--truncate ignore` keeps them",
+                table=str(table),
+            )
+        connection = connect(self._settings, raw=True)
+        try:
+            chunks = read_chunk(
+                connection, server, self._settings, table, part_rows=_PART_ROWS, keys_only=True
+            )
+            return pa.concat_tables([each.rows for each in chunks])
+        finally:
+            connection.close()
 
     @staticmethod
     def _step(batches: LogBatches, place: _Place, *, caught_up: bool) -> Step:
@@ -495,12 +561,13 @@ def _settings(arguments: Arguments) -> MySqlSettings:
         arguments.mapping,
         metadata=bool(arguments.metadata),
         unique_keys=arguments.flag("unique_keys", default=False),
+        truncate=arguments.text("truncate"),
     )
 
 
 MYSQL_ACTIONS = {
     "mysql_sync_table": Action(
-        conf="mysql_conf", takes_table=True, opens=_sync_table, flags=("unique_keys",)
+        conf="mysql_conf", takes_table=True, opens=_sync_table, flags=("unique_keys", "truncate")
     ),
     "mysql_sync_database": Action(
         conf="mysql_conf",
@@ -517,6 +584,7 @@ MYSQL_ACTIONS = {
             "multiple_table_partition_keys",
             "eager_init",
             "unique_keys",
+            "truncate",
         ),
     ),
 }
