@@ -103,7 +103,7 @@ def database_of(spark: SparkSession, chain: Sequence[str]) -> AttachedDatabase |
 # --- attach tables -------------------------------------------------------------------------------
 
 _NAME = re.compile(r"\w+", re.ASCII)
-_ATTACH_TABLES_CATALOG = "spark.sql.catalogImplementation"
+_CATALOG_KIND = "spark.sql.catalogImplementation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ def attach(
     A table with a type or a name that Spark does not support is skipped and named in the result.
     Raises AlreadyExists if Spark has another table of the same name.
     """
-    if spark.conf.get(_ATTACH_TABLES_CATALOG, "in-memory") == "hive":
+    if spark.conf.get(_CATALOG_KIND, "in-memory") == "hive":
         raise Unsupported(
             "a Hive metastore would show the tables to sessions that cannot read them; start Spark "
             "without Hive support, or use spark_bridge.read and temporary views",

@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from lakecore.distributed import Evolution, TableContext
     from spark_bridge.options import SourceOptions
 
-_USER, _IDENTIFIER, _MEMORY = "write.commit-user", "write.identifier", "write.memory-per-task"
+_USER, _MEMORY = "write.commit-user", "write.memory-per-task"
+_IDENTIFIER, _COMPACT = "write.identifier", "compact.every"
 WRITE_OPTIONS = frozenset({_USER, _IDENTIFIER, _MEMORY})
 """The options that are neither the table's nor the storage's."""
 
@@ -63,22 +64,24 @@ def writer(
     """
     context, evolution = evolved(table.context, schema)
     check_schema(context, schema, overwrite=overwrite)
-    identifier = _whole(options, _IDENTIFIER, BATCH_COMMIT_IDENTIFIER)
+    identifier = _whole(options, _IDENTIFIER, 0)
+    memory_bytes = _whole(options, _MEMORY, 1)
     assigners = assigners_of(context, overwrite=overwrite)
     how = Publication(
-        by=author(context, options.get(_USER), identifier),
+        by=author(
+            context,
+            options.get(_USER),
+            BATCH_COMMIT_IDENTIFIER if identifier is None else identifier,
+        ),
         assigners=assigners,
         evolution=evolution,
         overwrite=overwrite,
         dynamic=overwrites_dynamically(context),
     )
-    memory_bytes = _whole(options, _MEMORY, MEMORY_PER_TASK)
-    if memory_bytes < 1:
-        raise InvalidRequest("the option is positive", option=_MEMORY, value=memory_bytes)
     task = new_task(
         context,
         overwrite=overwrite,
-        memory_bytes=memory_bytes,
+        memory_bytes=memory_bytes or MEMORY_PER_TASK,
         assigners=assigners,
         evolution=evolution,
     )
@@ -146,15 +149,6 @@ class LakecoreWriter(DataSourceArrowWriter):
             return True
 
 
-def _whole(options: Mapping[str, str], name: str, default: int) -> int:
-    text = options.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit()):
-        raise InvalidRequest("the option is a whole number", option=name, value=text)
-    return int(text)
-
-
 # --- stream sink ---------------------------------------------------------------------------------
 # `df.writeStream.format("lakecore")`: each batch becomes one commit, exactly once.
 #
@@ -176,12 +170,7 @@ def _whole(options: Mapping[str, str], name: str, default: int) -> int:
 # INVARIANT: `abort` removes files only if a task failed, so that `commit` was not called. Spark
 # also calls it after an error in `commit`, whose snapshot may be published.
 
-_STREAM_SINK_USER, _STREAM_SINK_MEMORY, _COMPACT = (
-    "write.commit-user",
-    "write.memory-per-task",
-    "compact.every",
-)
-STREAM_WRITE_OPTIONS = frozenset({_STREAM_SINK_USER, _STREAM_SINK_MEMORY, _COMPACT})
+STREAM_WRITE_OPTIONS = frozenset({_USER, _MEMORY, _COMPACT})
 """The options that are neither the table's nor the storage's."""
 
 
@@ -220,7 +209,7 @@ def stream_writer(
     """
     context, evolution = evolved(table.context, schema)
     check_schema(context, schema, overwrite=overwrite)
-    memory_bytes = _stream_sink_whole(options, _STREAM_SINK_MEMORY, 1)
+    memory_bytes = _whole(options, _MEMORY, 1)
     assigners = assigners_of(context, overwrite=overwrite)
     task = new_task(
         context,
@@ -231,10 +220,10 @@ def stream_writer(
     )
     loop = _Loop(
         source=source,
-        prefix=options.get(_STREAM_SINK_USER),
+        prefix=options.get(_USER),
         overwrite=overwrite,
         assigners=assigners,
-        compact_every=loop_of(context, _stream_sink_whole(options, _COMPACT, 0)),
+        compact_every=loop_of(context, _whole(options, _COMPACT, 0)),
     )
     return BatchWriter(task, loop, evolution)
 
@@ -301,7 +290,7 @@ class BatchWriter(DataSourceStreamArrowWriter):
         return self._task.table.context(self._task.memory_bytes)
 
 
-def _stream_sink_whole(options: Mapping[str, str], name: str, least: int) -> int | None:
+def _whole(options: Mapping[str, str], name: str, least: int) -> int | None:
     text = options.get(name)
     if text is None:
         return None

@@ -203,7 +203,7 @@ def _time(time_ms: int) -> str:
 # --- picture -------------------------------------------------------------------------------------
 
 _SNAPSHOTS = 12
-_PICTURE_BUCKETS = 24
+_BUCKETS_SHOWN = 24
 _BAR = 30
 
 
@@ -249,7 +249,7 @@ def _draw(overview: Overview) -> None:
         write_frame(_snapshots(overview), Format.TABLE, "Snapshots, newest first")
     if overview.buckets:
         write_frame(_buckets(overview), Format.TABLE, "Buckets: each sign is a file, by level")
-        hidden = len(overview.buckets) - _PICTURE_BUCKETS
+        hidden = len(overview.buckets) - _BUCKETS_SHOWN
         if hidden > 0:
             note(f"{hidden:,} more buckets; --html or --json shows all")
     if overview.expiry is not None:
@@ -287,7 +287,7 @@ def _buckets(overview: Overview) -> pl.DataFrame:
             "size": show_bytes(each.bytes),
             "levels": _levels(each),
         }
-        for each in overview.buckets[:_PICTURE_BUCKETS]
+        for each in overview.buckets[:_BUCKETS_SHOWN]
     ]
     return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -298,9 +298,9 @@ def _levels(bucket: BucketFiles) -> str:
     for file in bucket.files:
         counts[file.level] = counts.get(file.level, 0) + 1
     return " ".join(
-        f"L{level} " + ("#" * count if count <= _PICTURE_FILES else f"#x{count}")
+        f"L{level} " + ("#" * count if count <= _FILES_SHOWN else f"#x{count}")
         for level, count in sorted(counts.items())
     )
 
 
-_PICTURE_FILES = 12
+_FILES_SHOWN = 12

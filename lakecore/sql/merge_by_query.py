@@ -404,7 +404,7 @@ class _Query:
 #
 # The rows are found at the snapshot that the merge changes.
 
-_RUN_BY_QUERY_NEW = "_lakecore_new_"
+_NEW_VALUE = "_lakecore_new_"
 
 
 def holds_query(statement: Update | Delete) -> bool:
@@ -436,9 +436,7 @@ def change_by_query(
         found = table.merge(rows, on)
         if not values:
             return found.when_matched_delete()
-        new = {
-            name: pl.col(f"source.{_RUN_BY_QUERY_NEW}{place}") for place, name in enumerate(values)
-        }
+        new = {name: pl.col(f"source.{_NEW_VALUE}{place}") for place, name in enumerate(values)}
         return found.when_matched_update(new)
 
     types = queries.types(pa.schema([schema.arrow.field(name) for name in values]))
@@ -450,7 +448,7 @@ def change_by_query(
             at = len(keys) + place
             stored = schema.field(name).type
             value = cut_to_precision(f"#{at + 1}", str(found.types[at]), stored)
-            parts.append(f"CAST({value} AS {kind}) AS {_RUN_BY_QUERY_NEW}{place}")
+            parts.append(f"CAST({value} AS {kind}) AS {_NEW_VALUE}{place}")
         rows = found.project(", ".join(parts))
         return rows if schema.primary_keys else rows.distinct()
 
@@ -483,9 +481,7 @@ def _query(
     names = [quoted(name) for name in schema.primary_keys or schema.names]
     qualifier = quoted(statement.alias or statement.chain[-1])
     columns = [f"{qualifier}.{name} AS {name}" for name in names]
-    columns += [
-        f"({text}\n) AS {_RUN_BY_QUERY_NEW}{place}" for place, text in enumerate(values.values())
-    ]
+    columns += [f"({text}\n) AS {_NEW_VALUE}{place}" for place, text in enumerate(values.values())]
     alias = "" if statement.alias is None else f" AS {qualifier}"
     where = "" if statement.where is None else f" WHERE ({statement.where}\n)"
     source = f"{newest_rows(queries, table, statement.chain)}{alias}{where}"

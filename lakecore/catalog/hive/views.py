@@ -421,7 +421,7 @@ class HiveViews:
             createTime=now,
             lastAccessTime=0,
             retention=0,
-            sd=_views_descriptor(),
+            sd=_view_descriptor(),
             partitionKeys=[],
             tableType=_VIRTUAL_VIEW,
         )
@@ -478,7 +478,7 @@ def _parameters(view: View) -> dict[str, str]:
     return {**view.options, **comment}
 
 
-def _views_descriptor() -> StorageDescriptor:
+def _view_descriptor() -> StorageDescriptor:
     kinds = types()
     serde = kinds.SerDeInfo(serializationLib=_SERDE, parameters={"serialization.format": "1"})
     return kinds.StorageDescriptor(

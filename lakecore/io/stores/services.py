@@ -164,7 +164,7 @@ async def _wait(attempt: int) -> None:
 SECONDS_MAX = 10.0
 _ATTEMPTS_MAX = 4
 _ATTEMPT_SECONDS = 4.0
-_REACHABLE_WAIT_SECONDS = 0.2
+_FIRST_WAIT_SECONDS = 0.2
 _METHODS = {"http": "HEAD", "hdfs": "GET"}
 """The requests to ask by. A name node refuses this one, in the words of HTTP."""
 _PORTS = {"http": 80, "https": 443, "hdfs": 8020}
@@ -190,7 +190,7 @@ def check_reachable(
         return
     began, reason = ambient.now_ms(), ""
     for attempt in range(_ATTEMPTS_MAX):
-        wait = _REACHABLE_WAIT_SECONDS * 2**attempt * (0.5 + ambient.random()) if attempt else 0.0
+        wait = _FIRST_WAIT_SECONDS * 2**attempt * (0.5 + ambient.random()) if attempt else 0.0
         left = SECONDS_MAX - (ambient.now_ms() - began) / 1000 - wait
         if left <= 0:
             break
