@@ -7,6 +7,8 @@ therefore named by a string. Type checkers and the rules of imports see a plain 
         from lakecore.table.handle import load_table
     else:
         load_table = deferred("lakecore.table.handle", "load_table")
+
+A module whose many names are used, such as `polars`, is deferred as a whole.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["deferred"]
+__all__ = ["deferred", "deferred_module"]
 
 
 def deferred(module: str, name: str) -> Callable[..., object]:
@@ -29,3 +31,16 @@ def deferred(module: str, name: str) -> Callable[..., object]:
 
     call.__name__ = name
     return call
+
+
+def deferred_module(module: str) -> _Module:
+    """A stand-in for a module. The first use of a name imports the module."""
+    return _Module(module)
+
+
+class _Module:
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(import_module(self._module), name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from lakecore.cli.run import INTERRUPTED
+from lakecore.cli.output import INTERRUPTED
 from lakecore.deferred import deferred
 
 if TYPE_CHECKING:

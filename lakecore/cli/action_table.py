@@ -1,8 +1,8 @@
 """The actions of Paimon's Flink action jar: their flags, and the procedure that does the work.
 
-Sources: https://paimon.apache.org/docs/master/flink/action-jars/ and the pages of maintenance. A
-flag maps to an argument of the procedure. A flag that maps to an empty string only concerns how
-Flink runs the job, and is refused.
+Sources: https://paimon.apache.org/docs/master/flink/action-jars/ and the pages of
+maintenance. A flag maps to an argument of the procedure. A flag that maps to an empty string only
+concerns how Flink runs the job, and is refused.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-__all__ = ["ACTIONS", "CATALOG_FLAGS", "ELSEWHERE", "HELP", "REPEATED", "Action"]
 
 CATALOG_FLAGS = ("warehouse", "catalog_conf")
 TABLE_FLAGS = ("database", "table", "path")

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from lakecore.catalog.identifier import parse_identifier
 from lakecore.cdc.pipeline import SYNC_ACTIONS
 from lakecore.cli.action_table import ACTIONS, ELSEWHERE, FLINK, REPEATED, Action
-from lakecore.cli.arguments import Format, stated
+from lakecore.cli.arguments import Format
 from lakecore.cli.cdc import sync
 from lakecore.cli.flags import Flags, read_flags
 from lakecore.cli.printing import say
+from lakecore.cli.settings import stated
 from lakecore.cli.sql_rows import print_rows
 from lakecore.cli.target import place_of, session_of
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from lakecore.session import Session
 
-__all__ = ["action"]
+__all__ = ["run_action"]
 
 _OF_OUTPUT = ("output", "json", "csv")
 _CLAUSES = {
@@ -47,7 +48,7 @@ condition."""
 _FOR_FLINK_ONLY = "force_start_flink_job"
 
 
-def action(arguments: Sequence[str]) -> None:
+def run_action(arguments: Sequence[str]) -> None:
     """Run the action that the arguments state, and print the rows of its procedure."""
     name = arguments[0].lower().replace("-", "_")
     if name in SYNC_ACTIONS:

@@ -1,7 +1,7 @@
 """The program `lakecore`: finds the command, runs it, and ends with its exit code.
 
-`registry.py` lists the commands. The module that declares a command, and the module that executes
-it, are imported when the command runs: `lakecore --help` does not load Polars, DuckDB or Arrow.
+`registry.py` lists the commands. The module of a command is imported when the command runs or
+prints its help, and the engine when it works: `--help` does not load Polars, DuckDB or Arrow.
 
 Data goes to standard output; notes, progress and errors go to standard error. Exit code 0: success.
 1: a lakecore error, printed in one line; `--debug` shows the traceback. 2: wrong usage. 130: ended
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakecore import __version__
-from lakecore.cli.arguments import PROFILE
 from lakecore.cli.output import OutputFailed, flush, to_nowhere, write
 from lakecore.cli.registry import Commands
+from lakecore.cli.settings import PROFILE
 from lakecore.errors import LakecoreError
 
 if TYPE_CHECKING:

@@ -1,60 +1,69 @@
-"""The arguments that commands share: which table, which options, and how to print.
+"""How a command is declared, and the arguments that commands share.
 
-Nothing of the engine is imported here, so that `--help` stays fast.
+A command is one function: its parameters are its flags, and its body does the work. A parameter
+whose type is a dataclass, such as `OfTable`, stands for one flag a field. Nothing of the engine is
+imported here, so that `--help` stays fast: a module of commands names what it needs by `deferred`.
 """
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
-from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, ParamSpec, get_args, get_type_hints
 
 import typer
 
-from lakecore.errors import InvalidRequest
+from lakecore.cli.output import run
+from lakecore.cli.registry import COMMANDS
+from lakecore.cli.settings import stated
+from lakecore.deferred import deferred
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    from lakecore.cli.complete import tables
+    from lakecore.cli.target import place_of, session_of, table_of
+    from lakecore.session import Session
+    from lakecore.table.handle import Table
+else:
+    place_of = deferred("lakecore.cli.target", "place_of")
+    session_of = deferred("lakecore.cli.target", "session_of")
+    table_of = deferred("lakecore.cli.target", "table_of")
+    tables = deferred("lakecore.cli.complete", "tables")
 
 __all__ = [
-    "PROFILE",
-    "AsCsv",
-    "AsJson",
+    "Care",
     "Columns",
     "DryRun",
     "EvolveSchema",
+    "Form",
     "Format",
     "Full",
     "Interval",
     "Limit",
+    "OfTable",
+    "OfWarehouse",
     "Options",
-    "Output",
     "Partitions",
     "PartitionsWhere",
     "TableName",
+    "Verbs",
     "Warehouse",
     "Where",
     "Yes",
-    "chosen",
-    "group",
     "names",
-    "stated",
+    "partitions_of",
 ]
 
 ROWS_SHOWN = 20
+STDIN = "-"
 _YEAR_SECONDS = 365 * 86_400
-PROFILE: ContextVar[str | None] = ContextVar("PROFILE", default=None)
-"""The profile that `--profile` names; `main` sets it."""
-
-
-_COMPLETE = "lakecore.cli.complete"
+P = ParamSpec("P")
 
 
 def _table_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The completions of the name of a table."""
-    found: list[str] = import_module(_COMPLETE).tables(ctx.params.get("warehouse"), incomplete)
-    return found
+    return tables(ctx.params.get("warehouse"), incomplete)
 
 
 class Format(StrEnum):
@@ -93,12 +102,6 @@ Options = Annotated[
         help="Set an option of the table or the storage; repeatable.",
     ),
 ]
-Output = Annotated[
-    Format,
-    typer.Option("--output", help="Print a table for people, JSON lines, CSV, or a Parquet file."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="The same as --output csv.")]
 Columns = Annotated[
     str | None, typer.Option(metavar="NAMES", help="Only these columns, separated by commas.")
 ]
@@ -136,24 +139,181 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would b
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
-def group(text: str) -> typer.Typer:
-    """A command that only groups other commands, such as `lakecore tag`."""
-    return typer.Typer(
-        help=text,
-        no_args_is_help=True,
-        rich_markup_mode=None,  # importing Rich would add 0.1 s to plain help
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfWarehouse:
+    """The warehouse that a command works on."""
+
+    option: Options = None
+    warehouse: Warehouse = None
+
+    def session(self, path: str | None = None, *, create: bool = False) -> Session:
+        """The session on the warehouse, or on that of a path."""
+        return session_of(path, self.warehouse, self.option, create=create)
 
 
-def chosen(output: Format, *, json: bool, csv: bool) -> Format:
-    """The one format that the flags ask for; a usage error if they ask for two."""
-    asked = {output} - {Format.TABLE}
-    asked |= {Format.JSON} if json else set()
-    asked |= {Format.CSV} if csv else set()
-    if len(asked) > 1:
-        raise typer.BadParameter("choose one of --output, --json and --csv")
-    return asked.pop() if asked else Format.TABLE
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfTable:
+    """The table that a command works on."""
+
+    table: TableName
+    option: Options = None
+    warehouse: Warehouse = None
+
+    def open(self) -> Table:
+        """The table."""
+        return table_of(self.table, self.warehouse, self.option)
+
+    def place(self, *, create: bool = False) -> tuple[Session, str, dict[str, str]]:
+        """The session, the table's name in it, and the table's options; it need not exist."""
+        return place_of(self.table, self.warehouse, self.option, create=create)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Care:
+    """What the user wants before something is removed."""
+
+    dry_run: DryRun = False
+    yes: Yes = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Printed:
+    output: Annotated[
+        Format,
+        typer.Option(
+            "--output", help="Print a table for people, JSON lines, CSV, or a Parquet file."
+        ),
+    ] = Format.TABLE
+    json: Annotated[bool, typer.Option("--json", help="The same as --output json.")] = False
+    csv: Annotated[bool, typer.Option("--csv", help="The same as --output csv.")] = False
+
+    def value(self) -> Format:
+        """The one format that the flags ask for; a usage error if they ask for two."""
+        asked = {self.output} - {Format.TABLE}
+        asked |= {Format.JSON} if self.json else set()
+        asked |= {Format.CSV} if self.csv else set()
+        if len(asked) > 1:
+            raise typer.BadParameter("choose one of --output, --json and --csv")
+        return asked.pop() if asked else Format.TABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How files are read."""
+
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="csv|json|parquet",
+            help="Format of the files. Default: by the file suffix.",
+        ),
+    ] = None
+    delimiter: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="CSV: the separator of values. Default: detected."),
+    ] = None
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="CSV: the first line holds values, not names.")
+    ] = False
+    header_names: Annotated[
+        str | None,
+        typer.Option("--names", metavar="NAMES", help="CSV: column names, separated by commas."),
+    ] = None
+    null: Annotated[
+        str, typer.Option(metavar="TEXT", help="CSV: the text that means null. Default: empty.")
+    ] = ""
+    date_format: Annotated[
+        str | None,
+        typer.Option(metavar="FORMAT", help="CSV: format of dates, such as '%d/%m/%Y'."),
+    ] = None
+    timestamp_format: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="CSV: format of timestamps.")
+    ] = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Encoding of CSV and JSON files, such as latin-1 or utf-16; default UTF-8.",
+        ),
+    ] = None
+
+
+Form = Annotated[Format, _Printed]
+"""The format to print: `--output`, `--json` and `--csv`."""
+
+
+class Verbs:
+    """The commands of a module, or those of a group such as `lakecore tag`.
+
+    Example: `commands = Verbs()`, and `@commands("count")` above a function.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        self.app = typer.Typer(
+            help=text,
+            no_args_is_help=True,
+            rich_markup_mode=None,  # importing Rich would add 0.1 s to plain help
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+
+    def group(self, name: str) -> Verbs:
+        """A command that only groups other commands."""
+        inner = Verbs(COMMANDS[name][1])
+        self.app.add_typer(inner.app, name=name)
+        return inner
+
+    def __call__(
+        self, name: str, *, raw: bool = False
+    ) -> Callable[[Callable[P, None]], Callable[P, None]]:
+        """Declare a function as the command of that name; a `raw` one parses its own flags."""
+        raw_settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+        def declare(work: Callable[P, None]) -> Callable[P, None]:
+            self.app.command(
+                name, add_help_option=not raw, context_settings=raw_settings if raw else None
+            )(_flat(work))
+            return work
+
+        return declare
+
+
+def _flat(work: Callable[..., None]) -> Callable[..., None]:
+    """The function with a parameter for each flag, as typer reads them."""
+    hints = get_type_hints(work, include_extras=True)
+    flags: list[Parameter] = []
+    groups: dict[str, type] = {}
+    for name, each in signature(work).parameters.items():
+        hint = hints[name]
+        group = next((part for part in (hint, *get_args(hint)) if is_dataclass(part)), None)
+        if group is None:
+            flags.append(each.replace(kind=Parameter.KEYWORD_ONLY, annotation=hint))
+            continue
+        assert isinstance(group, type), "an annotation names the class"
+        groups[name] = group
+        of_group = get_type_hints(group, include_extras=True)
+        for field in fields(group):
+            default = Parameter.empty if field.default is MISSING else field.default
+            flags.append(
+                Parameter(
+                    field.name,
+                    Parameter.KEYWORD_ONLY,
+                    default=default,
+                    annotation=of_group[field.name],
+                )
+            )
+
+    def command(**given: object) -> None:
+        for name, group in groups.items():
+            made = group(**{each.name: given.pop(each.name) for each in fields(group)})
+            given[name] = made.value() if isinstance(made, _Printed) else made
+        run(work, **given)
+
+    command.__doc__ = work.__doc__
+    command.__name__ = work.__name__
+    command.__signature__ = Signature(flags)  # type: ignore[attr-defined]  # inspect reads it
+    return command
 
 
 def names(columns: str | None) -> list[str] | None:
@@ -161,12 +321,6 @@ def names(columns: str | None) -> list[str] | None:
     return None if columns is None else [name.strip() for name in columns.split(",")]
 
 
-def stated(pairs: Iterable[str] | None, what: str = "an option") -> Mapping[str, str]:
-    """Parse KEY=VALUE arguments to options. Raises InvalidRequest for any other form."""
-    options: dict[str, str] = {}
-    for pair in pairs or ():
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise InvalidRequest(f"{what} is written KEY=VALUE", given=pair)
-        options[key.strip()] = value.strip()
-    return options
+def partitions_of(specs: Iterable[str] | None) -> list[Mapping[str, object]]:
+    """The partitions in texts such as `dt=1,hour=2`."""
+    return [{**stated(each.split(","), "a partition")} for each in specs or ()]

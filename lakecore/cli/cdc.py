@@ -20,10 +20,10 @@ from lakecore.catalog.registry import open_catalog
 from lakecore.cdc.actions import REPEATED_FLAGS, Arguments
 from lakecore.cdc.pipeline import RUN_FLAGS, SYNC_ACTIONS, PipelineStatus, launch_of, statuses
 from lakecore.cdc.quarantine import SetAside
-from lakecore.cli.arguments import stated
 from lakecore.cli.flags import Flags, read_flags
 from lakecore.cli.grid import json_text
 from lakecore.cli.printing import note, say
+from lakecore.cli.settings import stated
 from lakecore.cli.target import catalog_options_of
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.ambient import SYSTEM
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakecore.cdc.actions import Action
     from lakecore.cdc.sink_parts import Progress
 
-__all__ = ["cdc", "sync"]
+__all__ = ["run_pipeline", "sync"]
 
 _OF_WAREHOUSE = ("warehouse", "catalog_conf")
 _OF_STATUS = (*_OF_WAREHOUSE, "state")
@@ -45,7 +45,7 @@ _SET_ASIDE = 3
 _CONFS = ("catalog_conf", "table_conf")
 
 
-def cdc(arguments: Sequence[str]) -> None:
+def run_pipeline(arguments: Sequence[str]) -> None:
     """Run what the arguments name: an action, a file, or `status`."""
     name = arguments[0].lower().replace("-", "_")
     if name == "status":

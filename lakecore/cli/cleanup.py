@@ -2,77 +2,107 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import polars as pl
+import typer
 
-from lakecore.cli.arguments import Format, stated
+from lakecore.cli.arguments import Form, Format, OfTable, OfWarehouse, Verbs, partitions_of
 from lakecore.cli.confirm import require_consent
 from lakecore.cli.printing import note, say, write_frame
-from lakecore.cli.target import session_of, table_of
+from lakecore.deferred import deferred_module
 from lakecore.display import show_bytes
 
 if TYPE_CHECKING:
-    from lakecore.table.handle import Table
+    import polars as pl
+else:
+    pl = deferred_module("polars")
 
-__all__ = ["orphans", "partition_done", "repair"]
-
+commands = Verbs()
 _ALL = ".*"
 
 
-def orphans(  # noqa: PLR0913  the parameters of the command
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    older_than: str,
-    form: Format,
+@commands("orphans")
+def orphans(  # noqa: PLR0913  one parameter per option
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH|DB.TABLE|DB.*",
+            help="A table, or all tables of a database of the warehouse.",
+        ),
+    ],
+    of: OfWarehouse,
     *,
-    force: bool,
-    dry_run: bool,
-    yes: bool,
+    older_than: Annotated[
+        str, typer.Option(metavar="TIME", help="Only files changed before this time or age.")
+    ] = "1 d",
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Allow an age below 1 h. No one may write to the table."),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be deleted.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    form: Form,
 ) -> None:
-    """Delete orphan files, or print their paths."""
-    tables = _tables(name, warehouse, option)
+    """Delete orphan files: left by failed writes, in no snapshot, tag or branch.
+
+    With --dry-run, only print their paths.
+    """
+    if table.endswith(_ALL):
+        database, session = table.removesuffix(_ALL), of.session()
+        tables = [session.get_table(f"{database}.{each}") for each in session.list_tables(database)]
+    else:
+        tables = [OfTable(table=table, option=of.option, warehouse=of.warehouse).open()]
     if not dry_run:
-        require_consent(f"delete the orphan files of {name}, older than {older_than}?", yes=yes)
+        require_consent(f"delete the orphan files of {table}, older than {older_than}?", yes=yes)
     rows: list[tuple[str, str]] = []
     size_bytes = 0
-    for table in tables:
-        result = table.remove_orphan_files(older_than, force=force, dry_run=dry_run)
-        rows += ((table.identifier, path) for path in result.paths)
+    for each in tables:
+        result = each.remove_orphan_files(older_than, force=force, dry_run=dry_run)
+        rows += ((each.identifier, path) for path in result.paths)
         size_bytes += result.bytes
     if dry_run or form is not Format.TABLE:
-        frame = pl.DataFrame(rows, {"table": pl.String, "path": pl.String}, orient="row")
-        write_frame(frame, form)
+        write_frame(pl.DataFrame(rows, {"table": str, "path": str}, orient="row"), form)
     verb = "found" if dry_run else "deleted"
     said = f"{verb} {len(rows):,} orphan files ({show_bytes(size_bytes)}) in {len(tables):,} tables"
     (note if form is not Format.TABLE else say)(said)
 
 
-def _tables(name: str, warehouse: str | None, option: list[str] | None) -> list[Table]:
-    if not name.endswith(_ALL):
-        return [table_of(name, warehouse, option)]
-    database = name.removesuffix(_ALL)
-    session = session_of(None, warehouse, option)
-    return [session.get_table(f"{database}.{each}") for each in session.list_tables(database)]
-
-
-def repair(name: str | None, warehouse: str | None, option: list[str] | None, form: Format) -> None:
-    """Repair the catalog, and print the names of the repaired tables."""
-    repaired = session_of(None, warehouse, option).repair(name)
-    write_frame(pl.DataFrame({"table": repaired}, {"table": pl.String}), form)
-
-
-def partition_done(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    partitions: list[str],
-    form: Format,
+@commands("repair")
+def repair(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[DB|DB.TABLE]", help="What to repair; all databases by default."),
+    ] = None,
+    *,
+    of: OfWarehouse,
+    form: Form,
 ) -> None:
-    """Mark partitions, and print their directories."""
-    table = table_of(name, warehouse, option)
-    marked = table.mark_partition_done(
-        *({**stated(each.split(","), "a partition")} for each in partitions)
-    )
-    write_frame(pl.DataFrame({"partition": marked}, {"partition": pl.String}), form)
+    """Register the databases and tables of a warehouse in its catalog, with their schemas.
+
+    Use it for JDBC and Hive catalogs: after a crash, or if the warehouse was filled without the
+    catalog. Prints the names of the repaired tables.
+    """
+    repaired = of.session().repair(name)
+    write_frame(pl.DataFrame({"table": repaired}, {"table": str}), form)
+
+
+@commands("partition-done")
+def partition_done(
+    of: OfTable,
+    *,
+    partition: Annotated[
+        list[str],
+        typer.Option(
+            metavar="KEY=VALUE,...", help="Mark partitions with these values; repeatable."
+        ),
+    ],
+    form: Form,
+) -> None:
+    """Mark partitions as done, so that other jobs know that they are complete.
+
+    The option partition.mark-done-action chooses how they are marked.
+    """
+    marked = of.open().mark_partition_done(*partitions_of(partition))
+    write_frame(pl.DataFrame({"partition": marked}, {"partition": str}), form)

@@ -1,8 +1,9 @@
-"""`lakecore compact`: compact once, with a progress bar, or repeatedly, with a line per commit.
+"""`lakecore compact`, `lakecore rescale` and `lakecore compact-database`.
 
-The progress bar is shown on standard error if that is a terminal, and is erased at the end. With
-`--watch`, the lines of commits go to standard output, and those of retries to standard error. The
-first SIGINT or SIGTERM ends the command after the current commit, the second one immediately.
+A compaction runs once, with a progress bar, or repeatedly, with a line per commit. The progress bar
+is shown on standard error if that is a terminal, and is erased at the end. With `--watch`, the
+lines of commits go to standard output, and those of retries to standard error. The first SIGINT or
+SIGTERM ends the command after the current commit, the second one immediately.
 """
 
 from __future__ import annotations
@@ -11,85 +12,218 @@ import signal
 import threading
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+import typer
 
-from lakecore.cli.arguments import Format, stated
+from lakecore.cli.arguments import (
+    DryRun,
+    Form,
+    Format,
+    Full,
+    Interval,
+    OfTable,
+    OfWarehouse,
+    Partitions,
+    PartitionsWhere,
+    Verbs,
+    partitions_of,
+)
 from lakecore.cli.grid import json_text
-from lakecore.cli.printing import note, say, write_record
-from lakecore.cli.target import table_of
+from lakecore.cli.printing import note, say, write_frame, write_record
+from lakecore.cli.settings import stated
+from lakecore.deferred import deferred, deferred_module
 from lakecore.display import show_bytes
 from lakecore.errors import InvalidRequest
-from lakecore.options import SIZE
-from lakecore.table.verbs.compaction import CompactionRequest, compact_table
-from lakecore.table.verbs.compaction_job import Setback, StepDone, run_compaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from types import FrameType
 
+    import polars as pl
+    from rich import progress
+    from rich.console import Console
+
+    from lakecore import options
+    from lakecore.catalog.compact_database import (
+        DatabaseCompaction,
+        TableEvent,
+        compact_database,
+        watch_database,
+    )
+    from lakecore.io import ambient
     from lakecore.model.compaction import CompactionResult
+    from lakecore.session import Session
     from lakecore.table.compactions.compact_parallel import CompactionProgress
     from lakecore.table.context import TableContext
+    from lakecore.table.verbs import compaction_job
+    from lakecore.table.verbs.compaction import CompactionRequest, compact_table
+    from lakecore.table.verbs.compaction_job import StepDone
+else:
+    CompactionRequest = deferred("lakecore.table.verbs.compaction", "CompactionRequest")
+    Console = deferred("rich.console", "Console")
+    DatabaseCompaction = deferred("lakecore.catalog.compact_database", "DatabaseCompaction")
+    ambient = deferred_module("lakecore.io.ambient")
+    compaction_job = deferred_module("lakecore.table.verbs.compaction_job")
+    compact_database = deferred("lakecore.catalog.compact_database", "compact_database")
+    compact_table = deferred("lakecore.table.verbs.compaction", "compact_table")
+    options = deferred_module("lakecore.options")
+    pl = deferred_module("polars")
+    progress = deferred_module("rich.progress")
+    watch_database = deferred("lakecore.catalog.compact_database", "watch_database")
 
+commands = Verbs()
 _DAY_SECONDS = 86_400
 
 
-class What(TypedDict):
-    """The part of a table to compact, as the command line states it."""
-
-    full: bool
-    partitions: list[str] | None
-    where: str | None
-    buckets: list[int] | None
-    max_bytes: str | None
-    dry_run: bool
-    order_strategy: str | None
-    order_by: str | None
-
-
-def compact(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    what: What,
-    interval: float | None,
-    form: Format,
+@commands("compact")
+def compact(  # noqa: PLR0913  one parameter per option
+    of: OfTable,
+    *,
+    full: Full = False,
+    partition: Partitions = None,
+    where: PartitionsWhere = None,
+    bucket: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="Only this bucket; repeatable.")
+    ] = None,
+    max_bytes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Work in steps that read at most SIZE, such as '512 mb'."
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    order_strategy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="order|zorder|hilbert", help="Sort all rows of a table without a primary key."
+        ),
+    ] = None,
+    order_by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN,...", help="With --order-strategy: the columns to sort by."),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep compacting while others write, until stopped.")
+    ] = False,
+    interval: Interval = 10.0,
+    form: Form,
 ) -> None:
-    """Compact once, or repeatedly if an interval in seconds is given."""
-    limit = what["max_bytes"]
+    """Merge the files of each bucket into fewer sorted runs.
+
+    In a table without a primary key, pack small files into larger ones.
+    """
+    _check_watched(form, watch=watch)
     request = CompactionRequest(
-        full=what["full"],
-        partitions=_partitions(what["partitions"]),
-        where=what["where"],
-        buckets=what["buckets"] or None,
-        max_bytes=None if limit is None else size_of(limit),
-        dry_run=what["dry_run"],
-        order_strategy=what["order_strategy"],
-        order_by=what["order_by"],
+        full=full,
+        partitions=partitions_of(partition) or None,
+        where=where,
+        buckets=bucket or None,
+        max_bytes=None if max_bytes is None else _size_of(max_bytes),
+        dry_run=dry_run,
+        order_strategy=order_strategy,
+        order_by=order_by,
     )
-    if interval is not None and request.order_strategy is not None:
+    if watch and order_strategy is not None:
         raise InvalidRequest("--watch and --order-strategy cannot be combined")
-    if interval is not None and request.dry_run:
+    if watch and dry_run:
         raise InvalidRequest("--watch and --dry-run cannot be combined")
-    context = table_of(name, warehouse, option).context
-    if interval is not None:
-        _watch(context, request, interval, form)
+    context = of.open().context
+    if watch:
+        _watch_table(context, request, interval, form)
         return
     result = _with_bar(context, request)
     write_record(asdict(result), form, _text_of(result, dry_run=request.dry_run))
 
 
-def _partitions(specs: list[str] | None) -> list[Mapping[str, object]] | None:
-    return [{**stated(spec.split(","), "a partition")} for spec in specs or ()] or None
+@commands("rescale")
+def rescale(
+    of: OfTable,
+    *,
+    bucket_num: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="The number of buckets. Default: the option bucket."),
+    ] = None,
+    partition: Partitions = None,
+    where: PartitionsWhere = None,
+    form: Form,
+) -> None:
+    """Give partitions another number of buckets, in one commit."""
+    result = of.open().rescale(
+        bucket_num=bucket_num, partition=partitions_of(partition) or None, where=where
+    )
+    write_record(asdict(result), form, str(result))
 
 
-def size_of(text: str) -> int:
+@commands("compact-database")
+def compact_tables(  # noqa: PLR0913  one parameter per option
+    of: OfWarehouse,
+    *,
+    including_databases: Annotated[
+        str, typer.Option(metavar="REGEX", help="Databases whose whole name matches.")
+    ] = ".*",
+    including_tables: Annotated[
+        str,
+        typer.Option(metavar="REGEX", help="Tables whose whole name matches, as `t` or `db.t`."),
+    ] = ".*",
+    excluding_tables: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Tables to leave out.")
+    ] = None,
+    mode: Annotated[
+        str,
+        typer.Option(metavar="divided|combined", help="One job per table, or one for all tables."),
+    ] = "divided",
+    full: Full = False,
+    max_bytes: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Work in steps that read at most SIZE per table."),
+    ] = None,
+    table_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A dynamic option of all tables; repeatable."),
+    ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Repeat until stopped, also with tables that are created later."
+        ),
+    ] = False,
+    interval: Interval = 10.0,
+    form: Form,
+) -> None:
+    """Compact all tables of a warehouse whose names match."""
+    _check_watched(form, watch=watch)
+    request = DatabaseCompaction(
+        including_databases=including_databases,
+        including_tables=including_tables,
+        excluding_tables=excluding_tables,
+        mode=mode,
+        full=full,
+        max_bytes=None if max_bytes is None else _size_of(max_bytes),
+        table_options=stated(table_option, "--table-option"),
+    )
+    session = of.session()
+    if watch:
+        _watch_tables(session, request, interval, form)
+        return
+    results = compact_database(session, session.get_table, request)
+    rows = [
+        (name, each.buckets, each.files_before, each.files_after, each.snapshot_id)
+        for name, each in results.items()
+    ]
+    numbers = dict.fromkeys(("buckets", "files_before", "files_after", "snapshot_id"), int)
+    write_frame(pl.DataFrame(rows, {"table": str, **numbers}, orient="row"), form)
+
+
+def _check_watched(form: Format, *, watch: bool) -> None:
+    if watch and form not in {Format.TABLE, Format.JSON}:
+        raise typer.BadParameter("--watch prints text or JSON lines")
+
+
+def _size_of(text: str) -> int:
     """The bytes of `--max-bytes`."""
     try:
-        return SIZE.parse(text)
+        return options.SIZE.parse(text)
     except ValueError as error:
         raise InvalidRequest(
             "the size is not valid", option="--max-bytes", value=text, allowed=str(error)
@@ -98,10 +232,10 @@ def size_of(text: str) -> int:
 
 def _with_bar(context: TableContext, request: CompactionRequest) -> CompactionResult:
     console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=40, complete_style="cyan", finished_style="cyan"),
-        TimeRemainingColumn(),
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(bar_width=40, complete_style="cyan", finished_style="cyan"),
+        progress.TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
@@ -139,33 +273,66 @@ def _text_of(result: CompactionResult, *, dry_run: bool) -> str:
 # --- watching -------------------------------------------------------------------------------------
 
 
-def _watch(
+def _watch_table(
     context: TableContext, request: CompactionRequest, interval_seconds: float, form: Format
 ) -> None:
     as_json = form is Format.JSON
     status = note if as_json else say
 
     def at(text: str) -> str:
-        return f"{clock(context.ambient.local_wall_clock_ms() // 1000)} {text}"
+        return f"{_clock(context.ambient.local_wall_clock_ms() // 1000)} {text}"
 
-    def report(event: StepDone | Setback) -> None:
-        if isinstance(event, Setback):
+    def report(event: StepDone | compaction_job.Setback) -> None:
+        if isinstance(event, compaction_job.Setback):
             note(at(f"once more in {event.seconds:g} s: {event.error}"))
         elif as_json:
             say(json_text({**asdict(event.step), "seconds": round(event.seconds, 3)}))
         else:
-            say(at(line_of(event)))
+            say(at(_line_of(event)))
 
-    with stop_on_signal() as stop:
+    with _stop_on_signal() as stop:
         status(at(f"watching {context.identifier}, every {interval_seconds:g} s"))
-        steps = run_compaction(
+        steps = compaction_job.run_compaction(
             context, request, interval_seconds=interval_seconds, stop=stop, report=report
         )
     status(at(f"stopped after {steps} commits"))
 
 
+def _watch_tables(
+    session: Session, request: DatabaseCompaction, seconds: float, form: Format
+) -> None:
+    as_json = form is Format.JSON
+    status = note if as_json else say
+
+    def at(text: str) -> str:
+        return f"{_clock(ambient.SYSTEM.local_wall_clock_ms() // 1000)} {text}"
+
+    def report(told: TableEvent) -> None:
+        event = told.event
+        if event is None:
+            status(at(f"{told.table}: watching"))
+        elif isinstance(event, compaction_job.Setback):
+            note(at(f"{told.table}: once more in {event.seconds:g} s: {event.error}"))
+        elif as_json:
+            say(json_text({"table": told.table, **asdict(event.step)}))
+        else:
+            say(at(f"{told.table}: {_line_of(event)}"))
+
+    with _stop_on_signal() as stop:
+        status(at(f"watching, every {seconds:g} s"))
+        commits = watch_database(
+            session,
+            session.get_table,
+            request,
+            interval_seconds=seconds,
+            stop=stop,
+            report=report,
+        )
+    status(at(f"stopped after {commits} commits"))
+
+
 @contextmanager
-def stop_on_signal() -> Iterator[threading.Event]:
+def _stop_on_signal() -> Iterator[threading.Event]:
     """An event that the first SIGINT or SIGTERM sets; a second signal has its usual effect."""
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -187,7 +354,7 @@ def stop_on_signal() -> Iterator[threading.Event]:
         give_back()
 
 
-def line_of(done: StepDone) -> str:
+def _line_of(done: StepDone) -> str:
     """A commit as one line."""
     step = done.step
     before = f"{step.files_before} files, {show_bytes(step.bytes_before)}"
@@ -199,7 +366,7 @@ def line_of(done: StepDone) -> str:
     )
 
 
-def clock(seconds: int) -> str:
+def _clock(seconds: int) -> str:
     """The time of day as text."""
     minutes, second = divmod(seconds % _DAY_SECONDS, 60)
     hour, minute = divmod(minutes, 60)

@@ -10,8 +10,11 @@ from lakecore.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["confirmed", "require_consent"]
+    from lakecore.cli.arguments import Care
 
+__all__ = ["DRY", "confirmed", "require_consent"]
+
+DRY = "dry run: nothing was changed"
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 
@@ -22,17 +25,17 @@ class Verb(Protocol[R_co]):
     def __call__(self, *, dry_run: bool) -> R_co: ...
 
 
-def confirmed(verb: Verb[R], question: Callable[[R], str | None], *, dry_run: bool, yes: bool) -> R:
-    """Run a verb after the user agreed, and return its result; with `dry_run`, that of a dry run.
+def confirmed(verb: Verb[R], question: Callable[[R], str | None], care: Care) -> R:
+    """Run a verb after the user agreed, and return its result, or that of a dry run.
 
     A dry run determines what would be removed, and `question` turns its result into a question. If
     `question` returns None, there is nothing to remove: then nothing is asked or done.
     """
     planned = verb(dry_run=True)
-    asked = None if dry_run else question(planned)
+    asked = None if care.dry_run else question(planned)
     if asked is None:
         return planned
-    require_consent(asked, yes=yes)
+    require_consent(asked, yes=care.yes)
     return verb(dry_run=False)
 
 

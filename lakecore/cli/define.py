@@ -4,60 +4,90 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import polars as pl
+import typer
 
-from lakecore.catalog.identifier import parse_identifier
-from lakecore.cli.arguments import Format, stated
-from lakecore.cli.confirm import require_consent
-from lakecore.cli.imports import rows_text
+from lakecore.cli.arguments import (
+    Care,
+    Form,
+    Format,
+    OfTable,
+    OfWarehouse,
+    Verbs,
+    Yes,
+    names,
+    partitions_of,
+)
+from lakecore.cli.confirm import DRY, require_consent
 from lakecore.cli.look import columns_frame
-from lakecore.cli.printing import note, say, write_frame, write_record
-from lakecore.cli.target import place_of, session_of, table_of
+from lakecore.cli.printing import note, rows_text, say, write_frame, write_record
+from lakecore.deferred import deferred, deferred_module
 from lakecore.errors import InvalidRequest, NotFound
-from lakecore.model.evolution import evolve
-from lakecore.model.schema_change import Move, SchemaChange
-from lakecore.session import sql_engine
-from lakecore.sql.tokens import quoted
-from lakecore.table.reads.told import told_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    import polars as pl
+
+    from lakecore.catalog.identifier import parse_identifier
+    from lakecore.model import schema_change
+    from lakecore.model.evolution import evolve
     from lakecore.model.schema_change import Change
     from lakecore.model.snapshot import CommitResult
+    from lakecore.session import sql_engine
+    from lakecore.sql.tokens import quoted
+    from lakecore.table.reads.told import told_snapshot
+else:
+    evolve = deferred("lakecore.model.evolution", "evolve")
+    parse_identifier = deferred("lakecore.catalog.identifier", "parse_identifier")
+    pl = deferred_module("polars")
+    quoted = deferred("lakecore.sql.tokens", "quoted")
+    schema_change = deferred_module("lakecore.model.schema_change")
+    sql_engine = deferred("lakecore.session", "sql_engine")
+    told_snapshot = deferred("lakecore.table.reads.told", "told_snapshot")
 
+commands = Verbs()
+_db = commands.group("db")
+_table = commands.group("table")
 _COLUMN = re.compile(r"\s*(`[^`]+`|\S+)\s+(.+?)\s*", re.DOTALL)
 _PLACE = re.compile(r"(?P<type>.*?)\s+(?:(?P<first>FIRST)|AFTER\s+(?P<after>\S+))", re.IGNORECASE)
-_DRY = "dry run: nothing was changed"
+
+DatabaseName = Annotated[str, typer.Argument(metavar="DB", help="The name of the database.")]
+IfExists = Annotated[
+    bool, typer.Option("--if-exists", help="Do nothing if the name does not exist.")
+]
+IfNotExists = Annotated[
+    bool, typer.Option("--if-not-exists", help="Do nothing if the name exists.")
+]
 
 
-def list_databases(warehouse: str | None, option: list[str] | None, form: Format) -> None:
-    """Print the databases."""
-    session = session_of(None, warehouse, option)
+# --- databases ------------------------------------------------------------------------------------
+
+
+@_db("list")
+def list_databases(of: OfWarehouse, form: Form) -> None:
+    """List the databases, and how many tables each has."""
+    session = of.session()
     rows = [(name, len(session.list_tables(name))) for name in session.list_databases()]
-    write_frame(pl.DataFrame(rows, {"database": pl.String, "tables": pl.Int64}, orient="row"), form)
+    write_frame(pl.DataFrame(rows, {"database": str, "tables": int}, orient="row"), form)
 
 
+@_db("create")
 def create_database(
-    database: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    if_not_exists: bool,  # noqa: FBT001  the flag of the command line
+    database: DatabaseName, of: OfWarehouse, *, if_not_exists: IfNotExists = False
 ) -> None:
-    """Create a database."""
-    session = session_of(None, warehouse, option, create=True)
+    """Create an empty database. A missing warehouse is created, too."""
+    session = of.session(create=True)
     existed = session.database_exists(database)
     session.create_database(database, ignore_if_exists=if_not_exists)
     note(f"the database {database} exists" if existed else f"created the database {database}")
 
 
-def describe_database(
-    database: str, warehouse: str | None, option: list[str] | None, form: Format
-) -> None:
-    """Print the facts of a database."""
-    session = session_of(None, warehouse, option)
+@_db("describe")
+def describe_database(database: DatabaseName, of: OfWarehouse, form: Form) -> None:
+    """Show the warehouse and the tables of a database."""
+    session = of.session()
     if not session.database_exists(database):
         raise NotFound(
             "no database of that name", database=database, known=session.list_databases()
@@ -68,15 +98,19 @@ def describe_database(
     write_record(record, form, "\n".join([*lines, f"tables     {', '.join(tables) or 'none'}"]))
 
 
+@_db("drop")
 def drop_database(
-    database: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    flags: tuple[bool, bool, bool, bool],
+    database: DatabaseName,
+    of: OfWarehouse,
+    *,
+    cascade: Annotated[
+        bool, typer.Option("--cascade", help="Drop its tables with all their data, too.")
+    ] = False,
+    if_exists: IfExists = False,
+    care: Care,
 ) -> None:
-    """Drop a database."""
-    cascade, if_exists, dry_run, yes = flags
-    session = session_of(None, warehouse, option)
+    """Drop a database. Without --cascade it must be empty."""
+    session = of.session()
     if if_exists and not session.database_exists(database):
         note(f"there is no database {database}")
         return
@@ -87,41 +121,62 @@ def drop_database(
             database=database,
             tables=tables,
         )
-    if dry_run:
-        note(f"would drop the database {database} with {len(tables)} tables\n{_DRY}")
+    if care.dry_run:
+        note(f"would drop the database {database} with {len(tables)} tables\n{DRY}")
         return
-    require_consent(f"drop the database {database} with {len(tables)} tables?", yes=yes)
+    require_consent(f"drop the database {database} with {len(tables)} tables?", yes=care.yes)
     session.drop_database(database, cascade=cascade)
     note(f"dropped the database {database}")
 
 
+# --- tables ---------------------------------------------------------------------------------------
+
+
+@_table("list")
 def list_tables(
-    database: str | None, warehouse: str | None, option: list[str] | None, form: Format
+    database: Annotated[
+        str | None, typer.Argument(metavar="[DB]", help="Only tables of this database.")
+    ] = None,
+    *,
+    of: OfWarehouse,
+    form: Form,
 ) -> None:
-    """Print the names of tables."""
-    session = session_of(None, warehouse, option)
+    """List the names of tables."""
+    session = of.session()
     databases = session.list_databases() if database is None else (database,)
     rows = [(each, name) for each in databases for name in session.list_tables(each)]
-    frame = pl.DataFrame(rows, {"database": pl.String, "table": pl.String}, orient="row")
+    frame = pl.DataFrame(rows, {"database": str, "table": str}, orient="row")
     write_frame(frame, form)
 
 
-def create_table(
-    name: str,
-    columns: Sequence[str],
-    warehouse: str | None,
-    option: list[str] | None,
-    what: tuple[list[str] | None, list[str] | None, int | None, str | None, bool],
+@_table("create")
+def create_table(  # noqa: PLR0913  one parameter per option
+    of: OfTable,
+    column: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="'NAME TYPE'...", help="Columns, such as 'id BIGINT' 'price DECIMAL(10, 2)'."
+        ),
+    ],
+    *,
+    primary_key: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Primary key, comma-separated.")
+    ] = None,
+    partition_by: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Partition keys, comma-separated.")
+    ] = None,
+    bucket: Annotated[int | None, typer.Option(metavar="N", help="Number of buckets.")] = None,
+    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="Comment.")] = None,
+    if_not_exists: IfNotExists = False,
 ) -> None:
-    """Create an empty table."""
-    keys, partitions, bucket, comment, if_not_exists = what
-    session, identifier, own = place_of(name, warehouse, option)
+    """Create an empty table. -o KEY=VALUE sets its options."""
+    session, identifier, own = of.place()
     schema: dict[str, str] = {}
-    for each in columns:
-        column, kind = _named(each)
-        if column in schema:
-            raise InvalidRequest("a column is stated twice", column=column)
-        schema[column] = kind
+    for each in column:
+        name, kind = _named(each)
+        if name in schema:
+            raise InvalidRequest("a column is stated twice", column=name)
+        schema[name] = kind
     if bucket is not None:
         own["bucket"] = str(bucket)
     database = parse_identifier(identifier).database
@@ -135,8 +190,8 @@ def create_table(
     session.create_table(
         identifier,
         schema,
-        primary_keys=keys or (),
-        partition_keys=partitions or (),
+        primary_keys=names(primary_key) or (),
+        partition_keys=names(partition_by) or (),
         options=own,
         comment=comment,
         ignore_if_exists=if_not_exists,
@@ -144,11 +199,11 @@ def create_table(
     note(f"the table {identifier} exists" if existed else f"created the table {identifier}")
 
 
-def describe_table(
-    name: str, warehouse: str | None, option: list[str] | None, form: Format
-) -> None:
-    """Print the facts of a table."""
-    table = table_of(name, warehouse, option)
+@_table("show")
+@_table("describe")
+def describe_table(of: OfTable, form: Form) -> None:
+    """Show columns, keys, options, path and latest snapshot of a table."""
+    table = of.open()
     schema = table.schema
     latest = table.context.history.latest_snapshot()
     latest = None if latest is None else told_snapshot(latest, table.context)
@@ -182,24 +237,25 @@ def _fact(key: str, value: object) -> str:
     return f"{key.replace('_', ' '):<16}{value}"
 
 
-def show_ddl(name: str, warehouse: str | None, option: list[str] | None) -> None:
+@_table("ddl")
+def show_ddl(of: OfTable) -> None:
     """Print a CREATE TABLE statement that creates an equal table."""
-    session, identifier, _ = place_of(name, warehouse, option)
+    session, identifier, _ = of.place()
     named = parse_identifier(identifier)
     text = f"SHOW CREATE TABLE {quoted(named.database)}.{quoted(named.table)}"
     ((statement,),) = sql_engine(session).run(text).fetchall()
     say(f"{statement};")
 
 
+@_table("rename")
 def rename_table(
-    name: str,
-    new: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    if_exists: bool,  # noqa: FBT001  the flag of the command line
+    of: OfTable,
+    new: Annotated[str, typer.Argument(metavar="NEW|DB.NEW", help="The new name.")],
+    *,
+    if_exists: IfExists = False,
 ) -> None:
-    """Rename a table."""
-    session, identifier, _ = place_of(name, warehouse, option)
+    """Rename a table, or move it to another database of the warehouse."""
+    session, identifier, _ = of.place()
     database = identifier.rpartition(".")[0]
     target = new if "." in new else f"{database}.{new}"
     if if_exists and not session.table_exists(identifier):
@@ -209,49 +265,45 @@ def rename_table(
     note(f"renamed {identifier} to {target}")
 
 
-def drop_table(
-    name: str, warehouse: str | None, option: list[str] | None, flags: tuple[bool, bool, bool]
-) -> None:
-    """Drop a table."""
-    if_exists, dry_run, yes = flags
-    session, identifier, _ = place_of(name, warehouse, option)
+@_table("drop")
+def drop_table(of: OfTable, *, if_exists: IfExists = False, care: Care) -> None:
+    """Drop a table with all its data, snapshots, tags and branches."""
+    session, identifier, _ = of.place()
     if not session.table_exists(identifier):
         if not if_exists:
             session.get_table(identifier)  # raises, and names what exists
         note(f"there is no table {identifier}")
         return
-    if dry_run:
-        note(f"would drop the table {identifier}\n{_DRY}")
+    if care.dry_run:
+        note(f"would drop the table {identifier}\n{DRY}")
         return
-    require_consent(f"drop the table {identifier} with all its data?", yes=yes)
+    require_consent(f"drop the table {identifier} with all its data?", yes=care.yes)
     session.drop_table(identifier, ignore_if_not_exists=if_exists)
     note(f"dropped the table {identifier}")
 
 
-def truncate_table(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    care: tuple[bool, bool],
-    form: Format,
-) -> None:
-    """Remove all rows."""
-    table = table_of(name, warehouse, option)
-    _emptied(name, f"remove all {rows_text(table.count())} of {name}?", table.truncate, care, form)
+@_table("truncate")
+def truncate_table(of: OfTable, care: Care, form: Form) -> None:
+    """Remove all rows of a table, in one commit. Earlier snapshots keep theirs."""
+    table = of.open()
+    question = f"remove all {rows_text(table.count())} of {of.table}?"
+    _emptied(of.table, question, table.truncate, care, form)
 
 
+@_table("drop-partition")
 def drop_partition(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    partitions: Sequence[str],
-    care: tuple[bool, bool],
-    form: Format,
+    of: OfTable,
+    *,
+    partition: Annotated[
+        list[str],
+        typer.Option(metavar="KEY=VALUE,...", help="Partitions with these values; repeatable."),
+    ],
+    care: Care,
+    form: Form,
 ) -> None:
-    """Remove the rows of partitions."""
-    table = table_of(name, warehouse, option)
-    wanted = [{**stated(each.split(","), "a partition")} for each in partitions]
-    question = f"remove the rows of {len(wanted)} partitions of {name}: {'; '.join(partitions)}?"
+    """Remove the rows of partitions, in one commit. Earlier snapshots keep theirs."""
+    table, wanted, name = of.open(), partitions_of(partition), of.table
+    question = f"remove the rows of {len(wanted)} partitions of {name}: {'; '.join(partition)}?"
     _emptied(name, question, lambda: table.drop_partition(*wanted), care, form)
 
 
@@ -259,61 +311,116 @@ def _emptied(
     name: str,
     question: str,
     verb: Callable[[], CommitResult],
-    care: tuple[bool, bool],
+    care: Care,
     form: Format,
 ) -> None:
-    dry_run, yes = care
-    if dry_run:
-        note(f"would {question.removesuffix('?')}\n{_DRY}")
+    if care.dry_run:
+        note(f"would {question.removesuffix('?')}\n{DRY}")
         return
-    require_consent(question, yes=yes)
+    require_consent(question, yes=care.yes)
     result = verb()
     ids = ", ".join(map(str, result.snapshot_ids))
     text = f"{name}: snapshot {ids}" if ids else f"{name}: there was nothing to remove"
     write_record({"table": name, **asdict(result)}, form, text)
 
 
-def purge_table(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    yes: bool,  # noqa: FBT001  the flag of the command line
-    form: Format,
-) -> None:
-    """Remove everything but the table itself."""
-    table = table_of(name, warehouse, option)
+@_table("purge")
+def purge_table(of: OfTable, *, yes: Yes = False, form: Form) -> None:
+    """Remove all rows, tags, branches, consumers and earlier snapshots of a table.
+
+    This cannot be undone, and nobody may write meanwhile.
+    """
+    table = of.open()
     require_consent(
-        f"remove all rows, tags, branches and earlier snapshots of {name}, for ever?", yes=yes
+        f"remove all rows, tags, branches and earlier snapshots of {of.table}, for ever?", yes=yes
     )
     result = table.purge_files()
     write_record(asdict(result), form, str(result))
 
 
-def repair_hints(name: str, warehouse: str | None, option: list[str] | None) -> None:
-    """Write the hint files EARLIEST and LATEST again."""
-    found = table_of(name, warehouse, option).repair_hints()
+@_table("repair-hints")
+def repair_hints(of: OfTable) -> None:
+    """Rewrite the hint files EARLIEST and LATEST, which state the first and last snapshot ids."""
+    found = of.open().repair_hints()
     note("no snapshot: no hints" if found is None else f"earliest {found[0]}, latest {found[1]}")
 
 
 # --- schemas --------------------------------------------------------------------------------------
 
 
-def alter(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    given: Mapping[str, Sequence[str]],
-    care: tuple[bool, bool],
-    form: Format,
+@commands("alter")
+def alter(  # noqa: PLR0913  one parameter per option
+    of: OfTable,
+    *,
+    rename: Annotated[
+        list[str] | None, typer.Option(metavar="OLD=NEW", help="Rename a column; repeatable.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Drop a column; repeatable.")
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="'NAME TYPE [FIRST|AFTER NAME]'", help="Add a nullable column; repeatable."
+        ),
+    ] = None,
+    retype: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="NAME=TYPE", help="Change the type; repeatable."),
+    ] = None,
+    nullable: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Allow nulls; repeatable.")
+    ] = None,
+    not_null: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Forbid nulls; repeatable.")
+    ] = None,
+    default: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Default value of a column; repeatable."),
+    ] = None,
+    column_comment: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=TEXT", help="Comment of a column; repeatable."),
+    ] = None,
+    set_option: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Store an option; repeatable."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Remove an option; repeatable.")
+    ] = None,
+    comment: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Comment of the table; '' removes it.")
+    ] = None,
+    care: Care,
+    form: Form,
 ) -> None:
-    """Change the schema of a table."""
-    dry_run, yes = care
-    session, identifier, own = place_of(name, warehouse, option)
+    """Change columns, options and comments of a table, all at once.
+
+    The changes are made in the order of the options above. No data file is rewritten.
+    """
+    kinds = {
+        "rename": rename,
+        "drop": drop,
+        "add": add,
+        "type": retype,
+        "nullable": nullable,
+        "not_null": not_null,
+        "default": default,
+        "column_comment": column_comment,
+        "set": set_option,
+        "unset": unset,
+        "comment": None if comment is None else [comment],
+    }
+    given = {kind: texts for kind, texts in kinds.items() if texts}
+    if not given:
+        raise typer.BadParameter("say what changes, such as --add 'note STRING'")
+    session, identifier, own = of.place()
     if own:
         raise InvalidRequest("--set stores an option; -o is for the storage", options=sorted(own))
     table = session.get_table(identifier)
     changes = list(_changes(given))
-    if dry_run:
+    if care.dry_run:
         context = table.context
         evolve(
             context.schema,
@@ -322,10 +429,10 @@ def alter(
             has_snapshots=context.history.latest_snapshot_id() is not None,
             table=identifier,
         )
-        note(f"{len(changes)} changes are possible\n{_DRY}")
+        note(f"{len(changes)} changes are possible\n{DRY}")
         return
-    if given.get("drop"):
-        require_consent(f"drop the columns {', '.join(given['drop'])} of {name}?", yes=yes)
+    if drop:
+        require_consent(f"drop the columns {', '.join(drop)} of {of.table}?", yes=care.yes)
     session.alter_table(identifier, changes)
     changed = session.get_table(identifier)
     if form is Format.TABLE:
@@ -343,26 +450,28 @@ def _changes(given: Mapping[str, Sequence[str]]) -> Iterator[Change]:
 def _change(kind: str, text: str) -> Iterator[Change]:
     match kind:
         case "rename":
-            yield SchemaChange.rename_column(*_pair("--rename", "OLD=NEW", text))
+            yield schema_change.SchemaChange.rename_column(*_pair("--rename", "OLD=NEW", text))
         case "drop":
-            yield SchemaChange.drop_column(text)
+            yield schema_change.SchemaChange.drop_column(text)
         case "add":
             yield _added(text)
         case "type":
-            yield SchemaChange.update_column_type(*_pair("--type", "NAME=TYPE", text))
+            yield schema_change.SchemaChange.update_column_type(*_pair("--type", "NAME=TYPE", text))
         case "nullable" | "not_null":
-            yield SchemaChange.update_column_nullability(text, kind == "nullable")
+            yield schema_change.SchemaChange.update_column_nullability(text, kind == "nullable")
         case "default":
-            yield SchemaChange.update_column_default_value(*_pair("--default", "NAME=VALUE", text))
+            yield schema_change.SchemaChange.update_column_default_value(
+                *_pair("--default", "NAME=VALUE", text)
+            )
         case "column_comment":
             column, comment = _pair("--column-comment", "NAME=TEXT", text)
-            yield SchemaChange.update_column_comment(column, comment or None)
+            yield schema_change.SchemaChange.update_column_comment(column, comment or None)
         case "set":
-            yield SchemaChange.set_option(*_pair("--set", "KEY=VALUE", text))
+            yield schema_change.SchemaChange.set_option(*_pair("--set", "KEY=VALUE", text))
         case "unset":
-            yield SchemaChange.remove_option(text)
+            yield schema_change.SchemaChange.remove_option(text)
         case _:
-            yield SchemaChange.update_comment(text or None)
+            yield schema_change.SchemaChange.update_comment(text or None)
 
 
 def _pair(flag: str, form: str, text: str) -> tuple[str, str]:
@@ -376,9 +485,13 @@ def _added(text: str) -> Change:
     column, kind = _named(text)
     place = _PLACE.fullmatch(kind)
     if place is None:
-        return SchemaChange.add_column(column, kind)
-    move = Move.first() if place["first"] else Move.after(_bare(place["after"]))
-    return SchemaChange.add_column(column, place["type"], move=move)
+        return schema_change.SchemaChange.add_column(column, kind)
+    move = (
+        schema_change.Move.first()
+        if place["first"]
+        else schema_change.Move.after(_bare(place["after"]))
+    )
+    return schema_change.SchemaChange.add_column(column, place["type"], move=move)
 
 
 def _named(text: str) -> tuple[str, str]:

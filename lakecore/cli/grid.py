@@ -22,10 +22,15 @@ from itertools import zip_longest
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len, set_cell_size
+from lakecore.deferred import deferred
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from rich.cells import cell_len, set_cell_size
+else:
+    cell_len = deferred("rich.cells", "cell_len")
+    set_cell_size = deferred("rich.cells", "set_cell_size")
 
 _NARROW = 12
 _HEAD_MAX = 24

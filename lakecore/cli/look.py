@@ -1,59 +1,101 @@
-"""`lakecore tables`, `show` and `explain`: metadata, without reading rows."""
+"""`lakecore tables`, `show`, `explain`, `analyze`: facts of tables, without printing rows."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import polars as pl
+import typer
 
-from lakecore.cli.arguments import Format, names
+from lakecore.cli.arguments import Columns, Form, Format, OfTable, OfWarehouse, Verbs, Where, names
 from lakecore.cli.printing import note, say, write_frame, write_record
-from lakecore.cli.target import session_of, table_of
+from lakecore.deferred import deferred, deferred_module
 from lakecore.display import show_bytes
 from lakecore.errors import LakecoreError
-from lakecore.table.reads.told import told_snapshot
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from lakecore.model.schema import TableSchema
     from lakecore.session import Session
     from lakecore.table.handle import Table
+    from lakecore.table.reads.told import told_snapshot
+else:
+    pl = deferred_module("polars")
+    told_snapshot = deferred("lakecore.table.reads.told", "told_snapshot")
 
-__all__ = ["columns_frame", "explain", "show", "tables"]
-
-_LISTED: dict[str, pl.DataType | pl.datatypes.DataTypeClass] = {
-    "table": pl.String,
-    "primary_key": pl.List(pl.String),
-    "partitioned_by": pl.List(pl.String),
-    "snapshot": pl.Int64,
-    "rows_stored": pl.Int64,
-}
+commands = Verbs()
 
 
-def tables(path: str | None, warehouse: str | None, option: list[str] | None, form: Format) -> None:
-    """List the tables of a warehouse."""
-    session = session_of(path, warehouse, option)
+@commands("tables")
+def tables(
+    path: Annotated[
+        str | None, typer.Argument(metavar="[WAREHOUSE]", help="Path or URI of the warehouse.")
+    ] = None,
+    *,
+    of: OfWarehouse,
+    form: Form,
+) -> None:
+    """List the tables of a warehouse, with keys, snapshot and rows.
+
+    Rows are counted as stored, before a merge.
+    """
+    session = of.session(path)
     rows = [
         _listed(session, database, table)
         for database in session.list_databases()
         for table in session.list_tables(database)
     ]
-    frame = pl.DataFrame(rows, schema=_LISTED, orient="row")
+    columns = {
+        "table": pl.String(),
+        "primary_key": pl.List(pl.String),
+        "partitioned_by": pl.List(pl.String),
+        "snapshot": pl.Int64(),
+        "rows_stored": pl.Int64(),
+    }
+    frame = pl.DataFrame(rows, columns, orient="row")
     if form is Format.TABLE:
         joined = pl.col("primary_key", "partitioned_by").list.join(", ").replace("", None)
         frame = frame.with_columns(joined).rename(lambda name: name.replace("_", " "))
     write_frame(frame, form, null="")
 
 
-def show(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    asked: list[str],
-    form: Format,
+@commands("show")
+def show(  # noqa: PLR0913  one parameter per option
+    of: OfTable,
+    *,
+    schema: Annotated[bool, typer.Option("--schema", help="Show columns and keys.")] = False,
+    options: Annotated[
+        bool, typer.Option("--options", help="Show the options that are set.")
+    ] = False,
+    snapshots: Annotated[
+        bool, typer.Option("--snapshots", help="Show the snapshots that can be read.")
+    ] = False,
+    files: Annotated[
+        bool, typer.Option("--files", help="Show the data files of the latest snapshot.")
+    ] = False,
+    manifests: Annotated[
+        bool, typer.Option("--manifests", help="Show the manifests, and how many are small.")
+    ] = False,
+    form: Form,
 ) -> None:
-    """Show the requested sections about a table."""
-    table = table_of(name, warehouse, option)
+    """Show the schema, options and snapshots of a table.
+
+    With flags, show only what they name.
+    """
+    flags = {
+        "schema": schema,
+        "options": options,
+        "snapshots": snapshots,
+        "files": files,
+        "manifests": manifests,
+    }
+    asked = [name for name, flag in flags.items() if flag] or ["schema", "options", "snapshots"]
+    if form in {Format.CSV, Format.PARQUET} and len(asked) > 1:
+        raise typer.BadParameter(
+            "CSV and Parquet hold one table: name one of " + " ".join(f"--{f}" for f in flags)
+        )
+    table = of.open()
     if form is Format.TABLE:
         for section in asked:
             title = f"schema {table.schema.id}" if section == "schema" else section
@@ -68,17 +110,28 @@ def show(
         write_record({key: frame.to_dicts() for key, frame in frames.items()}, form, "")
 
 
-def explain(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    columns: str | None,
-    where: str | None,
-    form: Format,
-) -> None:
-    """Show what a read would do."""
-    plan = table_of(name, warehouse, option).explain(names(columns), where)
+@commands("explain")
+def explain(of: OfTable, *, columns: Columns = None, where: Where = None, form: Form) -> None:
+    """Show which files a read would skip, merge and read."""
+    plan = of.open().explain(names(columns), where)
     write_record(asdict(plan), form, str(plan))
+
+
+@commands("analyze")
+def analyze(
+    of: OfTable,
+    *,
+    columns: Columns = None,
+    only_rows: Annotated[
+        bool, typer.Option("--only-rows", help="Only count the rows; analyze no column.")
+    ] = False,
+    form: Form,
+) -> None:
+    """Compute and store statistics of a table, for the query planners of other engines."""
+    if only_rows and columns:
+        raise typer.BadParameter("name columns, or give --only-rows")
+    result = of.open().analyze([] if only_rows else names(columns))
+    write_record(asdict(result), form, str(result))
 
 
 def _listed(session: Session, database: str, name: str) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""The only module that writes to standard output, so that output errors can be recognised."""
+"""Runs commands, and writes their output: only here, so that errors of output are recognised."""
 
 from __future__ import annotations
 
@@ -6,8 +6,27 @@ import io
 import os
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING, ParamSpec
 
-__all__ = ["BinaryOutput", "OutputFailed", "flush", "to_nowhere", "write"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["INTERRUPTED", "BinaryOutput", "OutputFailed", "flush", "run", "to_nowhere", "write"]
+
+INTERRUPTED = 130
+P = ParamSpec("P")
+
+
+def run(work: Callable[P, object], *arguments: P.args, **flags: P.kwargs) -> None:
+    """Run a command. A closed pipe ends it silently, Ctrl-C with exit code 130."""
+    try:
+        work(*arguments, **flags)
+        flush()
+    except BrokenPipeError:  # the reader has closed the pipe, as in `lakecore read ... | head`
+        to_nowhere()
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        raise SystemExit(INTERRUPTED) from None
 
 
 class OutputFailed(Exception):

@@ -6,23 +6,34 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import polars as pl
+import typer
 
-from lakecore.cli.arguments import Format
+from lakecore.cli.arguments import Form, Format, OfTable, Verbs
 from lakecore.cli.grid import json_text
 from lakecore.cli.printing import note, say, write_frame
-from lakecore.cli.target import table_of
+from lakecore.deferred import deferred, deferred_module
 from lakecore.display import show_bytes
 from lakecore.errors import InvalidRequest
-from lakecore.table.system.overview import overview_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lakecore.table.system.overview import BucketFiles, FileFacts, Overview, SnapshotFacts
+    import polars as pl
 
+    from lakecore.table.system.overview import (
+        BucketFiles,
+        FileFacts,
+        Overview,
+        SnapshotFacts,
+        overview_of,
+    )
+else:
+    overview_of = deferred("lakecore.table.system.overview", "overview_of")
+    pl = deferred_module("polars")
+
+commands = Verbs()
 
 # --- picture page --------------------------------------------------------------------------------
 # The overview of a table as one self-contained HTML page, without scripts or network access.
@@ -207,17 +218,19 @@ _BUCKETS_SHOWN = 24
 _BAR = 30
 
 
+@commands("inspect")
 def inspect(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    html: str | None,
-    form: Format,
+    of: OfTable,
+    *,
+    html: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write a self-contained HTML page.")
+    ] = None,
+    form: Form,
 ) -> None:
-    """Draw the table."""
+    """Draw a table: snapshots, tags, consumers, buckets, files, and what would expire."""
     if form is Format.CSV:
         raise InvalidRequest("a picture is text, JSON or HTML")
-    overview = overview_of(table_of(name, warehouse, option).context)
+    overview = overview_of(of.open().context)
     if html is not None:
         try:
             Path(html).write_text(page_of(overview), encoding="utf-8")

@@ -29,7 +29,7 @@ else:
     json_lines = deferred("lakecore.cli.frame_texts", "json_lines")
     printable = deferred("lakecore.cli.frame_texts", "printable")
 
-__all__ = ["note", "say", "write_batches", "write_frame", "write_grid", "write_record"]
+__all__ = ["note", "rows_text", "say", "write_batches", "write_frame", "write_grid", "write_record"]
 
 _WIDTH = 100
 
@@ -160,3 +160,8 @@ def _width() -> int | None:
         return os.get_terminal_size(sys.stdout.fileno()).columns or _WIDTH
     except OSError:
         return _WIDTH
+
+
+def rows_text(count: int) -> str:
+    """A number of rows in words."""
+    return f"{count:,} row" if count == 1 else f"{count:,} rows"

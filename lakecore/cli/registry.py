@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from lakecore.cli.arguments import group
-
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
     from typer._click.formatting import HelpFormatter
@@ -23,18 +21,24 @@ __all__ = ["COMMANDS", "SECTIONS", "Commands"]
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Read": {
-        "tables": ("look", "List the tables of a warehouse, with keys, snapshot and rows."),
+        "tables": (
+            "look",
+            "List the tables of a warehouse, with keys, snapshot and rows.",
+        ),
         "show": ("look", "Show the schema, options and snapshots of a table."),
-        "read": ("row", "Print the rows of a table, merged by their keys."),
-        "count": ("row", "Count the rows of a table, merged by their keys."),
-        "changes": ("row", "Print the changes between two snapshots or times, with row kinds."),
+        "read": ("rows", "Print the rows of a table, merged by their keys."),
+        "count": ("rows", "Count the rows of a table, merged by their keys."),
+        "changes": (
+            "rows",
+            "Print the changes between two snapshots or times, with row kinds.",
+        ),
         "stream": (
-            "stream",
+            "streams",
             "Print changes snapshot by snapshot, and wait for new ones until Ctrl-C.",
         ),
         "explain": ("look", "Show which files a read would skip, merge and read."),
         "inspect": (
-            "inspect",
+            "picture",
             "Draw a table: snapshots, tags, consumers, buckets, files, and what would expire.",
         ),
     },
@@ -43,56 +47,68 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "write",
             "Load files into a table. With a primary key, rows replace those of the same key.",
         ),
-        "write": ("write", "Write the rows of files to a table that exists, in one commit."),
+        "write": (
+            "write",
+            "Write the rows of files to a table that exists, in one commit.",
+        ),
         "delete": ("write", "Delete the rows that match a condition, in one commit."),
-        "update": ("write", "Set columns of the rows that match a condition, in one commit."),
+        "update": (
+            "write",
+            "Set columns of the rows that match a condition, in one commit.",
+        ),
         "merge": ("write", "Merge a file or a table into a table, in one commit."),
     },
     "Define": {
-        "db": ("table", "List, create, describe and drop the databases of a warehouse."),
-        "table": ("table", "Create, describe, rename, empty and drop tables."),
-        "alter": ("table", "Change columns, options and comments of a table, all at once."),
+        "db": ("define", "List, create, describe and drop the databases of a warehouse."),
+        "table": ("define", "Create, describe, rename, empty and drop tables."),
+        "alter": (
+            "define",
+            "Change columns, options and comments of a table, all at once.",
+        ),
     },
     "SQL": {
         "sql": ("sql", "Run SQL: Paimon's statements, and DuckDB's queries."),
         "procedures": ("sql", "List the procedures that CALL sys.NAME(...) runs."),
         "action": (
-            "action",
+            "programs",
             "Run an action of Paimon's Flink action jar, with the same name and flags.",
         ),
     },
     "Mirror": {
         "cdc": (
-            "cdc",
+            "programs",
             "Replicate a database or a topic to tables, including schema changes.",
         ),
     },
     "Maintain": {
         "compact": ("compact", "Merge the files of each bucket into fewer sorted runs."),
         "rescale": (
-            "buckets",
+            "compact",
             "Give partitions another number of buckets, in one commit.",
         ),
         "compact-database": (
-            "buckets",
+            "compact",
             "Compact all tables of a warehouse whose names match.",
         ),
         "analyze": (
-            "analyze",
+            "look",
             "Compute and store statistics of a table, for the query planners of other engines.",
         ),
-        "tag": ("tag", "List, create, replace, rename, delete and expire the tags of a table."),
+        "tag": ("tags", "List, create, replace, rename, delete and expire the tags of a table."),
         "branch": (
-            "tag",
+            "tags",
             "List, create, rename, delete and fast-forward the branches of a table.",
         ),
         "snapshot": ("retention", "List the snapshots of a table, and expire old ones."),
-        "expire": ("retention", "Expire old snapshots, changelogs or partitions of a table."),
+        "expire": (
+            "retention",
+            "Expire old snapshots, changelogs or partitions of a table.",
+        ),
         "rollback": (
             "retention",
             "Make an earlier snapshot the latest one, and remove all later snapshots and tags.",
         ),
-        "consumer": ("stream", "List, set and delete the consumers of a table."),
+        "consumer": ("streams", "List, set and delete the consumers of a table."),
         "orphans": (
             "cleanup",
             "Delete orphan files: left by failed writes, in no snapshot, tag or branch.",
@@ -107,16 +123,17 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "Serve": {
-        "serve-rest": ("serve", "Serve a warehouse to other engines by Paimon's REST protocol."),
+        "serve-rest": (
+            "serve",
+            "Serve a warehouse to other engines by Paimon's REST protocol.",
+        ),
     },
     "About lakecore": {
-        "demo": ("program", "Show what lakecore does, with a year of real flights."),
-        "version": ("program", "Print the version."),
+        "demo": ("about", "Show what lakecore does, with a year of real flights."),
+        "version": ("about", "Print the version."),
     },
 }
 COMMANDS = {name: entry for names in SECTIONS.values() for name, entry in names.items()}
-_SINGLE = frozenset({"action", "analyze", "cdc", "compact", "inspect", "serve", "sql"})
-"""The subjects whose module is named `SUBJECT_command`; the others are `SUBJECT_commands`."""
 
 
 class Commands(TyperGroup):
@@ -133,11 +150,8 @@ class Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         if cmd_name not in self.commands:
-            part = COMMANDS[cmd_name][0]
-            end = "command" if part in _SINGLE else "commands"
-            holder = group("")
-            import_module(f"lakecore.cli.{part}_{end}").add_to(holder)
-            self.commands.update(get_group(holder).commands)
+            module = import_module(f"lakecore.cli.{COMMANDS[cmd_name][0]}")
+            self.commands.update(get_group(module.commands.app).commands)
         return self.commands[cmd_name]
 
     def resolve_command(

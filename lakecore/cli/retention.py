@@ -8,44 +8,59 @@ remove, and then removes it.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
-import polars as pl
+import typer
 
+from lakecore.cli.arguments import Care, Form, Format, OfTable, Verbs
 from lakecore.cli.confirm import confirmed, require_consent
 from lakecore.cli.printing import write_frame, write_record
-from lakecore.cli.target import table_of
-from lakecore.table.reads.told import told_snapshot
+from lakecore.deferred import deferred, deferred_module
 
 if TYPE_CHECKING:
-    from lakecore.cli.arguments import Format
+    import polars as pl
+
     from lakecore.model.retention import (
         ExpiredChangelogs,
         ExpiredPartitions,
         ExpiredSnapshots,
         RolledBack,
     )
+    from lakecore.table.reads.told import told_snapshot
 
     Result = ExpiredChangelogs | ExpiredPartitions | ExpiredSnapshots | RolledBack
+else:
+    pl = deferred_module("polars")
+    told_snapshot = deferred("lakecore.table.reads.told", "told_snapshot")
 
-__all__ = [
-    "expire_changelogs",
-    "expire_partitions",
-    "expire_snapshots",
-    "list_snapshots",
-    "rollback",
-]
-
-Bounds = tuple[int | None, int | None, str | None, int | None]
+commands = Verbs()
+_snapshot = commands.group("snapshot")
+_expire = commands.group("expire")
 
 
-def list_snapshots(
-    name: str, warehouse: str | None, option: list[str] | None, form: Format
-) -> None:
-    """Print the snapshots, oldest first."""
-    table = table_of(name, warehouse, option)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    retain_max: Annotated[
+        int | None, typer.Option(metavar="N", help="Expire all but the newest N, even recent ones.")
+    ] = None
+    retain_min: Annotated[
+        int | None, typer.Option(metavar="N", help="Always keep the newest N.")
+    ] = None
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Expire what was replaced before this time or age, such as '2 h'."
+        ),
+    ] = None
+    max_deletes: Annotated[int | None, typer.Option(metavar="N", help="Expire at most N.")] = None
+
+
+@_snapshot("list")
+def list_snapshots(of: OfTable, form: Form) -> None:
+    """List the snapshots that can be read, with their tags and the consumers that hold them."""
+    table = of.open()
     history = table.context.history
     tags, consumers = defaultdict(list), defaultdict(list)
     for tag in table.tags():
@@ -68,134 +83,128 @@ def list_snapshots(
         if each is not None
         for found in [told_snapshot(each, table.context)]
     ]
-    schema = {
-        "snapshot_id": pl.Int64,
-        "kind": pl.String,
-        "time_ms": pl.Int64,
-        "schema_id": pl.Int64,
-        "rows_stored": pl.Int64,
-        "rows_changed": pl.Int64,
-        "user": pl.String,
-        "tags": pl.String,
-        "next_of_consumers": pl.String,
-    }
-    frame = pl.DataFrame(rows, schema)
+    numbers = dict.fromkeys(("time_ms", "schema_id", "rows_stored", "rows_changed"), int)
+    texts = dict.fromkeys(("user", "tags", "next_of_consumers"), str)
+    frame = pl.DataFrame(rows, {"snapshot_id": int, "kind": str, **numbers, **texts})
     time = pl.from_epoch("time_ms", "ms").dt.replace_time_zone("UTC").alias("time")
     frame = frame.with_columns(time).select("snapshot_id", "kind", "time", *frame.columns[3:])
     write_frame(frame, form, null="")
 
 
-def expire_snapshots(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    what: Bounds,
-    how: tuple[bool, bool],
-    form: Format,
-) -> None:
-    """Expire snapshots."""
-    table = table_of(name, warehouse, option)
-    most, least, older_than, deletes = what
-    dry_run, yes = how
+@_expire("snapshots")
+@_snapshot("expire")
+def expire_snapshots(of: OfTable, limits: _Limits, care: Care, form: Form) -> None:
+    """Expire the oldest snapshots, with the files that only they need.
+
+    Limits that are not given come from the options of the table.
+    """
     result = confirmed(
-        partial(
-            table.expire_snapshots,
-            retain_max=most,
-            retain_min=least,
-            older_than=older_than,
-            max_deletes=deletes,
-        ),
+        partial(of.open().expire_snapshots, **asdict(limits)),
         lambda plan: _question("expire", plan.snapshots_expired, "snapshots"),
-        dry_run=dry_run,
-        yes=yes,
+        care,
     )
     _print(result, form)
 
 
+@_expire("changelogs")
 def expire_changelogs(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    what: Bounds,
-    how: tuple[bool, bool, bool],
-    form: Format,
+    of: OfTable,
+    limits: _Limits,
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Expire all that no consumer needs.")
+    ] = False,
+    care: Care,
+    form: Form,
 ) -> None:
-    """Expire long-lived changelogs."""
-    table = table_of(name, warehouse, option)
-    most, least, older_than, deletes = what
-    everything, dry_run, yes = how
+    """Expire the oldest long-lived changelogs: the changes of snapshots that have expired."""
     result = confirmed(
-        partial(
-            table.expire_changelogs,
-            retain_max=most,
-            retain_min=least,
-            older_than=older_than,
-            max_deletes=deletes,
-            delete_all=everything,
-        ),
+        partial(of.open().expire_changelogs, **asdict(limits), delete_all=everything),
         lambda plan: _question("expire", plan.changelogs_expired, "changelogs"),
-        dry_run=dry_run,
-        yes=yes,
+        care,
     )
     _print(result, form)
 
 
-def expire_partitions(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    what: tuple[
-        str | None, str | None, str | None, Literal["values-time", "update-time"] | None, int | None
-    ],
-    how: tuple[bool, bool],
-    form: Format,
+@_expire("partitions")
+def expire_partitions(  # noqa: PLR0913  one parameter per option
+    of: OfTable,
+    *,
+    expiration_time: Annotated[
+        str | None,
+        typer.Option(metavar="AGE", help="Drop partitions older than this, such as '30 d'."),
+    ] = None,
+    timestamp_formatter: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="Format of the time.")
+    ] = None,
+    timestamp_pattern: Annotated[
+        str | None,
+        typer.Option(metavar="PATTERN", help="The time, made of values: '$dt $hour'."),
+    ] = None,
+    expire_strategy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STRATEGY",
+            help="values-time: by the values; update-time: by the newest file.",
+        ),
+    ] = None,
+    max_expires: Annotated[int | None, typer.Option(metavar="N", help="Drop at most N.")] = None,
+    care: Care,
+    form: Form,
 ) -> None:
-    """Drop expired partitions."""
-    table = table_of(name, warehouse, option)
-    age, formatter, pattern, strategy, most = what
-    dry_run, yes = how
+    """Drop the partitions that are older than their time to live."""
     result = confirmed(
         partial(
-            table.expire_partitions,
-            expiration_time=age,
-            timestamp_formatter=formatter,
-            timestamp_pattern=pattern,
-            expire_strategy=strategy,
-            max_expires=most,
+            of.open().expire_partitions,
+            expiration_time=expiration_time,
+            timestamp_formatter=timestamp_formatter,
+            timestamp_pattern=timestamp_pattern,
+            # The verb checks the text.
+            expire_strategy=cast("Literal['values-time', 'update-time'] | None", expire_strategy),
+            max_expires=max_expires,
         ),
         lambda plan: _question("drop", len(plan.partitions), "partitions"),
-        dry_run=dry_run,
-        yes=yes,
+        care,
     )
+    _print(result, form)
+
+
+@commands("rollback")
+def rollback(
+    of: OfTable,
+    *,
+    snapshot: Annotated[
+        int | None,
+        typer.Option("--snapshot", "--snapshot-id", metavar="N", help="Go back to this snapshot."),
+    ] = None,
+    tag: Annotated[str | None, typer.Option(metavar="NAME", help="Go back to this tag.")] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Go back to the newest snapshot at this time (ISO 8601)."
+        ),
+    ] = None,
+    care: Care,
+    form: Form,
+) -> None:
+    """Make an earlier snapshot the latest one, and remove all later snapshots and tags.
+
+    Stop the writers first.
+    """
+    table = of.open()
+    result = table.rollback_to(snapshot, tag, timestamp, dry_run=True)
+    if not care.dry_run:
+        if result.snapshots_removed or result.tags_removed:
+            count = result.snapshots_removed
+            tags = f" and {len(result.tags_removed)} tags" if result.tags_removed else ""
+            question = f"go back to snapshot {result.snapshot_id}, and remove {count} later ones"
+            require_consent(f"{question}{tags}?", yes=care.yes)
+        result = table.rollback_to(snapshot, tag, timestamp)
     _print(result, form)
 
 
 def _question(verb: str, count: int, what: str) -> str | None:
     return f"{verb} {count} {what}?" if count else None
-
-
-def rollback(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    what: tuple[int | None, str | None, str | None],
-    how: tuple[bool, bool],
-    form: Format,
-) -> None:
-    """Go back to a snapshot."""
-    table = table_of(name, warehouse, option)
-    snapshot, tag, time = what
-
-    dry_run, yes = how
-    result = table.rollback_to(snapshot, tag, time, dry_run=True)
-    if not dry_run:
-        if result.snapshots_removed or result.tags_removed:
-            count = result.snapshots_removed
-            tags = f" and {len(result.tags_removed)} tags" if result.tags_removed else ""
-            question = f"go back to snapshot {result.snapshot_id}, and remove {count} later ones"
-            require_consent(f"{question}{tags}?", yes=yes)
-        result = table.rollback_to(snapshot, tag, time)
-    _print(result, form)
 
 
 def _print(result: Result, form: Format) -> None:

@@ -2,72 +2,115 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Annotated
 
-from lakecore.cli.arguments import ROWS_SHOWN, Format, names
+import typer
+
+from lakecore.cli.arguments import (
+    ROWS_SHOWN,
+    Columns,
+    Form,
+    Format,
+    Limit,
+    OfTable,
+    Verbs,
+    Where,
+    names,
+)
 from lakecore.cli.printing import note, write_batches, write_frame, write_record
-from lakecore.cli.target import table_of
-from lakecore.frames.arrow_frames import to_frame
+from lakecore.deferred import deferred
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["changes", "count", "read"]
+    from lakecore.frames.arrow_frames import to_frame
+else:
+    to_frame = deferred("lakecore.frames.arrow_frames", "to_frame")
 
-Chosen = tuple[str | None, str | None, int | None]
-
-
-class At(TypedDict):
-    """The state to read, as in `Table.scan`."""
-
-    snapshot_id: int | None
-    tag: str | None
-    timestamp: str | None
+commands = Verbs()
 
 
-def read(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    chosen: Chosen,
-    at: At,
-    form: Format,
+@commands("read")
+def read(  # noqa: PLR0913  one parameter per option
+    of: OfTable,
+    *,
+    columns: Columns = None,
+    where: Where = None,
+    limit: Limit = None,
+    snapshot: Annotated[
+        int | None,
+        typer.Option("--snapshot", "--snapshot-id", metavar="N", help="Read this snapshot."),
+    ] = None,
+    tag: Annotated[str | None, typer.Option(metavar="NAME", help="Read this tag.")] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Read the newest snapshot at this time (ISO 8601)."),
+    ] = None,
+    form: Form,
 ) -> None:
-    """Print the rows of a table."""
-    columns, where, limit = chosen
-    table = table_of(name, warehouse, option)
+    """Print the rows of a table, merged by their keys."""
+    table = of.open()
     if form is Format.TABLE:
-        frame = table.to_polars(names(columns), where, _asked(limit), **at)
+        frame = table.to_polars(
+            names(columns),
+            where,
+            _asked(limit),
+            snapshot_id=snapshot,
+            tag=tag,
+            timestamp=timestamp,
+        )
         _write_first(frame, limit)
     else:
-        reader = table.to_batches(names(columns), where, limit, **at)
+        reader = table.to_batches(
+            names(columns), where, limit, snapshot_id=snapshot, tag=tag, timestamp=timestamp
+        )
         write_batches(to_frame(reader.schema.empty_table()), map(to_frame, reader), form)
 
 
+@commands("count")
 def count(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    where: str | None,
-    at: At,
-    form: Format,
+    of: OfTable,
+    *,
+    where: Where = None,
+    snapshot: Annotated[
+        int | None,
+        typer.Option("--snapshot", "--snapshot-id", metavar="N", help="Count in this snapshot."),
+    ] = None,
+    tag: Annotated[str | None, typer.Option(metavar="NAME", help="Count in this tag.")] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Count in the newest snapshot at this time (ISO 8601)."),
+    ] = None,
+    form: Form,
 ) -> None:
-    """Print the number of rows."""
-    rows = table_of(name, warehouse, option).count(where, **at)
+    """Count the rows of a table, merged by their keys."""
+    rows = of.open().count(where, snapshot_id=snapshot, tag=tag, timestamp=timestamp)
     write_record({"rows": rows}, form, str(rows))
 
 
-def changes(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    chosen: Chosen,
-    between: tuple[str | None, str | None],
-    form: Format,
+@commands("changes")
+def changes(  # noqa: PLR0913  one parameter per option
+    of: OfTable,
+    *,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POINT", help="Changes after this snapshot, tag, date or time (ISO 8601)."
+        ),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option(metavar="POINT", help="Changes up to this point.")
+    ] = None,
+    columns: Columns = None,
+    where: Where = None,
+    limit: Limit = None,
+    form: Form,
 ) -> None:
-    """Print the changes between two snapshots, tags or times."""
-    columns, where, limit = chosen
-    frame = table_of(name, warehouse, option).changes(*between, names(columns), where)
+    """Print the changes between two snapshots or times, with row kinds.
+
+    The column _row_kind is +I (new), -U and +U (before and after an update) or -D (deleted).
+    """
+    frame = of.open().changes(start, end, names(columns), where)
     if form is Format.TABLE:
         _write_first(frame.head(_asked(limit)).collect(), limit)
     else:

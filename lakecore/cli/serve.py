@@ -1,43 +1,73 @@
-"""Executes `lakecore serve-rest`."""
+"""`lakecore serve-rest`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from lakecore.catalog.registry import open_catalog
-from lakecore.cli.output import flush, write
-from lakecore.cli.target import catalog_options_of
+import typer
+
+from lakecore.cli.arguments import OfWarehouse, Verbs
+from lakecore.cli.printing import say
+from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
-from lakecore.rest_server.serving import serve
-from lakecore.rest_server.tokens import parse_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from lakecore.catalog.registry import open_catalog
+    from lakecore.cli.target import catalog_options_of
+    from lakecore.rest_server.serving import serve
+    from lakecore.rest_server.tokens import parse_tokens
+else:
+    catalog_options_of = deferred("lakecore.cli.target", "catalog_options_of")
+    open_catalog = deferred("lakecore.catalog.registry", "open_catalog")
+    parse_tokens = deferred("lakecore.rest_server.tokens", "parse_tokens")
+    serve = deferred("lakecore.rest_server.serving", "serve")
 
-__all__ = ["serve_rest"]
+commands = Verbs()
 
 
-def serve_rest(  # noqa: PLR0913, PLR0917  one parameter per option
-    warehouse: str | None,
-    option: Sequence[str] | None,
-    host: str,
-    port: int,
-    token: str | None,
-    token_file: str | None,
-    tokens: str | None,
-    create: bool,  # noqa: FBT001  `run` passes arguments by position
+@commands("serve-rest")
+def serve_rest(  # noqa: PLR0913  one parameter per option
+    of: OfWarehouse,
+    *,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Without a token: only a local address.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 means any free port.")] = 8765,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            envvar="LAKECORE_REST_TOKEN",
+            show_envvar=False,
+            help="The token that clients must send. Safer: LAKECORE_REST_TOKEN.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A file that holds the token.")
+    ] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A TOML file with a token and a scope for each user."),
+    ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the warehouse if it does not exist.")
+    ] = False,
 ) -> None:
-    """Serve the warehouse until SIGINT or SIGTERM."""
+    """Serve a warehouse to other engines by Paimon's REST protocol.
+
+    The address is the first line of standard output. Ctrl-C stops the server. Without a token,
+    only programs of this machine can connect, and all of them may read and write every table.
+    """
     known = () if tokens is None else parse_tokens(_text(tokens), tokens)
-    catalog = open_catalog(catalog_options_of(None, warehouse, option), create=create)
+    catalog = open_catalog(catalog_options_of(None, of.warehouse, of.option), create=create)
     serve(
         catalog,
         host=host,
         port=port,
         token=_token(token, token_file),
         tokens=known,
-        on_start=_say_address,
+        on_start=say,
     )
 
 
@@ -59,8 +89,3 @@ def _text(path: str) -> str:
         raise InvalidRequest(
             "the token file cannot be read", path=path, reason=type(error).__name__
         ) from error
-
-
-def _say_address(address: str) -> None:
-    write(f"{address}\n")
-    flush()

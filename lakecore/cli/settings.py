@@ -20,28 +20,40 @@ from __future__ import annotations
 
 import os
 import tomllib
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakecore.cli.arguments import PROFILE
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lakecore.memory import set_process_budget
 else:
     set_process_budget = deferred("lakecore.memory", "set_process_budget")
 
-__all__ = ["CONFIG", "MEMORY", "PROFILE_VARIABLE", "WAREHOUSE", "Settings", "profiles", "settings"]
+__all__ = [
+    "CONFIG",
+    "MEMORY",
+    "PROFILE",
+    "PROFILE_VARIABLE",
+    "WAREHOUSE",
+    "Settings",
+    "profiles",
+    "settings",
+    "stated",
+]
 
 CONFIG = "LAKECORE_CONFIG"
 MEMORY = "LAKECORE_MEMORY"
 PROFILE_VARIABLE = "LAKECORE_PROFILE"
 WAREHOUSE = "LAKECORE_WAREHOUSE"
 _DEFAULT = "default"
+PROFILE: ContextVar[str | None] = ContextVar("PROFILE", default=None)
+"""The profile that `--profile` names; `main` sets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,3 +181,14 @@ def _set_memory(size: str) -> None:
         raise InvalidRequest(
             f"the memory of a profile or of {MEMORY} is a size such as '2 gb'", memory=size
         ) from error
+
+
+def stated(pairs: Iterable[str] | None, what: str = "an option") -> Mapping[str, str]:
+    """Parse KEY=VALUE arguments to options. Raises InvalidRequest for any other form."""
+    options: dict[str, str] = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise InvalidRequest(f"{what} is written KEY=VALUE", given=pair)
+        options[key.strip()] = value.strip()
+    return options

@@ -28,8 +28,7 @@ from prompt_toolkit.key_binding import KeyBindings
 from lakecore.cli.arguments import ROWS_SHOWN, Format
 from lakecore.cli.output import flush, write
 from lakecore.cli.printing import note
-from lakecore.cli.sql import file_text
-from lakecore.cli.sql_rows import ALL_ROWS, print_rows
+from lakecore.cli.sql_rows import ALL_ROWS, file_text, print_rows
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.io.ambient import SYSTEM
 from lakecore.options import option_keys

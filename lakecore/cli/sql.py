@@ -7,53 +7,105 @@ from __future__ import annotations
 
 import sys
 from itertools import takewhile
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from lakecore.cli.arguments import Format
+import typer
+
+from lakecore.cli.arguments import Form, Format, Limit, OfWarehouse, Verbs
 from lakecore.cli.printing import say, write_frame
-from lakecore.cli.run import run
-from lakecore.cli.sql_rows import check_one_result, print_rows
-from lakecore.cli.target import engine_of
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
-from lakecore.sql.tokens import quoted, split
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from lakecore.cli.shell import run_shell
+    from lakecore.cli.sql_rows import check_one_result, file_text, print_rows
+    from lakecore.cli.target import engine_of
     from lakecore.sql.procedures.registry import listed
+    from lakecore.sql.tokens import quoted, split
 else:
     DataFrame = deferred("polars", "DataFrame")
+    check_one_result = deferred("lakecore.cli.sql_rows", "check_one_result")
+    engine_of = deferred("lakecore.cli.target", "engine_of")
+    file_text = deferred("lakecore.cli.sql_rows", "file_text")
     listed = deferred("lakecore.sql.procedures.registry", "listed")
+    print_rows = deferred("lakecore.cli.sql_rows", "print_rows")
+    quoted = deferred("lakecore.sql.tokens", "quoted")
+    run_shell = deferred("lakecore.cli.shell", "run_shell")
+    split = deferred("lakecore.sql.tokens", "split")
 
-__all__ = ["file_text", "procedures", "sql"]
+commands = Verbs()
 
 
-def sql(  # noqa: PLR0913, PLR0917  the parameters of the command
-    warehouse: str | None,
-    option: list[str] | None,
-    texts: list[str] | None,
-    file: str | None,
-    database: str | None,
-    limit: int | None,
-    form: Format,
+@commands("sql")
+def sql(  # noqa: PLR0913  one parameter per option
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="[FILE|-]", help="File with statements; - is standard input."),
+    ] = None,
     *,
-    create: bool,
+    of: OfWarehouse,
+    execute: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--execute",
+            "-e",
+            "--command",
+            "-c",
+            metavar="SQL",
+            help="Run this statement; repeatable.",
+        ),
+    ] = None,
+    script: Annotated[
+        str | None,
+        typer.Option("--file", "-f", metavar="FILE", help="The same as the argument FILE."),
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option("--database", "-d", metavar="NAME", help="The current database.")
+    ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the warehouse if it does not exist.")
+    ] = False,
+    limit: Limit = None,
+    form: Form,
 ) -> None:
-    """Run statements and print the rows of each; or open a shell."""
-    given = _given(texts, file)
-    engine = engine_of(warehouse, option, create=create)
+    """Run SQL: Paimon's statements, and DuckDB's queries.
+
+    Without a statement or a file, a terminal opens a shell. Statements end with `;`.
+    """
+    if file is not None and script is not None:
+        raise InvalidRequest("name one file of statements", files=[file, script])
+    given = _given(execute, file or script)
+    engine = engine_of(of.warehouse, of.option, create=create)
     if database is not None:
         engine.run(f"USE {quoted(database)}")
     if given is None:
-        # The library of the shell is only loaded for interactive use.
-        run("lakecore.cli.shell", "run_shell", engine, form, limit)
+        run_shell(engine, form, limit)
         return
     statements = list(takewhile(lambda text: text.upper() not in {"EXIT", "QUIT"}, split(given)))
     check_one_result(statements, form)
     for text in engine.checked(statements):
         print_rows(engine, text, form, limit)
+
+
+@commands("procedures")
+def procedures(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[TEXT]", help="Only names that contain this text.")
+    ] = None,
+    *,
+    form: Form,
+) -> None:
+    """List the procedures that CALL sys.NAME(...) runs.
+
+    Each has its arguments; those in brackets may be left out.
+    """
+    columns, chosen = listed(name or "")
+    if form is not Format.TABLE:
+        write_frame(DataFrame(chosen, dict.fromkeys(columns, str), orient="row"), form)
+        return
+    say("\n".join(f"{usage}\n    {about}" for _, usage, about in chosen))
 
 
 def _given(texts: list[str] | None, file: str | None) -> str | None:
@@ -65,20 +117,3 @@ def _given(texts: list[str] | None, file: str | None) -> str | None:
     if file is not None and file != "-":
         return file_text(file)
     return None if file is None and sys.stdin.isatty() else sys.stdin.read()
-
-
-def file_text(file: str) -> str:
-    """The text of a file of statements. Raises InvalidRequest if it cannot be read."""
-    try:
-        return Path(file).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest("the file cannot be read", file=file, cause=error) from error
-
-
-def procedures(name: str | None, form: Format) -> None:
-    """Print the procedures, with their arguments."""
-    columns, chosen = listed(name or "")
-    if form is not Format.TABLE:
-        write_frame(DataFrame(chosen, dict.fromkeys(columns, str), orient="row"), form)
-        return
-    say("\n".join(f"{usage}\n    {about}" for _, usage, about in chosen))

@@ -8,6 +8,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -234,3 +235,11 @@ def _is_done(text: str) -> bool:
 def _verb(text: str) -> str:
     """The first word of a statement, in upper case."""
     return tokenize(text)[0].word
+
+
+def file_text(file: str) -> str:
+    """The text of a file of statements. Raises InvalidRequest if it cannot be read."""
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest("the file cannot be read", file=file, cause=error) from error

@@ -8,50 +8,85 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import polars as pl
+import typer
 
-from lakecore.cli.arguments import ROWS_SHOWN, Format, names
-from lakecore.cli.confirm import confirmed, require_consent
-from lakecore.cli.output import flush
+from lakecore.cli.arguments import (
+    ROWS_SHOWN,
+    Care,
+    Columns,
+    Form,
+    Format,
+    OfTable,
+    Verbs,
+    Where,
+    names,
+)
+from lakecore.cli.confirm import DRY, confirmed, require_consent
+from lakecore.cli.output import INTERRUPTED, flush
 from lakecore.cli.printing import note, write_batches, write_frame, write_record
-from lakecore.cli.run import INTERRUPTED
-from lakecore.cli.target import table_of
+from lakecore.deferred import deferred, deferred_module
 from lakecore.errors import InvalidRequest
-from lakecore.frames.arrow_frames import to_frame
-from lakecore.model.times import is_time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import polars as pl
+
+    from lakecore.frames.arrow_frames import to_frame
+    from lakecore.model.times import is_time_text
     from lakecore.table.changes.change_stream import ChangeStream
+else:
+    is_time_text = deferred("lakecore.model.times", "is_time_text")
+    pl = deferred_module("polars")
+    to_frame = deferred("lakecore.frames.arrow_frames", "to_frame")
 
-__all__ = ["clear_consumers", "list_consumers", "reset_consumer", "stream"]
-
-_CONSUMERS = {
-    "consumer_id": pl.String(),
-    "next_snapshot": pl.Int64(),
-    "behind": pl.Int64(),
-    "modified": pl.Datetime("ms", "UTC"),
-}
-
-What = tuple[str | None, str | None]
-Place = tuple[str | None, str | None, str | None, str | None, str | None]
+commands = Verbs()
+_consumer = commands.group("consumer")
 
 
-def stream(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    what: What,
-    place: Place,
-    form: Format,
+@commands("stream")
+def stream(  # noqa: PLR0913  one parameter per option
+    of: OfTable,
+    *,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="POINT",
+            help="Begin with this snapshot, tag or time (ISO 8601). Default: all rows as they are.",
+        ),
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(metavar="MODE", help="Where to begin: Paimon's scan.mode.")
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID|latest", help="End after this snapshot. Default: wait for new ones."
+        ),
+    ] = None,
+    consumer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="Continue where this consumer is, and record what was printed."
+        ),
+    ] = None,
+    poll: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Look for new snapshots this often, such as '10 s'."),
+    ] = None,
+    columns: Columns = None,
+    where: Where = None,
+    form: Form,
 ) -> None:
-    """Print the changes of each snapshot until the stream ends, or the user ends it."""
-    columns, where = what
-    start, mode, until, consumer, poll = place
-    table = table_of(name, warehouse, option)
+    """Print changes snapshot by snapshot, and wait for new ones until Ctrl-C.
+
+    The column _row_kind is +I (new), -U and +U (before and after an update) or -D (deleted). A
+    table shows the first 20 rows of each snapshot.
+    """
+    table = of.open()
     from_snapshot, from_timestamp = None, None
     if start is not None:
         if start in table.context.history.tag_names():
@@ -116,66 +151,74 @@ def _print(found: ChangeStream[pl.LazyFrame], form: Format, *, commits: bool) ->
     write_batches(to_frame(first[1].schema.empty_table()), frames(), form)
 
 
-def list_consumers(
-    name: str, warehouse: str | None, option: list[str] | None, form: Format
-) -> None:
-    """Print the consumers of a table."""
-    table = table_of(name, warehouse, option)
+@_consumer("list")
+def list_consumers(of: OfTable, form: Form) -> None:
+    """List the consumers, the snapshot that each reads next, and how far behind it is."""
+    table = of.open()
     latest = table.context.history.latest_snapshot_id() or 0
     rows = [
         (each.consumer_id, each.next_snapshot, latest + 1 - each.next_snapshot, each.modified_ms)
         for each in table.consumers()
     ]
-    frame = pl.DataFrame(rows, {**_CONSUMERS, "modified": pl.Int64()}, orient="row")
-    write_frame(frame.cast({"modified": _CONSUMERS["modified"]}), form)
+    columns = {"consumer_id": str, "next_snapshot": int, "behind": int, "modified": int}
+    frame = pl.DataFrame(rows, columns, orient="row")
+    write_frame(frame.cast({"modified": pl.Datetime("ms", "UTC")}), form)
 
 
+@_consumer("reset")
 def reset_consumer(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    consumer: str,
-    what: tuple[int | None, bool, bool],
-    form: Format,
+    of: OfTable,
+    consumer: Annotated[str, typer.Argument(metavar="CONSUMER", help="The id of the consumer.")],
+    *,
+    next_snapshot: Annotated[
+        int | None, typer.Option("--next", metavar="ID", help="Continue with this snapshot.")
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the consumer.")] = False,
+    care: Care,
+    form: Form,
 ) -> None:
-    """Set or delete a consumer."""
-    next_snapshot, dry_run, yes = what
-    table = table_of(name, warehouse, option)
+    """Set the next snapshot that a consumer reads, or delete the consumer.
+
+    Stop its stream first.
+    """
+    if (next_snapshot is None) is not delete:
+        raise typer.BadParameter("give one of --next ID and --delete")
+    table = of.open()
     known = {each.consumer_id: each.next_snapshot for each in table.consumers()}
     before = known.get(consumer)
     deed = "delete the consumer" if next_snapshot is None else f"go on with {next_snapshot}"
-    if not dry_run:
+    if not care.dry_run:
         if before is not None:
-            require_consent(f"{consumer} would read snapshot {before} next: {deed}?", yes=yes)
+            require_consent(f"{consumer} would read snapshot {before} next: {deed}?", yes=care.yes)
         table.reset_consumer(consumer, next_snapshot)
     record = {"consumer_id": consumer, "before": before, "next_snapshot": next_snapshot}
     text = f"{consumer}: {_position(before)} -> {_position(next_snapshot)}"
-    write_record(record, form, text + _dry(dry_run=dry_run))
+    write_record(record, form, text + (f"\n{DRY}" if care.dry_run else ""))
 
 
+@_consumer("clear")
 def clear_consumers(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    what: tuple[str | None, str | None, bool, bool],
-    form: Format,
+    of: OfTable,
+    *,
+    including: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help="Only consumers whose whole id matches. Default: all."),
+    ] = None,
+    excluding: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Keep consumers whose whole id matches.")
+    ] = None,
+    care: Care,
+    form: Form,
 ) -> None:
-    """Delete the consumers that match."""
-    including, excluding, dry_run, yes = what
-    table = table_of(name, warehouse, option)
+    """Delete consumers. Snapshots that only they need may expire."""
     chosen = confirmed(
-        partial(table.clear_consumers, including, excluding),
+        partial(of.open().clear_consumers, including, excluding),
         lambda ids: f"delete {len(ids)} consumers: {', '.join(ids)}?" if ids else None,
-        dry_run=dry_run,
-        yes=yes,
+        care,
     )
     text = "\n".join(chosen) if chosen else "no consumer matches"
-    write_record({"consumers": list(chosen)}, form, text + _dry(dry_run=dry_run))
+    write_record({"consumers": list(chosen)}, form, text + (f"\n{DRY}" if care.dry_run else ""))
 
 
 def _position(number: int | None) -> str:
     return "none" if number is None else str(number)
-
-
-def _dry(*, dry_run: bool) -> str:
-    return "\ndry run: nothing was changed" if dry_run else ""

@@ -1,133 +1,125 @@
-"""`lakecore tag` and `lakecore branch`: execution and output.
-
-A command that deletes tags, branches or snapshots asks first, unless `--yes` or `--dry-run` is
-given.
-"""
+"""`lakecore tag` and `lakecore branch`."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import polars as pl
+import typer
 
-from lakecore.cli.confirm import confirmed
+from lakecore.cli.arguments import Care, Form, Format, OfTable, Verbs
+from lakecore.cli.confirm import DRY, confirmed
 from lakecore.cli.printing import write_frame, write_record
-from lakecore.cli.target import table_of
+from lakecore.deferred import deferred_module
 
 if TYPE_CHECKING:
-    from lakecore.cli.arguments import Format
+    import polars as pl
+
     from lakecore.model.snapshot import Branch, Tag
+else:
+    pl = deferred_module("polars")
 
-__all__ = [
-    "create_branch",
-    "create_tag",
-    "delete_branch",
-    "delete_tag",
-    "expire_tags",
-    "fast_forward",
-    "list_branches",
-    "list_tags",
-    "rename_branch",
-    "rename_tag",
+commands = Verbs()
+_tag = commands.group("tag")
+_branch = commands.group("branch")
+
+TagName = Annotated[str, typer.Argument(metavar="TAG", help="The name of the tag.")]
+BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="The name of the branch.")]
+NewName = Annotated[str, typer.Argument(metavar="NEW", help="The new name.")]
+SnapshotId = Annotated[
+    int | None,
+    typer.Option(
+        "--snapshot", "--snapshot-id", metavar="N", help="This snapshot. Default: the latest."
+    ),
 ]
-
-Care = tuple[bool, bool]
-"""Whether it is a dry run, and whether `--yes` was given."""
-_TAGS = {
-    "tag": pl.String(),
-    "snapshot_id": pl.Int64(),
-    "schema_id": pl.Int64(),
-    "rows": pl.Int64(),
-    "committed": pl.Datetime("ms", "UTC"),
-    "created": pl.Datetime("ms"),
-    "retained_seconds": pl.Float64(),
-}
-_BRANCHES = {
-    "branch": pl.String(),
-    "schema_id": pl.Int64(),
-    "earliest_snapshot_id": pl.Int64(),
-    "latest_snapshot_id": pl.Int64(),
-}
-_DRY = "\ndry run: nothing was changed"
+Timestamp = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="The first snapshot at or after this time (ISO 8601)."),
+]
+Retained = Annotated[
+    str | None,
+    typer.Option(
+        "--time-retained", metavar="TIME", help="How long to keep the tag, such as '7 d'."
+    ),
+]
 
 
 # --- tags -----------------------------------------------------------------------------------------
 
 
-def list_tags(name: str, warehouse: str | None, option: list[str] | None, form: Format) -> None:
-    """Print the tags of a table."""
-    rows = [_tag_cells(tag) for tag in table_of(name, warehouse, option).tags()]
-    frame = pl.DataFrame(rows, {**_TAGS, "committed": pl.Int64()}, orient="row")
-    write_frame(frame.cast({"committed": _TAGS["committed"]}), form)
+@_tag("list")
+def list_tags(of: OfTable, form: Form) -> None:
+    """List the tags, with their snapshots and times."""
+    columns = {
+        "tag": pl.String(),
+        "snapshot_id": pl.Int64(),
+        "schema_id": pl.Int64(),
+        "rows": pl.Int64(),
+        "committed": pl.Int64(),
+        "created": pl.Datetime("ms"),
+        "retained_seconds": pl.Float64(),
+    }
+    frame = pl.DataFrame([_tag_cells(tag) for tag in of.open().tags()], columns, orient="row")
+    write_frame(frame.cast({"committed": pl.Datetime("ms", "UTC")}), form)
 
 
-def create_tag(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    tag: str,
-    what: tuple[int | None, str | None, str | None, bool],
-    form: Format,
+@_tag("create")
+def create_tag(  # noqa: PLR0913  one parameter per option
+    of: OfTable,
+    tag: TagName,
+    *,
+    snapshot: SnapshotId = None,
+    timestamp: Timestamp = None,
+    retained: Retained = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Move an existing tag to this snapshot.")
+    ] = False,
+    form: Form,
 ) -> None:
-    """Create or replace a tag."""
-    snapshot, timestamp, retained, replaces = what
-    table = table_of(name, warehouse, option)
-    verb = table.replace_tag if replaces else table.create_tag
+    """Create a tag of a snapshot: its rows stay readable after the snapshot expires."""
+    table = of.open()
+    verb = table.replace_tag if replace else table.create_tag
     _write_tag(verb(tag, snapshot, timestamp, retained), form)
 
 
-def rename_tag(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    names: tuple[str, str],
-    form: Format,
-) -> None:
-    """Rename a tag."""
-    _write_tag(table_of(name, warehouse, option).rename_tag(*names), form)
+@_tag("rename")
+def rename_tag(of: OfTable, tag: TagName, new: NewName, form: Form) -> None:
+    """Give a tag another name."""
+    _write_tag(of.open().rename_tag(tag, new), form)
 
 
-def delete_tag(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    tag: str,
-    care: Care,
-    form: Format,
-) -> None:
-    """Delete a tag."""
-    dry_run, yes = care
+@_tag("delete")
+def delete_tag(of: OfTable, tag: TagName, care: Care, form: Form) -> None:
+    """Delete a tag, and the files that only it kept."""
     done = confirmed(
-        partial(table_of(name, warehouse, option).delete_tag, tag),
+        partial(of.open().delete_tag, tag),
         lambda plan: f"delete the tag {tag} of snapshot {plan.snapshot_id}?",
-        dry_run=dry_run,
-        yes=yes,
+        care,
     )
     write_record(asdict(done), form, str(done))
 
 
+@_tag("expire")
 def expire_tags(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    older_than: str | None,
+    of: OfTable,
+    *,
+    older_than: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Also tags created before this time.")
+    ] = None,
     care: Care,
-    form: Format,
+    form: Form,
 ) -> None:
-    """Delete the tags past their time to live."""
-    dry_run, yes = care
+    """Delete the tags whose time to live has ended."""
     done = confirmed(
-        partial(table_of(name, warehouse, option).expire_tags, older_than),
+        partial(of.open().expire_tags, older_than),
         lambda plan: f"delete {len(plan)} tags?" if plan else None,
-        dry_run=dry_run,
-        yes=yes,
+        care,
     )
     lines = "\n".join(each.name for each in done) or "no tag is due"
-    record = {"tags": [each.name for each in done], "dry_run": dry_run}
-    write_record(record, form, lines + (_DRY if dry_run else ""))
+    record = {"tags": [each.name for each in done], "dry_run": care.dry_run}
+    write_record(record, form, lines + (f"\n{DRY}" if care.dry_run else ""))
 
 
 def _tag_cells(tag: Tag) -> tuple[object, ...]:
@@ -155,74 +147,62 @@ def _write_tag(tag: Tag, form: Format) -> None:
 # --- branches -------------------------------------------------------------------------------------
 
 
-def list_branches(name: str, warehouse: str | None, option: list[str] | None, form: Format) -> None:
-    """Print the branches of a table."""
-    found = table_of(name, warehouse, option).branches()
-    rows = [tuple(_branch_record(branch).values()) for branch in found]
-    write_frame(pl.DataFrame(rows, _BRANCHES, orient="row"), form)
+@_branch("list")
+def list_branches(of: OfTable, form: Form) -> None:
+    """List the branches, with their schemas and snapshots."""
+    rows = [tuple(_branch_record(branch).values()) for branch in of.open().branches()]
+    columns = {
+        "branch": str,
+        "schema_id": int,
+        "earliest_snapshot_id": int,
+        "latest_snapshot_id": int,
+    }
+    write_frame(pl.DataFrame(rows, columns, orient="row"), form)
 
 
+@_branch("create")
 def create_branch(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    what: tuple[str, str | None],
-    form: Format,
+    of: OfTable,
+    branch: BranchName,
+    *,
+    tag: Annotated[
+        str | None, typer.Option(metavar="TAG", help="Start from this tag. Default: no rows.")
+    ] = None,
+    form: Form,
 ) -> None:
-    """Create a branch."""
-    _write_branch(table_of(name, warehouse, option).create_branch(*what), form)
+    """Create a branch from a tag, or an empty branch."""
+    _write_branch(of.open().create_branch(branch, tag), form)
 
 
-def rename_branch(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    names: tuple[str, str],
-    form: Format,
-) -> None:
-    """Rename a branch."""
-    _write_branch(table_of(name, warehouse, option).rename_branch(*names), form)
+@_branch("rename")
+def rename_branch(of: OfTable, branch: BranchName, new: NewName, form: Form) -> None:
+    """Give a branch another name."""
+    _write_branch(of.open().rename_branch(branch, new), form)
 
 
-def delete_branch(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    branch: str,
-    care: Care,
-    form: Format,
-) -> None:
-    """Delete a branch."""
-    dry_run, yes = care
-    found = confirmed(
-        partial(table_of(name, warehouse, option).delete_branch, branch),
-        lambda _plan: f"delete the branch {branch}?",
-        dry_run=dry_run,
-        yes=yes,
-    )
-    _write_branch(found, form, _DRY if dry_run else "")
+@_branch("delete")
+def delete_branch(of: OfTable, branch: BranchName, care: Care, form: Form) -> None:
+    """Delete a branch with its snapshots and tags."""
+    verb = partial(of.open().delete_branch, branch)
+    found = confirmed(verb, lambda _plan: f"delete the branch {branch}?", care)
+    _write_branch(found, form, f"\n{DRY}" if care.dry_run else "")
 
 
-def fast_forward(
-    name: str,
-    warehouse: str | None,
-    option: list[str] | None,
-    branch: str,
-    care: Care,
-    form: Format,
-) -> None:
-    """Give a table the state of a branch."""
-    dry_run, yes = care
+@_branch("fast-forward")
+def fast_forward(of: OfTable, branch: BranchName, care: Care, form: Form) -> None:
+    """Replace the state of the table by that of a branch.
+
+    Commits to the table since the branch was created are lost.
+    """
     done = confirmed(
-        partial(table_of(name, warehouse, option).fast_forward, branch),
+        partial(of.open().fast_forward, branch),
         lambda plan: (
             f"fast-forward to {branch}, and delete {plan.snapshots_deleted} snapshots and "
             f"{plan.tags_deleted} tags of the table?"
         ),
-        dry_run=dry_run,
-        yes=yes,
+        care,
     )
-    write_record(asdict(done), form, str(done) + (_DRY if dry_run else ""))
+    write_record(asdict(done), form, str(done) + (f"\n{DRY}" if care.dry_run else ""))
 
 
 def _branch_record(branch: Branch) -> dict[str, object]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lakecore.cli.arguments import stated
-from lakecore.cli.settings import settings
+from lakecore.cli.settings import settings, stated
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, NotFound
 

@@ -312,7 +312,7 @@ def test_error_of_the_system_is_not_taken_for_one_of_the_output(
     def refuse(*_: object) -> None:
         raise OSError(5, "Input/output error", "/data/file")
 
-    monkeypatch.setattr("lakecore.cli.rows.table_of", refuse)
+    monkeypatch.setattr("lakecore.cli.target.table_of", refuse)
     monkeypatch.setattr("lakecore.cli.app.to_nowhere", lambda: None)  # the test reads on
 
     assert run(capfd, "read", orders(warehouse)) == (

@@ -9,8 +9,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.cli import main
-from lakecore.cli.arguments import PROFILE
-from lakecore.cli.settings import settings
+from lakecore.cli.settings import PROFILE, settings
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.memory import process_budget
 
