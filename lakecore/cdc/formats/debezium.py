@@ -79,7 +79,7 @@ class DebeziumJson:
         names = (event.payload if bytes(event.schema) else event).pkNames
         return tuple(names) if names is not None else key_names(key)
 
-    def shape(self, schema: bytes) -> Shape:
+    def shape(self, schema: bytes, primary_key: tuple[str, ...]) -> Shape:  # noqa: ARG002
         """The conversion to columns: with types if the message has a schema."""
         fields = [] if schema in {b"", _NULL} else _row_fields(schema)
         if not fields:

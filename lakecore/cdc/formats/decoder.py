@@ -232,8 +232,8 @@ class JsonFormat(Protocol):
         """The primary key that the message or its key states; empty if neither does."""
         ...
 
-    def shape(self, schema: bytes) -> Shape:
-        """The conversion of rows to columns, under the schema of the message.
+    def shape(self, schema: bytes, primary_key: tuple[str, ...]) -> Shape:
+        """The conversion of rows to columns, under the schema and the key of the message.
 
         Raises InvalidRequest or ValueError.
         """
@@ -246,7 +246,7 @@ class JsonDecoder:
     def __init__(self, message_format: JsonFormat) -> None:
         self._format = message_format
         self._decode = message_format.envelope()
-        self._shapes: dict[tuple[tuple[str, str], bytes], Shape] = {}
+        self._shapes: dict[tuple[tuple[str, str], bytes, tuple[str, ...]], Shape] = {}
 
     def decode(self, messages: Messages, on_bad: OnBad) -> list[ChangeBatch]:
         """The changes of the messages, by table and schema."""
@@ -264,7 +264,7 @@ class JsonDecoder:
                 group = groups.find(table, schema)
                 if group is None:
                     key = self._format.primary_key(event, messages.key(index))
-                    group = Group(SourceTable(*table), self._shape(table, schema), key)
+                    group = Group(SourceTable(*table), self._shape(table, schema, key), key)
                     groups.begin(table, schema, group)
             except (RecursionError, ValueError, Unsupported) as error:
                 reason = str(error) if isinstance(error, BadEvent) else "the message cannot be read"
@@ -275,10 +275,10 @@ class JsonDecoder:
                 group.add(raw, kind, index)
         return groups.batches()
 
-    def _shape(self, table: tuple[str, str], schema: bytes) -> Shape:
-        found = self._shapes.get((table, schema))
+    def _shape(self, table: tuple[str, str], schema: bytes, key: tuple[str, ...]) -> Shape:
+        found = self._shapes.get((table, schema, key))
         if found is None:
-            found = self._shapes[table, schema] = self._format.shape(schema)
+            found = self._shapes[table, schema, key] = self._format.shape(schema, key)
         return found
 
 
@@ -324,7 +324,7 @@ class TextFormat:
         """The primary key in the member `key_member`; empty without that member."""
         return tuple(getattr(event, self.key_member) or ()) if self.key_member else ()
 
-    def shape(self, schema: bytes) -> Shape:  # noqa: ARG002
+    def shape(self, schema: bytes, primary_key: tuple[str, ...]) -> Shape:  # noqa: ARG002
         """The conversion to columns: all are strings."""
         return TextShape()
 

@@ -82,10 +82,17 @@ class AliyunJson:
         """The primary key in `schema.primaryKey`."""
         return tuple(event.schema.primaryKey or ())
 
-    def shape(self, schema: bytes) -> Shape:
+    def shape(self, schema: bytes, primary_key: tuple[str, ...]) -> Shape:
         """The conversion to columns: with the stated types."""
         columns = _columns_decoder()(schema)
-        return TypedShape([aliyun_column(each.name, each.type, self._mapping) for each in columns])
+        exact = self._mapping.exact((each.name for each in columns), primary_key)
+        return TypedShape(
+            [
+                aliyun_column(each.name, each.type, self._mapping, in_key=each.name in exact)
+                for each in columns
+            ],
+            exact,
+        )
 
 
 @cache
@@ -155,12 +162,19 @@ class CanalJson:
         """The primary key in `pkNames`."""
         return tuple(event.pkNames or ())
 
-    def shape(self, schema: bytes) -> Shape:
+    def shape(self, schema: bytes, primary_key: tuple[str, ...]) -> Shape:
         """The conversion to columns: with types if the message has `mysqlType`."""
         if schema in {b"", b"null"}:
             return TextShape()
         types = decoder_of(dict[str, str])(schema)
-        return TypedShape([canal_column(name, text, self._mapping) for name, text in types.items()])
+        exact = self._mapping.exact(types, primary_key)
+        return TypedShape(
+            [
+                canal_column(name, text, self._mapping, in_key=name in exact)
+                for name, text in types.items()
+            ],
+            exact,
+        )
 
 
 def _updates(data: list[bytes], old: list[Any] | None) -> list[tuple[bytes, int]]:

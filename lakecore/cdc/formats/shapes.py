@@ -213,10 +213,14 @@ class TextShape:
 
 
 class TypedShape:
-    """Converts rows with known columns. Members that are not columns are ignored."""
+    """Converts rows with known columns. Members that are not columns are ignored.
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    `exact`: the columns of a key, whose types keep different values of the source apart.
+    """
+
+    def __init__(self, columns: Sequence[Column], exact: frozenset[str] = frozenset()) -> None:
         self._columns = tuple(columns)
+        self._exact = exact
         self._fields = tuple(
             Field(id=at, name=each.name, type=each.type, description=each.comment)
             for at, each in enumerate(columns)
@@ -239,7 +243,7 @@ class TypedShape:
             else:
                 values = pa.nulls(len(raws), pa.string())
             columns.append(converted(column.convert, values, column.name))
-        schema = SourceSchema(fields=self._fields, primary_key=primary_key)
+        schema = SourceSchema(fields=self._fields, primary_key=primary_key, exact=self._exact)
         return schema, pa.Table.from_arrays(columns, schema=_nullable(self._fields))
 
 

@@ -264,19 +264,21 @@ class MySqlColumn:
     comment: str | None = None
 
 
-def canal_column(name: str, definition: str, mapping: TypeMapping = DEFAULT_MAPPING) -> MySqlColumn:
+def canal_column(
+    name: str, definition: str, mapping: TypeMapping = DEFAULT_MAPPING, *, in_key: bool = False
+) -> MySqlColumn:
     """The column of a member of `mysqlType`. Raises InvalidRequest or Unsupported for its type."""
     source = parse_mysql_type(definition)
-    data_type = mysql_type(source, mapping)
-    return MySqlColumn(name=name, type=data_type, convert=_canal(source, data_type, mapping))
+    data_type = _message_type(source, mapping, in_key=in_key)
+    return MySqlColumn(name=name, type=data_type, convert=_canal(source, data_type))
 
 
 def aliyun_column(
-    name: str, definition: str, mapping: TypeMapping = DEFAULT_MAPPING
+    name: str, definition: str, mapping: TypeMapping = DEFAULT_MAPPING, *, in_key: bool = False
 ) -> MySqlColumn:
     """The column of a member of `schema.dataColumn`. Raises InvalidRequest or Unsupported."""
     source = parse_mysql_type(definition)
-    data_type = mysql_type(source, mapping)
+    data_type = _message_type(source, mapping, in_key=in_key)
     convert = _plain(data_type)
     if isinstance(data_type, Atomic) and data_type.root in {Root.DATE, *TIMESTAMPS}:
         convert = _moments(data_type, convert)
@@ -285,9 +287,16 @@ def aliyun_column(
     return MySqlColumn(name=name, type=data_type, convert=convert)
 
 
-def _canal(source: MySqlType, data_type: DataType, mapping: TypeMapping) -> Convert:
+def _message_type(source: MySqlType, mapping: TypeMapping, *, in_key: bool) -> DataType:
+    """The type of a column of a message. A zero date is null, which a key refuses."""
+    if in_key and source.name not in {"DATE", "DATETIME", "TIMESTAMP"}:
+        return mysql_key_type(source, mapping)
+    return mysql_type(source, mapping)
+
+
+def _canal(source: MySqlType, data_type: DataType) -> Convert:
     if source.name == "SET":
-        return _joined_sets(source) if TypeOption.TO_STRING in mapping else _sets(source)
+        return _sets(source) if isinstance(data_type, Array) else _joined_sets(source)
     if source.name == "ENUM":
         return lambda array, column: each_text(
             array.cast(pa.string()), _enum(source), pa.string(), column, "a number of its ENUM"

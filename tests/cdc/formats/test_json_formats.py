@@ -349,6 +349,29 @@ def test_a_canal_column_has_its_mysql_type(
     assert rows([batch]) == [("+I", expected), ("+I", None)]
 
 
+def test_keys_of_canal_and_aliyun_keep_different_values_apart() -> None:
+    columns = {"flag": "tinyint(1)", "kinds": "set('x','y')", "other": "tinyint(1)"}
+    given = [{"flag": str(flag), "kinds": "3", "other": "1"} for flag in range(3)]
+    event = canal("INSERT", given, mysqlType=columns, pkNames=["flag", "kinds"])
+    (batch,) = decode("canal-json", event)
+    other = canal("INSERT", given[:2], mysqlType=columns, pkNames=["other"])
+    (second,) = decode("canal-json", other)
+
+    assert types(batch) == {"flag": "TINYINT", "kinds": "STRING", "other": "BOOLEAN"}
+    assert rows([batch]) == [("+I", flag, "x,y", True) for flag in range(3)]
+    assert batch.schema.exact == {"flag", "kinds"}
+    assert types(second) == {"flag": "BOOLEAN", "kinds": "ARRAY<STRING>", "other": "TINYINT"}
+
+    schema = {
+        "dataColumn": [{"name": name, "type": "tinyint(1)"} for name in ("flag", "other")],
+        "primaryKey": ["flag"],
+    }
+    images = [{"op": "INSERT", "after": {"dataColumn": {"flag": n, "other": 1}}} for n in range(3)]
+    (third,) = decode("aliyun-json", *({"schema": schema, "payload": each} for each in images))
+    assert types(third) == {"flag": "TINYINT", "other": "BOOLEAN"}
+    assert rows([third]) == [("+I", flag, True) for flag in range(3)]
+
+
 def maxwell(kind: str, data: object, old: object = None) -> dict[str, object]:
     event = {"database": "d", "table": "t", "type": kind, "data": data, "ts": 1, "xid": 2}
     return {**event, **({"old": old} if old else {}), "primary_key_columns": ["id"]}

@@ -136,7 +136,7 @@ def read(name: str, wire: object, options: tuple[TypeOption, ...] = ()) -> tuple
     field = {"field": "c", "type": case.kind, "name": name, "parameters": case.parameters}
     schema = {"fields": [{"field": "after", "type": "struct", "fields": [field]}]}
     row = json.dumps({"c": wire}, separators=(",", ":")).encode()
-    shape = DebeziumJson(TypeMapping(frozenset(options))).shape(json.dumps(schema).encode())
+    shape = DebeziumJson(TypeMapping(frozenset(options))).shape(json.dumps(schema).encode(), ())
     source, table = shape.read([row, b'{"c":null}'], ())
     values = table.column("c").to_pylist()
     assert values[1] is None
