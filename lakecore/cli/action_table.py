@@ -7,6 +7,7 @@ concerns how Flink runs the job, and is refused.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ TABLE_FLAGS = ("database", "table", "path")
 REPEATED = frozenset({"catalog_conf", "table_conf", "partition", "source_sql"})
 """Flags that may be given several times."""
 FLINK = ""
+_FLAG = re.compile(r"(\w+)([!?]?)(?:=(\w*))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,174 +39,97 @@ class Action:
         return (*CATALOG_FLAGS, *own, *self.flags)
 
 
-def _same(*names: str) -> dict[str, str]:
-    return {name: name for name in names}
+def _action(name: str, flags: str = "", table: str | None = "table") -> Action:
+    """The action that runs the procedure of its name.
+
+    `flags`: each flag, with `!` if it is required, `?` if it needs no value, and `=ARGUMENT` where
+    the argument of the procedure has another name.
+    """
+    found = [_FLAG.fullmatch(each) for each in flags.split()]
+    stated = [each.groups() for each in found if each is not None]
+    return Action(
+        procedure=name,
+        flags={flag: flag if argument is None else argument for flag, _, argument in stated},
+        required=tuple(flag for flag, mark, _ in stated if mark == "!"),
+        switches=tuple(flag for flag, mark, _ in stated if mark == "?"),
+        table=table,
+    )
 
 
-_TAG = {"tag_name": "tag", "snapshot": "snapshot_id", "time_retained": "time_retained"}
-_RETAIN = _same("retain_max", "retain_min", "older_than", "max_deletes")
-
-ACTIONS: dict[str, Action] = {
-    "clear_consumers": Action(
-        procedure="clear_consumers", flags=_same("including_consumers", "excluding_consumers")
+_ALL = (
+    _action("clear_consumers", "including_consumers excluding_consumers"),
+    _action(
+        "compact",
+        "partition=partitions table_conf=options order_strategy order_by where "
+        "partition_idle_time compact_strategy buckets",
     ),
-    "compact": Action(
-        procedure="compact",
-        flags={
-            "partition": "partitions",
-            "table_conf": "options",
-            **_same("order_strategy", "order_by", "where"),
-            **_same("partition_idle_time", "compact_strategy", "buckets"),
-        },
-    ),
-    "compact_chain_table": Action(
-        procedure="compact_chain_table",
-        flags=_same("partition", "overwrite"),
-        required=("partition",),
-    ),
-    "compact_database": Action(
-        procedure="compact_database",
-        flags={
-            "table_conf": "table_options",
-            **_same("including_databases", "including_tables", "excluding_tables", "mode"),
-            **_same("partition_idle_time", "compact_strategy"),
-        },
+    _action("compact_chain_table", "partition! overwrite"),
+    _action(
+        "compact_database",
+        "table_conf=table_options including_databases including_tables "
+        "excluding_tables mode partition_idle_time compact_strategy",
         table=None,
     ),
-    "compact_manifest": Action(
-        procedure="compact_manifest",
-        flags=_same(
-            "options",
-            "dry_run",
-            "manifest_sort_enabled",
-            "manifest_sort_partition_field",
-            "manifest_sort_max_rewrite_size",
-        ),
-        switches=("dry_run",),
+    _action(
+        "compact_manifest",
+        "options dry_run? manifest_sort_enabled manifest_sort_partition_field "
+        "manifest_sort_max_rewrite_size",
     ),
-    "create_branch": Action(
-        procedure="create_branch",
-        flags={
-            "branch_name": "branch",
-            "tag_name": "tag",
-            "ignore_if_exists": "ignore_if_exists",
-        },
-        required=("branch_name",),
-        switches=("ignore_if_exists",),
+    _action("create_branch", "branch_name!=branch tag_name=tag ignore_if_exists?"),
+    _action("create_tag", "tag_name!=tag snapshot=snapshot_id time_retained"),
+    _action(
+        "create_tag_from_timestamp",
+        "tag! timestamp! time_retained",
     ),
-    "create_tag": Action(procedure="create_tag", flags=_TAG, required=("tag_name",)),
-    "create_tag_from_timestamp": Action(
-        procedure="create_tag_from_timestamp",
-        flags=_same("tag", "timestamp", "time_retained"),
-        required=("tag", "timestamp"),
+    _action(
+        "create_tag_from_watermark",
+        "tag! watermark! time_retained",
     ),
-    "create_tag_from_watermark": Action(
-        procedure="create_tag_from_watermark",
-        flags=_same("tag", "watermark", "time_retained"),
-        required=("tag", "watermark"),
+    _action("delete", "where! source_sql sink_parallelism="),
+    _action("delete_branch", "branch_name!=branch"),
+    _action("delete_tag", "tag_name!=tag"),
+    _action("drop_partition", "partition!=partitions"),
+    _action(
+        "expire_changelogs",
+        "retain_max retain_min older_than max_deletes delete_all?",
     ),
-    "delete": Action(
-        procedure="delete",
-        flags={"where": "where", "source_sql": "source_sql", "sink_parallelism": FLINK},
-        required=("where",),
+    _action(
+        "expire_partitions",
+        "table_conf=options expiration_time! timestamp_formatter! timestamp_pattern "
+        "expire_strategy max_expires",
     ),
-    "delete_branch": Action(
-        procedure="delete_branch", flags={"branch_name": "branch"}, required=("branch_name",)
+    _action(
+        "expire_snapshots",
+        "retain_max retain_min older_than max_deletes options",
     ),
-    "delete_tag": Action(procedure="delete_tag", flags={"tag_name": "tag"}, required=("tag_name",)),
-    "drop_partition": Action(
-        procedure="drop_partition", flags={"partition": "partitions"}, required=("partition",)
-    ),
-    "expire_changelogs": Action(
-        procedure="expire_changelogs",
-        flags={**_RETAIN, "delete_all": "delete_all"},
-        switches=("delete_all",),
-    ),
-    "expire_partitions": Action(
-        procedure="expire_partitions",
-        flags={
-            "table_conf": "options",
-            **_same("expiration_time", "timestamp_formatter", "timestamp_pattern"),
-            **_same("expire_strategy", "max_expires"),
-        },
-        required=("expiration_time", "timestamp_formatter"),
-    ),
-    "expire_snapshots": Action(
-        procedure="expire_snapshots", flags={**_RETAIN, "options": "options"}
-    ),
-    "expire_tags": Action(procedure="expire_tags", flags=_same("older_than")),
-    "fast_forward": Action(
-        procedure="fast_forward", flags={"branch_name": "branch"}, required=("branch_name",)
-    ),
-    "mark_partition_done": Action(
-        procedure="mark_partition_done", flags={"partition": "partitions"}, required=("partition",)
-    ),
-    "merge_branch": Action(
-        procedure="merge_branch",
-        flags=_same("source_branch", "target_branch"),
-        required=("source_branch",),
-    ),
-    "merge_into": Action(
-        procedure="merge_into",
-        flags={
-            "target_as": "target_alias",
-            "source_sql": "source_sqls",
-            "source_table": "source_table",
-            "on": "merge_condition",
-            "merge_actions": "merge_actions",
-            "matched_upsert_set": "matched_upsert_setting",
-            "matched_upsert_condition": "matched_upsert_condition",
-            "not_matched_by_source_upsert_set": "not_matched_by_source_upsert_setting",
-            **_same("not_matched_by_source_upsert_condition", "matched_delete_condition"),
-            **_same("not_matched_by_source_delete_condition", "not_matched_insert_values"),
-            **_same("not_matched_insert_condition"),
-        },
-        required=("source_table", "on", "merge_actions"),
+    _action("expire_tags", "older_than"),
+    _action("fast_forward", "branch_name!=branch"),
+    _action("mark_partition_done", "partition!=partitions"),
+    _action("merge_branch", "source_branch! target_branch"),
+    _action(
+        "merge_into",
+        "target_as=target_alias source_sql=source_sqls source_table! "
+        "on!=merge_condition merge_actions! matched_upsert_set=matched_upsert_setting "
+        "matched_upsert_condition "
+        "not_matched_by_source_upsert_set=not_matched_by_source_upsert_setting "
+        "not_matched_by_source_upsert_condition matched_delete_condition "
+        "not_matched_by_source_delete_condition not_matched_insert_values "
+        "not_matched_insert_condition",
         table="target_table",
     ),
-    "remove_orphan_files": Action(
-        procedure="remove_orphan_files",
-        flags=_same("older_than", "dry_run", "parallelism", "mode"),
-        switches=("dry_run",),
-    ),
-    "remove_unexisting_files": Action(
-        procedure="remove_unexisting_files",
-        flags={"dry_run": "dry_run", "parallelism": FLINK},
-        switches=("dry_run",),
-    ),
-    "remove_unexisting_manifests": Action(procedure="remove_unexisting_manifests"),
-    "rename_tag": Action(
-        procedure="rename_tag",
-        flags={"tag_name": "tag", "target_tag_name": "target_tag"},
-        required=("tag_name", "target_tag_name"),
-    ),
-    "repair": Action(procedure="repair", flags=_same("identifier"), table=None),
-    "replace_tag": Action(procedure="replace_tag", flags=_TAG, required=("tag_name",)),
-    "rescale": Action(
-        procedure="rescale",
-        flags={
-            "bucket_num": "bucket_num",
-            "partition": "partition",
-            "scan_parallelism": FLINK,
-            "sink_parallelism": FLINK,
-        },
-    ),
-    "reset_consumer": Action(
-        procedure="reset_consumer",
-        flags={"consumer_id": "consumer_id", "next_snapshot": "next_snapshot_id"},
-        required=("consumer_id",),
-    ),
-    "rewrite_file_index": Action(
-        procedure="rewrite_file_index",
-        flags={"identifier": "table", "partitions": "partitions"},
-        required=("identifier",),
-        table=None,
-    ),
-    "rollback_to": Action(procedure="rollback_to", flags={"version": "tag"}, required=("version",)),
-    "rollback_to_timestamp": Action(
-        procedure="rollback_to_timestamp", flags=_same("timestamp"), required=("timestamp",)
-    ),
-}
+    _action("remove_orphan_files", "older_than dry_run? parallelism mode"),
+    _action("remove_unexisting_files", "dry_run? parallelism="),
+    _action("remove_unexisting_manifests"),
+    _action("rename_tag", "tag_name!=tag target_tag_name!=target_tag"),
+    _action("repair", "identifier", table=None),
+    _action("replace_tag", "tag_name!=tag snapshot=snapshot_id time_retained"),
+    _action("rescale", "bucket_num partition scan_parallelism= sink_parallelism="),
+    _action("reset_consumer", "consumer_id! next_snapshot=next_snapshot_id"),
+    _action("rewrite_file_index", "identifier!=table partitions", table=None),
+    _action("rollback_to", "version!=tag"),
+    _action("rollback_to_timestamp", "timestamp!"),
+)
+ACTIONS = {each.procedure: each for each in _ALL}
 
 ELSEWHERE = {
     f"{source}_sync_{what}": "lakecore has no such source"

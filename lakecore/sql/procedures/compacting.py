@@ -1,55 +1,61 @@
-"""Procedures that compact tables."""
+"""Procedures that compact tables, and repair metadata of a catalog, a table and its history."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.compact_database import CompactMode, DatabaseCompaction, compact_database
+from lakecore.catalog import compact_database as databases
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.sql.procedures.procedure import (
-    Call,
-    Procedure,
-    number,
-    options_of,
-    partitions_of,
-    text,
-)
-from lakecore.sql.run_rows import partition_values
+from lakecore.sql.procedures.procedure import options_of, procedure
 from lakecore.table.verbs.compact_choice import idle_ms
+from lakecore.table.verbs.repair_verbs import manifests_summary
 
 if TYPE_CHECKING:
     from lakecore.model.compaction import CompactionResult
+    from lakecore.sql.procedures.procedure import Call, Rows
     from lakecore.table.handle import Table
-
-__all__ = ["PROCEDURES"]
 
 _STRATEGIES = ("full", "minor")
 _RANGE = re.compile(r"([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?")
 
 
-def _compact(call: Call) -> list[tuple[object, ...]]:
-    partitions, where = partitions_of(call.text("partitions")), call.text("where")
-    if partitions is not None and where is not None:
-        raise InvalidRequest("give `partitions` or `where`, not both")
-    table = call.table(options=options_of(call.text("options")))
-    given = call.text("buckets")
-    buckets = None if given is None else _buckets(given, table)
-    typed = (
-        None
-        if partitions is None
-        else [partition_values(call.queries, table.schema, each) for each in partitions]
-    )
-    result = table.compact(
-        full=_full(call, minor=table.context.options.clustering_incremental),
-        partitions=typed,
+@procedure(
+    forms=(("table", "order_strategy", "order_by"),),
+    compact_strategy="full; minor with `clustering.incremental`",
+)
+def compact(  # noqa: PLR0913  the arguments of the procedure
+    call: Call,
+    table: str,
+    *,
+    partitions: str | None,
+    order_strategy: str | None,
+    order_by: str | None,
+    options: str | None,
+    where: str | None,
+    partition_idle_time: str | None,
+    compact_strategy: str | None,
+    buckets: str | None,
+) -> Rows:
+    """Merge the files of a table."""
+    _check_one(partitions=partitions, where=where)
+    found = call.open(table, options)
+    numbers = None if buckets is None else _buckets(buckets, found)
+    result = found.compact(
+        full=_full(compact_strategy, minor=found.context.options.clustering_incremental),
+        partitions=call.partitions(found, partitions),
         where=where,
-        buckets=buckets,
-        order_strategy=call.text("order_strategy"),
-        order_by=call.text("order_by") or None,
-        partition_idle_time=call.text("partition_idle_time"),
+        buckets=numbers,
+        order_strategy=order_strategy,
+        order_by=order_by or None,
+        partition_idle_time=partition_idle_time,
     )
     return [(_said(result),)]
+
+
+def _check_one(*, partitions: str | None, where: str | None) -> None:
+    if partitions is not None and where is not None:
+        raise InvalidRequest("give `partitions` or `where`, not both")
 
 
 def _buckets(given: str, table: Table) -> list[int]:
@@ -79,12 +85,12 @@ def _buckets(given: str, table: Table) -> list[int]:
     return sorted(found)
 
 
-def _full(call: Call, *, minor: bool = False) -> bool:
+def _full(given: str | None, *, minor: bool = False) -> bool:
     """Whether `compact_strategy` is full.
 
     As in Paimon, full is the default unless `minor` is set.
     """
-    strategy = call.text("compact_strategy") or ("minor" if minor else "full")
+    strategy = given or ("minor" if minor else "full")
     if strategy not in _STRATEGIES:
         raise InvalidRequest("unknown strategy", compact_strategy=strategy, known=_STRATEGIES)
     return strategy == "full"
@@ -95,45 +101,61 @@ def _said(result: CompactionResult) -> str:
     return f"Success. snapshots: {ids}" if ids else "Success. there was nothing to compact"
 
 
-def _compact_database(call: Call) -> list[tuple[object, ...]]:
-    request = DatabaseCompaction(
-        including_databases=call.text("including_databases") or ".*",
-        including_tables=call.text("including_tables") or ".*",
-        excluding_tables=call.text("excluding_tables"),
-        mode=call.text("mode") or CompactMode.DIVIDED,
-        full=_full(call),
-        table_options=options_of(call.text("table_options")),
-        partition_idle_ms=idle_ms(call.text("partition_idle_time")),
+@procedure(
+    including_databases="`.*`",
+    mode="divided",
+    including_tables="`.*`",
+    compact_strategy="full",
+)
+def compact_database(  # noqa: PLR0913  the arguments of the procedure
+    call: Call,
+    *,
+    including_databases: str | None,
+    mode: str | None,
+    including_tables: str | None,
+    excluding_tables: str | None,
+    table_options: str | None,
+    partition_idle_time: str | None,
+    compact_strategy: str | None,
+) -> Rows:
+    """Merge the files of all tables whose names match."""
+    request = databases.DatabaseCompaction(
+        including_databases=including_databases or ".*",
+        including_tables=including_tables or ".*",
+        excluding_tables=excluding_tables,
+        mode=mode or databases.CompactMode.DIVIDED,
+        full=_full(compact_strategy),
+        table_options=options_of(table_options),
+        partition_idle_ms=idle_ms(partition_idle_time),
     )
 
     def opened(name: str) -> Table:
         database, _, table = name.partition(".")
         return call.workspace.table((database, table))
 
-    results = compact_database(call.workspace.catalog, opened, request)
-    rows: list[tuple[object, ...]] = [
-        (f"{name}: {_said(result)}",) for name, result in results.items()
-    ]
+    results = databases.compact_database(call.workspace.catalog, opened, request)
+    rows: Rows = [(f"{name}: {_said(result)}",) for name, result in results.items()]
     return rows or [("Success. no table matches",)]
 
 
-def _rescale(call: Call) -> list[tuple[object, ...]]:
-    given, listed = call.text("partition"), call.text("partitions")
-    for name in ("scan_parallelism", "sink_parallelism"):
-        if call.number(name) is not None:
-            raise Unsupported("lakecore has no such setting: Flink runs jobs by it", argument=name)
-    if (given, listed, call.text("where")).count(None) < 2:
+@procedure(bucket_num="`bucket`")
+def rescale(  # noqa: PLR0913  the arguments of the procedure
+    call: Call,
+    table: Table,
+    *,
+    bucket_num: int | None,
+    partition: str | None,
+    scan_parallelism: int | None,
+    sink_parallelism: int | None,
+    partitions: str | None,
+    where: str | None,
+) -> Rows:
+    """Give partitions another number of buckets."""
+    _refuse_flink(scan_parallelism=scan_parallelism, sink_parallelism=sink_parallelism)
+    if (partition, partitions, where).count(None) < 2:
         raise InvalidRequest("give `partition`, `partitions` or `where`, not two of them")
-    partitions = partitions_of(given or listed)
-    table = call.table()
-    typed = (
-        None
-        if partitions is None
-        else [partition_values(call.queries, table.schema, each) for each in partitions]
-    )
-    result = table.rescale(
-        bucket_num=call.number("bucket_num"), partition=typed, where=call.text("where")
-    )
+    wanted = call.partitions(table, partition or partitions)
+    result = table.rescale(bucket_num=bucket_num, partition=wanted, where=where)
     ids = ", ".join(map(str, result.snapshot_ids))
     said = f"Success. snapshots: {ids}" if ids else "Success. there was nothing to rescale"
     buckets, option = result.facts.get("buckets"), result.facts.get("option_bucket")
@@ -145,70 +167,72 @@ def _rescale(call: Call) -> list[tuple[object, ...]]:
     return [(said,)]
 
 
-def _rewrite_file_index(call: Call) -> list[tuple[object, ...]]:
-    partitions, where = partitions_of(call.text("partitions")), call.text("where")
-    if partitions is not None and where is not None:
-        raise InvalidRequest("give `partitions` or `where`, not both")
-    table = call.table()
-    typed = (
-        None
-        if partitions is None
-        else [partition_values(call.queries, table.schema, each) for each in partitions]
-    )
-    table.rewrite_file_index(partitions=typed, where=where)
-    return [("Success",)]
+@procedure()
+def rewrite_file_index(call: Call, table: Table, partitions: str | None, where: str | None) -> None:
+    """Index the files as the options say now."""
+    _check_one(partitions=partitions, where=where)
+    table.rewrite_file_index(partitions=call.partitions(table, partitions), where=where)
 
 
-PROCEDURES = (
-    Procedure(
-        name="rewrite_file_index",
-        arguments=(text("table", required=True), text("partitions"), text("where")),
-        run=_rewrite_file_index,
-        about="index the files as the options say now",
-    ),
-    Procedure(
-        name="rescale",
-        arguments=(
-            text("table", required=True),
-            number("bucket_num", "`bucket`"),
-            text("partition"),
-            number("scan_parallelism"),
-            number("sink_parallelism"),
-            text("partitions"),
-            text("where"),
-        ),
-        run=_rescale,
-        about="give partitions another number of buckets",
-    ),
-    Procedure(
-        name="compact",
-        arguments=(
-            text("table", required=True),
-            text("partitions"),
-            text("order_strategy"),
-            text("order_by"),
-            text("options"),
-            text("where"),
-            text("partition_idle_time"),
-            text("compact_strategy", "full; minor with `clustering.incremental`"),
-            text("buckets"),
-        ),
-        forms=(("table", "order_strategy", "order_by"),),
-        run=_compact,
-        about="merge the files of a table",
-    ),
-    Procedure(
-        name="compact_database",
-        arguments=(
-            text("including_databases", "`.*`"),
-            text("mode", "divided"),
-            text("including_tables", "`.*`"),
-            text("excluding_tables"),
-            text("table_options"),
-            text("partition_idle_time"),
-            text("compact_strategy", "full"),
-        ),
-        run=_compact_database,
-        about="merge the files of all tables whose names match",
-    ),
+def _refuse_flink(**given: int | None) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise Unsupported("lakecore has no such setting: Flink runs jobs by it", argument=name)
+
+
+# --- metadata -------------------------------------------------------------------------------------
+
+
+@procedure()
+def repair(call: Call, identifier: str | None) -> None:
+    """List again the tables of a warehouse, of databases or by name, parted by commas."""
+    names = [each.strip() for each in (identifier or "").split(",") if each.strip()]
+    for name in names or (None,):
+        call.workspace.catalog.repair(name)
+
+
+@procedure()
+def compact_manifest(  # noqa: PLR0913  the arguments of the procedure
+    call: Call,
+    table: str,
+    *,
+    options: str | None,
+    dry_run: bool,
+    manifest_sort_enabled: bool,
+    manifest_sort_partition_field: str | None,
+    manifest_sort_max_rewrite_size: str | None,
+) -> Rows:
+    """Merge small manifests and those with entries of deleted files."""
+    refused = {
+        "manifest_sort_partition_field": manifest_sort_partition_field,
+        "manifest_sort_max_rewrite_size": manifest_sort_max_rewrite_size,
+        "manifest_sort_enabled": manifest_sort_enabled or None,
+    }
+    for name, value in refused.items():
+        if value is not None:
+            raise Unsupported("lakecore does not sort manifests by a field", argument=name)
+    found = call.open(table, options)
+    if dry_run:
+        return [(manifests_summary(found.context),)]
+    found.compact_manifests()
+    return [("success",)]
+
+
+@procedure()
+def remove_unexisting_files(
+    table: Table,
+    *,
+    dry_run: bool,
+    parallelism: int | None,
+) -> Rows:
+    """Take data files that do not exist out of the newest snapshot; their rows are lost."""
+    _refuse_flink(parallelism=parallelism)
+    return [(path,) for path in table.remove_unexisting_files(dry_run=dry_run)]
+
+
+@procedure(
+    columns=("previous_earliest_snapshot_id", "current_earliest_snapshot_id"),
 )
+def repair_earliest_snapshot(table: Table, snapshot_id: int) -> Rows:
+    """Let the history begin after a gap of lost snapshots."""
+    return [(table.repair_earliest_snapshot(snapshot_id), snapshot_id)]

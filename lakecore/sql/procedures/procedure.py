@@ -1,4 +1,6 @@
-"""A procedure: its name, its arguments, its function, and its result columns.
+"""A procedure: one function, whose name and parameters are those of the procedure.
+
+`@procedure() def rename_tag(table: Table, tag: str, target_tag: str)` has three required arguments.
 
 Arguments are given by position, with `''` for omitted ones (Flink 1.18), or by name. Both forms may
 be mixed; positional arguments come first.
@@ -8,9 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from inspect import signature
+from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import InvalidRequest
+from lakecore.sql.run_rows import partition_values
 from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -20,7 +24,9 @@ if TYPE_CHECKING:
     from lakecore.sql.workspace import Workspace
     from lakecore.table.handle import Table
 
-__all__ = ["Argument", "Call", "Kind", "Procedure", "flag", "number", "options_of", "text"]
+__all__ = ["Argument", "Call", "Kind", "Procedure", "chain_of", "options_of", "procedure"]
+
+Rows: TypeAlias = "list[tuple[object, ...]]"
 
 
 class Kind(Enum):
@@ -41,21 +47,6 @@ class Argument:
     default: str = ""
 
 
-def text(name: str, default: str = "", *, required: bool = False) -> Argument:
-    """An argument that is a string."""
-    return Argument(name=name, required=required, default=default)
-
-
-def number(name: str, default: str = "", *, required: bool = False) -> Argument:
-    """An argument that is a whole number."""
-    return Argument(name=name, kind=Kind.NUMBER, required=required, default=default)
-
-
-def flag(name: str) -> Argument:
-    """An argument that is true or false."""
-    return Argument(name=name, kind=Kind.FLAG, default="false")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One call: the session, and the given arguments, converted to their types.
@@ -68,24 +59,16 @@ class Call:
     values: Mapping[str, object]
     run: Callable[[str], object]
 
-    def text(self, name: str) -> str | None:
-        """A string; None if it was not given."""
-        value = self.values.get(name)
-        return None if value is None else str(value)
+    def open(self, name: str, options: str | None = None) -> Table:
+        """The table of that name, with options in a text such as `key1=value1,key2=value2`."""
+        return self.workspace.table(chain_of(name), options_of(options) or None)
 
-    def number(self, name: str) -> int | None:
-        """A whole number; None if it was not given."""
-        value = self.values.get(name)
-        assert value is None or isinstance(value, int), "arguments are in their types"
-        return value
-
-    def flag(self, name: str) -> bool:
-        """Whether a flag is given and true."""
-        return self.values.get(name) is True
-
-    def table(self, name: str = "table", options: Mapping[str, str] | None = None) -> Table:
-        """The table that an argument names."""
-        return self.workspace.table(chain_of(self.text(name) or ""), options)
+    def partitions(self, table: Table, given: str | None) -> list[dict[str, object]] | None:
+        """The partitions in a text such as `dt=1,hh=2;dt=3`, in the types of the table's keys."""
+        if given is None:
+            return None
+        wanted = (options_of(each, "partitions") for each in given.split(";") if each.strip())
+        return [partition_values(self.queries, table.schema, each) for each in wanted]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +77,10 @@ class Procedure:
 
     name: str
     arguments: tuple[Argument, ...]
-    run: Callable[[Call], list[tuple[object, ...]]]
-    columns: tuple[str, ...] = ("result",)
-    about: str = ""
-    forms: tuple[tuple[str, ...], ...] = ()
+    run: Callable[[Call], Rows]
+    columns: tuple[str, ...]
+    about: str
+    forms: tuple[tuple[str, ...], ...]
 
     @property
     def usage(self) -> str:
@@ -160,6 +143,74 @@ class Procedure:
         return names[:count]
 
 
+_KINDS = {
+    "Table": (Kind.TEXT, True),
+    "str": (Kind.TEXT, True),
+    "str | None": (Kind.TEXT, False),
+    "int": (Kind.NUMBER, True),
+    "int | None": (Kind.NUMBER, False),
+    "bool": (Kind.FLAG, False),
+}
+"""By the type of a parameter: the type of the argument, and whether it is required."""
+
+
+def procedure(
+    *,
+    columns: tuple[str, ...] = ("result",),
+    forms: tuple[tuple[str, ...], ...] = (),
+    **defaults: str,
+) -> Callable[[Callable[..., Rows | None]], Procedure]:
+    """Declare a function as a procedure; its docstring begins with what it does.
+
+    `defaults` describe the values of omitted arguments. A parameter of the type `Call` gets the
+    call, one of the type `Table` the open table. Without result rows the answer is `Success`.
+    """
+
+    def declare(work: Callable[..., Rows | None]) -> Procedure:
+        types = {name: str(each.annotation) for name, each in signature(work).parameters.items()}
+        arguments = [
+            Argument(
+                name=name,
+                kind=_KINDS[kind][0],
+                required=_KINDS[kind][1],
+                default=defaults.get(name, "false" if kind == "bool" else ""),
+            )
+            for name, kind in types.items()
+            if kind != "Call"
+        ]
+
+        def run(call: Call) -> Rows:
+            given: dict[str, object] = {}
+            for name, kind in types.items():
+                value = call.values.get(name)
+                match kind:
+                    case "Call":
+                        given[name] = call
+                    case "Table":
+                        given[name] = call.open(str(value))
+                    case _:
+                        given[name] = value is True if kind == "bool" else value
+            rows = work(**given)
+            return [("Success",)] if rows is None else rows
+
+        return Procedure(
+            name=work.__name__,
+            arguments=tuple(arguments),
+            run=run,
+            columns=columns,
+            about=_about(work),
+            forms=forms,
+        )
+
+    return declare
+
+
+def _about(work: Callable[..., object]) -> str:
+    """The first line of the docstring, as part of a sentence."""
+    line = (work.__doc__ or "").partition("\n")[0].removesuffix(".")
+    return line if line[:2].isupper() else line[:1].lower() + line[1:]
+
+
 _OTHER_NAMES = {
     "snapshot": "snapshot_id",
     "tagname": "tag",
@@ -214,10 +265,3 @@ def options_of(given: str | None, what: str = "options") -> dict[str, str]:
             raise InvalidRequest(f"{what} are key=value, parted by commas", given=given)
         found[key.strip()] = value.strip()
     return found
-
-
-def partitions_of(given: str | None) -> list[dict[str, str]] | None:
-    """`dt=1,hh=2;dt=3` as a list of partitions; None if not given."""
-    if given is None:
-        return None
-    return [options_of(each, "partitions") for each in given.split(";") if each.strip()]

@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
-from lakecore.sql.procedures import (
-    changing,
-    compacting,
-    dialects,
-    repairing,
-    retaining,
-    tagging,
-)
-from lakecore.sql.procedures.procedure import Call
+from lakecore.sql.procedures import changing, compacting, retaining
+from lakecore.sql.procedures.procedure import Call, Procedure
 from lakecore.sql.run_show import is_like
 from lakecore.suggestions import did_you_mean
 
@@ -21,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakecore.sql import statements as s
-    from lakecore.sql.procedures.procedure import Procedure
     from lakecore.sql.queries import Queries
     from lakecore.sql.run_show import Rows
     from lakecore.sql.workspace import Workspace
@@ -71,8 +63,9 @@ UNSUPPORTED = {
 
 PROCEDURES: dict[str, Procedure] = {
     each.name: each
-    for module in (changing, compacting, dialects, repairing, retaining, tagging)
-    for each in module.PROCEDURES
+    for module in (changing, compacting, retaining)
+    for each in vars(module).values()
+    if isinstance(each, Procedure)
 }
 
 
