@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lakecore.errors import LakecoreError
 from lakecore.format.deletion_vector import decode_vectors, distinct, encode_rolling, encode_vectors
 from lakecore.format.layout import index_file_name
+from lakecore.io.stores.store import discard
 from lakecore.model.files import DELETION_VECTORS, IndexFile
 from lakecore.table.context import has_unaware_bucket
 from lakecore.table.stored_rows.split_files import missing_is_corrupt
@@ -124,8 +123,7 @@ class BucketVectors:
     def abort(self) -> None:
         """Delete the files that `write` has written; one that cannot be deleted is an orphan."""
         for path in self._written:
-            with suppress(LakecoreError, OSError):
-                self.context.store.delete(path)
+            discard(self.context.store, path)
         self._written.clear()
 
     def _read(self, file: IndexFile) -> dict[str, Positions]:

@@ -7,12 +7,13 @@ close it at the target file size.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from lakecore.errors import Unsupported
+from lakecore.errors import LakecoreError, Unsupported
+from lakecore.io.stores.store import discard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,6 +88,13 @@ class Abandoned(Exception):
     """Tells a store's output that the file is abandoned. Callers of writers never see it."""
 
 
+def abandon(output: ExitStack, store: Store, path: str) -> None:
+    """Abandon an open file and remove it. Raises no error of the store, as `discard`."""
+    with suppress(LakecoreError, OSError):
+        output.__exit__(Abandoned, Abandoned(), None)
+    discard(store, path)
+
+
 class RunWriter(Protocol):
     """One data file being written."""
 
@@ -119,7 +127,10 @@ class RunWriter(Protocol):
         ...
 
     def abort(self) -> None:
-        """Abandon the file and remove it; may also be called after `close` failed."""
+        """Abandon the file and remove it; may also be called after `close` failed.
+
+        If the store cannot remove the file, it remains as an orphan.
+        """
         ...
 
 
@@ -188,8 +199,7 @@ class OutputFile:
 
     def abort(self) -> None:
         """Abandon the file and remove it."""
-        self._closing.__exit__(Abandoned, Abandoned(), None)
-        self._store.delete(self._path)
+        abandon(self._closing, self._store, self._path)
 
 
 class RowFile:

@@ -43,7 +43,7 @@ from lakecore.format.orc_tail import (
     stripe_rows,
     trailer_of,
 )
-from lakecore.io.files.file_format import Abandoned, Checks
+from lakecore.io.files.file_format import Checks, abandon
 from lakecore.io.files.parquet_types import physical_schema
 from lakecore.io.freed_memory import release_freed
 from lakecore.io.stores.guarded import unguarded
@@ -136,8 +136,7 @@ class OrcWriter:
 
     def abort(self) -> None:
         self._sink.discard()
-        self._closing.__exit__(Abandoned, Abandoned(), None)
-        self._store.delete(self._path)
+        abandon(self._closing, self._store, self._path)
 
     def _write(self, table: pa.Table) -> None:
         for column, name in zip(table.columns, table.column_names, strict=True):

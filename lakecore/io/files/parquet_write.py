@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from lakecore.errors import InvalidRequest
 from lakecore.format.parquet_footer import Copy, FooterJoin, TextStatistics
 from lakecore.format.statistics import cut_texts
-from lakecore.io.files.file_format import ROW_GROUP_BYTES, Abandoned
+from lakecore.io.files.file_format import ROW_GROUP_BYTES, abandon
 from lakecore.io.files.parquet_types import int96_paths, leaf_paths, physical_schema, to_physical
 from lakecore.io.freed_memory import encoding_pool, release_freed
 from lakecore.memory import process_budget
@@ -279,8 +279,7 @@ class ParquetWriter:
             part.cancel()
             _UNDER_WAY.add(-1, -raw_bytes)
         self._waiting.clear()
-        self._closing.__exit__(Abandoned, Abandoned(), None)
-        self._store.delete(self._path)
+        abandon(self._closing, self._store, self._path)
 
     def _group_rows(self) -> int:
         row_bytes = max(1, self._waiting_bytes // self._waiting_rows)

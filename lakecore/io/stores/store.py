@@ -14,7 +14,7 @@ its last file is deleted, and whether a file is visible before its output is clo
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -130,6 +130,15 @@ class Store(Protocol):
     def local_path(self, path: str) -> str | None:
         """The path by which an engine's own reader can open the file directly, or None."""
         ...
+
+
+def discard(store: Store, path: str) -> None:
+    """Delete a file of work that failed. If that fails too, the file remains as an orphan.
+
+    Raises no error of the store: it would hide the first failure.
+    """
+    with suppress(LakecoreError, OSError):
+        store.delete(path)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from lakecore.format.blob_references import BlobDescriptor, files_of, is_descrip
 from lakecore.format.layout import MANAGED_BLOB_SUFFIX, canonical, is_local, is_within
 from lakecore.io.files.file_format import OutputFile
 from lakecore.io.referenced_blobs import store_of
+from lakecore.io.stores.store import discard
 from lakecore.model.blob_rules import is_managed
 from lakecore.model.files import DataFile, FileSource
 from lakecore.model.rows import RETRACTS, VALUE_KIND
@@ -217,7 +218,8 @@ class BlobFiles:
             self._open = None
         place = self._place
         for file in self.files:
-            place.store.delete(place.layout.data_file(place.partition_path, place.bucket, file))
+            path = place.layout.data_file(place.partition_path, place.bucket, file)
+            discard(place.store, path)
         self.files.clear()
 
 
@@ -417,5 +419,5 @@ class _Column:
             self._open.abort()
             self._open = None
         for path in self._done:
-            self._store.delete(path)
+            discard(self._store, path)
         self._done.clear()

@@ -25,6 +25,7 @@ from lakecore.format.file_index.range_bitmap import BsiWriter, RangeBitmapWriter
 from lakecore.format.layout import BLOB_REFERENCES_SUFFIX, file_index_name
 from lakecore.format.statistics import StatsCollector
 from lakecore.io.files.data_files import open_writer
+from lakecore.io.stores.store import discard
 from lakecore.merge.order import of_kinds
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.file_indexes import BITMAP, BLOOM_FILTER, BSI, RANGE_BITMAP, IndexedColumn
@@ -163,9 +164,9 @@ class RollingWriter:
         place = self._place
         for file in self.files:
             where = (place.partition_path, place.bucket, file)
-            place.store.delete(place.layout.data_file(*where))
+            discard(place.store, place.layout.data_file(*where))
             for name in file.extra_files:
-                place.store.delete(place.layout.extra_file(*where, name))
+                discard(place.store, place.layout.extra_file(*where, name))
         self.files.clear()
 
     def _require_references(self, rows: pa.Table) -> None:
@@ -283,7 +284,7 @@ class _OpenFile:
         """Remove what was written, also after `close` failed."""
         self.writer.abort()
         for name in self._beside:
-            self._place.store.delete(self._path_beside(name))
+            discard(self._place.store, self._path_beside(name))
 
     def close(self) -> DataFile:
         self._see()

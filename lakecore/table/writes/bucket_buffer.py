@@ -31,6 +31,7 @@ import pyarrow as pa
 
 from lakecore.frames.incoming import BYTES_MAX
 from lakecore.io.freed_memory import release_freed
+from lakecore.io.stores.store import discard
 from lakecore.merge import MERGE_FUNCTIONS, interim_function
 from lakecore.merge.curves import write_ordering
 from lakecore.merge.deduplicate import KEEP_ALL
@@ -223,7 +224,7 @@ class BucketBuffer:
             writer.abort()
         self._blobs.abort()
         for path in self.index_paths:
-            self._context.store.delete(path)
+            discard(self._context.store, path)
 
     def _take(self) -> pa.Table:
         """The buffered rows with sequence numbers; empties the buffer."""

@@ -38,6 +38,7 @@ from lakecore.model.types import (
     parse_type,
     with_nullable,
 )
+from tests.stores import FailingStore, StoreFailure
 from tests.values import column
 
 if TYPE_CHECKING:
@@ -291,6 +292,18 @@ def test_abandoned_file_is_gone(store: Store, folder: str, format_name: str) -> 
     writer.abort()
 
     assert not store.exists(path)
+
+
+@pytest.mark.parametrize("format_name", FORMAT_NAMES)
+def test_failed_close_raises_its_own_error_if_the_deletion_fails_too(format_name: str) -> None:
+    fields, table = numbers(10)
+    store = FailingStore(MemoryStore(), fail_at=2)
+    writer = open_writer(store, "a", fields, WriteFormat(format=format_name))
+    writer.write(table)
+
+    with pytest.raises(StoreFailure, match="injected at call 2: close_output of a"):
+        writer.close()
+    writer.abort()
 
 
 @pytest.mark.parametrize("format_name", FORMAT_NAMES)
