@@ -96,16 +96,16 @@ def _sum_integers(
     aggregate: Aggregate, values: pa.Array, groups: Groups, retract: np.ndarray | None
 ) -> pa.Array:
     known = is_valid(values)
-    numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+    numbers = values.fill_null(0).to_numpy()
     limits = np.iinfo(numbers.dtype)
-    wide = numbers.astype(np.int64, copy=False)
+    wide = np.asarray(numbers, np.int64)
     # In any order, the absolute value of a sum is at most the sum of absolute values.
     furthest = max(int(wide.max()), -int(wide.min())) * int(groups.sizes.max())
     if furthest > limits.max:
         _check_integers(aggregate, wide, groups, retract, limits)
     if retract is not None:
         wide = np.where(retract, -wide, wide)
-    sums = np.add.reduceat(wide, groups.starts).astype(numbers.dtype, copy=False)
+    sums = np.asarray(np.add.reduceat(wide, groups.starts), numbers.dtype)
     return pa.array(sums) if known.all() else pa.array(sums, mask=~groups.any(known))
 
 
