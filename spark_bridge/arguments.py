@@ -40,13 +40,18 @@ _Result = TypeVar("_Result")
 def named_arguments(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """The function; it raises InvalidRequest for an unknown argument, and names the nearest one.
 
-    Every public function has this check: users of Spark's APIs write `retainMax`.
+    Every public function has this check: users of Spark's APIs write `retainMax`. A function that
+    takes flags checks names in lower case itself.
     """
-    known = {name.replace("_", ""): name for name in signature(function).parameters}
+    parameters = signature(function).parameters
+    takes_flags = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    known = {name.replace("_", ""): name for name in parameters}
 
     @wraps(function)
     def checked(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         for name in named.keys() - known.values():
+            if takes_flags and name.islower():
+                continue
             near = get_close_matches(name.lower().replace("_", ""), known, 1)
             raise InvalidRequest(
                 f"{function.__name__} has no such argument",

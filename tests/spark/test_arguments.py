@@ -47,13 +47,17 @@ def test_arguments_of_another_kind_are_named(spark: SparkSession, tmp_path: Path
 def test_argument_in_camel_case_is_named_as_ours() -> None:
     functions = [getattr(spark_bridge, name) for name in spark_bridge.__all__]
     for function in filter(isfunction, functions):
-        for name in signature(function).parameters:
+        parameters = signature(function).parameters
+        takes_flags = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+        for name in parameters:
+            if takes_flags and "_" not in name:
+                continue
             head, *rest = name.split("_")
             camel = "".join([head, *(each.title() for each in rest), "" if rest else "s"])
             with pytest.raises(lc.InvalidRequest, match=f"did_you_mean={name}$"):
                 function(**{camel: 1})
-        with pytest.raises(lc.InvalidRequest, match="argument=zzz known="):
-            function(zzz=1)
+        with pytest.raises(lc.InvalidRequest, match="argument=zZz known="):
+            function(zZz=1)
 
 
 def test_warning_points_at_the_caller() -> None:

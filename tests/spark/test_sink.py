@@ -150,7 +150,7 @@ def test_options_that_say_nothing_are_refused(spark: SparkSession, tmp_path: Pat
         writer(table, {"write.identifier": "x"}, schema, overwrite=False)
     with pytest.raises(InvalidRequest, match="give both"):
         writer(table, {"write.identifier": "1"}, schema, overwrite=False)
-    with pytest.raises(InvalidRequest, match="positive"):
+    with pytest.raises(InvalidRequest, match="a whole number, 1 or more"):
         writer(table, {"write.memory-per-task": "0"}, schema, overwrite=False)
     with pytest.raises(PySparkException, match="a system table takes no rows"):
         into(frame(spark, ROWS, 1), table).option("path", f"{table.path}$files").save()
