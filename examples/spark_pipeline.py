@@ -33,7 +33,7 @@ from rich.table import Table as Lines
 
 import spark_bridge
 from lakecore import CorruptTable, connect
-from lakecore.demo.tour import COLUMNS, KEY, WEEKS, load_flights, news, timetable
+from lakecore.demo import COLUMNS, KEY, WEEKS, load_flights, news, timetable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

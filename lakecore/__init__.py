@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from lakecore.table.changes.change_stream import ChangeStream
     from lakecore.table.handle import Table
     from lakecore.table.lookups.lookup import Lookup
-    from lakecore.table.verbs.merge_into import MergeInto
+    from lakecore.table.verbs.merge_files import MergeInto
     from lakecore.table.writes.stream_write import IngestResult, StreamWrite
 
 # Forks before the first use of a name must be detected, too.
@@ -167,7 +167,7 @@ _HOMES = {
     "lakecore.table.changes.change_stream": ("ChangeStream",),
     "lakecore.table.handle": ("Table",),
     "lakecore.table.lookups.lookup": ("Lookup",),
-    "lakecore.table.verbs.merge_into": ("MergeInto",),
+    "lakecore.table.verbs.merge_files": ("MergeInto",),
     "lakecore.table.writes.stream_write": (
         "IngestResult",
         "StreamWrite",

@@ -126,8 +126,7 @@ if TYPE_CHECKING:
     )
     from lakecore.table.changes.wanted import PlannedRows, Wanted
     from lakecore.table.commits.commit_change import delete_files, last_committed
-    from lakecore.table.compactions.compact_parallel import Tally
-    from lakecore.table.compactions.compact_work import Failures, Work, do_work
+    from lakecore.table.compactions.compact_work import Failures, Tally, Work, do_work
     from lakecore.table.context import (
         TableContext,
         crosses_partitions,
@@ -139,7 +138,7 @@ if TYPE_CHECKING:
     from lakecore.table.reads.scan import hides_level_0
     from lakecore.table.reads.source import TableSource
     from lakecore.table.reads.travel import Travel, as_of, resolve
-    from lakecore.table.sections.windows_plan import batch_size
+    from lakecore.table.sections.windows import batch_size
     from lakecore.table.splits.read import read_split
     from lakecore.table.stored_rows.followed import followed
     from lakecore.table.stored_rows.read_plan import ReadPlan
@@ -153,13 +152,13 @@ if TYPE_CHECKING:
     from lakecore.table.verbs.compact_choice import idle_ms
     from lakecore.table.verbs.compaction import CompactionRequest, compact_table
     from lakecore.table.verbs.merge_files import (
+        MergeInto,
         MergeRequest,
         inserted,
         merged,
         merging,
         source_plan,
     )
-    from lakecore.table.verbs.merge_into import MergeInto
     from lakecore.table.verbs.merge_plan import SOURCE, TARGET, Match, MergePlan
     from lakecore.table.verbs.rescale import (
         RescalePart,
@@ -185,7 +184,6 @@ if TYPE_CHECKING:
     from lakecore.table.writes.write_start import WriteStart, read_base, read_start
 
 HOMES = {
-    "lakecore.descriptor": "TableDescriptor anchored describe",
     "lakecore.catalog.catalog": "Catalog",
     "lakecore.catalog.options": "is_access_option",
     "lakecore.catalog.registry": "open_catalog",
@@ -200,6 +198,7 @@ HOMES = {
     "lakecore.cdc.sink_parts": "TargetRows does_not_fit fitting in_order needed_changes shaped",
     "lakecore.cdc.state": "DeadLetters StateFiles",
     "lakecore.cdc.target_rules": "TargetRules",
+    "lakecore.descriptor": "TableDescriptor anchored describe",
     "lakecore.format.binary_row": "decode_rows hash_rows",
     "lakecore.format.layout": "BUCKET_PREFIX Layout MAIN_BRANCH MANAGED_BLOB_SUFFIX",
     "lakecore.frames.filtered": "FilteredSource reader",
@@ -252,8 +251,7 @@ HOMES = {
     ),
     "lakecore.table.changes.wanted": "PlannedRows Wanted",
     "lakecore.table.commits.commit_change": "delete_files last_committed",
-    "lakecore.table.compactions.compact_parallel": "Tally",
-    "lakecore.table.compactions.compact_work": "Failures Work do_work",
+    "lakecore.table.compactions.compact_work": "Failures Tally Work do_work",
     "lakecore.table.context": "TableContext crosses_partitions reload_context",
     "lakecore.table.maintenance.consumers": "write_consumer",
     "lakecore.table.reads.fallback": "falls_back",
@@ -261,7 +259,7 @@ HOMES = {
     "lakecore.table.reads.scan": "hides_level_0",
     "lakecore.table.reads.source": "TableSource",
     "lakecore.table.reads.travel": "Travel as_of resolve",
-    "lakecore.table.sections.windows_plan": "batch_size",
+    "lakecore.table.sections.windows": "batch_size",
     "lakecore.table.splits.read": "read_split",
     "lakecore.table.stored_rows.followed": "followed",
     "lakecore.table.stored_rows.read_plan": "ReadPlan",
@@ -270,8 +268,9 @@ HOMES = {
     "lakecore.table.verbs.change_rows": "Assignment assigned assigning deleted deletion",
     "lakecore.table.verbs.compact_choice": "idle_ms",
     "lakecore.table.verbs.compaction": "CompactionRequest compact_table",
-    "lakecore.table.verbs.merge_files": "MergeRequest inserted merged merging source_plan",
-    "lakecore.table.verbs.merge_into": "MergeInto",
+    "lakecore.table.verbs.merge_files": (
+        "MergeInto MergeRequest inserted merged merging source_plan"
+    ),
     "lakecore.table.verbs.merge_plan": "Match MergePlan SOURCE TARGET",
     "lakecore.table.verbs.rescale": (
         "RescalePart RescaleRequest one_by_one rescale_part rescale_table"

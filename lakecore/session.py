@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from lakecore.model.times import Time
     from lakecore.sql.attached import Attached, attach
     from lakecore.table.handle import Table, load_table
-    from lakecore.table.verbs.switch_vectors import compact_for_switch
+    from lakecore.table.verbs.compaction_job import compact_for_switch
 else:
     attach = deferred("lakecore.sql.attached", "attach")
     DatabaseCompaction = deferred("lakecore.catalog.compact_database", "DatabaseCompaction")
     compact_database = deferred("lakecore.catalog.compact_database", "compact_database")
-    compact_for_switch = deferred("lakecore.table.verbs.switch_vectors", "compact_for_switch")
+    compact_for_switch = deferred("lakecore.table.verbs.compaction_job", "compact_for_switch")
     create_filled = deferred("lakecore.catalog.new_table", "create_filled")
     load_table = deferred("lakecore.table.handle", "load_table")
 

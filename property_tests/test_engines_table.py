@@ -91,7 +91,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups of two rows, batches of three, spilled runs merged by threes."""
     in_twos = partial(WriteFormat, row_group_rows=2)
     monkeypatch.setattr("lakecore.table.run_writer.file_shape.WriteFormat", in_twos)
-    monkeypatch.setattr("lakecore.table.sections.windows_plan._BATCH_ROWS_MAX", 3)
+    monkeypatch.setattr("lakecore.table.sections.windows._BATCH_ROWS_MAX", 3)
     monkeypatch.setattr("lakecore.table.writes.bucket_buffer._PIECE_ROWS", 3)
     monkeypatch.setattr("lakecore.table.writes.bucket_buffer.RUNS_MERGED", 3)
     monkeypatch.setattr("lakecore.table.writes.write.UNLEASED_BYTES", 0)

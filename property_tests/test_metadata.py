@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakecore.errors import LakecoreError
-from lakecore.format.deletion_vector import decode_vectors, encode_vectors
-from lakecore.format.hash_index import decode_hashes, encode_hashes
-from lakecore.format.manifest_columns import decode_entries, encode_entries, entry_identities
+from lakecore.format.index_files import decode_hashes, decode_vectors, encode_hashes, encode_vectors
+from lakecore.format.manifest_files import decode_entries, encode_entries, entry_identities
 from lakecore.format.metadata import (
     decode_consumer,
     decode_hint,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lakecore.table.handle import Table
-    from lakecore.table.verbs.merge_into import MergeInto
+    from lakecore.table.verbs.merge_files import MergeInto
 
 Row: TypeAlias = "dict[str, Any]"
 Rows: TypeAlias = "dict[int, Row]"

@@ -55,13 +55,13 @@ from spark_bridge.arguments import (
     named_arguments,
     opened,
 )
-from spark_bridge.assigners import assigners_of
 from spark_bridge.change_job import ChangeJob, committed_once, groups_of, size_of, statement
 from spark_bridge.change_tasks import group_function, owner_function
 from spark_bridge.check import with_types_of
 from spark_bridge.failures import DATA_ERRORS, raised_in_task
 from spark_bridge.placement import (
     RoutingKeys,
+    assigners_of,
     buckets_of_changes,
     is_postponed,
     owner_numbers,

@@ -32,10 +32,10 @@ from pyspark.sql.datasource import (
 from lakecore import CommitConflict, InvalidRequest, LakecoreError
 from lakecore.distributed import BATCH_COMMIT_IDENTIFIER, author
 from spark_bridge.arguments import overwrites_dynamically
-from spark_bridge.assigners import assigners_of
 from spark_bridge.check import check_schema, evolved
 from spark_bridge.failures import DATA_ERRORS, raised_shallow
 from spark_bridge.job_commit import Publication, publish, remove_files_of_job, remove_leftovers
+from spark_bridge.placement import assigners_of
 from spark_bridge.stream_commit import QUERY_ID, author_of_batch, compact_in_loop, is_due, loop_of
 from spark_bridge.task import MEMORY_PER_TASK, TaskOutcome, WriteTask, new_task, write_rows
 

@@ -345,7 +345,7 @@ def test_every_folder_of_code_is_a_package() -> None:
         (
             bridge_imports_the_distributed_face_alone,
             "spark_bridge/a.py",
-            "import lakecore.demo.tour",
+            "import lakecore.demo",
         ),
         (own_modules_are_imported_at_the_top, "a.py", "def f():\n    from lakecore import errors"),
         (modules_explain_themselves, "a.py", "from __future__ import annotations"),

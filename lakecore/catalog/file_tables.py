@@ -15,8 +15,7 @@ from lakecore.catalog.identifier import (
 from lakecore.deferred import deferred
 from lakecore.errors import CommitConflict, InvalidRequest, NotFound
 from lakecore.format.layout import Layout
-from lakecore.io.dropped_mark import hides
-from lakecore.io.history import History
+from lakecore.io.history import History, hides
 from lakecore.io.stores.open import locate, open_store
 from lakecore.io.stores.remote import SINGLE_WRITER_OPTION
 from lakecore.model.arguments import check_flags

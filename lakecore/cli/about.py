@@ -15,9 +15,9 @@ from lakecore.cli.printing import say
 from lakecore.deferred import deferred
 
 if TYPE_CHECKING:
-    from lakecore.demo.tour import play
+    from lakecore.demo import play
 else:
-    play = deferred("lakecore.demo.tour", "play")
+    play = deferred("lakecore.demo", "play")
 
 commands = Verbs()
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from lakecore.io import ambient
     from lakecore.model.compaction import CompactionResult
     from lakecore.session import Session
-    from lakecore.table.compactions.compact_parallel import CompactionProgress
+    from lakecore.table.compactions.compact_work import CompactionProgress
     from lakecore.table.context import TableContext
     from lakecore.table.verbs import compaction_job
     from lakecore.table.verbs.compaction import CompactionRequest, compact_table

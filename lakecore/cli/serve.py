@@ -15,12 +15,12 @@ from lakecore.errors import InvalidRequest
 if TYPE_CHECKING:
     from lakecore.catalog.registry import open_catalog
     from lakecore.cli.target import catalog_options_of
+    from lakecore.rest_server.app import parse_tokens
     from lakecore.rest_server.serving import serve
-    from lakecore.rest_server.tokens import parse_tokens
 else:
     catalog_options_of = deferred("lakecore.cli.target", "catalog_options_of")
     open_catalog = deferred("lakecore.catalog.registry", "open_catalog")
-    parse_tokens = deferred("lakecore.rest_server.tokens", "parse_tokens")
+    parse_tokens = deferred("lakecore.rest_server.app", "parse_tokens")
     serve = deferred("lakecore.rest_server.serving", "serve")
 
 commands = Verbs()

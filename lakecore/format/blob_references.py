@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
-from lakecore.format.java_text import encode_java_text
 from lakecore.format.layout import (
     BUCKET_PREFIX,
     MANAGED_BLOB_SUFFIX,
@@ -29,6 +28,7 @@ from lakecore.format.layout import (
     one_name,
     storage_of,
 )
+from lakecore.format.varints import encode_java_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

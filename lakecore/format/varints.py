@@ -1,16 +1,13 @@
-"""Converts integers to varints and back.
-
-Each byte holds seven bits of the number, the lowest bits first, and a bit that is set if more bytes
-follow. Avro, Thrift, Protobuf (ORC) and the indexes of BLOB values use varints.
-
-A signed number is stored as its *zigzag* number: 0, -1, 1, -2, ... become 0, 1, 2, 3, ...
-"""
+"""Low-level encodings: integers of variable length, and Java's modified UTF-8."""
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,3 +86,24 @@ def decode_zigzags(data: bytes) -> NDArray[np.int64]:
     numbers = np.bitwise_or.reduceat(digits, starts)
     signs = (numbers & np.uint64(1)).view(np.int64)
     return (numbers >> np.uint64(1)).view(np.int64) ^ -signs
+
+
+# --- java text -----------------------------------------------------------------------------------
+# Encodes texts as Java's `DataOutput.writeUTF` does, in modified UTF-8.
+#
+# A length of two bytes comes first. NUL takes two bytes. Characters beyond U+FFFF are surrogate
+# pairs.
+
+_JAVA_TEXT_BYTES_MAX = 65_535
+
+
+def encode_java_text(text: str, what: str) -> bytes:
+    """The length and the bytes of a text. Raises InvalidRequest, naming `what`, for a long one."""
+    pairs = text.encode("utf-16-be", "surrogatepass")
+    units = struct.unpack(f">{len(pairs) // 2}H", pairs)
+    data = b"".join(
+        b"\xc0\x80" if unit == 0 else chr(unit).encode("utf-8", "surrogatepass") for unit in units
+    )
+    if len(data) > _JAVA_TEXT_BYTES_MAX:
+        raise InvalidRequest(f"{what} is too long", bytes=len(data))
+    return struct.pack(">H", len(data)) + data

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import AlreadyExists, CommitUnknown, LakecoreError, NotFound
 from lakecore.format.layout import SCHEMA_PREFIX, Layout, parse_numbered
-from lakecore.io.dropped_mark import moved_from, moved_to, settle
+from lakecore.io.history import moved_from, moved_to, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -41,7 +41,7 @@ from lakecore.merge.groups import (
     spread,
     with_width,
 )
-from lakecore.merge.keys import shared_codes
+from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.merge.order import merge_order, of_kinds, oldest_first, piece_rows, runs_decide
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.rows import LAYER, RETRACTS, SEQUENCE_NUMBER, VALUE_KIND, RowKind
@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lakecore.merge.aggregators.fold import Aggregate, Choice, Step
-    from lakecore.merge.spec import MergeSpec, Slice
-
+    from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
 
 # --- runs ----------------------------------------------------------------------------------------
 # Folding run by run, without sorting: each key has a slot and at most one row in each run.
@@ -618,3 +617,61 @@ def _piece(
     if (place[1:] > place[:-1]).all():
         return both
     return both.take(pa.array(interleaved(is_lone)))
+
+
+# --- uncomputable --------------------------------------------------------------------------------
+# Errors for keys whose rows cannot be merged into one.
+#
+# Such a key must not make its bucket unreadable: the error names the key, and a read whose
+# predicate excludes the key skips it.
+
+KeyFilter: TypeAlias = "Callable[[pa.Table], np.ndarray]"
+"""Rows of key columns -> a mask of the keys that the reader wants."""
+_WAYS_OUT = (
+    "other keys can be written and read; to mend this one, write a row of kind -U that takes the "
+    "value back, delete the key if the table removes records on delete, widen the type of the "
+    "column, or overwrite the partition"
+)
+
+
+def stored(error: Uncomputable, **place: object) -> Uncomputable:
+    """The error of a merge, as raised for stored rows: the message says what to do.
+
+    `place` is added to its facts.
+
+    An error that already names a table is returned unchanged.
+    """
+    if "table" in error.facts:
+        return error
+    return Uncomputable(f"{error.message}. {_WAYS_OUT}", **place, **error.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Sparing:
+    """A merge function that skips a key which cannot be merged, unless the key is `wanted`."""
+
+    chooses_rows: ClassVar = False
+    engine: MergeFunction
+    wanted: KeyFilter
+
+    def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
+        """The merged rows; see `MergeFunction`."""
+        try:
+            # All rows are folded before the first piece is returned.
+            yield from self.engine(window, spec)
+        except Uncomputable:
+            parts = [self._spared(part, spec) for part in window]
+            if all(part is given for part, given in zip(parts, window, strict=True)):
+                raise
+            left = [part for part in parts if part.rows.num_rows]
+            if left:
+                yield from self.engine(left, spec)
+
+    def _spared(self, part: Slice, spec: MergeSpec) -> Slice:
+        mask = self.wanted(part.rows.select(list(spec.key)))
+        if mask.all():
+            return part
+        rows = part.rows.filter(pa.array(mask))
+        places = None if part.places is None else np.asarray(part.places)[mask]
+        keys = order_columns([rows.column(name) for name in spec.key])
+        return replace(part, rows=rows, keys=keys, places=places)

@@ -28,14 +28,6 @@ from lakecore.options.choices import (
     option_texts,
 )
 from lakecore.options.kinds import DURATION, NAMES, SIZE, Option, nearest
-from lakecore.options.known import (
-    DECLARED,
-    NEVER_STORED,
-    RENAMED,
-    find_option,
-    member,
-    option_keys,
-)
 from lakecore.options.parse import (
     check_dynamic_options,
     check_known,
@@ -48,7 +40,16 @@ from lakecore.options.parse import (
     rename_in_options,
     tidy,
 )
-from lakecore.options.table_options import POSTPONE_BUCKET, TableOptions
+from lakecore.options.table_options import (
+    DECLARED,
+    NEVER_STORED,
+    POSTPONE_BUCKET,
+    RENAMED,
+    TableOptions,
+    find_option,
+    member,
+    option_keys,
+)
 
 __all__ = [
     "DECLARED",

@@ -14,9 +14,17 @@ from typing import TYPE_CHECKING, cast
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.options.choices import Effect
 from lakecore.options.kinds import FOLDER, IGNORE_KEY, NAME, NAMES, nearest
-from lakecore.options.known import DECLARED, FAMILIES, RENAMED, SINGLE, find_option, member
 from lakecore.options.other_keys import OTHER_KEYS, OTHER_PATTERNS
-from lakecore.options.table_options import LIMITS, TableOptions
+from lakecore.options.table_options import (
+    DECLARED,
+    FAMILIES,
+    LIMITS,
+    RENAMED,
+    SINGLE,
+    TableOptions,
+    find_option,
+    member,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,7 +25,7 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.errors import CorruptTable
-from lakecore.format.manifest_columns import entry_identities
+from lakecore.format.manifest_files import entry_identities
 from lakecore.model.files import EMPTY_ROW
 from lakecore.model.manifest import FileKind
 from lakecore.plan.predicate import Compare, IsNull, Op, Predicate, all_of, any_of

@@ -11,8 +11,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lakecore.errors import InvalidRequest
-from lakecore.rest_server.app import RestApp, audit, server_library
-from lakecore.rest_server.tokens import Token
+from lakecore.rest_server.app import RestApp, Token, audit, server_library
 
 if TYPE_CHECKING:
     import asyncio

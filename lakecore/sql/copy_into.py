@@ -25,9 +25,9 @@ import pyarrow.compute as pc
 
 from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError, StorageError, Unsupported
 from lakecore.format.json_files import LoadRecord
-from lakecore.sql.assignments import column_of
 from lakecore.sql.copy_columns import FILE, WHOLE_TYPES, columns_of, files_of, malformed, source_of
 from lakecore.sql.copy_format import Place, import_format, name_of, recorded, sources_of
+from lakecore.sql.merge_texts import column_of
 from lakecore.sql.queries import reader_of
 from lakecore.sql.query_errors import FAILURES, drop_table, error_of, written
 from lakecore.sql.tokens import quoted

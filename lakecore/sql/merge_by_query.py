@@ -23,9 +23,8 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.errors import CommitConflict, LakecoreError
-from lakecore.scalar.fractions import cut_to_precision
-from lakecore.sql.assignments import assigned, check_nested
-from lakecore.sql.merge_texts import Texts, has_query
+from lakecore.scalar.values import cut_to_precision
+from lakecore.sql.merge_texts import Texts, assigned, check_nested, has_query
 from lakecore.sql.python_objects import NotingScope
 from lakecore.sql.query_errors import written
 from lakecore.sql.statements import Update
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from lakecore.sql.queries import Parameters, Queries
     from lakecore.sql.statements import Chain, Delete, Merge
     from lakecore.table.handle import Table
-    from lakecore.table.verbs.merge_into import MergeInto
+    from lakecore.table.verbs.merge_files import MergeInto
 
 
 # --- found rows ----------------------------------------------------------------------------------

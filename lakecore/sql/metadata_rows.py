@@ -13,7 +13,7 @@ from lakecore.table.system.system_columns import SystemTable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakecore.sql.explain_query import ReadState
+    from lakecore.sql.native_views import ReadState
     from lakecore.table.handle import Table
     from lakecore.table.reads.metadata_columns import MetadataSource
 

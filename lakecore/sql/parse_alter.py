@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lakecore.catalog.views import RemoveViewOption, SetViewOption, UpdateViewComment
 from lakecore.errors import Unsupported
 from lakecore.model.schema_change import Move, SchemaChange
-from lakecore.sql.parse_options import options
+from lakecore.sql.cursor import options
 from lakecore.sql.parse_tables import partition, read_column, read_type
 from lakecore.sql.statements import (
     AlterTable,

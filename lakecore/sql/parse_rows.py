@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.sql.cursor import QUERY_STARTS
-from lakecore.sql.parse_options import hint_options
+from lakecore.sql.cursor import QUERY_STARTS, hint_options
 from lakecore.sql.parse_tables import partition
 from lakecore.sql.statements import CopyInto, CopyOut, Delete, Insert, Merge, MergeClause, Update
 from lakecore.sql.tokens import Kind, quoted

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.sql.cursor import Cursor
-from lakecore.sql.parse_options import hint_options, options
+from lakecore.sql.cursor import Cursor, hint_options, options
 from lakecore.sql.statements import (
     Analyze,
     Column,

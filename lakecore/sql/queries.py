@@ -20,7 +20,7 @@ from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, Unsupported
 from lakecore.scalar.infinity import finite_rows
 from lakecore.sql.cursor import QUERY_STARTS, Cursor
-from lakecore.sql.json_files import check_query_of_json
+from lakecore.sql.file_rows import check_query_of_json
 from lakecore.sql.query_errors import FAILURES, error_of, error_of_result
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.statement_views import StatementViews, TableView
@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 
     from lakecore.io.stores.engine_files import EngineFiles
     from lakecore.model.times import Time, to_milliseconds
-    from lakecore.sql.explain_query import ReadState, Scanned, parts_of_plan
     from lakecore.sql.metadata_rows import metadata_names, rows_with_metadata
-    from lakecore.sql.native_views import NativeViews
+    from lakecore.sql.native_views import NativeViews, ReadState, Scanned, parts_of_plan
     from lakecore.sql.python_objects import Scope
     from lakecore.sql.references import Reference
     from lakecore.sql.statement_views import Noted
@@ -57,7 +56,7 @@ else:
     EngineFiles = deferred("lakecore.io.stores.engine_files", "EngineFiles")
     NativeViews = deferred("lakecore.sql.native_views", "NativeViews")
     metadata_names = deferred("lakecore.sql.metadata_rows", "metadata_names")
-    parts_of_plan = deferred("lakecore.sql.explain_query", "parts_of_plan")
+    parts_of_plan = deferred("lakecore.sql.native_views", "parts_of_plan")
     rows_with_metadata = deferred("lakecore.sql.metadata_rows", "rows_with_metadata")
     to_milliseconds = deferred("lakecore.model.times", "to_milliseconds")
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import Unsupported
-from lakecore.sql.cursor import Cursor
-from lakecore.sql.parse_options import read_hint
+from lakecore.sql.cursor import Cursor, read_hint
 from lakecore.sql.tokens import Kind, quoted, tokenize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from lakecore.sql.statements import Chain
-
 
 # --- processing time -----------------------------------------------------------------------------
 # `FOR SYSTEM_TIME AS OF PROCTIME()`: the processing time of a query, for look-up joins.
@@ -190,3 +188,26 @@ def _function(cursor: Cursor) -> Reference:
         raise cursor.error("the first argument must be the name of a table, in quotes", place)
     chain = Cursor(first.value).chain()
     return Reference(chain=chain, function=name, arguments=arguments[1:])
+
+
+# --- syntax tree ---------------------------------------------------------------------------------
+# Walks the syntax tree of a query, as DuckDB's `json_serialize_sql` gives it.
+
+Node: TypeAlias = dict[str, object]
+
+
+def nodes(tree: object) -> Iterator[Node]:
+    """All nodes of a tree, each before the nodes below it."""
+    left = [tree]  # no recursion: a tree may be deeper than Python's stack
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            yield each
+            left += reversed(each.values())
+        elif isinstance(each, list):
+            left += reversed(each)
+
+
+def selects(tree: object) -> Iterator[Node]:
+    """Every SELECT of a parsed query."""
+    return (each for each in nodes(tree) if each.get("type") == "SELECT_NODE")

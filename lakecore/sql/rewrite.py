@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.sql.cursor import Cursor
 from lakecore.sql.query_errors import syntax_hint
-from lakecore.sql.references import PLACEHOLDER, Reference, placeholders
+from lakecore.sql.references import PLACEHOLDER, Reference, placeholders, selects
 from lakecore.sql.semi_joins import Candidate, candidates, sources_of
-from lakecore.sql.syntax_tree import selects
 from lakecore.sql.tokens import Kind, quoted, syntax_error, tokenize
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from lakecore.sql.references import Node
     from lakecore.sql.statements import Chain
-    from lakecore.sql.syntax_tree import Node
 
 
 # --- metadata columns ----------------------------------------------------------------------------

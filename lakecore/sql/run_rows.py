@@ -15,12 +15,10 @@ from lakecore.catalog.new_table import new_schema
 from lakecore.errors import CommitConflict, InvalidRequest, Unsupported
 from lakecore.model.schema import number_fields
 from lakecore.model.types import Variant
-from lakecore.scalar.fractions import cut_to_precision, storable_times
-from lakecore.scalar.values import sql_expr
+from lakecore.scalar.values import cut_to_precision, sql_expr, storable_times
 from lakecore.sql import merge_texts
-from lakecore.sql.assignments import assigned, check_nested, column_of
 from lakecore.sql.merge_by_query import change_by_query, holds_query, merge_by_query
-from lakecore.sql.merge_texts import renamed
+from lakecore.sql.merge_texts import assigned, check_nested, column_of, renamed
 from lakecore.sql.queries import reader_of
 from lakecore.sql.query_errors import written
 from lakecore.sql.statements import Delete, Insert, Merge, Truncate, Update

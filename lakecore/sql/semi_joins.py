@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyarrow.compute import unique
 
-    from lakecore.sql.syntax_tree import Node
+    from lakecore.sql.references import Node
 else:
     unique = deferred("pyarrow.compute", "unique")
 

@@ -17,6 +17,7 @@ from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.sql.python_objects import as_relation, is_of, is_read_once
 from lakecore.sql.query_errors import raise_interrupt
+from lakecore.sql.references import nodes, selects
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.semi_joins import (
     LISTED_MAX,
@@ -27,7 +28,6 @@ from lakecore.sql.semi_joins import (
     values_text,
 )
 from lakecore.sql.stored_views import in_view
-from lakecore.sql.syntax_tree import nodes, selects
 from lakecore.sql.tokens import quoted
 
 if TYPE_CHECKING:
@@ -36,11 +36,10 @@ if TYPE_CHECKING:
 
     from lakecore.errors import LakecoreError
     from lakecore.sql.python_objects import Scope
-    from lakecore.sql.references import Reference
+    from lakecore.sql.references import Node, Reference
     from lakecore.sql.semi_joins import Candidate
     from lakecore.sql.statements import Chain
     from lakecore.sql.stored_query import check_sealed, check_stored_query
-    from lakecore.sql.syntax_tree import Node
     from lakecore.table.handle import Table
 
     Noted: TypeAlias = Callable[[Reference, Table], None]

@@ -22,14 +22,13 @@ from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.scalar.engine import bind, syntax_tree
 from lakecore.scalar.syntax import is_function, refusal_in_query
 from lakecore.sql.query_errors import error_of
-from lakecore.sql.references import placeholders
-from lakecore.sql.syntax_tree import nodes
+from lakecore.sql.references import nodes, placeholders
 from lakecore.sql.tokens import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakecore.sql.syntax_tree import Node
+    from lakecore.sql.references import Node
 
 __all__ = ["check_sealed", "check_stored_query"]
 

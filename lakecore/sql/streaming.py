@@ -15,8 +15,8 @@ from lakecore.io.ambient import SYSTEM
 from lakecore.model.rows import ROW_KIND
 from lakecore.options.kinds import parse_duration
 from lakecore.sql.query_errors import drop_table, error_of
+from lakecore.sql.references import nodes
 from lakecore.sql.rewrite import rewritten
-from lakecore.sql.syntax_tree import nodes
 from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
 
 if TYPE_CHECKING:
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from lakecore.sql.datagen import Generator
     from lakecore.sql.python_objects import Scope
     from lakecore.sql.queries import Queries
-    from lakecore.sql.references import Reference
+    from lakecore.sql.references import Node, Reference
     from lakecore.sql.run_rows import RowStatements
     from lakecore.sql.semi_joins import Candidate
     from lakecore.sql.statements import Chain, Insert
-    from lakecore.sql.syntax_tree import Node
     from lakecore.sql.workspace import Workspace
     from lakecore.table.handle import Table
     from lakecore.table.writes.stream_write import IngestResult

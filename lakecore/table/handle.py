@@ -51,7 +51,7 @@ from lakecore.table.verbs.change_rows import delete_rows, update_rows
 from lakecore.table.verbs.compact_choice import idle_ms
 from lakecore.table.verbs.compaction import CompactionRequest, compact_table
 from lakecore.table.verbs.mark_partition_done import mark_partition_done
-from lakecore.table.verbs.merge_into import MergeInto
+from lakecore.table.verbs.merge_files import MergeInto
 from lakecore.table.verbs.repair_verbs import RepairVerbs, purge_files
 from lakecore.table.verbs.rescale import RescaleRequest, rescale_grown, rescale_table
 from lakecore.table.verbs.statistics_verbs import StatisticsVerbs

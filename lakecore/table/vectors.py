@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lakecore.format.deletion_vector import decode_vectors, distinct, encode_rolling, encode_vectors
+from lakecore.format.index_files import decode_vectors, distinct, encode_rolling, encode_vectors
 from lakecore.format.layout import index_file_name
 from lakecore.io.stores.store import discard
 from lakecore.model.files import DELETION_VECTORS, IndexFile
@@ -17,7 +17,7 @@ from lakecore.table.stored_rows.split_files import missing_is_corrupt
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lakecore.format.deletion_vector import Positions
+    from lakecore.format.index_files import Positions
     from lakecore.model.files import Vectors
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext

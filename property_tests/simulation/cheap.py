@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from lakecore.format import metadata
-from lakecore.format.manifest_columns import decode_entries
+from lakecore.format.manifest_files import decode_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,7 +11,7 @@ import pytest
 from pyroaring import BitMap
 
 from lakecore.errors import CorruptTable
-from lakecore.format.deletion_vector import (
+from lakecore.format.index_files import (
     decode_vector,
     decode_vectors,
     distinct,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lakecore.errors import CorruptTable
-from lakecore.format.hash_index import decode_hashes, encode_hashes
+from lakecore.format.index_files import decode_hashes, encode_hashes
 from lakecore.format.layout import Layout
 from lakecore.format.metadata import decode_index_manifest
 from lakecore.model.files import HASH_INDEX, IndexFile

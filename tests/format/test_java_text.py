@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakecore.errors import InvalidRequest
-from lakecore.format.java_text import encode_java_text
+from lakecore.format.varints import encode_java_text
 
 
 @pytest.mark.parametrize(

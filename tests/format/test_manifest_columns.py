@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakecore.errors import CorruptTable
-from lakecore.format.manifest_columns import (
+from lakecore.format.manifest_files import (
     ENTRY_SCHEMA,
     decode_entries,
+    decode_manifest,
     encode_entries,
+    encode_manifest,
     entry_identities,
 )
-from lakecore.format.manifest_files import decode_manifest, encode_manifest
 from lakecore.model.manifest import FileKind, ManifestEntry
 from tests.tables import entry, files
 

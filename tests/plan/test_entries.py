@@ -11,8 +11,7 @@ import pytest
 
 from lakecore.errors import CorruptTable
 from lakecore.format.binary_row import serialize_row
-from lakecore.format.manifest_columns import decode_entries
-from lakecore.format.manifest_files import encode_manifest
+from lakecore.format.manifest_files import decode_entries, encode_manifest
 from lakecore.model.manifest import FileKind
 from lakecore.model.types import parse_type
 from lakecore.model.validation import create_schema

@@ -11,8 +11,7 @@ import pytest
 
 from lakecore.catalog.registry import open_catalog
 from lakecore.errors import InvalidRequest
-from lakecore.rest_server.app import RestApp
-from lakecore.rest_server.tokens import Token, parse_tokens
+from lakecore.rest_server.app import RestApp, Token, parse_tokens
 
 if TYPE_CHECKING:
     from pathlib import Path

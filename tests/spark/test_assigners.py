@@ -10,7 +10,7 @@ import pytest
 
 import spark_bridge
 from lakecore.errors import InvalidRequest
-from spark_bridge.assigners import assigners_of, fitting
+from spark_bridge.placement import assigners_of, fitting
 from tests.spark.frames import COLUMNS, frame, held, table_at
 
 if TYPE_CHECKING:

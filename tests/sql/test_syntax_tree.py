@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from lakecore.sql.syntax_tree import nodes, selects
+from lakecore.sql.references import nodes, selects
 
 INNER = {"type": "SELECT_NODE", "from_table": {"type": "BASE_TABLE"}}
 OUTER = {"type": "SELECT_NODE", "where_clause": {"children": [{"value": 1}, {"subquery": INNER}]}}

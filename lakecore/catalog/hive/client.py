@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
-from lakecore.io.stores.services import SECONDS_MAX
-from lakecore.io.stores.timeouts import Timeouts
+from lakecore.io.stores.services import SECONDS_MAX, Timeouts
 from lakecore.masking import masked
 
 if TYPE_CHECKING:

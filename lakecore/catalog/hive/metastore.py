@@ -44,7 +44,7 @@ from lakecore.errors import (
 from lakecore.format.layout import MAIN_BRANCH, Layout, directories_of
 from lakecore.io.ambient import SYSTEM, Ambient, user_name
 from lakecore.io.history import History
-from lakecore.io.stores.timeouts import timeouts_of
+from lakecore.io.stores.services import timeouts_of
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.plan.partitions import Partitions

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from lakecore.errors import InvalidRequest, StorageError, Unsupported
 from lakecore.io.stores.open import locate
-from lakecore.io.stores.timeouts import CONNECT_OPTION, Timeouts
+from lakecore.io.stores.services import CONNECT_OPTION, Timeouts
 from lakecore.masking import is_secret, mask_exception, masked
 
 if TYPE_CHECKING:

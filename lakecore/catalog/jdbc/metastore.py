@@ -23,7 +23,7 @@ from lakecore.errors import AlreadyExists, CommitConflict, InvalidRequest, Lakec
 from lakecore.format.layout import MAIN_BRANCH
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.stores.open import open_store
-from lakecore.io.stores.timeouts import timeouts_of
+from lakecore.io.stores.services import timeouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

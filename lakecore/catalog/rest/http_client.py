@@ -28,7 +28,7 @@ from lakecore.errors import (
     Unsupported,
 )
 from lakecore.io.ambient import SYSTEM, Ambient
-from lakecore.io.stores.timeouts import Timeouts
+from lakecore.io.stores.services import Timeouts
 from lakecore.masking import masked
 
 if TYPE_CHECKING:

@@ -53,8 +53,7 @@ from lakecore.errors import (
     Unsupported,
 )
 from lakecore.io.ambient import SYSTEM, Ambient
-from lakecore.io.stores.services import check_reachable
-from lakecore.io.stores.timeouts import timeouts_of
+from lakecore.io.stores.services import check_reachable, timeouts_of
 from lakecore.model.arguments import check_flags
 from lakecore.plan.partitions import Partitions
 from lakecore.table.handle import Table, load_table

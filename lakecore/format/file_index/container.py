@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakecore.errors import CorruptTable
-from lakecore.format.java_text import encode_java_text
+from lakecore.format.varints import encode_java_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

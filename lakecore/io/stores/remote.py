@@ -47,7 +47,14 @@ from lakecore.errors import (
 )
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.stores.service_settings import client_settings
-from lakecore.io.stores.services import FileSystem, Service, client_failures, connect, flag
+from lakecore.io.stores.services import (
+    FileSystem,
+    Service,
+    client_failures,
+    connect,
+    flag,
+    timeouts_of,
+)
 from lakecore.io.stores.storage_errors import (
     Answer,
     TranslatedFile,
@@ -57,7 +64,6 @@ from lakecore.io.stores.storage_errors import (
     plain_remote_errors,
 )
 from lakecore.io.stores.store import FileStatus
-from lakecore.io.stores.timeouts import timeouts_of
 from lakecore.masking import mask_exception, secret_values
 
 if TYPE_CHECKING:

@@ -16,8 +16,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.io.stores.services import AZURE, GCS, OSS, S3, SERVICES, Service, Setting, flag
-from lakecore.io.stores.timeouts import ANSWER_OPTION, TIMEOUT_OPTIONS, timeouts_of
+from lakecore.io.stores.services import (
+    ANSWER_OPTION,
+    AZURE,
+    GCS,
+    OSS,
+    S3,
+    SERVICES,
+    TIMEOUT_OPTIONS,
+    Service,
+    Setting,
+    flag,
+    timeouts_of,
+)
 from lakecore.options import nearest
 
 if TYPE_CHECKING:

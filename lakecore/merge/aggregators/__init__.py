@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.merge.aggregators import choices, collections, sketches, sums, texts
+from lakecore.merge.aggregators import choices, collections, sketches, sums
 from lakecore.merge.aggregators.fold import Aggregate, Fold
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ AGGREGATORS: Mapping[str, Callable[[Aggregate], Fold]] = {
     "first_value": choices.first_value,
     "first_non_null_value": choices.first_non_null_value,
     "first_not_null_value": choices.first_non_null_value,
-    "listagg": texts.listagg,
+    "listagg": choices.listagg,
     "collect": collections.collect,
     "merge_map": collections.merge_map,
     "merge_map_with_keytime": collections.merge_map_with_keytime,

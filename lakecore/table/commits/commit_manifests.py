@@ -21,7 +21,7 @@ import polars as pl
 from lakecore.errors import LakecoreError
 from lakecore.format import metadata
 from lakecore.format.layout import index_manifest_name, manifest_list_name, manifest_name
-from lakecore.format.manifest_columns import decode_entries, encode_entries
+from lakecore.format.manifest_files import decode_entries, encode_entries
 from lakecore.format.statistics import StatsCollector, StatsKind, StatsMode
 from lakecore.model.files import DELETION_VECTORS
 from lakecore.model.manifest import ManifestFile

@@ -52,7 +52,7 @@ from lakecore.table.run_writer.file_shape import changelog_shape, data_shape, ne
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 from lakecore.table.sections.large_rows import Values, places_of
 from lakecore.table.sections.merge_runs import Merging, coded_columns, merge_runs
-from lakecore.table.sections.windows_plan import batch_size, merge_fields, windows_with
+from lakecore.table.sections.windows import batch_size, merge_fields, windows_with
 from lakecore.table.stored_rows.late_casts import NO_LATE_CASTS, LateCasts, casts_after_merge
 from lakecore.table.stored_rows.split_files import SplitFiles
 from lakecore.table.vectors import BucketVectors

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from lakecore.display import pairs_html, pairs_text, show_bytes
 from lakecore.table.reads.source import TableSource
-from lakecore.table.sections.windows_plan import Windows
+from lakecore.table.sections.windows import Windows
 from lakecore.table.splits.read_path import (
     EachSplit,
     EngineScan,

@@ -39,10 +39,8 @@ from lakecore.plan.predicate import (
 )
 from lakecore.rows.fit import Place, fit
 from lakecore.scalar import values as scalar
-from lakecore.scalar.fractions import cut_value
-from lakecore.scalar.names import check_fields
-from lakecore.scalar.syntax import bound, parse_sql
-from lakecore.scalar.values import LOCAL, Setting, Sql, SqlExpression
+from lakecore.scalar.syntax import bound, check_fields, parse_sql
+from lakecore.scalar.values import LOCAL, Setting, Sql, SqlExpression, cut_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
     from lakecore.frames.source import BatchSource
     from lakecore.model.schema import TableSchema
     from lakecore.plan.predicate import Predicate
-    from lakecore.scalar.names import Find
+    from lakecore.scalar.syntax import Find
     from lakecore.table.context import TableContext
 
 _PROBE = "_lakecore_row"

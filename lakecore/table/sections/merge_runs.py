@@ -32,7 +32,7 @@ from lakecore.io.files.data_files import small_dictionaries
 from lakecore.io.spill import SpillDirectory
 from lakecore.lsm.levels import SortedRun
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
-from lakecore.merge.uncomputable import Sparing, stored
+from lakecore.merge.fold import Sparing, stored
 from lakecore.model.rows import SEQUENCE_FIELD
 from lakecore.model.types import STRINGS, Atomic
 from lakecore.plan.predicate import Column, all_of, condition_on, is_in
@@ -40,8 +40,13 @@ from lakecore.plan.pruning import matches_exactly
 from lakecore.rows.evolution import map_fields
 from lakecore.rows.read_rules import inputs_of, judged
 from lakecore.table.sections.large_rows import Values
-from lakecore.table.sections.windows import BATCHES_HELD, merge_slices
-from lakecore.table.sections.windows_plan import Rounds, batch_size, section_windows
+from lakecore.table.sections.windows import (
+    BATCHES_HELD,
+    Rounds,
+    batch_size,
+    merge_slices,
+    section_windows,
+)
 from lakecore.table.stored_rows.split_files import SplitFiles, missing_is_corrupt
 
 if TYPE_CHECKING:
@@ -53,7 +58,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import Split
     from lakecore.model.types import Field
     from lakecore.plan.predicate import Predicate
-    from lakecore.table.sections.windows_plan import Windows
+    from lakecore.table.sections.windows import Windows
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _LOCAL_READERS, _REMOTE_READERS = 2, 8

@@ -29,8 +29,7 @@ from lakecore.model.types import TIMESTAMPS, Atomic, arrow_type, timestamp_unit,
 from lakecore.plan.predicate import condition_on
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.sections.large_rows import are_large
-from lakecore.table.sections.windows import called_back
-from lakecore.table.sections.windows_plan import merge_fields, section_windows
+from lakecore.table.sections.windows import called_back, merge_fields, section_windows
 from lakecore.table.splits.read_path import (
     CODECS,
     Decision,

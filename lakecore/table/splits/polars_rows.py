@@ -32,8 +32,7 @@ from lakecore.frames.polars_source import (
 )
 from lakecore.io.files.file_checks import check_files
 from lakecore.model.rows import KEY_PREFIX
-from lakecore.table.sections.windows import READER, on_reader
-from lakecore.table.sections.windows_plan import batch_size
+from lakecore.table.sections.windows import READER, batch_size, on_reader
 from lakecore.table.splits.decide import (
     Marks,
     NewerKeys,
@@ -48,8 +47,8 @@ from lakecore.table.splits.decide import (
 from lakecore.table.splits.read import read_split
 from lakecore.table.splits.read_path import LateMaterialisation, scan_parts
 from lakecore.table.splits.survivors import HELD_TIMES, deciding_columns, window_rows
+from lakecore.table.stored_rows.row_groups import flags_of
 from lakecore.table.stored_rows.split_files import SplitFiles, out_of_order
-from lakecore.table.stored_rows.vector_bits import flags_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.table.sections.merge_runs import LEASE_LEAST_BYTES, LEASE_SHARE, merge_runs
-from lakecore.table.sections.windows_plan import Windows, batch_size
+from lakecore.table.sections.windows import Windows, batch_size
 from lakecore.table.splits.decide import decide
 from lakecore.table.splits.joined import joined_rows
 from lakecore.table.splits.read_path import JoinedFiles, Reader

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakecore.io.files.file_format import RowGroup
     from lakecore.model.files import DataFile
     from lakecore.model.types import Field
-    from lakecore.table.sections.windows_plan import Windows
+    from lakecore.table.sections.windows import Windows
 
 
 class Reader(Enum):

@@ -30,7 +30,7 @@ from lakecore.io.files.file_checks import check_files, identity_of
 from lakecore.lsm.levels import SortedRun
 from lakecore.model.types import arrow_schema
 from lakecore.options import LINE_FORMATS
-from lakecore.table.sections.windows_plan import merge_fields
+from lakecore.table.sections.windows import merge_fields
 from lakecore.table.splits.decide import (
     decide,
     decided_by_keys,
@@ -51,8 +51,8 @@ from lakecore.table.splits.read_path import (
     bytes_to_mark,
     texts_of,
 )
+from lakecore.table.stored_rows.row_groups import kept_bits
 from lakecore.table.stored_rows.split_files import SplitFiles, check_size, missing_is_corrupt
-from lakecore.table.stored_rows.vector_bits import kept_bits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

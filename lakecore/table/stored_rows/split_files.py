@@ -42,9 +42,8 @@ from lakecore.table.stored_rows.late_casts import (
     naming_files,
 )
 from lakecore.table.stored_rows.read_plan import unexpired
-from lakecore.table.stored_rows.row_groups import matching_row_groups
+from lakecore.table.stored_rows.row_groups import flags_of, kept_bits, matching_row_groups
 from lakecore.table.stored_rows.snapshot_numbers import numbered_by_snapshot
-from lakecore.table.stored_rows.vector_bits import flags_of, kept_bits
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence

@@ -41,7 +41,7 @@ from lakecore.table.run_writer.file_shape import column_shape, new_place
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 from lakecore.table.splits.read import scan_at
 from lakecore.table.vectors import BucketVectors
-from lakecore.table.verbs.row_parts import FAN, RowParts
+from lakecore.table.verbs.merge_plan import FAN, RowParts
 from lakecore.table.verbs.row_writer import VerbWrite, fitted, without_defaults
 
 if TYPE_CHECKING:

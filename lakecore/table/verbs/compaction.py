@@ -55,8 +55,8 @@ from lakecore.table.commits.commit_change import (
     was_rolled_back,
 )
 from lakecore.table.commits.commit_checks import check_compacted, same_rules
-from lakecore.table.compactions.compact_parallel import Tally
 from lakecore.table.compactions.compact_work import (
+    Tally,
     Work,
     WorkKind,
     left_to_plan,
@@ -82,9 +82,8 @@ if TYPE_CHECKING:
 
     from lakecore.model.manifest import IndexEntry, ManifestEntry
     from lakecore.model.snapshot import Snapshot
-    from lakecore.table.compactions.compact_parallel import Progress
     from lakecore.table.compactions.compact_plan import IdlePicks
-    from lakecore.table.compactions.compact_work import Runner
+    from lakecore.table.compactions.compact_work import Progress, Runner
     from lakecore.table.context import TableContext
 
 

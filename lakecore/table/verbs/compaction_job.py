@@ -18,17 +18,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from lakecore.errors import CommitConflict, CommitUnknown, Uncomputable
+from lakecore.errors import CommitConflict, CommitUnknown, InvalidRequest, Uncomputable
+from lakecore.model.schema_change import RemoveOption, SetOption
+from lakecore.table.compactions.change_options import check_vectors_change
 from lakecore.table.compactions.compact_plan import IdlePicks
-from lakecore.table.verbs.compaction import compact_table
+from lakecore.table.verbs.compaction import CompactionRequest, compact_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lakecore.model.compaction import CompactionResult
-    from lakecore.table.compactions.compact_parallel import CompactionProgress
+    from lakecore.model.schema_change import Change
+    from lakecore.table.compactions.compact_work import CompactionProgress
     from lakecore.table.context import TableContext
-    from lakecore.table.verbs.compaction import CompactionRequest
 
 BACK_OFF_SECONDS_MIN = 1.0
 BACK_OFF_SECONDS_MAX = 60.0
@@ -116,3 +118,44 @@ def run_compaction(
 
 class _StoppedError(Exception):
     """Raised to cancel the current step."""
+
+
+# --- switch vectors ------------------------------------------------------------------------------
+# The full compaction before a schema change that switches `deletion-vectors.enabled` on or off.
+#
+# - On, in a table with a key: reads will no longer merge the files of a bucket, so the compaction
+#   must leave one run in each bucket.
+# - Off: deleted rows would reappear, so the compaction removes the rows that vectors hide.
+#
+# Afterwards, the schema change checks these conditions (`compactions/change_options.py`). If
+# another process has written since the compaction, the change is refused, and no row is lost.
+
+VECTORS = "deletion-vectors.enabled"
+_ALLOW = "deletion-vectors.modifiable"
+
+
+def compact_for_switch(context: TableContext, changes: Sequence[Change]) -> bool:
+    """Compact the table in full if these changes switch deletion vectors on or off and need it.
+
+    Returns whether it compacted. Does nothing unless `deletion-vectors.modifiable` is true.
+    """
+    options, schema = context.options, context.schema
+    stated = dict(schema.options)
+    for change in changes:
+        if isinstance(change, SetOption):
+            stated[change.key] = change.value
+        elif isinstance(change, RemoveOption):
+            stated.pop(change.key, None)
+    after = replace(options, deletion_vectors_enabled=_is_true(stated.get(VECTORS)))
+    if not _is_true(stated.get(_ALLOW)):
+        return False
+    try:
+        check_vectors_change(context.history, options, after, keyed=bool(schema.primary_keys))
+    except InvalidRequest:
+        compact_table(context, CompactionRequest(full=True))
+        return True
+    return False
+
+
+def _is_true(text: str | None) -> bool:
+    return text is not None and text.strip().lower() == "true"

@@ -38,8 +38,16 @@ from lakecore.scalar.values import Sql, pairs
 from lakecore.table.reads.row_values import holds, said_plainly, values_of
 from lakecore.table.splits.read import read_split
 from lakecore.table.verbs.change_rows import updated
-from lakecore.table.verbs.merge_plan import SOURCE, TARGET, Action, Match, Picked
-from lakecore.table.verbs.row_parts import FAN, RowParts, in_part
+from lakecore.table.verbs.merge_plan import (
+    FAN,
+    SOURCE,
+    TARGET,
+    Action,
+    Match,
+    Picked,
+    RowParts,
+    in_part,
+)
 from lakecore.table.verbs.row_writer import key_of
 
 if TYPE_CHECKING:

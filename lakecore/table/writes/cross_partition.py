@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format.binary_row import encode_rows, hash_rows
-from lakecore.format.hash_index import decode_hashes, encode_hashes
+from lakecore.format.index_files import decode_hashes, encode_hashes
 from lakecore.io.spill import SpillDirectory
 from lakecore.model.files import HASH_INDEX, IndexFile
 from lakecore.model.rows import VALUE_KIND, RowKind

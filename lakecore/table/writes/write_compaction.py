@@ -46,9 +46,8 @@ from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
 from lakecore.options import POSTPONE_BUCKET
 from lakecore.table.commits.commit_change import delete_compaction_files
-from lakecore.table.compactions.compact_parallel import worker_count
 from lakecore.table.compactions.compact_plan import BucketFiles, files_by_bucket, plan_bucket
-from lakecore.table.compactions.compact_work import do_work, without_vectors
+from lakecore.table.compactions.compact_work import do_work, without_vectors, worker_count
 from lakecore.table.compactions.pack_files import plan_after_write
 from lakecore.table.context import reload_context
 from lakecore.table.reads.scan import vectors_of

@@ -12,7 +12,7 @@ from lakecore.catalog.rest.authorization import BearerToken
 from lakecore.catalog.rest.http_client import Refusal, ReplyLost, RestClient, encoded
 from lakecore.errors import InvalidRequest, StorageError
 from lakecore.io.ambient import SYSTEM
-from lakecore.io.stores.timeouts import Timeouts
+from lakecore.io.stores.services import Timeouts
 from tests.rest_servers import TOKEN, BreakingApp, Fault
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import lakecore as lc
 from lakecore.errors import InvalidRequest
 from lakecore.model.schema_change import SchemaChange
 from lakecore.options import Effect, describe_options
-from lakecore.table.verbs.switch_vectors import compact_for_switch
+from lakecore.table.verbs.compaction_job import compact_for_switch
 from tests.tables import rolled_back, with_options
 
 if TYPE_CHECKING:

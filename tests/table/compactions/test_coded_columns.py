@@ -17,7 +17,7 @@ from lakecore.merge import order
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.compactions import compact_bucket
 from lakecore.table.sections import merge_runs as choice
-from lakecore.table.sections import windows_plan
+from lakecore.table.sections import windows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -166,7 +166,7 @@ def test_section_that_is_merged_in_rounds_lies_beside_one_that_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: Moved
 ) -> None:
     """Rounds give texts; both go into one file."""
-    monkeypatch.setattr(windows_plan, "runs_at_once", lambda *_: 3)
+    monkeypatch.setattr(windows, "runs_at_once", lambda *_: 3)
     table = made(tmp_path / "t")
     for seed in range(2):
         table.write(rows(seed))

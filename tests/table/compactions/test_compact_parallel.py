@@ -10,22 +10,23 @@ import pytest
 
 from lakecore.errors import CorruptTable
 from lakecore.memory import Budget
-from lakecore.table.compactions import compact_parallel
-from lakecore.table.compactions.compact_parallel import (
+from lakecore.table.compactions import compact_work
+from lakecore.table.compactions.compact_work import (
     ROOM_BYTES,
     CompactionProgress,
     Tally,
+    WorkKind,
     compact_buckets,
+    do_work,
+    plan_work,
     worker_count,
 )
-from lakecore.table.compactions.compact_work import WorkKind, do_work, plan_work
 from lakecore.table.verbs.compaction import CompactionRequest, compact_table
 from tests.tables import held, in_directory, new_table, put
 
 if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage
-    from lakecore.table.compactions.compact_parallel import RowsDone
-    from lakecore.table.compactions.compact_work import Work
+    from lakecore.table.compactions.compact_work import RowsDone, Work
     from lakecore.table.handle import Table
 
 BUCKETS = 6
@@ -179,7 +180,7 @@ def test_interrupt_ends_every_thread_and_removes_what_was_done() -> None:
 
     assert {n: in_directory(table, f"bucket-{n}") for n in range(BUCKETS)} == names
     workers = [each.name for each in threading.enumerate()]
-    assert not any(name.startswith(compact_parallel.WORKER) for name in workers)
+    assert not any(name.startswith(compact_work.WORKER) for name in workers)
     assert table.context.budget.used_bytes == 0
 
 

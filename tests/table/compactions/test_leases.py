@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.memory import Budget
-from lakecore.table.compactions.compact_parallel import ROOM_BYTES, Tally, compact_buckets
-from lakecore.table.compactions.compact_work import WorkKind, do_work, plan_work
+from lakecore.table.compactions.compact_work import (
+    ROOM_BYTES,
+    Tally,
+    WorkKind,
+    compact_buckets,
+    do_work,
+    plan_work,
+)
 from lakecore.table.handle import load_table
 from tests.tables import held, new_table, put
 
@@ -47,7 +53,7 @@ def test_eight_buckets_at_once_exceed_a_tiny_budget_by_the_least_of_each_at_most
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pa, "cpu_count", lambda: BUCKETS)
-    monkeypatch.setattr("lakecore.table.compactions.compact_parallel.ROOM_BYTES", 1)
+    monkeypatch.setattr("lakecore.table.compactions.compact_work.ROOM_BYTES", 1)
     written = new_table(bucket=str(BUCKETS), write_only="true", changelog_producer="lookup")
     for turn in range(3):
         put(written, " | ".join(f"{number} {turn}" for number in range(400)))

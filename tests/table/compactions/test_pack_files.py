@@ -12,7 +12,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.errors import CommitConflict, CorruptTable, InvalidRequest, Unsupported
-from lakecore.format.deletion_vector import encode_vectors
+from lakecore.format.index_files import encode_vectors
 from lakecore.format.layout import Layout
 from lakecore.model.evolution import evolve
 from lakecore.model.files import DELETION_VECTORS, DataFile, FileSource, IndexFile

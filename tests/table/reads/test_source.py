@@ -18,7 +18,7 @@ from lakecore.io.stores.local import LocalStore
 from lakecore.table.reads import source
 from lakecore.table.reads.scan import plan_scan
 from lakecore.table.reads.source import TableSource
-from lakecore.table.sections import windows_plan
+from lakecore.table.sections import windows
 from lakecore.table.splits.read import read_split
 from tests.conditions import from_sql
 from tests.tables import new_table, put, reopened, rows
@@ -110,7 +110,7 @@ def test_limit_with_a_predicate_cuts_nothing_off() -> None:
 
 @pytest.mark.parametrize("batches", [1, 2, 5])
 def test_read_that_is_given_up_holds_nothing(batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows_plan, "_BATCH_ROWS_MAX", 2)
+    monkeypatch.setattr(windows, "_BATCH_ROWS_MAX", 2)
     monkeypatch.setattr(source, "_TASK_BATCHES", 1)
     table = many_buckets()
     stream = source_of(table).batches()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakecore.io.spill import SpillDirectory
-from lakecore.table.sections import windows_plan
+from lakecore.table.sections import windows
 from tests.tables import changed, held, new_table, put, reopened
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def test_runs_merged_in_rounds_give_the_same_rows(
     # Rows of level 0 are seen in a first-row table once they are compacted.
     at_once = many_runs(engine, seed, producer)
     at_once.compact(full=True)
-    monkeypatch.setattr(windows_plan, "runs_at_once", lambda *_: 4)
+    monkeypatch.setattr(windows, "runs_at_once", lambda *_: 4)
     spilled: list[SpilledRun] = []
     write = SpillDirectory.write
 
@@ -85,7 +85,7 @@ def test_reading_in_rounds_leaves_nothing_on_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     table = many_runs("deduplicate", 0)
-    monkeypatch.setattr(windows_plan, "runs_at_once", lambda *_: 4)
+    monkeypatch.setattr(windows, "runs_at_once", lambda *_: 4)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     batches = table.to_batches()
     next(iter(batches))

@@ -24,7 +24,7 @@ from lakecore.model.validation import create_schema
 from lakecore.options import parse_options
 from lakecore.plan.predicate import from_polars
 from lakecore.table.reads.explain import path_text
-from lakecore.table.sections.windows_plan import Windows
+from lakecore.table.sections.windows import Windows
 from lakecore.table.splits.decide import decide
 from lakecore.table.splits.read_path import (
     Decision,

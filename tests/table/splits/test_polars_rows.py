@@ -23,7 +23,7 @@ from lakecore.model.schema_change import SchemaChange
 from lakecore.plan.predicate import from_polars
 from lakecore.table.publication import write_schema
 from lakecore.table.reads import source
-from lakecore.table.sections import windows_plan
+from lakecore.table.sections import windows
 from lakecore.table.splits import decide, polars_rows, survivors
 from lakecore.table.splits.polars_rows import PolarsRows
 from lakecore.table.splits.read import read_split
@@ -248,7 +248,7 @@ def test_files_of_many_row_groups_are_read_chunk_by_chunk(tmp_path: Path) -> Non
 def test_rows_of_runs_that_were_merged_to_one_are_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(windows_plan, "runs_at_once", lambda *_: 4)
+    monkeypatch.setattr(windows, "runs_at_once", lambda *_: 4)
     table = local_table(tmp_path, write_only="true")
     ids = np.arange(1000, dtype=np.int32)
     table.write(pa.table({"id": ids, "v": [f"a{n}" for n in range(1000)]}))

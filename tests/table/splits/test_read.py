@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakecore.errors import CorruptTable, InvalidRequest
-from lakecore.format.deletion_vector import encode_vectors
+from lakecore.format.index_files import encode_vectors
 from lakecore.memory import Budget
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.keys import order_columns
@@ -27,7 +27,7 @@ from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.publication import write_schema
 from lakecore.table.reads.source import TableSource
-from lakecore.table.sections import windows_plan
+from lakecore.table.sections import windows as windows_plan
 from lakecore.table.sections.windows import merge_slices
 from lakecore.table.splits.read import read_split
 from tests.stores import FailingStore

@@ -13,7 +13,7 @@ from lakecore.errors import InvalidRequest
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import Change, SchemaChange
 from lakecore.table.publication import write_schema
-from lakecore.table.sections import large_rows, windows_plan
+from lakecore.table.sections import large_rows, windows
 from lakecore.table.stored_rows import late_casts
 from tests.tables import changed, held, new_table, put, reopened
 
@@ -299,7 +299,7 @@ def with_hidden_nested_values(kind: str, engine: str, **options: Any) -> Table:
 def test_nested_value_that_folding_only_chooses_is_cast_where_it_comes_out(
     kind: str, engine: str, producer: str, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(windows_plan, "runs_at_once", lambda *_: runs)
+    monkeypatch.setattr(windows, "runs_at_once", lambda *_: runs)
     table = with_hidden_nested_values(kind, engine, changelog_producer=producer)
     new = NESTED[kind][-1]
 
@@ -355,7 +355,7 @@ def test_large_rows_are_cast_late_by_their_places() -> None:
 
 
 def test_runs_merged_in_rounds_are_cast_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows_plan, "runs_at_once", lambda *_: 2)
+    monkeypatch.setattr(windows, "runs_at_once", lambda *_: 2)
     table = new_table(VALUES, write_only="true")
     for number in range(5):
         put(table, f"1 abc {number} | {number + 2} {number} 0")

@@ -12,8 +12,8 @@ import pytest
 from lakecore.errors import CorruptTable
 from lakecore.io.stores.guarded import unguarded
 from lakecore.io.stores.local import LocalStore
+from lakecore.table.stored_rows.row_groups import flags_of
 from lakecore.table.stored_rows.split_files import SplitFiles
-from lakecore.table.stored_rows.vector_bits import flags_of
 from tests.table.splits.test_read import source_of
 from tests.tables import new_table
 

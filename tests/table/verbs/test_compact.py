@@ -16,7 +16,7 @@ from lakecore.io.ambient import seeded
 from lakecore.model.evolution import evolve
 from lakecore.model.files import DataFile, FileSource
 from lakecore.model.schema_change import SchemaChange
-from lakecore.table.compactions.compact_parallel import CompactionProgress
+from lakecore.table.compactions.compact_work import CompactionProgress
 from lakecore.table.publication import write_schema
 from lakecore.table.verbs.compaction import PLANS_MAX, CompactionRequest
 from lakecore.table.verbs.compaction import compact_table as compact_told

@@ -129,7 +129,7 @@ def test_rows_are_looked_up_in_every_format_and_window(
         "lakecore.table.run_writer.file_shape.WriteFormat",
         lambda **given: WriteFormat(**given, row_group_rows=100),
     )
-    monkeypatch.setattr("lakecore.table.sections.windows_plan._BATCH_ROWS_MAX", 7)
+    monkeypatch.setattr("lakecore.table.sections.windows._BATCH_ROWS_MAX", 7)
     table = new_table(
         VALUES, changelog_producer="lookup", file__format=file_format, write_only="true"
     )

@@ -17,7 +17,7 @@ from tests.tables import held, in_directory, new_table, put, reopened, rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakecore.table.compactions.compact_parallel import CompactionProgress
+    from lakecore.table.compactions.compact_work import CompactionProgress
     from lakecore.table.handle import Table
 
 DAYS = {"day": "STRING NOT NULL", "id": "INT NOT NULL", "v": "STRING"}

@@ -11,8 +11,8 @@ import pytest
 from lakecore.errors import InvalidRequest
 from lakecore.memory import Budget
 from lakecore.model.types import Field, parse_type
+from lakecore.table.verbs.merge_plan import in_part
 from lakecore.table.verbs.merge_rows import MergeSource
-from lakecore.table.verbs.row_parts import in_part
 
 ON = [Field(id=0, name="id", type=parse_type("INT NOT NULL"))]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakecore.table.verbs.row_parts import FAN, RowParts, in_part
+from lakecore.table.verbs.merge_plan import FAN, RowParts, in_part
 
 if TYPE_CHECKING:
     from pathlib import Path

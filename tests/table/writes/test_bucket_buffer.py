@@ -15,7 +15,7 @@ from lakecore.io.files.data_files import read_file
 from lakecore.io.spill import SpillDirectory
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND
 from lakecore.table.run_writer.file_shape import changelog_shape, data_shape
-from lakecore.table.sections import windows_plan
+from lakecore.table.sections import windows
 from lakecore.table.writes import bucket_buffer
 from tests.tables import held, new_table, rows
 
@@ -317,7 +317,7 @@ def test_merging_holds_a_bounded_number_of_runs(
 
 
 def test_windows_of_a_few_rows_give_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows_plan, "_BATCH_ROWS_MAX", 3)
+    monkeypatch.setattr(windows, "_BATCH_ROWS_MAX", 3)
     monkeypatch.setattr(bucket_buffer, "_PIECE_ROWS", 2)
     table = new_table(**TINY)
     batches = history(seed=5, batches=25)

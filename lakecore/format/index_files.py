@@ -1,19 +1,4 @@
-"""Converts deletion vectors to bytes and back.
-
-A vector holds the positions of deleted rows, from 0.
-
-An index file is the version byte 1 followed by vectors in one of two forms, which the magic number
-distinguishes. The bytes of each form:
-
-    32-bit   int n | int magic       | roaring bitmap                          | int CRC-32
-    64-bit   int n | int magic (LE)  | long count, (int high half, roaring)... | int CRC-32
-
-n is the length of magic and bitmaps, and the checksum covers the same bytes. Numbers are
-big-endian, except those inside the 64-bit form. Roaring bitmaps are in the portable format.
-
-NOTE: the range of a vector in an index manifest starts at the field n in both forms. Its length is
-n in the 32-bit form, and n + 8 (with the field n and the checksum) in the 64-bit form.
-"""
+"""The index files of a table: deletion vectors, and the hash indexes of dynamic buckets."""
 
 from __future__ import annotations
 
@@ -26,12 +11,31 @@ import numpy as np
 from pyroaring import BitMap, BitMap64
 
 from lakecore.errors import CorruptTable
-from lakecore.model.files import VectorRange
+from lakecore.format.layout import checksum_in, index_file_name
+from lakecore.model.files import HASH_INDEX, IndexFile, VectorRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
+
+
+# --- deletion vector -----------------------------------------------------------------------------
+# Converts deletion vectors to bytes and back.
+#
+# A vector holds the positions of deleted rows, from 0.
+#
+# An index file is the version byte 1 followed by vectors in one of two forms, which the magic
+# number distinguishes. The bytes of each form:
+#
+#     32-bit   int n | int magic       | roaring bitmap                          | int CRC-32
+#     64-bit   int n | int magic (LE)  | long count, (int high half, roaring)... | int CRC-32
+#
+# n is the length of magic and bitmaps, and the checksum covers the same bytes. Numbers are
+# big-endian, except those inside the 64-bit form. Roaring bitmaps are in the portable format.
+#
+# NOTE: the range of a vector in an index manifest starts at the field n in both forms. Its length
+# is n in the 32-bit form, and n + 8 (with the field n and the checksum) in the 64-bit form.
 
 Positions: TypeAlias = "NDArray[np.int64]"
 
@@ -184,4 +188,48 @@ def _encoded(
     length = len(part) if bitmap64 else len(body)
     return part, VectorRange(
         data_file=data_file, offset=at, length=length, cardinality=int(unique.size)
+    )
+
+
+# --- hash index ----------------------------------------------------------------------------------
+# Converts the hash index of a dynamic bucket to bytes and back.
+#
+# The index has the hash of every key that was ever put in the bucket. The file consists of
+# big-endian 32-bit integers; their order has no meaning. A damaged hash would silently put a stored
+# key into a second bucket. The format has no checksum, and other programs would read a trailer as
+# hashes. So lakecore puts the CRC-32 of the file into its name.
+
+_STORED = np.dtype(">i4")
+
+
+def decode_hashes(data: bytes, file: IndexFile, path: str) -> NDArray[np.int32]:
+    """The hashes that an index file holds, in the order of the file.
+
+    Raises CorruptTable naming `path` if the bytes are not those that the index manifest and the
+    name of the file describe. The name has a checksum only if lakecore wrote the file.
+    """
+    if len(data) != file.size_bytes or len(data) != file.row_count * _STORED.itemsize:
+        raise CorruptTable(
+            "a hash index has another size than its manifest says",
+            path=path,
+            size_bytes=len(data),
+            manifest_size_bytes=file.size_bytes,
+            manifest_hashes=file.row_count,
+        )
+    if checksum_in(file.name) not in (None, zlib.crc32(data)):
+        raise CorruptTable("a hash index fails its checksum", path=path)
+    return np.frombuffer(data, dtype=_STORED).astype(np.int32)
+
+
+def encode_hashes(hashes: NDArray[np.int32], writer: str) -> tuple[bytes, IndexFile]:
+    """The bytes of an index file with these hashes, and its entry.
+
+    `writer` is a part of the file name, and makes it unique.
+    """
+    data = hashes.astype(_STORED).tobytes()
+    return data, IndexFile(
+        index_type=HASH_INDEX,
+        name=index_file_name(writer, 0, zlib.crc32(data)),
+        size_bytes=len(data),
+        row_count=len(hashes),
     )
