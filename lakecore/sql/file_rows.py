@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 from lakecore.io.json_lines import bad_record, line_of_record
 from lakecore.io.local_files import line_of_row, remarks, undecodable, uneven_line
@@ -40,74 +39,15 @@ from lakecore.model.types import (
 )
 from lakecore.sql.copy_columns import FIELD, WHOLE_TYPES, columns_of
 from lakecore.sql.copy_format import ImportFormat
+from lakecore.sql.json_files import check_no_marked_array
 from lakecore.sql.query_errors import error_of
-from lakecore.sql.tokens import Kind, exactly, quoted, quoted_text, tokenize
+from lakecore.sql.tokens import exactly, quoted, quoted_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from lakecore.io.local_files import is_marked_array
     from lakecore.model.types import Field
-else:
-    is_marked_array = deferred("lakecore.io.local_files", "is_marked_array")
 
-
-# --- json files ----------------------------------------------------------------------------------
-# Refuses JSON arrays after a byte order mark, which DuckDB reads as one value without an error.
-#
-# Only a file that begins with `[` is an array for DuckDB, unless `format = 'array'` says so.
-
-_ENDS = (".json", ".jsonl", ".ndjson")
-_READERS = ("READ_JSON", "READ_NDJSON")
-_ARRAY = "array"
-
-
-def check_query_of_json(
-    text: str,
-    parameters: Sequence[object] | Mapping[str, object] | None,
-    connection: duckdb.DuckDBPyConnection,
-    opened: Callable[[str], pa.NativeFile | str],
-) -> None:
-    """Raise InvalidRequest if a query reads a JSON array after a byte order mark.
-
-    `opened` opens a file, or returns the path of a local one.
-    """
-    tokens = tokenize(text)
-    given = parameters.values() if isinstance(parameters, dict) else parameters or ()
-    names = [each.value for each in tokens if each.kind in {Kind.STRING, Kind.QUOTED}]
-    names += [each for each in given if isinstance(each, str)]
-    if _ARRAY in names:
-        return
-    if not any(each.word.startswith(_READERS) for each in tokens):
-        names = [each for each in names if _plain_end(each).endswith(_ENDS)]
-    for name in names:
-        try:
-            found = connection.execute("SELECT file FROM glob(?)", [name]).fetchall()
-        except duckdb.Error:
-            continue  # the query says why
-        check_no_marked_array((opened(path), path) for (path,) in found)
-
-
-def check_no_marked_array(files: Iterable[tuple[pa.NativeFile | str, str]]) -> None:
-    """Raise InvalidRequest for a JSON array after a byte order mark.
-
-    Each file comes with the name that the error shows.
-    """
-    for file, shown in files:
-        if is_marked_array(file, shown):
-            raise InvalidRequest(
-                "the file is a JSON array after a byte order mark, which would be read as one "
-                "value: save it without the mark, import it with --encoding utf-8, or read it "
-                "by read_json(file, format = 'array')",
-                file=shown,
-            )
-
-
-def _plain_end(name: str) -> str:
-    return name.lower().removesuffix(".gz").removesuffix(".zst")
-
-
-# --- file rows -----------------------------------------------------------------------------------
 
 # --- file checks ---------------------------------------------------------------------------------
 # Whether files are read without loss: the same columns in each, and values that fit their types.
@@ -226,7 +166,7 @@ def _misfit(
 # --- file rows -----------------------------------------------------------------------------------
 
 KINDS = ("csv", "json", "parquet")
-_FILE_ROWS_ENDS = {"csv": "csv", "tsv": "csv", "txt": "csv", "parquet": "parquet"} | dict.fromkeys(
+_ENDS = {"csv": "csv", "tsv": "csv", "txt": "csv", "parquet": "parquet"} | dict.fromkeys(
     ("json", "jsonl", "ndjson"), "json"
 )
 _BATCH_ROWS = 65_536
@@ -278,7 +218,7 @@ class _Column:
 def kind_of(path: str) -> str | None:
     """The kind of a file by the end of its name: csv, json or parquet; None for any other name."""
     name = path.lower().removesuffix(".gz").removesuffix(".zst")
-    return _FILE_ROWS_ENDS.get(name.rpartition(".")[2]) if "." in name else None
+    return _ENDS.get(name.rpartition(".")[2]) if "." in name else None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, Unsupported
 from lakecore.scalar.infinity import finite_rows
 from lakecore.sql.cursor import QUERY_STARTS, Cursor
-from lakecore.sql.file_rows import check_query_of_json
+from lakecore.sql.json_files import check_query_of_json
 from lakecore.sql.query_errors import FAILURES, error_of, error_of_result
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.statement_views import StatementViews, TableView
