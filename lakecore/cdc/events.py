@@ -14,7 +14,7 @@ ends a batch and begins another, also within a step.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from lakecore.model.types import Json, arrow_schema
 
@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from lakecore.errors import InvalidRequest
     from lakecore.model.types import Field
 
-__all__ = ["ChangeBatch", "Cleared", "Position", "Source", "SourceSchema", "SourceTable", "Step"]
+__all__ = [
+    "ChangeBatch",
+    "Cleared",
+    "Position",
+    "ReadsAgain",
+    "Source",
+    "SourceSchema",
+    "SourceTable",
+    "Step",
+]
 
 Position: TypeAlias = "Mapping[str, Json]"
 """A place in a source, as a JSON object. Only the kind of source that made it can read it."""
@@ -145,7 +154,7 @@ class Step:
 
     - `caught_up`: whether everything that the source held at its start has been yielded;
     - `cleared`: a table that lost rows after all earlier steps; such a step has no batches, and its
-      position is that of the step before;
+      position is that of the step before, except in `ReadsAgain`;
     - `bad`: an error for each message of this step that cannot be read; it names the message.
     """
 
@@ -190,4 +199,22 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Release connections and threads."""
+        ...
+
+
+@runtime_checkable
+class ReadsAgain(Protocol):
+    """A source that can read one table again while it follows the others."""
+
+    def can_read_again(self, after: Position | None) -> bool:
+        """Whether a table can be read again at this position."""
+        ...
+
+    def read_again(self, table: SourceTable, after: Position) -> Iterator[Step]:
+        """All rows of a table as they are now, as insertions.
+
+        The first step has a batch, which may be without rows. The last one is `Cleared`; its
+        position is `after` with a note that the changes of the table up to now are done. Raises
+        InvalidRequest if the table does not exist any more.
+        """
         ...

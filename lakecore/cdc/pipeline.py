@@ -23,7 +23,7 @@ from lakecore.cdc.quarantine import OnTableError
 from lakecore.cdc.sink import Sink
 from lakecore.cdc.sink_parts import SinkSettings
 from lakecore.cdc.state import StateFiles
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.io.stores.open import locate, open_store
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ SYNC_ACTIONS: Mapping[str, Action] = {
 # --- pipeline ------------------------------------------------------------------------------------
 
 STATE_DIRECTORY = ".cdc"
+_READS_AGAIN = ("mysql",)
+"""The kinds of sources that are `ReadsAgain`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +174,50 @@ def statuses(catalog: Catalog, state: str | None, ambient: Ambient) -> list[Pipe
             )
         )
     return found
+
+
+def request_resync(
+    catalog: Catalog, name: str, tables: Sequence[str], state: str | None, ambient: Ambient
+) -> list[str]:
+    """Ask a pipeline to read tables in quarantine again, and return their names.
+
+    `tables`: names as `table` or `database.table`. The pipeline does it at its next checkpoint, or
+    when it starts. Asking again changes nothing.
+
+    Raises NotFound if there is no such pipeline, Unsupported if its source cannot read a table
+    again, InvalidRequest if a name is not exactly one table in quarantine.
+    """
+    store, root = state_store(catalog, state)
+    files = StateFiles(store, f"{root}/{_checked(name)}", ambient)
+    latest = files.latest()
+    if latest is None:
+        known = [each.name for each in statuses(catalog, state, ambient)]
+        raise NotFound("no such pipeline", name=name, known=known)
+    kind = latest.source.get("kind")
+    if kind not in _READS_AGAIN:
+        raise Unsupported(
+            "a table of this source cannot be read again: remove the target, and start a pipeline "
+            "with another name for it",
+            pipeline=name,
+            source=kind,
+        )
+    held = sorted(each.table for each in latest.quarantine)
+    found = []
+    for text in tables:
+        named = [each for each in held if text in {str(each), each.name}]
+        if len(named) != 1:
+            raise InvalidRequest(
+                "several tables in quarantine have this name: write database.table"
+                if named
+                else "the table is not in quarantine",
+                table=text,
+                in_quarantine=[*map(str, held)],
+            )
+        found += named
+    if not found:
+        raise InvalidRequest("name the tables", example="--tables shop.orders,shop.items")
+    files.request(found)
+    return [*map(str, found)]
 
 
 def state_store(catalog: Catalog, state: str | None) -> tuple[Store, str]:

@@ -11,7 +11,7 @@ set aside, and no later one. The quarantine is stored with each checkpoint.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -128,6 +128,18 @@ class Quarantine:
         """Add what earlier runs have stored."""
         for each in entries:
             self._held.setdefault(each.table, each)
+
+    def release(self, table: SourceTable) -> None:
+        """The table is followed again."""
+        del self._held[table]
+        if table in self.news:
+            self.news.remove(table)
+
+    def renew(self, table: SourceTable, reason: str, now_ms: int) -> None:
+        """State why a table is still not followed; its target is as it was."""
+        self._held[table] = replace(self._held[table], reason=reason, time_ms=now_ms)
+        if table not in self.news:
+            self.news.append(table)
 
     def take(self, error: LakecoreError, position: Position | None, now_ms: int) -> list[SetAside]:
         """Set aside the tables that an error concerns, and return the new entries.

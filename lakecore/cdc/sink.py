@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakecore.cdc.events import ReadsAgain
 from lakecore.cdc.quarantine import TABLE_ERRORS, LeavesOut, Quarantine, concern, of_tables
 from lakecore.cdc.sink_parts import (
     Acknowledged,
@@ -163,23 +164,32 @@ class TargetTable:
         self.rows_pending += rows.num_rows
         return self._opened().write(rows)
 
+    def names_of_key(self, key: Sequence[str]) -> Mapping[str, str]:
+        """The own name of each column of the source's key.
+
+        Raises InvalidRequest if the table has another key, or does not replace whole rows.
+        """
+        context = self._table.context
+        names = target_names(context.schema.names, key)
+        options = context.options
+        whole = options.merge_engine is MergeEngine.DEDUPLICATE and not options.ignore_delete
+        same = set(context.schema.primary_keys) == set(names.values())
+        if not same or not whole or options.bucket == POSTPONE_BUCKET:
+            raise InvalidRequest(
+                "the source removed rows that the target cannot find: it has another key, or "
+                "options by which a deletion does not remove a whole row; `--truncate ignore` "
+                "keeps rows that a statement removed",
+                table=self.identifier,
+            )
+        return names
+
     def remove_others(self, keys: pa.Table) -> int:
         """Delete the committed rows whose key is not in `keys`; return their number.
 
         Raises InvalidRequest if the table has another key, or does not replace whole rows.
         """
-        context = self._table.context
-        own = context.schema.primary_keys
-        names = target_names(context.schema.names, keys.column_names)
-        options = context.options
-        whole = options.merge_engine is MergeEngine.DEDUPLICATE and not options.ignore_delete
-        if set(own) != set(names.values()) or not whole or options.bucket == POSTPONE_BUCKET:
-            raise InvalidRequest(
-                "a statement of the source removed rows that the target cannot find: it has "
-                "another key, or options by which a deletion does not remove a whole row; "
-                "`--truncate ignore` keeps them",
-                table=self.identifier,
-            )
+        names = self.names_of_key(keys.column_names)
+        own = self._table.context.schema.primary_keys
         places = [str(number) for number in range(len(own))]
         kept = keys.rename_columns(list(names.values())).select(list(own)).rename_columns(places)
         removed = 0
@@ -291,8 +301,9 @@ class Sink:
                     if begins:
                         self._begin(source)
                         begins = False
-                    self._follow(source, stops, reports, until_caught_up=until_caught_up)
-                    return self.progress
+                    self._read_again(source)
+                    if self._follow(source, stops, reports, until_caught_up=until_caught_up):
+                        return self.progress
                 except TABLE_ERRORS as error:
                     # Someone waits for the first start of a pipeline: it names what does not fit.
                     if (begins and self._is_new) or not self._set_aside(error, source):
@@ -307,8 +318,11 @@ class Sink:
         reports: Callable[[Progress], None] | None,
         *,
         until_caught_up: bool,
-    ) -> None:
-        """Take the steps of the source after the current position."""
+    ) -> bool:
+        """Take the steps of the source after the current position.
+
+        False if it stopped at a checkpoint because tables are to be read again.
+        """
         with closing(self._steps_of(source, stops)) as steps:
             for step in steps:
                 self._take_or_retry(step, source)
@@ -318,10 +332,13 @@ class Sink:
                     self._checkpoint()
                     if reports is not None:
                         reports(self.progress)
+                    if not ends and self._reader(source) is not None and self._files.requests():
+                        return False
                 if ends:
-                    return
+                    return True
         # The source ended by itself, or the pipeline was stopped while it could not be reached.
         self._checkpoint()
+        return True
 
     def close(self) -> None:
         """Close all writers, and drop rows that are not committed."""
@@ -408,8 +425,14 @@ class Sink:
         """The target of a source table; creates the target table if needed."""
         if table in self._routes:
             return self._routes[table]
+        target = None if table in self._quarantine else self._created(table, schema)
+        self._routes[table] = target
+        return target
+
+    def _created(self, table: SourceTable, schema: SourceSchema) -> str | None:
+        """The target of a source table, which exists then; None if the table is not followed."""
         with of_tables(table):
-            target = None if table in self._quarantine else self._rules.target(table)
+            target = self._rules.target(table)
             if target is not None and not self._is_followed(table, schema):
                 target = None
             if target is not None:
@@ -422,7 +445,6 @@ class Sink:
                     log.warning("source table left out. table=%s reason=%s", table, error)
                     self.progress.left_out[str(table)] = str(error)
                     target = None
-        self._routes[table] = target
         return target
 
     def _is_followed(self, table: SourceTable, schema: SourceSchema) -> bool:
@@ -471,6 +493,11 @@ class Sink:
                 None if each.position is None else json.dumps(each.position),
             )
         self._tell_quarantine(source)
+        self._drop()
+        return True
+
+    def _drop(self) -> None:
+        """Drop everything since the last checkpoint."""
         for target in self._targets.values():
             target.close()
         if self._letters is not None:
@@ -479,13 +506,96 @@ class Sink:
         self._rows = 0
         self._position = self._state.position
         self.progress.tables = dict(self._counted)
-        return True
 
     def _tell_quarantine(self, source: Source) -> None:
         self.progress.quarantine = self._quarantine.entries
         self.progress.newly_set_aside = tuple(map(str, self._quarantine.news))
         if isinstance(source, LeavesOut):
             source.leave_out(self._quarantine.tables)
+
+    # --- resync -----------------------------------------------------------------------------------
+
+    def _reader(self, source: Source) -> ReadsAgain | None:
+        """The source, if it can read a table again at the current position."""
+        if isinstance(source, ReadsAgain) and source.can_read_again(self._position):
+            return source
+        return None
+
+    def _read_again(self, source: Source) -> None:
+        """Do the open requests: each table comes back, or its entry states why it cannot.
+
+        Called directly after a checkpoint. A request is deleted after the checkpoint of its last
+        table, so a crash repeats what is not stored. Tables that are followed are left as they are.
+        """
+        reader = self._reader(source)
+        if reader is None:
+            return
+        for name, tables in self._files.requests().items():
+            for table in tables:
+                if table not in self._quarantine:
+                    continue
+                try:
+                    if not self._restore(reader, table):
+                        # The request stays, and the next checkpoint tries again.
+                        self._drop()
+                        self._routes[table] = None
+                        return
+                except TABLE_ERRORS as error:
+                    self._drop()
+                    self._routes[table] = None
+                    reason = f"it could not be read again: {error}"
+                    self._quarantine.renew(table, reason, self._ambient.now_ms())
+                    log.warning("table stays set aside. table=%s reason=%s", table, reason)
+                self._tell_quarantine(source)
+                self._checkpoint()
+            self._files.forget_request(name)
+
+    def _restore(self, source: ReadsAgain, table: SourceTable) -> bool:
+        """Write the rows that a table has now, and delete all others: one commit, not made yet.
+
+        False if the source cannot be reached.
+        """
+        assert self._position is not None, "no table is read again before the first checkpoint"
+        log.info("table is read again. table=%s", table)
+        name = None
+        steps = source.read_again(table, self._position)
+        while True:
+            try:
+                step = next(steps, None)
+            except StorageError as error:
+                log.warning("table not read again yet. table=%s cause=%s", table, error)
+                return False
+            if step is None:
+                break
+            if name is None:
+                name = self._returning(table, step.batches[0].schema)
+            if step.cleared is not None:
+                self._rows += self._target(name).remove_others(step.cleared.keys)
+                self._position = step.position
+            else:
+                self._take(step)
+        self._quarantine.release(table)
+        log.info("table is followed again. table=%s target=%s", table, name)
+        return True
+
+    def _returning(self, table: SourceTable, schema: SourceSchema) -> str:
+        """The target of a table that comes back; makes it if it is gone.
+
+        Raises InvalidRequest if the target cannot become equal to the source table.
+        """
+        name = self._created(table, schema)
+        if name is None:
+            raise InvalidRequest("the pipeline leaves the table out", table=str(table))
+        self._routes[table] = name
+        self._check_alone(name)
+        if name in self._targets:
+            self._targets.pop(name).close()
+        self._target(name).names_of_key(schema.primary_key)
+        # The target may be new and stay empty; a checkpoint with rows adds it again.
+        self._state = replace(
+            self._state, targets=tuple(each for each in self._state.targets if each != name)
+        )
+        return name
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -537,17 +647,22 @@ class Sink:
             return
         self._checkpoint()
         with of_tables(cleared.table):
-            shared = [each for each, target in self._routes.items() if target == name]
-            if len(shared) > 1:
-                raise InvalidRequest(
-                    "a statement removed rows of one of several tables of a target, so it is not "
-                    "known which rows are its own; `--truncate ignore` keeps them",
-                    target=name,
-                    tables=[*map(str, shared)],
-                )
+            self._check_alone(name)
             removed = self._target(name).remove_others(cleared.keys)
         self._rows += removed
         log.info("rows removed by a statement. table=%s rows=%s", name, removed)
+
+    def _check_alone(self, name: str) -> None:
+        """Raise InvalidRequest if a target has the rows of several source tables."""
+        shared = [each for each, target in self._routes.items() if target == name]
+        shared += [each for each in self._quarantine.tables if self._rules.target(each) == name]
+        if len({*shared}) > 1:
+            raise InvalidRequest(
+                "the source removed rows of one of several tables of a target, so it is not known "
+                "which rows are its own; `--truncate ignore` keeps rows that a statement removed",
+                target=name,
+                tables=[*map(str, sorted({*shared}))],
+            )
 
     def _evolve(self, name: str, batch: ChangeBatch) -> None:
         """Make the schema changes that a batch needs."""

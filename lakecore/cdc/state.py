@@ -31,6 +31,7 @@ import re
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
+from lakecore.cdc.events import SourceTable
 from lakecore.cdc.quarantine import SetAside
 from lakecore.errors import CommitConflict, CorruptTable, NotFound
 from lakecore.model.files import (
@@ -45,7 +46,7 @@ from lakecore.model.files import (
 from lakecore.model.rows import KIND_TEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lakecore.cdc.events import ChangeBatch, Position
     from lakecore.errors import InvalidRequest
@@ -185,6 +186,7 @@ def _text(value: object) -> str | None:
 
 _NAME = re.compile(r"checkpoint-(\d{1,18})\.json")
 _HELD = re.compile(r"held-rows-(\d{1,18})-[0-9a-f-]+\.jsonl")
+_REQUEST = re.compile(r"resync-[0-9a-f-]+\.json")
 _FORMAT = 1
 
 
@@ -310,6 +312,31 @@ class StateFiles:
         if state.messages or state.letters:
             done = replace(state, messages={}, letters=None)
             self._store.put(self._path(state.checkpoint), self._text(done))
+
+    def request(self, tables: Iterable[SourceTable]) -> None:
+        """Store the request to read tables again. Each request is a file of its own."""
+        name = f"resync-{self._ambient.new_uuid()}.json"
+        text = json.dumps([[each.database, each.name] for each in tables])
+        self._store.put(f"{self.directory}/{name}", text.encode())
+
+    def requests(self) -> dict[str, tuple[SourceTable, ...]]:
+        """The tables of each open request, by the name of its file.
+
+        Raises CorruptTable if a file is damaged.
+        """
+        found: dict[str, tuple[SourceTable, ...]] = {}
+        for name in filter(_REQUEST.fullmatch, self._names()):
+            path = f"{self.directory}/{name}"
+            try:
+                listed = json.loads(self._store.read(path))
+                found[name] = tuple(SourceTable(str(each[0]), str(each[1])) for each in listed)
+            except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
+                raise CorruptTable("a request of the pipeline is damaged", path=path) from error
+        return found
+
+    def forget_request(self, name: str) -> None:
+        """Delete a request that is done."""
+        self._store.delete(f"{self.directory}/{name}")
 
     def hold_letters(self, checkpoint: int, lines: Sequence[str]) -> str:
         """Store the dead letters of the next checkpoint under a temporary name, and return it."""

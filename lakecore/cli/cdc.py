@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING
 
 from lakecore.catalog.registry import open_catalog
 from lakecore.cdc.actions import REPEATED_FLAGS, Arguments
-from lakecore.cdc.pipeline import RUN_FLAGS, SYNC_ACTIONS, PipelineStatus, launch_of, statuses
+from lakecore.cdc.pipeline import (
+    RUN_FLAGS,
+    SYNC_ACTIONS,
+    PipelineStatus,
+    launch_of,
+    request_resync,
+    statuses,
+)
 from lakecore.cdc.quarantine import SetAside
 from lakecore.cli.flags import Flags, read_flags
 from lakecore.cli.grid import json_text
@@ -39,6 +46,7 @@ __all__ = ["run_pipeline", "sync"]
 
 _OF_WAREHOUSE = ("warehouse", "catalog_conf")
 _OF_STATUS = (*_OF_WAREHOUSE, "state")
+_OF_RESYNC = (*_OF_STATUS, "tables")
 _OF_RUN = (*RUN_FLAGS, "metrics")
 _SET_ASIDE = 3
 """The exit code of a run that set a table aside."""
@@ -46,10 +54,12 @@ _CONFS = ("catalog_conf", "table_conf")
 
 
 def run_pipeline(arguments: Sequence[str]) -> None:
-    """Run what the arguments name: an action, a file, or `status`."""
+    """Run what the arguments name: an action, a file, `status` or `resync`."""
     name = arguments[0].lower().replace("-", "_")
     if name == "status":
         _status(arguments[1:])
+    elif name == "resync":
+        _resync(arguments[1:])
     elif name == "run":
         _run_file(arguments[1:])
     else:
@@ -233,6 +243,22 @@ def _status(arguments: Sequence[str]) -> None:
         say("no pipelines")
     else:
         say("\n".join(_status_line(each) for each in found))
+
+
+def _resync(arguments: Sequence[str]) -> None:
+    if not arguments or arguments[0].startswith("-"):
+        raise InvalidRequest("name the pipeline: lakecore cdc resync NAME --tables a,b")
+    known = Flags(action="resync", known=_OF_RESYNC, repeated=_CONFS, example="--tables a,b")
+    flags = read_flags(known, arguments[1:])
+    one = {name: flags.get(name, [""])[-1] for name in ("warehouse", "state", "tables")}
+    options = catalog_options_of(None, one["warehouse"] or None, flags.get("catalog_conf"))
+    catalog = open_catalog(options, create=False)
+    tables = [each.strip() for each in one["tables"].split(",") if each.strip()]
+    found = request_resync(catalog, arguments[0], tables, one["state"] or None, SYSTEM)
+    say(
+        f"{arguments[0]} reads these tables again, at its next checkpoint or when it starts: "
+        + ", ".join(found)
+    )
 
 
 def _status_line(status: PipelineStatus) -> str:

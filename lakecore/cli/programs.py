@@ -23,6 +23,7 @@ _CDC_HELP = """\
 Usage: lakecore cdc ACTION [--FLAG VALUE]...
        lakecore cdc run FILE.toml [--FLAG VALUE]...
        lakecore cdc status [--warehouse PATH] [--state PATH] [--json]
+       lakecore cdc resync NAME --tables A,B [--warehouse PATH] [--state PATH]
 
   Replicate a database or a topic to tables, including schema changes.
 

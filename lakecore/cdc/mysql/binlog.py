@@ -107,11 +107,12 @@ class LogPlace(NamedTuple):
 class TableMapSeen(NamedTuple):
     """A table map event, which describes the table of the next rows.
 
-    It holds the table's number and the packet.
+    It holds the table's number, the packet, and the offset of its end in the log.
     """
 
     table_id: bytes
     packet: bytes
+    end: int = 0
 
 
 class Rows(NamedTuple):
@@ -149,12 +150,14 @@ class Statement(NamedTuple):
     """A statement that changes rows, logged in place of the rows (binlog_format=STATEMENT).
 
     - `database`: the current database of its session; empty if it has none;
-    - `place`: where the statement is in the log, for messages.
+    - `place`: where the statement is in the log, for messages;
+    - `end`: the offset of its end in the log.
     """
 
     text: str
     database: str
     place: str
+    end: int = 0
 
 
 class Idle(NamedTuple):
@@ -250,7 +253,7 @@ class Binlog:
                 rows_seen = True
                 yield _rows(data, kind, end, timestamp, len(data) - self._tail)
             elif kind == _TABLE_MAP:
-                yield TableMapSeen(data[_BODY : _BODY + 6], data[: len(data) - self._tail])
+                yield TableMapSeen(data[_BODY : _BODY + 6], data[: len(data) - self._tail], end)
             elif kind == _XID:
                 self._advance(end)
                 rows_seen = False
@@ -265,7 +268,7 @@ class Binlog:
                 gtid, standalone = f"{name}:{int.from_bytes(data[37:45], 'little')}", False
             elif kind == _EXECUTE_LOAD:
                 text, database = _query(data[: len(data) - self._tail], _LOAD_HEAD_SIZE)
-                yield Statement(text, database, f"{self.place.file}:{end}")
+                yield Statement(text, database, f"{self.place.file}:{end}", end)
             elif kind == _QUERY:
                 text, database = _query(data[: len(data) - self._tail])
                 upper = text[:20].upper()
@@ -279,7 +282,7 @@ class Binlog:
                     continue
                 if _STATEMENT.match(text):
                     # The transaction goes on: the end of it is an event of its own.
-                    yield Statement(text, database, f"{self.place.file}:{end}")
+                    yield Statement(text, database, f"{self.place.file}:{end}", end)
                     continue
                 self._advance(end)
                 if upper.startswith("COMMIT"):
@@ -304,6 +307,10 @@ class Binlog:
                     "pipeline to read everything again"
                 )
 
+    def at(self, end: int) -> LogPlace:
+        """The place of an offset in the current file."""
+        return LogPlace(self.place.number, end, self.place.file)
+
     def _check_place(self, end: int) -> None:
         """After a start at a GTID, raise Unsupported if the offset of the event is ambiguous.
 
@@ -327,7 +334,7 @@ class Binlog:
 
     def _advance(self, end: int) -> None:
         if end:
-            self.place = LogPlace(self.place.number, end, self.place.file)
+            self.place = self.at(end)
 
     def _errors(self) -> AbstractContextManager[None]:
         return plain_mysql_errors(self._settings, "the binary log cannot be read")

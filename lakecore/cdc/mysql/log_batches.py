@@ -443,12 +443,20 @@ class LogBatches:
         """Whether the rows become a step within their transaction."""
         return self.rows >= _TRANSACTION_ROWS or self.size >= _TRANSACTION_BYTES
 
-    def see_map(self, event: TableMapSeen) -> None:
+    def see_map(self, event: TableMapSeen, here: LogPlace) -> None:
         """Remember which table a table number means in the following row events.
+
+        `here` is where the event ends. Tables that were read later are not looked at: their
+        definition may have been one that cannot be followed.
 
         DDL gives the changed table a new number. So, after DDL, a table with an unchanged number is
         not read again.
         """
+        if self._marks and self.includes(
+            table := SourceTable(*table_name(event.packet[20:])), here
+        ):
+            self._current[event.table_id] = _Image(table)
+            return
         body = event.packet[26:]
         image = self._known.get(body)
         is_old = image is not None and image.statements != self._statements
@@ -461,14 +469,19 @@ class LogBatches:
         image.seen = self._statements
         self._current[event.table_id] = image
 
-    def see_statement(self, found: Definition | Statement) -> None:
+    def includes(self, table: SourceTable, here: LogPlace) -> bool:
+        """Whether all rows of a table were read after an event that ends here."""
+        marks = self._marks.get(table)
+        return marks is not None and marks.done and here <= min(marks.places)
+
+    def see_statement(self, found: Definition | Statement, here: LogPlace) -> None:
         """Remember that a statement may have changed a table definition.
 
         Tables without changes during many such statements are forgotten, because some of them no
         longer exist. Raises InvalidRequest for a statement that may change mirrored rows.
         """
         if isinstance(found, Statement):
-            self._check_statement(found)
+            self._check_statement(found, here)
             return
         self._statements += 1
         if self._statements % _KEPT == 0:
@@ -533,7 +546,7 @@ class LogBatches:
         schema = source_schema(definitions, primary_key, comment, self._settings.mapping)
         return _Image(table, self._group(table), schema, found, RowImages(found.columns))
 
-    def _check_statement(self, found: Statement) -> None:
+    def _check_statement(self, found: Statement, here: LogPlace) -> None:
         """Raise InvalidRequest for a statement that may change rows of mirrored tables.
 
         If it is not certain which table it changes, these are all tables of its database, and all
@@ -555,6 +568,7 @@ class LogBatches:
             for each in existing
             if settings.takes(each.database, each.name)
             and self._accepts(each)
+            and not self.includes(each, here)
             and (each == one if surely else each in named or each.database == found.database)
         )
         if not changed:

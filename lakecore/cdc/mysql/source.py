@@ -205,6 +205,37 @@ class MySqlSource:
         finally:
             self.close()
 
+    def can_read_again(self, after: Position | None) -> bool:
+        """Whether the position is one of the log: the first snapshot is done."""
+        return after is not None and "place" in after
+
+    def read_again(self, table: SourceTable, after: Position) -> Iterator[Step]:
+        """All rows of a table at one place of the log; see `ReadsAgain`.
+
+        The last position has the place as the table's mark, so the log is followed from there.
+        """
+        keys: list[pa.Table] = []
+        place = _Place.from_json(after)
+        connection = connect(self._settings)
+        try:
+            server = read_server(connection, self._settings)
+            cursor = connection.cursor()
+            with plain_mysql_errors(self._settings, "the tables of the server cannot be listed"):
+                if (table.database, table.name) not in read_tables(cursor):
+                    raise InvalidRequest("the table of the source is gone", table=str(table))
+                schema = self._schema(cursor, table)
+        finally:
+            connection.close()
+        empty = schema.arrow.empty_table()
+        first = Chunk(schema=schema, rows=empty, place=place.log or LogPlace.of("", 0))
+        yield Step(batches=(self._chunk_batch(table, first),), position=after)
+        for chunk in self._stream(server, table, Marks()):
+            yield Step(batches=(self._chunk_batch(table, chunk),), position=after)
+            keys.append(chunk.rows.select(chunk.schema.primary_key))
+            place.marks[table] = Marks(places=[chunk.place], done=True)
+        cleared = Cleared(table=table, keys=pa.concat_tables(keys))
+        yield Step(cleared=cleared, position=place.to_json())
+
     def close(self) -> None:
         """Close connections and end threads."""
         if self._log is not None:
@@ -388,18 +419,18 @@ class MySqlSource:
         for event in binlog.events():
             match event:
                 case TableMapSeen():
-                    batches.see_map(event)
+                    batches.see_map(event, binlog.at(event.end))
                 case Rows():
                     place.events_done += 1
                     if place.events_done > skipped and event.timestamp >= least_seconds:
-                        here = LogPlace(binlog.place.number, event.end, binlog.place.file)
-                        batches.add(event, here)
+                        batches.add(event, binlog.at(event.end))
                     if batches.must_be_cut:
                         yield Step(batches=batches.take(), position=place.to_json())
                         begun_ms = self._ambient.now_ms()
                 case Definition() | Statement():
-                    batches.see_statement(event)
-                    yield from self._cleared(server, batches, place, event)
+                    here = binlog.at(event.end) if isinstance(event, Statement) else binlog.place
+                    batches.see_statement(event, here)
+                    yield from self._cleared(server, batches, place, event, here)
                 case Commit():
                     place.log, place.events_done, skipped = event.place, 0, 0
                     place.gtid = event.gtid
@@ -416,7 +447,12 @@ class MySqlSource:
                         begun_ms = self._ambient.now_ms()
 
     def _cleared(
-        self, server: Server, batches: LogBatches, place: _Place, event: Definition | Statement
+        self,
+        server: Server,
+        batches: LogBatches,
+        place: _Place,
+        event: Definition | Statement,
+        here: LogPlace,
     ) -> Iterator[Step]:
         """If a statement removed rows: what came before, and the keys that the table has now.
 
@@ -426,7 +462,9 @@ class MySqlSource:
         tables = [
             each
             for each in (removal.tables if removal is not None else ())
-            if self._settings.takes(each.database, each.name) and self._is_read(each)
+            if self._settings.takes(each.database, each.name)
+            and self._is_read(each)
+            and not batches.includes(each, here)
         ]
         if removal is None or not tables:
             return

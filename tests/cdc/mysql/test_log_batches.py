@@ -5,11 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from lakecore.cdc.mysql.binlog import Definition, TableMapSeen
+from lakecore.cdc.mysql.binlog import Definition, LogPlace, TableMapSeen
 from lakecore.cdc.mysql.log_batches import LogBatches
 
 if TYPE_CHECKING:
     import pytest
+
+HERE = LogPlace.of("b.000001", 4)
 
 
 def seen(name: str, table_id: int) -> TableMapSeen:
@@ -31,9 +33,9 @@ def test_tables_that_were_dropped_are_forgotten(monkeypatch: pytest.MonkeyPatch)
     settings = cast("Any", SimpleNamespace(takes=takes))
     batches = LogBatches(settings, cast("Any", None), lambda _: True, str, {})
     for number in range(100):
-        batches.see_map(seen("kept", 7))
-        batches.see_map(seen(f"t{number}", 10 + number))
-        batches.see_statement(Definition("ALTER TABLE t"))
+        batches.see_map(seen("kept", 7), HERE)
+        batches.see_map(seen(f"t{number}", 10 + number), HERE)
+        batches.see_statement(Definition("ALTER TABLE t"), HERE)
 
     assert sorted(asked) == sorted(["d.kept", *(f"d.t{number}" for number in range(100))])
     assert len(batches._known) <= 11  # noqa: SLF001

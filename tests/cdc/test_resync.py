@@ -1,0 +1,212 @@
+"""A table in quarantine is read again on request, and then equals its source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lakecore.cdc.events import Cleared, SourceTable, Step
+from lakecore.cdc.pipeline import request_resync
+from lakecore.cdc.quarantine import OnTableError
+from lakecore.cdc.state import StateFiles
+from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
+from lakecore.io.ambient import seeded
+from lakecore.io.stores.store import MemoryStore
+from tests.cdc.sources import ListSource, PlainRules, batch, schema
+from tests.cdc.test_quarantine import A_STEPS
+from tests.cdc.test_sink import ONE, A, B, parts, rows
+from tests.stores import FailingStore, StoreFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from lakecore.cdc.events import Position, SourceSchema
+    from lakecore.cdc.sink_parts import Progress
+    from lakecore.io.stores.store import Store
+
+QUARANTINE = OnTableError.QUARANTINE
+MORE = [
+    *A_STEPS,
+    [batch(A, ONE, ("+I", 5, "x")), batch(B, ONE, ("+I", 5, "b"))],
+    [batch(A, ONE, ("+I", 6, "x"))],
+]
+BACK = [(2, "new"), (5, "b"), (7, "n")]
+
+
+class Again(ListSource):
+    """A source that can read B again: it has two rows then."""
+
+    of: SourceSchema = ONE
+    kind = "mysql"
+    lost: bool = False
+
+    def describe(self) -> Mapping[str, str]:
+        return {"kind": self.kind}
+
+    def can_read_again(self, after: Position | None) -> bool:
+        return after is not None
+
+    def read_again(self, table: SourceTable, after: Position) -> Iterator[Step]:
+        assert table == B
+        yield Step(batches=(batch(B, self.of),), position=after)
+        if self.lost:
+            self.lost = False
+            raise StorageError("the source went away")
+        for row in ((2, "new"), (7, "n")):
+            yield Step(batches=(batch(B, self.of, ("+I", *row)),), position=after)
+        keys = pa.table({"id": pa.array([2, 7], self.of.arrow.field("id").type)})
+        yield Step(cleared=Cleared(table=B, keys=keys), position={**after, "mark": "b"})
+
+
+def files(store: Store, seed: int = 3) -> StateFiles:
+    return StateFiles(store, "w/.cdc/p", seeded(seed))
+
+
+def set_aside(rules: PlainRules | None = None) -> MemoryStore:
+    """A warehouse whose pipeline `p` has set B aside."""
+    store = MemoryStore()
+    _, sink = parts(store, rules, on_table_error=QUARANTINE)
+    sink.run(Again(A_STEPS), until_caught_up=True)
+    return store
+
+
+def copied(store: MemoryStore, to: MemoryStore, directory: str = "w") -> MemoryStore:
+    """The second store, with the files of the first."""
+    for each in store.list(directory):
+        if each.is_directory:
+            copied(store, to, each.path)
+        else:
+            to.put(each.path, store.read(each.path))
+    return to
+
+
+def run(store: Store, source: Again, seed: int = 2, rules: PlainRules | None = None) -> Progress:
+    _, sink = parts(store, rules, seed, on_table_error=QUARANTINE)
+    return sink.run(source, until_caught_up=True)
+
+
+def test_at_the_end_the_target_equals_the_source() -> None:
+    store = set_aside()
+    files(store).request([B])
+    files(store, seed=4).request([B])
+    progress = run(store, Again(MORE))
+
+    catalog, _ = parts(store)
+    assert rows(catalog, "d.b") == BACK
+    assert [row[0] for row in rows(catalog, "d.a")] == [1, 2, 3, 4, 5, 6]
+    assert (progress.quarantine, progress.newly_set_aside) == ((), ())
+    assert not files(store).requests()
+    assert "mark" not in (run(store, Again(MORE)).position or {})
+
+
+def test_a_running_pipeline_does_it_at_its_next_checkpoint() -> None:
+    store = set_aside()
+    _, sink = parts(store, seed=2, on_table_error=QUARANTINE)
+    reported: list[int] = []
+
+    def reports(progress: Progress) -> None:
+        if not reported:
+            files(store).request([B])
+        reported.append(len(progress.quarantine))
+
+    sink.run(Again(MORE), until_caught_up=True, reports=reports)
+
+    assert reported == [1, 0]
+    assert rows(parts(store)[0], "d.b") == [(2, "new"), (7, "n")], "step 5 came before the request"
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_kill_at_every_step_is_harmless(*, after: bool) -> None:
+    begun = set_aside()
+    files(begun).request([B])
+    ended, fail_at = False, 0
+    while not ended:
+        fail_at += 1
+        inner = copied(begun, MemoryStore())
+        try:
+            run(FailingStore(inner, fail_at, after=after), Again(MORE))
+            ended = True
+        except (StoreFailure, LakecoreError):
+            pass
+        progress = run(inner, Again(MORE), seed=5)
+
+        assert rows(parts(inner)[0], "d.b") == BACK, fail_at
+        assert progress.quarantine == (), fail_at
+        assert not files(inner).requests(), fail_at
+    assert fail_at > 10
+
+
+def test_a_target_that_is_gone_is_made_anew() -> None:
+    store = set_aside()
+    parts(store)[0].drop_table("d.b")
+    files(store).request([B])
+    run(store, Again(MORE))
+
+    assert rows(parts(store)[0], "d.b") == BACK
+
+
+@pytest.mark.parametrize(
+    ("rules", "of", "reason"),
+    [
+        (PlainRules(options={"bucket": "1", "ignore-delete": "true"}), ONE, "does not remove"),
+        (PlainRules(), schema({"id": "BIGINT NOT NULL", "v": "STRING"}, key=()), "another key"),
+    ],
+)
+def test_a_target_that_cannot_take_the_table_stays_as_it_was(
+    rules: PlainRules, of: SourceSchema, reason: str
+) -> None:
+    store = set_aside(rules)
+    before = rows(parts(store)[0], "d.b")
+    files(store).request([B])
+    source = Again(A_STEPS)
+    source.of = of
+    progress = run(store, source, rules=rules)
+
+    (entry,) = progress.quarantine
+    assert entry.reason.startswith("it could not be read again: ")
+    assert reason in entry.reason
+    assert progress.newly_set_aside == ("s.b",)
+    assert rows(parts(store)[0], "d.b") == before
+    assert not files(store).requests()
+    assert run(store, Again(MORE), seed=6, rules=rules).quarantine == progress.quarantine
+
+
+def test_a_source_that_goes_away_is_asked_again_later() -> None:
+    store = set_aside()
+    files(store).request([B])
+    source = Again(MORE)
+    source.lost = True
+    run(store, source)
+
+    assert rows(parts(store)[0], "d.b") == [(2, "new"), (7, "n")]
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Requests a resync of a pipeline whose table B is in quarantine."""
+    store = set_aside()
+    catalog, _ = parts(store)
+    monkeypatch.setattr("lakecore.cdc.pipeline.state_store", lambda *_: (store, "w/.cdc"))
+    ambient = seeded(7)
+    return lambda name, *tables: request_resync(catalog, name, tables, None, ambient)
+
+
+def test_only_a_table_in_quarantine_can_be_requested(ask: Callable[..., list[str]]) -> None:
+
+    with pytest.raises(NotFound, match="no such pipeline"):
+        ask("q", "b")
+    with pytest.raises(InvalidRequest, match="not in quarantine"):
+        ask("p", "b", "a")
+    with pytest.raises(InvalidRequest, match="name the tables"):
+        ask("p")
+    assert ask("p", "b", "s.b") == ["s.b", "s.b"]
+
+
+def test_a_source_that_cannot_do_it_is_named(
+    ask: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakecore.cdc.pipeline._READS_AGAIN", ("other",))
+    with pytest.raises(Unsupported, match="source=mysql"):
+        ask("p", "b")
