@@ -266,8 +266,8 @@ def test_process_ends_though_a_read_was_neither_finished_nor_closed(tmp_path: Pa
         table.write(rows(table.schema, " | ".join(f"{n} {value}" for n in range(200))))
     code = (
         "import lakecore as lc\n"
-        "from lakecore.table.sections import windows_plan\n"
-        "windows_plan._BATCH_ROWS_MAX = 2\n"
+        "from lakecore.table.sections import windows\n"
+        "windows._BATCH_ROWS_MAX = 2\n"
         f"reader = lc.open_table({str(tmp_path / 't')!r}).to_batches()\n"
         "print(reader.read_next_batch().num_rows)\n"
     )
