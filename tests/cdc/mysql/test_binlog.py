@@ -163,8 +163,8 @@ def test_logged_statement_names_its_database_and_does_not_end_its_transaction() 
     )
 
     assert found == [
-        Statement("insert into x values (1)", "other", "log.000007:400"),
-        Statement("LOAD DATA INFILE 'f' INTO TABLE x", "third", "log.000007:500"),
+        Statement("insert into x values (1)", "other", "log.000007:400", 400),
+        Statement("LOAD DATA INFILE 'f' INTO TABLE x", "third", "log.000007:500", 500),
         Commit(LogPlace(7, 600, "log.000007"), None, 1),
         Definition("CREATE TABLE y (id int)", "other"),
         Commit(LogPlace(7, 700, "log.000007"), None, 1),
