@@ -373,6 +373,37 @@ def test_polars_takes_back_what_was_read_of_it() -> None:
     assert to_polars(at_most(c("i", "=", 1))) is None
 
 
+@pytest.mark.parametrize(
+    ("predicate", "rows"),
+    [
+        (And((c("i", ">", 1), c("i", "<", 3))), [2]),
+        (Or((c("i", "<", 2), c("i", ">", 2))), [1, 3]),
+        (Not(c("i", "=", 2)), [1, 3]),
+        (Not(isin("i", 1, 2)), [3]),
+        (IsNull("i"), [None]),
+        (IsNotNull("i"), [1, 2, 3]),
+        (StartsWith("s", pa.scalar("b")), [2]),
+        (StartsWith("b", pa.scalar(b"b")), [2]),
+        (NULL, []),
+        (And(()), [1, 2, 3, None]),
+        (Or(()), []),
+        (And((c("i", "=", 1), UNKNOWN)), None),
+        (Or((c("i", "=", 1), UNKNOWN)), None),
+        (Not(UNKNOWN), None),
+    ],
+)
+def test_polars_keeps_the_rows_of_a_predicate(
+    predicate: Predicate, rows: list[int | None] | None
+) -> None:
+    frame = pl.DataFrame(
+        {"i": [1, 2, 3, None], "s": ["a", "b", None, "c"], "b": [b"a", b"b", None, b"c"]},
+        schema_overrides={"i": pl.Int32},
+    )
+    expression = to_polars(predicate)
+
+    assert (None if expression is None else frame.filter(expression)["i"].to_list()) == rows
+
+
 # --- Arrow --------------------------------------------------------------------------------------
 
 ARROW: list[tuple[pc.Expression, Predicate]] = [

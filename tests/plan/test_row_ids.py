@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from lakecore.errors import CorruptTable, Unsupported
 from lakecore.model.files import DataFile, FileSource
 from lakecore.model.manifest import FileKind, ManifestEntry
-from lakecore.model.rows import TRACKING_FIELDS
+from lakecore.model.rows import ROW_ID, TRACKING_FIELDS
 from lakecore.model.validation import create_schema
 from lakecore.options import parse_options
+from lakecore.plan.predicate import Column, Op, compare
 from lakecore.plan.row_ids import (
     anchor_of,
     by_row_ids,
     columns_of_file,
+    may_hold_row_ids,
     rows_of,
     with_row_ids,
     written_together,
@@ -113,3 +116,43 @@ def test_rows_that_a_compaction_joined_in_between_are_refused(name: str) -> None
 
     with pytest.raises(Unsupported, match="a compaction joined"):
         written_together([first, joined], parse_options({}))
+
+
+ROWS = (
+    replace(FILE, name="a", first_row_id=0),
+    replace(FILE, name="b", first_row_id=10),
+    replace(FILE, name="c", first_row_id=0, write_columns=("v", ROW_ID)),
+    replace(FILE, name="d", first_row_id=None),
+)
+BLOBS = tuple(
+    replace(FILE, name=f"{first}.blob", first_row_id=first, row_count=5)
+    for first in (0, 5, 10, 15, 20)
+)
+UNNUMBERED_BLOB = replace(BLOBS[0], first_row_id=None)
+
+
+@pytest.mark.parametrize(
+    ("files", "row_id", "found"),
+    [
+        (ROWS, None, "a b c d"),
+        (ROWS, 0, "a c d"),
+        (ROWS, 9, "a c d"),
+        (ROWS, 10, "b c d"),
+        (ROWS, 20, "c d"),
+        ((*ROWS[:2], *BLOBS), 9, "a 0.blob 5.blob"),
+        ((*ROWS[:2], *BLOBS), 10, "b 10.blob 15.blob"),
+        ((*ROWS[:2], *BLOBS), 20, ""),
+        ((ROWS[1], UNNUMBERED_BLOB), 0, "0.blob"),
+        (BLOBS[:1], 7, "0.blob"),
+        ((), 7, ""),
+    ],
+)
+def test_row_id_is_looked_for_in_the_files_that_may_hold_it(
+    files: tuple[DataFile, ...], row_id: int | None, found: str
+) -> None:
+    column = Column(ROW_ID, pa.int64())
+    predicate = None if row_id is None else compare(column, Op.EQ, pa.scalar(row_id))
+
+    mask = may_hold_row_ids(files, predicate)
+
+    assert [file.name for file, may in zip(files, mask, strict=True) if may] == found.split()
