@@ -120,6 +120,25 @@ def test_unknown_column_is_refused_with_names_that_are_near() -> None:
     assert caught.value.facts["did_you_mean"] == ["price"]
 
 
+@pytest.mark.parametrize(
+    ("given", "near"),
+    [
+        ("NOTE", ["Note"]),
+        ("price", ["prices", "price123", "price1234"]),
+        ("weight", None),
+    ],
+)
+def test_the_three_nearest_names_are_suggested_as_they_are_spelt(
+    given: str, near: list[str] | None
+) -> None:
+    known = ["Note", "price12345", "price1234", "price123", "prices"]
+
+    with pytest.raises(InvalidRequest, match="unknown column") as caught:
+        conformed({given: pa.array([1])}, schema(dict.fromkeys(known, "INT")))
+
+    assert caught.value.facts.get("did_you_mean") == near
+
+
 def test_column_that_is_there_twice_is_refused() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lakecore.errors import InvalidRequest
-from lakecore.model.files import CommitMessage
+from lakecore.model.files import CommitMessage, IndexFile
 from lakecore.model.manifest import FileKind
 from lakecore.table.commits.commit import CommitRequest
-from lakecore.table.commits.commit_change import changes
+from lakecore.table.commits.commit_change import changes, delete_other_indexes
 from tests.tables import files, held, in_directory, new_table, put
 
 
@@ -50,3 +52,32 @@ def test_table_keeps_the_files_that_a_plain_commit_would_delete() -> None:
 
     assert held(table) == "1 a"
     assert entry.file.name in in_directory(table, "bucket-0")
+
+
+@pytest.mark.parametrize(
+    ("is_replaced", "left"),
+    [
+        ((), {"index-0", "index-1"}),
+        ((False, False), {"index-0", "index-1"}),
+        ((False, True), {"index-0"}),
+        ((True, True), set()),
+    ],
+)
+def test_only_the_indexes_of_replaced_messages_go(
+    is_replaced: tuple[bool, ...], left: set[str]
+) -> None:
+    context = new_table().context
+    store, layout = context.store, context.layout
+    indexes = [
+        IndexFile(index_type="HASH", name=f"index-{at}", size_bytes=1, row_count=1) for at in (0, 1)
+    ]
+    paths = {index.name: layout.live_index_file("", 0, index) for index in indexes}
+    for path in paths.values():
+        assert store.put_if_absent(path, b"x")
+    messages = [replace(replacing(), compact_index_files=(index,)) for index in indexes]
+    replaced = zip(messages, is_replaced, strict=False)
+    later = [replace(message) if is_other else message for message, is_other in replaced]
+
+    delete_other_indexes(context, messages, later)
+
+    assert {name for name, path in paths.items() if store.exists(path)} == left
