@@ -18,7 +18,7 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.types import Atomic, parse_type
 from lakecore.model.validation import create_schema
 from lakecore.rows.casts import rule_of
-from lakecore.rows.read_rules import StatedRules, parse_rules
+from lakecore.rows.read_rules_json import StatedRules, parse_rules
 from property_tests.profile import sized
 
 if TYPE_CHECKING:

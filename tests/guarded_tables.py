@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from lakecore.errors import StorageError
-from lakecore.rows.read_rules import StatedRules
+from lakecore.rows.read_rules_json import StatedRules
 from lakecore.table.handle import Table
 from lakecore.table.publication import ExclusiveCreate
 from tests.tables import new_table

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
     from lakecore.model.snapshot import Snapshot
-    from lakecore.rows.read_rules import StatedRules
+    from lakecore.rows.read_rules_json import StatedRules
 
 __all__ = [
     "EXCLUSIVE_CREATE",

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from lakecore.errors import CorruptTable
-from lakecore.format.avro import CODECS, Frame, assemble, compress, decompress
+from lakecore.format.avro_container import CODECS, Frame, assemble, compress, decompress
 from lakecore.memory import process_budget
 
 SYNC = bytes(16)

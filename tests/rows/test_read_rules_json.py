@@ -8,7 +8,7 @@ import pytest
 
 from lakecore.errors import Unsupported
 from lakecore.model.validation import create_schema
-from lakecore.rows.read_rules import StatedRules, parse_rules
+from lakecore.rows.read_rules_json import StatedRules, parse_rules
 
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema

@@ -29,7 +29,7 @@ from lakecore.errors import CorruptTable, LakecoreError, NotFound
 from lakecore.format.layout import canonical
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
-from lakecore.rows.read_rules import StatedRules
+from lakecore.rows.read_rules_json import StatedRules
 from lakecore.table.publication import (
     LostRace,
     Outcome,

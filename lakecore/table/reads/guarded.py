@@ -17,7 +17,7 @@ from lakecore.errors import NotFound, Unsupported
 from lakecore.frames.source import CheckedSource, RowSource, reading
 from lakecore.model.types import with_nullable
 from lakecore.plan.predicate import columns_of, condition_on
-from lakecore.rows.read_rules import parse_rules
+from lakecore.rows.read_rules_json import parse_rules
 from lakecore.table.reads.told import told_call, told_each
 
 if TYPE_CHECKING:

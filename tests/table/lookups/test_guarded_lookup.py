@@ -9,7 +9,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.errors import StorageError, Unsupported
-from lakecore.rows.read_rules import StatedRules
+from lakecore.rows.read_rules_json import StatedRules
 from tests.guarded_tables import (
     COLUMNS,
     NULL,

@@ -10,7 +10,7 @@ import pytest
 import lakecore as lc
 from lakecore.errors import StorageError, Unsupported
 from lakecore.plan.predicate import from_polars
-from lakecore.rows.read_rules import StatedRules
+from lakecore.rows.read_rules_json import StatedRules
 from lakecore.session import Session
 from lakecore.table.handle import Table
 from lakecore.table.publication import ExclusiveCreate

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import lakecore as lc
-from lakecore.rows.read_rules import StatedRules
+from lakecore.rows.read_rules_json import StatedRules
 from tests.guarded_tables import Access, equal, with_rules
 from tests.table.stored_rows.test_late_casts import evolved
 from tests.tables import new_table, reopened

@@ -18,7 +18,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.rows.read_rules import StatedRules
+from lakecore.rows.read_rules_json import StatedRules
 from lakecore.session import Session
 from lakecore.table.handle import Table
 from lakecore.table.reads.told import gated

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from lakecore.errors import Unsupported
-from lakecore.rows.read_rules import StatedRules
+from lakecore.rows.read_rules_json import StatedRules
 from tests.guarded_tables import COLUMNS, NULL, STARS, Access, equal, guarded_table, with_rules
 from tests.tables import new_table, put
 
