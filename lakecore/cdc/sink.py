@@ -189,21 +189,23 @@ class TargetTable:
         Raises InvalidRequest if the table has another key, or does not replace whole rows.
         """
         names = self.names_of_key(keys.column_names)
-        own = self._table.context.schema.primary_keys
+        own = list(self._table.context.schema.primary_keys)
         places = [str(number) for number in range(len(own))]
-        kept = keys.rename_columns(list(names.values())).select(list(own)).rename_columns(places)
-        removed = 0
+        kept = keys.rename_columns(list(names.values())).select(own).rename_columns(places)
+        have = self._table.to_batches(own).read_all().rename_columns(places)
+        gone = have.join(self._as_keys(kept, have.schema), places, join_type="left anti")
+        if not gone.num_rows:
+            return 0
         for batch in self._table.to_batches():
-            have = pa.Table.from_batches([batch]).select(list(own)).rename_columns(places)
-            numbered = have.append_column("at", pa.array(range(len(batch)), pa.int64()))
-            gone = numbered.join(self._as_keys(kept, have.schema), places, join_type="left anti")
-            rows = pa.Table.from_batches([batch]).take(gone.column("at"))
+            rows = pa.Table.from_batches([batch])
+            numbered = rows.select(own).rename_columns(places)
+            numbered = numbered.append_column("at", pa.array(range(len(batch)), pa.int64()))
+            rows = rows.take(numbered.join(gone, places, join_type="left semi").column("at"))
             if rows.num_rows:
                 kinds = pa.repeat(pa.scalar("-D"), rows.num_rows)
                 self._opened().write(rows.append_column(ROW_KIND, kinds))
                 self.rows_pending += rows.num_rows
-                removed += rows.num_rows
-        return removed
+        return len(gone)
 
     def _as_keys(self, keys: pa.Table, schema: pa.Schema) -> pa.Table:
         try:

@@ -175,6 +175,18 @@ def reading(batches: Iterator[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordBat
             batches.close()
 
 
+def limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    """The batches, up to `limit` rows in all (None: all)."""
+    left = limit
+    for batch in batches:
+        if left is not None and batch.num_rows >= left:
+            yield batch.slice(0, left)
+            return
+        left = None if left is None else left - batch.num_rows
+        yield batch
+        del batch
+
+
 def tell_damage(source: BatchSource, columns: Sequence[str] | None = None) -> None:
     """Read the source with lakecore's own reader, to raise an error that names the damaged file.
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from lakecore.errors import NotFound, Unsupported
 from lakecore.format.layout import POSTPONE_BUCKET
+from lakecore.frames.source import limited
 from lakecore.model.manifest import FileKind, fold
 from lakecore.model.rows import (
     KIND_TEXTS,
@@ -320,15 +321,9 @@ class ChangesSource:
         wanted = Wanted(
             context=self.context, columns=stored, predicate=condition, row_filter=self.row_filter
         )
-        left = limit if predicate is None else None
         with closing(side_by_side(self._streams(wanted))) as batches:
-            for batch in batches:
-                rows = self._shown(batch, names)
-                if left is not None and rows.num_rows >= left:
-                    yield rows.slice(0, left)
-                    return
-                left = None if left is None else left - rows.num_rows
-                yield rows
+            shown = (self._shown(batch, names) for batch in batches)
+            yield from limited(shown, limit if predicate is None else None)
 
     def filtered(self, row_filter: Condition) -> ChangesSource:
         """The changes for a reader who drops the rows for which the filter is not true.

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lakecore.errors import CorruptTable, LakecoreError, NotFound
 from lakecore.frames.polars_source import to_frames
+from lakecore.frames.source import limited
 from lakecore.io.files.file_checks import check_files, unchecked_bytes
 from lakecore.io.files.file_format import Checks
 from lakecore.merge.spec import merge_spec
@@ -427,15 +428,8 @@ class TableSource:
         if limit is None:
             yield from self._read(splits, plan, self._batches_of)
             return
-        left = limit if predicate is None else None
         with closing(self.read(splits, plan)) as batches:
-            for batch in batches:
-                if left is not None and batch.num_rows >= left:
-                    yield batch.slice(0, left)
-                    return
-                left = None if left is None else left - batch.num_rows
-                yield batch
-                del batch
+            yield from limited(batches, limit if predicate is None else None)
 
     def frames(
         self,

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import Unsupported
-from lakecore.frames.source import CheckedSource, reading
+from lakecore.frames.source import CheckedSource, limited, reading
 from lakecore.model.rows import (
     KEY_PREFIX,
     KIND_TEXTS,
@@ -118,15 +118,9 @@ class BinlogSource:
         names = self.schema.names if columns is None else list(columns)
         schema = pa.schema([self.schema.field(name) for name in names])
         wanted = list(dict.fromkeys((UPDATE, KIND, *names)))
-        left = limit if predicate is None else None
         with reading(self.images.batches(wanted)) as found:
-            for batch in found:
-                rows = self._packed(batch, schema)
-                if left is not None and rows.num_rows >= left:
-                    yield rows.slice(0, left)
-                    return
-                left = None if left is None else left - rows.num_rows
-                yield rows
+            packed = (self._packed(batch, schema) for batch in found)
+            yield from limited(packed, limit if predicate is None else None)
 
     def check_files(self) -> None:
         """Raise Unsupported for a rule of the catalog that is not known."""
@@ -240,16 +234,11 @@ class ChangeLogSource:
             sequence=self._sequence,
             row_filter=self.row_filter,
         )
-        left = limit if predicate is None else None
         streams = (stream for change in self.changes for stream in change.streams(wanted))
         with closing(side_by_side(streams)) as found:
-            for batch in _whole_updates(found, keys) if self.pairs else found:
-                rows = self._shown(batch, names)
-                if left is not None and rows.num_rows >= left:
-                    yield rows.slice(0, left)
-                    return
-                left = None if left is None else left - rows.num_rows
-                yield rows
+            images = _whole_updates(found, keys) if self.pairs else found
+            shown = (self._shown(batch, names) for batch in images)
+            yield from limited(shown, limit if predicate is None else None)
 
     def filtered(self, row_filter: Condition) -> ChangeLogSource:
         """The changes for a reader who drops the rows for which the filter is not true.
