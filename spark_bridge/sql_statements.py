@@ -290,6 +290,11 @@ def _with_names_of(given: DataType, kind: DataType) -> DataType:
 _OURS = frozenset({"CALL", "DELETE", "MERGE", "UPDATE"})
 """Statements that Spark itself does not run on a Python source."""
 _EVOLVING = re.compile(r"MERGE\s+WITH\s+SCHEMA\s+EVOLUTION\b", re.IGNORECASE)
+_CREATING = re.compile(
+    r"CREATE\s+(?:OR\s+REPLACE\s+)?(?:EXTERNAL\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?"
+    r"((?:`[^`]*`|\w+)(?:\s*\.\s*(?:`[^`]*`|\w+))*)",
+    re.IGNORECASE,
+)
 _SHOWN_BY_SPARK = frozenset({"tables", "views", "databases", "columns"})
 _COUNTS = ("rows", "rows_inserted", "rows_updated", "rows_deleted")
 
@@ -337,7 +342,7 @@ def _run(spark: SparkSession, text: str) -> DataFrame:
     try:
         statement = parse(masked(read), spark_types=True)
     except LakecoreError:
-        if _is_ours(spark, tokenize(masked(text))[0].word):
+        if _is_ours(spark, tokenize(masked(text))[0].word) or _creates_attached(spark, text):
             raise
         return spark.sql(text)
     if isinstance(statement, Query):
@@ -359,6 +364,15 @@ def _run(spark: SparkSession, text: str) -> DataFrame:
 def _is_ours(spark: SparkSession, word: str) -> bool:
     """Whether Spark itself would refuse a statement that begins with this word."""
     return word.upper() in _OURS and bool(databases(spark))
+
+
+def _creates_attached(spark: SparkSession, text: str) -> bool:
+    """Whether Spark would make a table of its own, under the name of an attached database."""
+    found = _CREATING.match(text)
+    if found is None:
+        return False
+    chain = [each.strip(" \t\n`") for each in re.split(r"\.(?=(?:[^`]*`[^`]*`)*[^`]*$)", found[1])]
+    return database_of(spark, chain) is not None
 
 
 def _create(spark: SparkSession, statement: CreateTable, text: str) -> DataFrame:

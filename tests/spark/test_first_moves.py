@@ -92,3 +92,20 @@ def test_replace_where_is_refused_with_the_way_out(spark: SparkSession, parts: l
         writer.option("path", parts.path).save()
 
     assert held(parts) == [("a", 1, 1)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE moves.spark_s (id INT) USING parquet CLUSTERED BY (id) INTO 2 BUCKETS",
+        "CREATE TABLE IF NOT EXISTS `moves`.`spark_s` (id INT) LOCATION '/nowhere'",
+        "create external table spark_catalog.moves.spark_s (id INT) STORED AS parquet",
+    ],
+)
+def test_no_table_of_spark_is_made_in_an_attached_database(
+    spark: SparkSession, parts: lc.Table, statement: str
+) -> None:
+    with pytest.raises(lc.LakecoreError):
+        spark_bridge.sql(spark, statement)
+
+    assert not spark.catalog.tableExists("moves.spark_s")
