@@ -102,8 +102,9 @@ def test_replace_where_is_refused_with_the_way_out(spark: SparkSession, parts: l
         "create external table spark_catalog.moves.spark_s (id INT) STORED AS parquet",
     ],
 )
+@pytest.mark.usefixtures("parts")
 def test_no_table_of_spark_is_made_in_an_attached_database(
-    spark: SparkSession, parts: lc.Table, statement: str
+    spark: SparkSession, statement: str
 ) -> None:
     with pytest.raises(lc.LakecoreError):
         spark_bridge.sql(spark, statement)
