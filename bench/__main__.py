@@ -2,8 +2,8 @@
 
 Names: merge_6m fold_6m compact_6m scan_6m checksums_5m pack_20m plan_10k commits_10k polls_100k
 lookup_10m lookups_20m upserts_20m memory_50m large_rows big_bucket cluster formats tpch
-vectors upserts_lakes cdc_decode expire_10k orphans_200k. Without one, all of them (more than an
-hour on two cores; most is pypaimon's Python path, and buckets of 10 GB).
+vectors upserts_lakes cdc_decode expire_10k orphans_200k scale. Without one, all of them (more than
+an hour on two cores; most is pypaimon's Python path, and buckets of 10 GB).
 Exits with 1 if a promise was not kept.
 
 `python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
@@ -15,6 +15,8 @@ Exits with 1 if a promise was not kept.
 `python -m bench big_bucket [SETTING=VALUE …]` is big_bucket in another size, see `big_bucket.py`.
 
 `python -m bench formats [SETTING=VALUE …]` is formats in another size, see `formats.py`.
+
+`python -m bench scale [SETTING=VALUE …]` is scale in another size, see `scale.py`.
 
 `python -m bench tpch scale=NUMBER` is tpch in another size, see `tpch.py`.
 
@@ -56,6 +58,7 @@ from bench import (
     pack_20m,
     plan_10k,
     polls_100k,
+    scale,
     scan_6m,
     tpch,
     upserts_20m,
@@ -87,6 +90,7 @@ BENCHMARKS: dict[str, Callable[[], bool]] = {
     "big_bucket": big_bucket.run,
     "cluster": cluster.run,
     "formats": formats.run,
+    "scale": lambda: scale.run([]),
     "tpch": tpch.run,
     "vectors": vectors.run,
     "upserts_lakes": upserts_lakes.run,
@@ -108,6 +112,7 @@ WORDED: dict[str, Callable[[list[str]], bool]] = {
     "big_bucket": big_bucket.run,
     "cluster": cluster.run,
     "formats": formats.run,
+    "scale": scale.run,
     "tpch": tpch.run,
 }
 
