@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from inspect import currentframe
 from threading import local
 from typing import TYPE_CHECKING, cast
@@ -28,7 +27,6 @@ from lakecore.io.history import History
 from lakecore.io.stores.open import locate, open_store
 from lakecore.io.stores.services import flag
 from lakecore.model.arguments import check_flags
-from lakecore.model.schema_change import check_changes
 from lakecore.options import OptionValue, option_texts
 from lakecore.sql.engine import SqlEngine
 from lakecore.sql.python_objects import SqlRelation, names_in_scope
@@ -49,19 +47,16 @@ if TYPE_CHECKING:
     from lakecore.model.times import Time
     from lakecore.sql.attached import Attached, attach
     from lakecore.table.handle import Table, load_table
-    from lakecore.table.verbs.compaction_job import compact_for_switch
 else:
     attach = deferred("lakecore.sql.attached", "attach")
     DatabaseCompaction = deferred("lakecore.catalog.compact_database", "DatabaseCompaction")
     compact_database = deferred("lakecore.catalog.compact_database", "compact_database")
-    compact_for_switch = deferred("lakecore.table.verbs.compaction_job", "compact_for_switch")
     create_filled = deferred("lakecore.catalog.new_table", "create_filled")
     load_table = deferred("lakecore.table.handle", "load_table")
 
 __all__ = ["Session", "connect", "open_table", "sql", "sql_engine"]
 
 AUTO_CREATE = "auto-create"
-_VECTORS = "deletion-vectors.enabled"
 _OF_THREAD = local()
 
 
@@ -335,10 +330,6 @@ class Session:
         A change of `deletion-vectors.enabled` first compacts the table in full, if stored rows need
         it. Raises CommitConflict if concurrent schema changes win every retry.
         """
-        check_changes(changes)
-        if any(getattr(change, "key", None) == _VECTORS for change in changes):
-            with suppress(NotFound):
-                compact_for_switch(self.get_table(identifier).context, changes)
         self._catalog.alter_table(identifier, changes, ignore_if_not_exists=ignore_if_not_exists)
 
     def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:

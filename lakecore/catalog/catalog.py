@@ -120,6 +120,9 @@ class Catalog(Protocol):
     ) -> None:
         """Apply schema changes as one new schema: all of them, or none.
 
+        A change of `deletion-vectors.enabled` first compacts the table in full, if stored rows need
+        it.
+
         Raises CommitConflict if other processes keep changing the schema at the same time.
         """
         ...

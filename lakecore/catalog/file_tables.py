@@ -27,16 +27,19 @@ from lakecore.suggestions import did_you_mean
 from lakecore.table.publication import SchemaProposal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
     from lakecore.model.schema_change import Change
     from lakecore.table.compactions.change_options import check_stored_rows
+    from lakecore.table.handle import Table
     from lakecore.table.publication import Publication
+    from lakecore.table.verbs.compaction_job import compact_for_switch
 else:
     _RULES = "lakecore.table.compactions.change_options"
     check_stored_rows = deferred(_RULES, "check_stored_rows")
+    compact_for_switch = deferred("lakecore.table.verbs.compaction_job", "compact_for_switch")
 
 log = logging.getLogger("lakecore.schema")
 
@@ -44,6 +47,7 @@ log = logging.getLogger("lakecore.schema")
 ALTER_ATTEMPTS_MAX = 10
 ALTER_WAIT_SECONDS = 0.01
 BRANCH = "branch-"
+_VECTORS = "deletion-vectors.enabled"
 _NAMES_SHOWN = 20
 
 
@@ -94,18 +98,20 @@ def branch_names(store: Store, path: str) -> tuple[str, ...]:
     return tuple(sorted(n.removeprefix(BRANCH) for n in names if n.startswith(BRANCH)))
 
 
-def change_schema(
+def change_schema(  # noqa: PLR0913  where the table is, and how it is opened
     store: Store,
     layout: Layout,
     publication: Publication,
     changes: Sequence[Change],
     *,
+    opened: Callable[[], Table],
     ambient: Ambient,
     table: str,
 ) -> bool:
     """Publish one new schema with all changes. Returns False if there is no table.
 
-    Raises CommitConflict if other processes keep changing the schema at the same time.
+    A switch of deletion vectors first compacts the table, which `opened` opens, if stored rows need
+    it. Raises CommitConflict if other processes keep changing the schema at the same time.
     """
     history = publication.history(store, layout)
     check_changes(changes)
@@ -124,6 +130,8 @@ def change_schema(
             has_snapshots=history.latest_snapshot_id() is not None,
             table=table,
         )
+        if changed.options.get(_VECTORS) != current.options.get(_VECTORS):
+            compact_for_switch(opened().context, changed)
         check_stored_rows(history, current, changed, changes, table=table)
         proposal = SchemaProposal(schema=changed, changes=changes)
         narrowed = narrowed_columns(current.fields, changed.fields)

@@ -256,7 +256,13 @@ class FilesystemCatalog:
         name = data_table(identifier, "alter", branch_allowed=True)
         layout = Layout(root=self.table_path(name), branch=name.branch)
         done = change_schema(
-            self.store, layout, self.publication, changes, ambient=self.ambient, table=str(name)
+            self.store,
+            layout,
+            self.publication,
+            changes,
+            opened=lambda: self._load(name),
+            ambient=self.ambient,
+            table=str(name),
         )
         if not done and not ignore_if_not_exists:
             raise self._no_table(name)

@@ -303,6 +303,7 @@ class MetastoreCatalog:
             Layout(root=entry.path, branch=name.branch),
             self._publication(name),
             changes,
+            opened=lambda: self._load(name),
             ambient=self.ambient,
             table=str(name),
         )

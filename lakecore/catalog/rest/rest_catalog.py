@@ -418,16 +418,18 @@ class RestCatalog:
         check_flags(ignore_if_not_exists=ignore_if_not_exists)
         name = data_table(identifier, "alter", branch_allowed=True)
         try:
-            context = self._load(name).context
+            table = self._load(name)
         except NotFound:
             if ignore_if_not_exists:
                 return
             raise
+        context = table.context
         if not change_schema(
             context.store,
             context.layout,
             context.publication,
             changes,
+            opened=lambda: table,
             ambient=self.ambient,
             table=str(name),
         ):

@@ -19,16 +19,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lakecore.errors import CommitConflict, CommitUnknown, InvalidRequest, Uncomputable
-from lakecore.model.schema_change import RemoveOption, SetOption
+from lakecore.options import parse_known
 from lakecore.table.compactions.change_options import check_vectors_change
 from lakecore.table.compactions.compact_plan import IdlePicks
 from lakecore.table.verbs.compaction import CompactionRequest, compact_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from lakecore.model.compaction import CompactionResult
-    from lakecore.model.schema_change import Change
+    from lakecore.model.schema import TableSchema
     from lakecore.table.compactions.compact_work import CompactionProgress
     from lakecore.table.context import TableContext
 
@@ -130,32 +130,17 @@ class _StoppedError(Exception):
 # Afterwards, the schema change checks these conditions (`compactions/change_options.py`). If
 # another process has written since the compaction, the change is refused, and no row is lost.
 
-VECTORS = "deletion-vectors.enabled"
-_ALLOW = "deletion-vectors.modifiable"
 
+def compact_for_switch(context: TableContext, changed: TableSchema) -> bool:
+    """Compact the table in full if the changed schema switches deletion vectors and needs it.
 
-def compact_for_switch(context: TableContext, changes: Sequence[Change]) -> bool:
-    """Compact the table in full if these changes switch deletion vectors on or off and need it.
-
-    Returns whether it compacted. Does nothing unless `deletion-vectors.modifiable` is true.
+    Returns whether it compacted.
     """
-    options, schema = context.options, context.schema
-    stated = dict(schema.options)
-    for change in changes:
-        if isinstance(change, SetOption):
-            stated[change.key] = change.value
-        elif isinstance(change, RemoveOption):
-            stated.pop(change.key, None)
-    after = replace(options, deletion_vectors_enabled=_is_true(stated.get(VECTORS)))
-    if not _is_true(stated.get(_ALLOW)):
-        return False
+    after = parse_known(changed.stated_options, table=context.identifier)
+    keyed = bool(changed.primary_keys)
     try:
-        check_vectors_change(context.history, options, after, keyed=bool(schema.primary_keys))
+        check_vectors_change(context.history, context.options, after, keyed=keyed)
     except InvalidRequest:
         compact_table(context, CompactionRequest(full=True))
         return True
     return False
-
-
-def _is_true(text: str | None) -> bool:
-    return text is not None and text.strip().lower() == "true"

@@ -244,7 +244,7 @@ def test_rows_written_between_the_compaction_and_the_switch_refuse_it(
         written(session.get_table("d.t"), 2)
         return done
 
-    monkeypatch.setattr("lakecore.session.compact_for_switch", compact_and_write)
+    monkeypatch.setattr("lakecore.catalog.file_tables.compact_for_switch", compact_and_write)
     with pytest.raises(InvalidRequest, match="keys would be duplicated"):
         session.alter_table("d.t", SWITCH_ON)
     assert session.get_table("d.t").options.deletion_vectors_enabled is False
