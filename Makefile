@@ -26,7 +26,7 @@ SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore examples tests prop
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fmt lint types props mutate simulate faults interop services cdc-load differential bench browser spark spark-versions demo-spark bench-spark docs ci nightly clean
+.PHONY: help venv demo test fmt lint types props mutate simulate faults interop services cdc-load differential bench browser spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -103,7 +103,7 @@ browser: $(VENV)/.installed-browser ## look at the pages that lakecore writes in
 	$(PYTEST) -m browser tests/browser $(ARGS)
 
 $(VENV)/.installed-browser: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,browser]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,browser,docs]'
 	@touch $@
 
 spark: $(VENV)/.installed-spark ## write and read tables by Spark (Java 17, Maven)
@@ -129,7 +129,11 @@ $(VENV)/.installed-spark: $(INSTALLED)
 	@touch $@
 
 docs: $(VENV)/.installed-docs ## build the documentation site into site/; a broken link fails
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet $(ARGS)
+	@echo 'The site is built: open site/index.html, or run make docs-serve'
+
+docs-serve: $(VENV)/.installed-docs ## serve the documentation on http://127.0.0.1:8000, and build it again after each change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve $(ARGS)
 
 $(VENV)/.installed-docs: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+INSTALL = (ROOT / "docs" / "install.md").read_text()
 PAGES = [Path("README.md"), *sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/*.md"))]
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
@@ -61,6 +63,17 @@ def test_every_target_named_exists(document: str) -> None:
 
     assert named
     assert named <= targets
+
+
+def test_the_table_of_extras_has_each_extra_and_its_packages() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    expected = {
+        extra: {re.split(r"[<>=]", package)[0] for package in packages}
+        for extra, packages in project["optional-dependencies"].items()
+    }
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| .* \| (.*) \|$", INSTALL, re.MULTILINE)
+
+    assert {extra: set(re.findall(r"`([^`]+)`", names)) for extra, names in rows} == expected
 
 
 def test_every_target_is_defined_once() -> None:

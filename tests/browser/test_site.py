@@ -1,0 +1,113 @@
+"""The documentation site, looked at in Chromium: no page is wider than its window."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.test_inspect_page import FLAGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).parents[2]
+TOO_WIDE = """
+() => {
+  const wide = document.documentElement.scrollWidth > window.innerWidth ? ["the page"] : [];
+  for (const each of document.querySelectorAll(".md-content *")) {
+    const scrolls = ["auto", "scroll"].includes(getComputedStyle(each).overflowX);
+    if (scrolls && each.clientWidth && each.scrollWidth > each.clientWidth + 1)
+      wide.push(each.tagName + ": " + each.textContent.trim().slice(0, 60));
+  }
+  return wide;
+}
+"""
+FOUND = {  # what a newcomer types, and a page that the first five results must hold
+    "csv": "writing.html",
+}
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the site, built and served: the search works over HTTP only."""
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    place = tmp_path_factory.mktemp("site")
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(place)))
+    handler = functools.partial(_Quiet, directory=str(place))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    from playwright.sync_api import sync_playwright
+
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert chromium, "install Chromium: apt-get install chromium"
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        yield browser.new_page()
+        browser.close()
+
+
+def pages() -> list[str]:
+    return [
+        *sorted(path.stem for path in (ROOT / "docs").glob("*.md")),
+        "changelog",
+        "benchmarks",
+        "architecture",
+        "decisions/index",
+    ]
+
+
+@pytest.mark.parametrize("width", [420, 1280])
+def test_no_page_scrolls_sideways_or_asks_another_server(page: Page, site: str, width: int) -> None:
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.set_viewport_size({"width": width, "height": 900})
+    wide = {}
+    for name in pages():
+        page.goto(f"{site}/{name}.html", wait_until="domcontentloaded")
+        if found := page.evaluate(TOO_WIDE):
+            wide[name] = found
+
+    assert wide == {}
+    assert [url for url in requests if not url.startswith((site, "data:", "blob:"))] == []
+
+
+@pytest.mark.parametrize(("word", "wanted"), FOUND.items())
+def test_the_search_finds_pages_by_the_words_of_newcomers(
+    page: Page, site: str, word: str, wanted: str
+) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(f"{site}/index.html")
+    page.fill(".md-search__input", word)
+    page.wait_for_selector(".md-search-result__item")
+    links = page.locator(".md-search-result__item > a").evaluate_all(
+        "all => all.slice(0, 5).map(each => each.getAttribute('href'))"
+    )
+
+    assert any(wanted in link for link in links), links
+    assert not any("decisions" in link for link in links), links
