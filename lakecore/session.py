@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.catalog.compact_database import DatabaseCompaction, compact_database
-    from lakecore.catalog.new_table import SchemaLike, create_filled
+    from lakecore.catalog.new_table import SchemaLike, create_filled, first_schema
     from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
     from lakecore.io.stores.store import Store
     from lakecore.model.compaction import CompactionResult
@@ -52,6 +52,7 @@ else:
     DatabaseCompaction = deferred("lakecore.catalog.compact_database", "DatabaseCompaction")
     compact_database = deferred("lakecore.catalog.compact_database", "compact_database")
     create_filled = deferred("lakecore.catalog.new_table", "create_filled")
+    first_schema = deferred("lakecore.catalog.new_table", "first_schema")
     load_table = deferred("lakecore.table.handle", "load_table")
 
 __all__ = ["Session", "connect", "open_table", "sql", "sql_engine"]
@@ -195,21 +196,28 @@ def _create_absent(  # noqa: PLR0913  what a table is made of
     ambient: Ambient,
 ) -> bool:
     """Create the table unless it exists. Returns whether it was created."""
-    if not History(store, Layout(root=path)).schema_ids() and create_filled(
-        store,
-        path,
-        schema,
-        data,
-        create_table_at,
-        primary_keys=primary_keys,
-        partition_keys=partition_keys,
-        options=options,
-        comment=comment,
-        ambient=ambient,
-        publication=EXCLUSIVE_CREATE,
-        table=path,
-    ):
-        return True
+    if not History(store, Layout(root=path)).schema_ids():
+        first, rows = first_schema(
+            schema,
+            data,
+            primary_keys=primary_keys,
+            partition_keys=partition_keys,
+            options=options,
+            comment=comment,
+            now_ms=ambient.now_ms(),
+            table=path,
+        )
+        if create_filled(
+            store,
+            path,
+            first,
+            rows,
+            create_table_at,
+            ambient=ambient,
+            publication=EXCLUSIVE_CREATE,
+            table=path,
+        ):
+            return True
     if data is not None:
         raise AlreadyExists("the table is there: open it, and write the data", path=path)
     return False

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 import lakecore as lc
-from lakecore.catalog.filesystem import FilesystemCatalog
+from lakecore.catalog.catalog import Catalog
+from lakecore.catalog.filesystem import DirectoryNames
 from lakecore.catalog.options import parse_catalog_options
 from lakecore.format.layout import Layout
 from lakecore.io.stores.local import LocalStore
@@ -49,7 +50,7 @@ def by_catalog_of_a_store(path: str) -> lc.Table:
     by_catalog(path)
     warehouse = path.partition("/shop.db")[0]
     options = parse_catalog_options({"warehouse": warehouse})
-    return FilesystemCatalog(warehouse, LocalStore(), options).get_table("shop.t")
+    return Catalog(DirectoryNames(warehouse, LocalStore(), options)).get_table("shop.t")
 
 
 FACES: dict[str, Callable[[lc.Table], list[int]]] = {

@@ -1,10 +1,10 @@
-"""The interface of all catalogs: their names may be in directories, in a database or on a server.
+"""The verbs of a catalog, with the rules that hold wherever the names are kept.
 
-A `Session` and all code above it use only these methods. A catalog maps names to tables. It
-provides each table that it loads with the store, the directory, the newest schema, and the
-`Publication` that makes commits and schema changes visible (`table/publication.py`). A catalog that
-takes locks, or whose server owns the snapshots, passes another `Publication`; all verbs are the
-same.
+A `Session` and all code above it use only these methods. A catalog maps names to tables. Its names
+(`names.py`) are kept in directories, in a database or on a server; they find the store and the
+directory of a table, and the `Publication` that makes its commits and schema changes visible
+(`table/publication.py`). If a catalog takes locks, or its server owns the snapshots, its tables
+have another `Publication`; all verbs are the same.
 
 Rules that `tests/catalog/test_behaviour.py` checks for every catalog:
 
@@ -18,59 +18,88 @@ Rules that `tests/catalog/test_behaviour.py` checks for every catalog:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, cast
 
-from lakecore.errors import CorruptTable
-from lakecore.model.data_types import field_to_json, parse_field
+from lakecore.catalog.file_tables import (
+    asked_table,
+    change_schema,
+    data_table,
+    no_database,
+    no_table,
+)
+from lakecore.catalog.identifier import (
+    SYSTEM_DATABASE,
+    Identifier,
+    check_directory,
+    check_name,
+    parse_identifier,
+)
+from lakecore.catalog.options import of_process
+from lakecore.deferred import deferred
+from lakecore.errors import AlreadyExists, NotFound
+from lakecore.model.arguments import check_flags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.catalog.identifier import Identifier
-    from lakecore.catalog.new_table import SchemaLike
+    from lakecore.catalog.names import Functions, Names
+    from lakecore.catalog.new_table import SchemaLike, first_schema
+    from lakecore.catalog.system_database import global_table, global_tables, has_global_table
     from lakecore.catalog.views import Views
-    from lakecore.model.data_types import Json
     from lakecore.model.schema_change import Change
-    from lakecore.model.types import Field
     from lakecore.options import OptionValue
-    from lakecore.table.handle import Table
+    from lakecore.table.handle import Table, load_table
+else:
+    first_schema = deferred("lakecore.catalog.new_table", "first_schema")
+    global_table = deferred("lakecore.catalog.system_database", "global_table")
+    global_tables = deferred("lakecore.catalog.system_database", "global_tables")
+    has_global_table = deferred("lakecore.catalog.system_database", "has_global_table")
+    load_table = deferred("lakecore.table.handle", "load_table")
+
+__all__ = ["Catalog"]
 
 
-class Catalog(Protocol):
+class Catalog:
     """The databases and tables of one warehouse.
 
     Nothing that another process may change is cached.
     """
 
+    def __init__(self, names: Names) -> None:
+        self.names = names
+
     @property
     def warehouse(self) -> str:
         """The path, URI or name of the warehouse."""
-        ...
+        return self.names.warehouse
 
     @property
     def option_texts(self) -> Mapping[str, str]:
         """The options of the catalog, as given by the user."""
-        ...
+        return self.names.option_texts
 
     @property
     def case_sensitive(self) -> bool:
         """Whether names may have upper-case letters. If not, callers must use lower case."""
-        ...
+        return self.names.case_sensitive
 
     # --- databases --------------------------------------------------------------------------------
 
     def list_databases(self) -> tuple[str, ...]:
         """The names of all databases, sorted."""
-        ...
+        return self.names.databases()
 
     def database_exists(self, name: str) -> bool:
         """Whether there is a database of that name."""
-        ...
+        check_directory("database", name)
+        return name == SYSTEM_DATABASE or self.names.has_database(name)
 
     def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
         """Create an empty database."""
-        ...
+        check_flags(ignore_if_exists=ignore_if_exists)
+        check_name("database", name)
+        if not self.names.add_database(name) and not ignore_if_exists:
+            raise AlreadyExists("the database exists", database=name)
 
     def drop_database(
         self, name: str, *, ignore_if_not_exists: bool = False, cascade: bool = False
@@ -79,17 +108,29 @@ class Catalog(Protocol):
 
         Raises InvalidRequest if it is not empty and `cascade` is False.
         """
-        ...
+        check_flags(ignore_if_not_exists=ignore_if_not_exists, cascade=cascade)
+        check_directory("database", name)
+        if not self.names.drop_database(name, cascade=cascade) and not ignore_if_not_exists:
+            raise no_database(self.names, name)
 
     # --- tables -----------------------------------------------------------------------------------
 
     def list_tables(self, database: str) -> tuple[str, ...]:
         """The names of the tables of a database, sorted."""
-        ...
+        if database == SYSTEM_DATABASE:
+            return global_tables(self.names)
+        check_directory("database", database)
+        found = self.names.tables(database)
+        if found is None:
+            raise no_database(self.names, database)
+        return found
 
     def table_exists(self, identifier: str) -> bool:
         """Whether there is a table, or a branch of one, of that name."""
-        ...
+        name = parse_identifier(identifier)
+        if name.database == SYSTEM_DATABASE:
+            return has_global_table(self.names, name)
+        return self.names.has_table(name)
 
     def create_table(  # noqa: PLR0913  the public verb
         self,
@@ -109,11 +150,39 @@ class Catalog(Protocol):
         `table-default.` are the defaults of `options`. With `data`, these rows are written to the
         table; without a schema, it has their columns.
         """
-        ...
+        name, given = asked_table(identifier, options, ignore_if_exists=ignore_if_exists)
+        names = self.names
+        if not names.has_database(name.database):
+            raise no_database(names, name.database)
+        if names.is_taken(name):
+            if ignore_if_exists:
+                return self._load(name)
+            raise AlreadyExists("the table exists", table=name)
+        first, rows = first_schema(
+            schema,
+            data,
+            primary_keys=primary_keys,
+            partition_keys=partition_keys,
+            options={**names.table_defaults, **given},
+            comment=comment,
+            now_ms=names.ambient.now_ms(),
+            table=str(name),
+        )
+        if not names.create(name, first, rows) and not ignore_if_exists:
+            raise AlreadyExists("another process created the table at the same time", table=name)
+        return self._load(name)
 
     def get_table(self, identifier: str) -> Table:
         """The table of that name; a name such as `t$files` returns a read-only system table."""
-        ...
+        name = parse_identifier(identifier)
+        if name.database == SYSTEM_DATABASE:
+            return cast("Table", global_table(self.names, self.get_table, name))
+        table = self._load(name.data_table)
+        if name.system is None:
+            return table
+        # NOTE: a `SystemTable` has only the reading verbs of a table. A union type would force
+        # every caller to distinguish the two, although the caller knows which one it named.
+        return cast("Table", table.inspect.system_table(name.system))
 
     def alter_table(
         self, identifier: str, changes: Sequence[Change], *, ignore_if_not_exists: bool = False
@@ -125,37 +194,57 @@ class Catalog(Protocol):
 
         Raises CommitConflict if other processes keep changing the schema at the same time.
         """
-        ...
+        check_flags(ignore_if_not_exists=ignore_if_not_exists)
+        name = data_table(identifier, "alter", branch_allowed=True)
+        place = self.names.find(name)
+        if place is not None and change_schema(
+            place, name, changes, opened=lambda: self._load(name), ambient=self.names.ambient
+        ):
+            return
+        if not ignore_if_not_exists:
+            raise no_table(self.names, name)
 
     def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:
         """Give a table another name, or move it to another database of the warehouse."""
-        ...
+        check_flags(ignore_if_not_exists=ignore_if_not_exists)
+        old = data_table(source, "rename", branch_allowed=False)
+        new = data_table(target, "rename", branch_allowed=False)
+        check_name("table", new.table)
+        if not self.names.rename(old, new) and not ignore_if_not_exists:
+            raise no_table(self.names, old)
 
     def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
         """Remove a table with all its data, snapshots, tags and branches."""
-        ...
+        check_flags(ignore_if_not_exists=ignore_if_not_exists)
+        name = data_table(identifier, "drop", branch_allowed=False)
+        if not self.names.drop(name) and not ignore_if_not_exists:
+            raise no_table(self.names, name)
 
     # --- views and functions ----------------------------------------------------------------------
 
     @property
     def views(self) -> Views | None:
         """The views that the catalog stores; None if it stores none."""
-        ...
+        return self.names.views
 
     @property
     def functions(self) -> Functions | None:
         """The functions that the catalog stores; None if it stores none."""
-        ...
+        return self.names.functions
 
     # --- branches and tags of a table -------------------------------------------------------------
 
     def list_branches(self, identifier: str) -> tuple[str, ...]:
         """The names of the branches of a table, sorted. `main` is not listed."""
-        ...
+        name = data_table(identifier, "list", branch_allowed=False)
+        self._load(name)
+        return self.names.branches(name)
 
     def list_tags(self, identifier: str) -> tuple[str, ...]:
         """The names of the tags of a table or branch, sorted."""
-        ...
+        name = data_table(identifier, "list", branch_allowed=True)
+        self._load(name)
+        return self.names.tags(name)
 
     # --- repair -----------------------------------------------------------------------------------
 
@@ -165,83 +254,21 @@ class Catalog(Protocol):
         `name` is a table or a database; by default, everything is repaired. Returns the repaired
         tables. Raises Unsupported if the catalog stores names only as the directories of tables.
         """
-        ...
+        return self.names.repair(name)
 
-
-# --- functions -----------------------------------------------------------------------------------
-# Functions that a catalog stores, as Paimon's `Function`. lakecore lists but never runs them.
-#
-# https://paimon.apache.org/docs/master/concepts/functions/
-#
-# A function has a definition for each engine: Java code in files, a lambda, or SQL text of that
-# engine.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Function:
-    """A function: its arguments, its results, and its definition for each engine.
-
-    Arguments or results that the function does not state are None. A definition is Paimon's JSON
-    object: its `type` is `file`, `lambda` or `sql`; the other fields depend on the type.
-    """
-
-    inputs: tuple[Field, ...] | None = None
-    returns: tuple[Field, ...] | None = None
-    deterministic: bool = False
-    definitions: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    comment: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-
-
-class Functions(Protocol):
-    """The functions of a catalog. Names are `database.function`."""
-
-    def names(self, database: str) -> tuple[str, ...]:
-        """The names of the functions of a database, sorted."""
-        ...
-
-    def find(self, name: Identifier) -> Function | None:
-        """The function of that name; None if there is none."""
-        ...
-
-
-def function_from_json(body: object, name: Identifier) -> Function:
-    """Parse a function from Paimon's JSON object.
-
-    Raises CorruptTable if the object is malformed.
-    """
-    try:
-        assert isinstance(body, dict), "a function is an object"
-        definitions, comment = body.get("definitions") or {}, body.get("comment")
-        assert all(isinstance(each, dict) for each in definitions.values()), "definitions"
-        assert comment is None or isinstance(comment, str), "a comment is a text"
-        return Function(
-            inputs=_fields(body.get("inputParams")),
-            returns=_fields(body.get("returnParams")),
-            deterministic=body.get("deterministic") is True,
-            definitions=dict(definitions),
-            comment=comment,
-            options={str(key): str(text) for key, text in (body.get("options") or {}).items()},
-        )
-    except (AssertionError, AttributeError, KeyError, TypeError) as error:
-        raise CorruptTable("the stored function is malformed", function=name, why=error) from error
-
-
-def function_to_json(function: Function) -> dict[str, object]:
-    """The function as Paimon's JSON object, without its name."""
-
-    def listed(fields: tuple[Field, ...] | None) -> list[Json] | None:
-        return None if fields is None else [field_to_json(each) for each in fields]
-
-    return {
-        "inputParams": listed(function.inputs),
-        "returnParams": listed(function.returns),
-        "deterministic": function.deterministic,
-        "definitions": {key: dict(each) for key, each in function.definitions.items()},
-        "comment": function.comment,
-        "options": dict(function.options),
-    }
-
-
-def _fields(listed: list[Json] | None) -> tuple[Field, ...] | None:
-    return None if listed is None else tuple(parse_field(each) for each in listed)
+    def _load(self, name: Identifier) -> Table:
+        place = self.names.find(name)
+        if place is None:
+            raise no_table(self.names, name)
+        try:
+            return load_table(
+                place.store,
+                place.path,
+                identifier=str(name),
+                branch=name.branch,
+                dynamic_options={**place.options, **of_process(self.option_texts)},
+                ambient=self.names.ambient,
+                publication=place.publication,
+            )
+        except NotFound as error:
+            raise no_table(self.names, name, place) from error

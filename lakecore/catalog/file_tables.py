@@ -1,8 +1,9 @@
-"""Helpers that catalogs share: checks of table names, branches, and schema changes."""
+"""What catalogs share: checks of table names, branches, schema changes, and errors."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.identifier import (
@@ -13,7 +14,7 @@ from lakecore.catalog.identifier import (
     parse_identifier,
 )
 from lakecore.deferred import deferred
-from lakecore.errors import CommitConflict, InvalidRequest, NotFound
+from lakecore.errors import CommitConflict, InvalidRequest, NotFound, Unsupported
 from lakecore.format.layout import Layout
 from lakecore.io.history import History, hides
 from lakecore.io.stores.open import locate, open_store
@@ -29,12 +30,12 @@ from lakecore.table.publication import SchemaProposal
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from lakecore.catalog.names import Names, Place
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
     from lakecore.model.schema_change import Change
     from lakecore.table.compactions.change_options import check_stored_rows
     from lakecore.table.handle import Table
-    from lakecore.table.publication import Publication
     from lakecore.table.verbs.compaction_job import compact_for_switch
 else:
     _RULES = "lakecore.table.compactions.change_options"
@@ -98,22 +99,21 @@ def branch_names(store: Store, path: str) -> tuple[str, ...]:
     return tuple(sorted(n.removeprefix(BRANCH) for n in names if n.startswith(BRANCH)))
 
 
-def change_schema(  # noqa: PLR0913  where the table is, and how it is opened
-    store: Store,
-    layout: Layout,
-    publication: Publication,
+def change_schema(
+    place: Place,
+    name: Identifier,
     changes: Sequence[Change],
     *,
     opened: Callable[[], Table],
     ambient: Ambient,
-    table: str,
 ) -> bool:
     """Publish one new schema with all changes. Returns False if there is no table.
 
     A switch of deletion vectors first compacts the table, which `opened` opens, if stored rows need
     it. Raises CommitConflict if other processes keep changing the schema at the same time.
     """
-    history = publication.history(store, layout)
+    layout, table = Layout(root=place.path, branch=name.branch), str(name)
+    history = place.publication.history(place.store, layout)
     check_changes(changes)
     for attempt in range(ALTER_ATTEMPTS_MAX):
         if attempt:
@@ -135,7 +135,7 @@ def change_schema(  # noqa: PLR0913  where the table is, and how it is opened
         check_stored_rows(history, current, changed, changes, table=table)
         proposal = SchemaProposal(schema=changed, changes=changes)
         narrowed = narrowed_columns(current.fields, changed.fields)
-        if publication.publish_schema(store, layout, proposal):
+        if place.publication.publish_schema(place.store, layout, proposal):
             if narrowed and history.latest_snapshot_id() is not None:
                 log.warning(
                     "stored values may not fit a new type; reads cast them or name the first that "
@@ -150,6 +150,64 @@ def change_schema(  # noqa: PLR0913  where the table is, and how it is opened
         table=table,
         attempts=ALTER_ATTEMPTS_MAX,
     )
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+def no_database(names: Names, name: str) -> NotFound:
+    """The error for a missing database."""
+    return NotFound("no such database", database=name, **near("databases", name, names.databases()))
+
+
+def no_table(names: Names, name: Identifier, place: Place | None = None) -> NotFound | Unsupported:
+    """The error for a missing table or branch. `place`: where its files should be, if known."""
+    database = name.database
+    if not names.has_database(database):
+        return no_database(names, database)
+    main = replace(name, branch=MAIN_BRANCH)
+    if name.branch != MAIN_BRANCH and names.has_table(main):
+        branches = names.branches(main)
+        return NotFound("no such branch", table=name, **near("branches", name.branch, branches))
+    if place is not None and place.is_listed:
+        return without_files(name, place.path)
+    if name.table in names.others(database):
+        return Unsupported("a view (SQL reads it), or not a table of Paimon", table=name)
+    return NotFound("no such table", table=name, **near("tables", name.table, names.near(database)))
+
+
+def without_files(name: Identifier, path: str) -> NotFound:
+    """The error for a table that a catalog lists, but that has no files."""
+    return NotFound(
+        "the catalog lists the table, but its directory holds none; perhaps a rename was "
+        "interrupted: repair the old name, and drop this one",
+        table=name,
+        path=path,
+    )
+
+
+def check_empty(database: str, inside: Mapping[str, Sequence[str]], *, cascade: bool) -> None:
+    """Raise InvalidRequest if a database without `cascade` holds something; `inside` by kind."""
+    kind = next((kind for kind, names in inside.items() if names), None)
+    if kind is not None and not cascade:
+        raise InvalidRequest(
+            "the database is not empty; cascade=True removes what is in it",
+            database=database,
+            **{kind: shown(inside[kind])},
+        )
+
+
+def check_renames(store: Store, *, single_writer: bool, **facts: object) -> None:
+    """Raise Unsupported if the storage cannot rename a directory in one step."""
+    if not store.renames_at_once and not single_writer:
+        raise Unsupported(
+            "this storage cannot rename a directory in one step, so a writer could lose its "
+            "commits; if nobody else writes, set commit.single-writer",
+            **facts,
+        )
+
+
+# --- directories ---------------------------------------------------------------------------------
 
 
 def directories(store: Store, path: str) -> list[str]:

@@ -19,71 +19,52 @@ What is atomic, and what is not:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
+from lakecore.catalog.catalog import Catalog
 from lakecore.catalog.file_tables import (
-    asked_table,
     base_name,
     branch_names,
-    change_schema,
-    data_table,
+    check_empty,
+    check_renames,
     directories,
     is_table,
-    near,
+    no_database,
     open_warehouse,
-    shown,
 )
-from lakecore.catalog.identifier import (
-    MAIN_BRANCH,
-    SYSTEM_DATABASE,
-    Identifier,
-    check_directory,
-    check_name,
-    parse_identifier,
-)
-from lakecore.catalog.options import of_process, parse_catalog_options
+from lakecore.catalog.identifier import Identifier, check_directory
+from lakecore.catalog.names import Place
+from lakecore.catalog.options import parse_catalog_options
 from lakecore.deferred import deferred
-from lakecore.errors import (
-    AlreadyExists,
-    CorruptTable,
-    InvalidRequest,
-    NotFound,
-    Unsupported,
-)
+from lakecore.errors import AlreadyExists, CorruptTable, Unsupported
 from lakecore.format.layout import SCHEMA_PREFIX, SNAPSHOT_PREFIX, Layout, parse_numbered
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.directories import drop_database, drop_table, finish_drop, move_table, sweep
+from lakecore.io.history import History
 from lakecore.io.parallel import read_all
-from lakecore.model.arguments import check_flags
 from lakecore.table.publication import EXCLUSIVE_CREATE, write_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from lakecore.catalog.new_table import SchemaLike, create_filled
+    from lakecore.catalog.new_table import create_filled
     from lakecore.catalog.options import CatalogOptions
-    from lakecore.catalog.system_database import global_table, global_tables, has_global_table
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
-    from lakecore.model.schema_change import Change
-    from lakecore.options import OptionValue
-    from lakecore.table.handle import Table, load_table
 else:
     create_filled = deferred("lakecore.catalog.new_table", "create_filled")
-    global_table = deferred("lakecore.catalog.system_database", "global_table")
-    global_tables = deferred("lakecore.catalog.system_database", "global_tables")
-    has_global_table = deferred("lakecore.catalog.system_database", "has_global_table")
-    load_table = deferred("lakecore.table.handle", "load_table")
 
-__all__ = ["FilesystemCatalog", "create_table_at", "open_filesystem"]
+__all__ = ["DirectoryNames", "create_table_at", "database_names", "open_filesystem"]
 
 DATABASE_SUFFIX = ".db"
 
 
-class FilesystemCatalog:
-    """The databases and tables of one warehouse (`catalog.py`). It has no state of its own."""
+class DirectoryNames:
+    """The databases and tables of a warehouse (`names.py`). It has no state of its own."""
 
     case_sensitive = True
+    views = None  # a warehouse of directories stores no views
+    functions = None  # as in Java, only a REST catalog stores functions
 
     def __init__(
         self, warehouse: str, store: Store, options: CatalogOptions, ambient: Ambient = SYSTEM
@@ -91,207 +72,114 @@ class FilesystemCatalog:
         self.warehouse = warehouse
         self.store = store
         self.options = options
+        self.option_texts = options.texts
+        self.table_defaults = options.table_defaults
         self.ambient = ambient
-        self.publication = EXCLUSIVE_CREATE
-
-    @property
-    def option_texts(self) -> Mapping[str, str]:
-        return self.options.texts
 
     # --- databases --------------------------------------------------------------------------------
 
-    def list_databases(self) -> tuple[str, ...]:
-        names = directories(self.store, self.warehouse)
-        return tuple(
-            sorted(
-                name.removesuffix(DATABASE_SUFFIX)
-                for name in names
-                if name.endswith(DATABASE_SUFFIX) and name != DATABASE_SUFFIX
-            )
-        )
+    def databases(self) -> tuple[str, ...]:
+        return database_names(self.store, self.warehouse)
 
-    def database_exists(self, name: str) -> bool:
-        return name == SYSTEM_DATABASE or self.store.exists(self.database_path(name))
+    def has_database(self, name: str) -> bool:
+        return self.store.exists(self.database_path(name))
 
-    def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
-        check_flags(ignore_if_exists=ignore_if_exists)
-        check_name("database", name)
+    def add_database(self, name: str) -> bool:
         path = self.database_path(name)
         if self.store.exists(path):
-            if ignore_if_exists:
-                return
-            raise AlreadyExists("the database exists", database=name, path=path)
+            return False
         self.store.make_directory(path)
+        return True
 
-    def drop_database(
-        self, name: str, *, ignore_if_not_exists: bool = False, cascade: bool = False
-    ) -> None:
-        check_flags(ignore_if_not_exists=ignore_if_not_exists, cascade=cascade)
+    def drop_database(self, name: str, *, cascade: bool) -> bool:
         path = self.database_path(name)
         sweep(self.store, self.warehouse.rstrip("/"))
-        if not self.store.exists(path):
-            if ignore_if_not_exists:
-                return
-            raise self._no_database(name)
-        tables = self.list_tables(name)
+        tables = self.tables(name)
+        if tables is None:
+            return False
         if not cascade:
             sweep(self.store, path)
-            inside = tables or tuple(base_name(child.path) for child in self.store.list(path))
-            if inside:
-                raise InvalidRequest(
-                    "the database is not empty; cascade=True removes what is in it",
-                    database=name,
-                    **{"tables" if tables else "foreign_files": shown(inside)},
-                )
+            files = () if tables else [base_name(child.path) for child in self.store.list(path)]
+            check_empty(name, {"tables": tables, "foreign_files": files}, cascade=cascade)
         drop_database(self.store, path, self.ambient)
+        return True
 
     # --- tables -----------------------------------------------------------------------------------
 
-    def list_tables(self, database: str) -> tuple[str, ...]:
-        if database == SYSTEM_DATABASE:
-            return global_tables(self)
+    def tables(self, database: str) -> tuple[str, ...] | None:
         path = self.database_path(database)
         if not self.store.exists(path):
-            raise self._no_database(database)
+            return None
         names = directories(self.store, path)
         are_tables = read_all(lambda name: is_table(self.store, f"{path}/{name}"), names)
         return tuple(sorted(name for name, is_one in zip(names, are_tables, strict=True) if is_one))
 
-    def table_exists(self, identifier: str) -> bool:
-        name = parse_identifier(identifier)
-        if name.database == SYSTEM_DATABASE:
-            return has_global_table(self, name)
+    def near(self, database: str) -> tuple[str, ...]:
+        # The directories are one request. Whether each is a table would be one more for each.
+        return tuple(directories(self.store, self.database_path(database)))
+
+    def others(self, database: str) -> tuple[str, ...]:
+        del database
+        return ()
+
+    def has_table(self, name: Identifier) -> bool:
         return is_table(self.store, self.table_path(name), name.branch)
 
-    def create_table(  # noqa: PLR0913  the public verb
-        self,
-        identifier: str,
-        schema: SchemaLike | None = None,
-        *,
-        data: object = None,
-        primary_keys: Sequence[str] | None = None,
-        partition_keys: Sequence[str] | None = None,
-        options: Mapping[str, OptionValue] | None = None,
-        comment: str | None = None,
-        ignore_if_exists: bool = False,
-    ) -> Table:
-        name, given = asked_table(identifier, options, ignore_if_exists=ignore_if_exists)
-        if not self.database_exists(name.database):
-            raise self._no_database(name.database)
+    def is_taken(self, name: Identifier) -> bool:
+        return self.has_table(name)
+
+    def find(self, name: Identifier) -> Place:
         path = self.table_path(name)
-        if is_table(self.store, path):
-            if ignore_if_exists:
-                return self._load(name)
-            raise AlreadyExists("the table exists", table=name, path=path)
-        created = create_filled(
+        return Place(store=self.store, path=path, publication=EXCLUSIVE_CREATE)
+
+    def create(self, name: Identifier, schema: TableSchema, rows: object) -> bool:
+        return create_filled(
             self.store,
-            path,
+            self.table_path(name),
             schema,
-            data,
+            rows,
             create_table_at,
-            primary_keys=primary_keys,
-            partition_keys=partition_keys,
-            options={**self.options.table_defaults, **given},
-            comment=comment,
             ambient=self.ambient,
-            publication=self.publication,
+            publication=EXCLUSIVE_CREATE,
             table=str(name),
         )
-        if not created and not ignore_if_exists:
-            raise AlreadyExists(
-                "another process created the table at the same time", table=name, path=path
-            )
-        return self._load(name)
 
-    def get_table(self, identifier: str) -> Table:
-        name = parse_identifier(identifier)
-        if name.database == SYSTEM_DATABASE:
-            return cast("Table", global_table(self, name))
-        table = self._load(name.data_table)
-        if name.system is None:
-            return table
-        # NOTE: a `SystemTable` has only the reading verbs of a table. A union type would force
-        # every caller to distinguish the two, although the caller knows which one it named.
-        return cast("Table", table.inspect.system_table(name.system))
-
-    def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:
-        check_flags(ignore_if_not_exists=ignore_if_not_exists)
-        old = data_table(source, "rename", branch_allowed=False)
-        new = data_table(target, "rename", branch_allowed=False)
-        check_name("table", new.table)
-        if not self.store.renames_at_once and not self.options.single_writer:
-            raise Unsupported(
-                "this storage cannot rename a directory in one step, so a writer could lose its "
-                "commits; if nobody else writes, set commit.single-writer",
-                table=old,
-                path=self.table_path(old),
-            )
-        if not is_table(self.store, self.table_path(old)):
-            finish_drop(self.store, self.table_path(old))
-            if ignore_if_not_exists:
-                return
-            raise self._no_table(old)
-        if not self.database_exists(new.database):
-            raise self._no_database(new.database)
-        place = self.table_path(new)
-        if self.store.exists(place) and not finish_drop(self.store, place):
+    def rename(self, old: Identifier, new: Identifier) -> bool:
+        path, target = self.table_path(old), self.table_path(new)
+        check_renames(self.store, single_writer=self.options.single_writer, table=old, path=path)
+        if not is_table(self.store, path):
+            finish_drop(self.store, path)
+            return False
+        if not self.has_database(new.database):
+            raise no_database(self, new.database)
+        if self.store.exists(target) and not finish_drop(self.store, target):
             raise AlreadyExists("the target of the rename exists", table=new)
-        move_table(self.store, self.table_path(old), place)
+        move_table(self.store, path, target)
+        return True
 
-    def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
-        check_flags(ignore_if_not_exists=ignore_if_not_exists)
-        name = data_table(identifier, "drop", branch_allowed=False)
+    def drop(self, name: Identifier) -> bool:
         path = self.table_path(name)
         if not is_table(self.store, path):
             sweep(self.store, self.database_path(name.database))
-            if finish_drop(self.store, path) or ignore_if_not_exists:
-                return
-            raise self._no_table(name)
+            return finish_drop(self.store, path)
         drop_table(self.store, path, self.ambient)
+        return True
 
-    def alter_table(
-        self, identifier: str, changes: Sequence[Change], *, ignore_if_not_exists: bool = False
-    ) -> None:
-        check_flags(ignore_if_not_exists=ignore_if_not_exists)
-        name = data_table(identifier, "alter", branch_allowed=True)
-        layout = Layout(root=self.table_path(name), branch=name.branch)
-        done = change_schema(
-            self.store,
-            layout,
-            self.publication,
-            changes,
-            opened=lambda: self._load(name),
-            ambient=self.ambient,
-            table=str(name),
-        )
-        if not done and not ignore_if_not_exists:
-            raise self._no_table(name)
-
-    @property
-    def views(self) -> None:
-        """Always None: a warehouse of directories stores no views."""
-
-    @property
-    def functions(self) -> None:
-        """Always None: as in Java, only a REST catalog stores functions."""
-
-    def list_branches(self, identifier: str) -> tuple[str, ...]:
-        name = data_table(identifier, "list", branch_allowed=False)
-        self._load(name)
+    def branches(self, name: Identifier) -> tuple[str, ...]:
         return branch_names(self.store, self.table_path(name))
 
-    def list_tags(self, identifier: str) -> tuple[str, ...]:
-        name = data_table(identifier, "list", branch_allowed=True)
-        return self._load(name).context.history.tag_names()
+    def tags(self, name: Identifier) -> tuple[str, ...]:
+        layout = Layout(root=self.table_path(name), branch=name.branch)
+        return History(self.store, layout).tag_names()
 
-    def repair(self, name: str | None = None) -> tuple[str, ...]:
+    def repair(self, name: str | None) -> tuple[str, ...]:
         raise Unsupported(
             "a filesystem catalog keeps no names beside its directories: nothing can be repaired",
             warehouse=self.warehouse,
             **({"name": name} if name else {}),
         )
 
-    # --- paths and existence ----------------------------------------------------------------------
+    # --- paths ------------------------------------------------------------------------------------
 
     def database_path(self, database: str) -> str:
         """The directory of a database. Raises InvalidRequest for a name that leads outside."""
@@ -302,42 +190,19 @@ class FilesystemCatalog:
         """The directory of a table."""
         return f"{self.database_path(name.database)}/{name.table}"
 
-    def _load(self, name: Identifier) -> Table:
-        try:
-            return load_table(
-                self.store,
-                self.table_path(name),
-                identifier=str(name),
-                branch=name.branch,
-                dynamic_options=of_process(self.options.texts),
-                ambient=self.ambient,
-                publication=self.publication,
-            )
-        except NotFound as error:
-            raise self._no_table(name) from error
 
-    def _no_database(self, name: str) -> NotFound:
-        return NotFound(
-            "no such database", database=name, **near("databases", name, self.list_databases())
-        )
-
-    def _no_table(self, name: Identifier) -> NotFound:
-        if not self.database_exists(name.database):
-            return self._no_database(name.database)
-        # The directories are one request. Whether each is a table would be one more for each.
-        tables = directories(self.store, self.database_path(name.database))
-        is_branch = name.branch != MAIN_BRANCH and name.table in tables
-        if is_branch and is_table(self.store, self.table_path(name)):
-            branches = branch_names(self.store, self.table_path(name))
-            return NotFound("no such branch", table=name, **near("branches", name.branch, branches))
-        return NotFound("no such table", table=name, **near("tables", name.table, tables))
+def database_names(store: Store, warehouse: str) -> tuple[str, ...]:
+    """The names of the directories of databases in a warehouse, sorted."""
+    names = [name for name in directories(store, warehouse) if name != DATABASE_SUFFIX]
+    suffix = DATABASE_SUFFIX
+    return tuple(sorted(name.removesuffix(suffix) for name in names if name.endswith(suffix)))
 
 
-def open_filesystem(given: Mapping[str, str], *, create: bool) -> FilesystemCatalog:
+def open_filesystem(given: Mapping[str, str], *, create: bool) -> Catalog:
     """Open the catalog. Raises NotFound for a missing warehouse, unless `create` is set."""
     stated = parse_catalog_options(given)
     warehouse, store = open_warehouse(stated.warehouse, stated.texts, create=create)
-    return FilesystemCatalog(warehouse, store, replace(stated, warehouse=warehouse))
+    return Catalog(DirectoryNames(warehouse, store, replace(stated, warehouse=warehouse)))
 
 
 def create_table_at(store: Store, path: str, schema: TableSchema) -> bool:

@@ -1,6 +1,6 @@
 """The interface of a metastore: a database or a server that stores the names of tables.
 
-The schemas and rows of the tables are files. `MetastoreCatalog` has the common code of such
+The schemas and rows of the tables are files. `MetastoreNames` has the common code of such
 catalogs. A `Metastore` only stores names, copies of schemas for other readers, and locks. Missing
 copies are repaired from the files.
 

@@ -18,31 +18,24 @@ from __future__ import annotations
 
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from lakecore.catalog.file_tables import (
-    asked_table,
     branch_names,
-    change_schema,
+    check_empty,
+    check_renames,
     data_table,
     directories,
     is_table,
-    near,
+    no_database,
     shown,
+    without_files,
 )
-from lakecore.catalog.filesystem import DATABASE_SUFFIX, create_table_at
-from lakecore.catalog.identifier import (
-    MAIN_BRANCH,
-    SYSTEM_DATABASE,
-    Identifier,
-    check_directory,
-    check_name,
-    parse_identifier,
-)
+from lakecore.catalog.filesystem import create_table_at, database_names
+from lakecore.catalog.identifier import MAIN_BRANCH, Identifier, check_name
 from lakecore.catalog.metastore import MetastorePublication
+from lakecore.catalog.names import Place
 from lakecore.catalog.new_table import create_filled
-from lakecore.catalog.options import of_process
-from lakecore.catalog.system_database import global_table, global_tables, has_global_table
 from lakecore.errors import (
     AlreadyExists,
     CommitUnknown,
@@ -56,20 +49,15 @@ from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.directories import drop_table, finish_drop, move_table, sweep
 from lakecore.io.history import History
 from lakecore.io.stores.open import open_store
-from lakecore.model.arguments import check_flags
-from lakecore.table.handle import Table, load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from lakecore.catalog.metastore import Entry, Metastore
-    from lakecore.catalog.new_table import SchemaLike
     from lakecore.catalog.options import CatalogOptions
     from lakecore.catalog.views import Views
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
-    from lakecore.model.schema_change import Change
-    from lakecore.options import OptionValue
 
 
 # --- repair --------------------------------------------------------------------------------------
@@ -87,14 +75,10 @@ def repair_names(
     tables. Raises NotFound if the warehouse has no such table or database.
     """
     if name is None:
-        found = directories(store_of(warehouse), warehouse)
-        databases = [
-            each.removesuffix(DATABASE_SUFFIX)
-            for each in found
-            if each.endswith(DATABASE_SUFFIX) and each != DATABASE_SUFFIX
-        ]
         return tuple(
-            table for each in sorted(databases) for table in _database(metastore, store_of, each)
+            table
+            for each in database_names(store_of(warehouse), warehouse)
+            for table in _database(metastore, store_of, each)
         )
     if "." not in name.replace("`", ""):
         check_name("database", name)
@@ -139,13 +123,13 @@ def _table(metastore: Metastore, store_of: Callable[[str], Store], name: Identif
     metastore.repair_partitions(name, store, path)
 
 
-# --- metastore catalog ---------------------------------------------------------------------------
+# --- metastore names -----------------------------------------------------------------------------
 
 _LISTED_ATTEMPTS, _LISTED_WAIT_SECONDS = 20, 0.05
 
 
-class MetastoreCatalog:
-    """The databases and tables that a metastore lists (`catalog.py`), without a cache."""
+class MetastoreNames:
+    """The databases and tables that a metastore lists (`names.py`), without a cache."""
 
     functions = None  # as in Java, only a REST catalog stores functions
 
@@ -160,46 +144,33 @@ class MetastoreCatalog:
         self.warehouse = warehouse
         self.store = store
         self.options = options
+        self.option_texts = options.texts
+        self.table_defaults = options.table_defaults
         self.metastore = metastore
         self.case_sensitive = metastore.case_sensitive
         self.ambient = ambient
 
     @property
-    def option_texts(self) -> Mapping[str, str]:
-        return self.options.texts
+    def views(self) -> Views | None:
+        return self.metastore.views
 
     # --- databases --------------------------------------------------------------------------------
 
-    def list_databases(self) -> tuple[str, ...]:
+    def databases(self) -> tuple[str, ...]:
         return self.metastore.databases()
 
-    def database_exists(self, name: str) -> bool:
-        check_directory("database", name)
-        return name == SYSTEM_DATABASE or self.metastore.has_database(name)
+    def has_database(self, name: str) -> bool:
+        return self.metastore.has_database(name)
 
-    def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
-        check_flags(ignore_if_exists=ignore_if_exists)
-        check_name("database", name)
+    def add_database(self, name: str) -> bool:
         self.metastore.check_database_name(name)
-        if not self.metastore.add_database(name) and not ignore_if_exists:
-            raise AlreadyExists("the database exists", database=name)
+        return self.metastore.add_database(name)
 
-    def drop_database(
-        self, name: str, *, ignore_if_not_exists: bool = False, cascade: bool = False
-    ) -> None:
-        check_flags(ignore_if_not_exists=ignore_if_not_exists, cascade=cascade)
-        check_directory("database", name)
+    def drop_database(self, name: str, *, cascade: bool) -> bool:
         if not self.metastore.has_database(name):
-            if ignore_if_not_exists:
-                return
-            raise self._no_database(name)
+            return False
         tables, others = self.metastore.tables(name), self.metastore.others(name)
-        if not cascade and (tables or others):
-            raise InvalidRequest(
-                "the database is not empty; cascade=True removes what is in it",
-                database=name,
-                **{"tables" if tables else "others": shown(tables or others)},
-            )
+        check_empty(name, {"tables": tables, "others": others}, cascade=cascade)
         if foreign := self.metastore.foreign(name):
             raise InvalidRequest(
                 "the database holds views or tables that are not Paimon's: drop them first",
@@ -207,7 +178,7 @@ class MetastoreCatalog:
                 others=shown(foreign),
             )
         for table in tables:
-            self.drop_table(str(Identifier(database=name, table=table)), ignore_if_not_exists=True)
+            self.drop(Identifier(database=name, table=table))
         path = self.metastore.database_path(name)
         self.metastore.remove_database(name)
         store = self._store(path)
@@ -216,156 +187,91 @@ class MetastoreCatalog:
         if not store.list(path):
             with suppress(LakecoreError):
                 store.delete_directory(path)
+        return True
 
     # --- tables -----------------------------------------------------------------------------------
 
-    def list_tables(self, database: str) -> tuple[str, ...]:
-        if database == SYSTEM_DATABASE:
-            return global_tables(self)
-        check_directory("database", database)
-        if not self.metastore.has_database(database):
-            raise self._no_database(database)
+    def tables(self, database: str) -> tuple[str, ...] | None:
+        return self.metastore.tables(database) if self.metastore.has_database(database) else None
+
+    def near(self, database: str) -> tuple[str, ...]:
         return self.metastore.tables(database)
 
-    def table_exists(self, identifier: str) -> bool:
-        name = parse_identifier(identifier)
-        if name.database == SYSTEM_DATABASE:
-            return has_global_table(self, name)
+    def others(self, database: str) -> tuple[str, ...]:
+        return self.metastore.others(database)
+
+    def has_table(self, name: Identifier) -> bool:
         entry = self.metastore.find(name)
         return entry is not None and is_table(self._store(entry.path), entry.path, name.branch)
 
-    def create_table(  # noqa: PLR0913  the public verb
-        self,
-        identifier: str,
-        schema: SchemaLike | None = None,
-        *,
-        data: object = None,
-        primary_keys: Sequence[str] | None = None,
-        partition_keys: Sequence[str] | None = None,
-        options: Mapping[str, OptionValue] | None = None,
-        comment: str | None = None,
-        ignore_if_exists: bool = False,
-    ) -> Table:
-        name, given = asked_table(identifier, options, ignore_if_exists=ignore_if_exists)
+    def is_taken(self, name: Identifier) -> bool:
         self.metastore.check_table_name(name)
-        if not self.metastore.has_database(name.database):
-            raise self._no_database(name.database)
-        if self.metastore.is_taken(name):
-            if ignore_if_exists:
-                return self._load(name)
-            raise AlreadyExists("the table exists", table=name)
+        return self.metastore.is_taken(name)
 
+    def find(self, name: Identifier) -> Place | None:
+        entry = self.metastore.find(name)
+        return None if entry is None else self._place(name, entry.path)
+
+    def create(self, name: Identifier, schema: TableSchema, rows: object) -> bool:
         def create(store: Store, path: str, schema: TableSchema) -> bool:
             self.metastore.check_schema(name, schema)
             with self.metastore.lock(name):
                 return self._create(store, path, name, schema)
 
-        path = self.metastore.new_path(name)
+        place = self._place(name, self.metastore.new_path(name))
         created = create_filled(
-            self._store(path),
-            path,
+            place.store,
+            place.path,
             schema,
-            data,
+            rows,
             create,
-            primary_keys=primary_keys,
-            partition_keys=partition_keys,
-            options={**self.options.table_defaults, **given},
-            comment=comment,
             ambient=self.ambient,
-            publication=self._publication(name),
+            publication=place.publication,
             table=str(name),
         )
         if not created:
-            if not ignore_if_exists:
-                raise AlreadyExists(
-                    "another process created the table at the same time", table=name
-                )
             self._await_entry(name)
-        return self._load(name)
+        return created
 
-    def get_table(self, identifier: str) -> Table:
-        name = parse_identifier(identifier)
-        if name.database == SYSTEM_DATABASE:
-            return cast("Table", global_table(self, name))
-        table = self._load(name.data_table)
-        if name.system is None:
-            return table
-        return cast("Table", table.inspect.system_table(name.system))
-
-    def alter_table(
-        self, identifier: str, changes: Sequence[Change], *, ignore_if_not_exists: bool = False
-    ) -> None:
-        check_flags(ignore_if_not_exists=ignore_if_not_exists)
-        name = data_table(identifier, "alter", branch_allowed=True)
-        entry = self.metastore.find(name)
-        done = entry is not None and change_schema(
-            self._store(entry.path),
-            Layout(root=entry.path, branch=name.branch),
-            self._publication(name),
-            changes,
-            opened=lambda: self._load(name),
-            ambient=self.ambient,
-            table=str(name),
-        )
-        if not done and not ignore_if_not_exists:
-            raise self._no_table(name)
-
-    def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:
-        check_flags(ignore_if_not_exists=ignore_if_not_exists)
-        old = data_table(source, "rename", branch_allowed=False)
-        new = data_table(target, "rename", branch_allowed=False)
-        check_name("table", new.table)
+    def rename(self, old: Identifier, new: Identifier) -> bool:
         self.metastore.check_table_name(new)
-        if not self.store.renames_at_once and not self.options.single_writer:
-            raise Unsupported(
-                "this storage cannot rename a directory in one step, so a writer could lose its "
-                "commits; if nobody else writes, set commit.single-writer",
-                table=old,
-            )
+        check_renames(self.store, single_writer=self.options.single_writer, table=old)
         with ExitStack() as locks:
             for name in sorted({old, new}, key=str):
                 locks.enter_context(self.metastore.lock(name))
             entry = self.metastore.find(old)
             if entry is None:
-                if ignore_if_not_exists:
-                    return
-                raise self._no_table(old)
+                return False
             if not self.metastore.has_database(new.database):
-                raise self._no_database(new.database)
+                raise no_database(self, new.database)
             if self.metastore.is_taken(new):
                 raise AlreadyExists("the target of the rename exists", table=new)
             self._rename(old, new, entry)
+        return True
 
-    def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
-        check_flags(ignore_if_not_exists=ignore_if_not_exists)
-        name = data_table(identifier, "drop", branch_allowed=False)
+    def drop(self, name: Identifier) -> bool:
         entry = self.metastore.find(name)
         if entry is None or not self.metastore.remove(name):
-            if self.database_exists(name.database):
+            if self.has_database(name.database):
                 path = self.metastore.database_path(name.database)
                 sweep(self._store(path), path)
-            if not ignore_if_not_exists:
-                raise self._no_table(name)
-            return
+            return False
         store = self._store(entry.path)
         if not entry.external and store.list(entry.path):
             drop_table(store, entry.path, self.ambient)
+        return True
 
-    @property
-    def views(self) -> Views | None:
-        return self.metastore.views
+    def branches(self, name: Identifier) -> tuple[str, ...]:
+        place = self.find(name)
+        return () if place is None else branch_names(place.store, place.path)
 
-    # --- branches and tags of a table -------------------------------------------------------------
+    def tags(self, name: Identifier) -> tuple[str, ...]:
+        place = self.find(name)
+        if place is None:
+            return ()
+        return History(place.store, Layout(root=place.path, branch=name.branch)).tag_names()
 
-    def list_branches(self, identifier: str) -> tuple[str, ...]:
-        table = self._load(data_table(identifier, "list", branch_allowed=False))
-        return branch_names(table.context.store, table.path)
-
-    def list_tags(self, identifier: str) -> tuple[str, ...]:
-        table = self._load(data_table(identifier, "list", branch_allowed=True))
-        return table.context.history.tag_names()
-
-    def repair(self, name: str | None = None) -> tuple[str, ...]:
+    def repair(self, name: str | None) -> tuple[str, ...]:
         return repair_names(self.metastore, self._store, self.warehouse, name)
 
     # --- steps ------------------------------------------------------------------------------------
@@ -411,7 +317,7 @@ class MetastoreCatalog:
         if moves and store.exists(path) and not finish_drop(store, path):
             raise AlreadyExists("the target of the rename exists", table=new, path=path)
         if moves and not is_table(store, entry.path):
-            raise self._without_files(old, entry)
+            raise without_files(old, entry.path)
         if not self.metastore.rename(old, new, path):
             raise AlreadyExists("the target of the rename exists", table=new)
         if not moves:
@@ -425,39 +331,16 @@ class MetastoreCatalog:
                 self.metastore.rename(new, old, entry.path)
             raise
 
-    # --- finding ----------------------------------------------------------------------------------
+    def _place(self, name: Identifier, path: str) -> Place:
+        main = replace(name.data_table, branch=MAIN_BRANCH)
+        publication = MetastorePublication(metastore=self.metastore, name=main)
+        store = self._store(path)
+        return Place(store=store, path=path, publication=publication, is_listed=True)
 
     def _store(self, path: str) -> Store:
         """The storage of a directory. A table may be on another storage than the warehouse."""
         same = storage_of(path) == storage_of(self.warehouse)
         return self.store if same else open_store(path, self.options.texts)
-
-    def _publication(self, name: Identifier) -> MetastorePublication:
-        main = replace(name.data_table, branch=MAIN_BRANCH)
-        return MetastorePublication(metastore=self.metastore, name=main)
-
-    def _load(self, name: Identifier) -> Table:
-        entry = self.metastore.find(name)
-        if entry is None:
-            raise self._no_table(name)
-        try:
-            return load_table(
-                self._store(entry.path),
-                entry.path,
-                identifier=str(name),
-                branch=name.branch,
-                dynamic_options=of_process(self.options.texts),
-                ambient=self.ambient,
-                publication=self._publication(name),
-            )
-        except NotFound as error:
-            store = self._store(entry.path)
-            if name.branch != MAIN_BRANCH and is_table(store, entry.path):
-                branches = branch_names(store, entry.path)
-                raise NotFound(
-                    "no such branch", table=name, **near("branches", name.branch, branches)
-                ) from error
-            raise self._without_files(name, entry) from error
 
     def _await_entry(self, name: Identifier) -> None:
         """Wait until the process that creates a table has added its entry."""
@@ -465,24 +348,3 @@ class MetastoreCatalog:
             if self.metastore.is_taken(name):
                 return
             self.ambient.sleep(_LISTED_WAIT_SECONDS)
-
-    def _no_database(self, name: str) -> NotFound:
-        return NotFound(
-            "no such database", database=name, **near("databases", name, self.list_databases())
-        )
-
-    def _no_table(self, name: Identifier) -> NotFound | Unsupported:
-        if not self.database_exists(name.database):
-            return self._no_database(name.database)
-        if name.table in self.metastore.others(name.database):
-            return Unsupported("a view (SQL reads it), or not a table of Paimon", table=name)
-        tables = self.metastore.tables(name.database)
-        return NotFound("no such table", table=name, **near("tables", name.table, tables))
-
-    def _without_files(self, name: Identifier, entry: Entry) -> NotFound:
-        return NotFound(
-            "the catalog lists the table, but its directory holds none; perhaps a rename was "
-            "interrupted: repair the old name, and drop this one",
-            table=name,
-            path=entry.path,
-        )

@@ -132,40 +132,26 @@ def _type(source: object, column: str) -> DataType:
 # the commit fails, the table exists without rows.
 
 
-def create_filled(  # noqa: PLR0913  the parts of a table definition
+def create_filled(  # noqa: PLR0913  where the table is, and what it is made of
     store: Store,
     path: str,
-    schema: SchemaLike | None,
-    data: object,
+    schema: TableSchema,
+    rows: object,
     create: Callable[[Store, str, TableSchema], bool],
     *,
-    primary_keys: Sequence[str] | None,
-    partition_keys: Sequence[str] | None,
-    options: Mapping[str, str],
-    comment: str | None,
     ambient: Ambient,
     publication: Publication,
     table: str,
 ) -> bool:
     """Create a table with `create` and write its rows. Of concurrent callers, one gets True.
 
-    Without `schema`, the table has the schema of the rows. Without `data`, it has no rows.
+    `rows` of None means that the table has no rows.
     """
-    first, rows = first_schema(
-        schema,
-        data,
-        primary_keys=primary_keys,
-        partition_keys=partition_keys,
-        options=options,
-        comment=comment,
-        now_ms=ambient.now_ms(),
-        table=table,
-    )
-    if data is None:
-        return create(store, path, first)
+    if rows is None:
+        return create(store, path, schema)
     context = bind_context(
         publication.history(store, Layout(root=path)),
-        first,
+        schema,
         identifier=table,
         dynamic_options={},
         ambient=ambient,
@@ -175,7 +161,7 @@ def create_filled(  # noqa: PLR0913  the parts of a table definition
     empty = WriteStart(snapshot=None, bucket_counts={}, sequences={})
 
     def publish() -> None:
-        if not create(store, path, first):
+        if not create(store, path, schema):
             raise AlreadyExists(
                 "another process created the table at the same time", table=table, path=path
             )

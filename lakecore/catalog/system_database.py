@@ -24,10 +24,12 @@ from lakecore.table.system.system_rows import partition_sums, table_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from lakecore.catalog.catalog import Catalog
     from lakecore.catalog.identifier import Identifier
+    from lakecore.catalog.names import Names
     from lakecore.table.handle import Table
     from lakecore.table.system.cell_texts import Row
+
+    Load = Callable[[str], Table]
 
 __all__ = ["GLOBAL_TABLES", "global_table", "global_tables", "has_global_table"]
 
@@ -71,51 +73,50 @@ _SHOWS_OPTIONS = "catalog-options-table.enabled"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def global_tables(catalog: Catalog) -> tuple[str, ...]:
+def global_tables(names: Names) -> tuple[str, ...]:
     """The names of the tables of `sys`, sorted."""
-    hidden = catalog.option_texts.get(_SHOWS_OPTIONS, "true").strip().lower() == "false"
+    hidden = names.option_texts.get(_SHOWS_OPTIONS, "true").strip().lower() == "false"
     return tuple(sorted(set(GLOBAL_TABLES) - ({"catalog_options"} if hidden else set())))
 
 
-def has_global_table(catalog: Catalog, name: Identifier) -> bool:
+def has_global_table(names: Names, name: Identifier) -> bool:
     """Whether `sys` has a table of that name. Names of `sys` ignore case, and have no `$`."""
-    return str(name).lower() in {f"{SYSTEM_DATABASE}.{each}" for each in global_tables(catalog)}
+    return str(name).lower() in {f"{SYSTEM_DATABASE}.{each}" for each in global_tables(names)}
 
 
-def global_table(catalog: Catalog, identifier: Identifier) -> SystemTable:
-    """The table `sys.NAME` of a catalog. Raises NotFound, with the names that exist."""
+def global_table(names: Names, load: Load, identifier: Identifier) -> SystemTable:
+    """The table `sys.NAME` of a catalog. Raises NotFound, with the names that exist.
+
+    `load` opens a table of the catalog by its name.
+    """
     name = str(identifier).removeprefix(f"{SYSTEM_DATABASE}.").lower()
-    names = global_tables(catalog)
-    if name not in names:
-        raise NotFound("no such table", table=identifier, tables=list(names))
+    known = global_tables(names)
+    if name not in known:
+        raise NotFound("no such table", table=identifier, tables=list(known))
     columns = _COLUMNS[name]
     fields = tuple(
         Field(id=number, name=column, type=parse_type(text))
         for number, (column, text) in enumerate(columns.items())
     )
     schema = TableSchema(id=0, fields=fields, highest_field_id=len(fields) - 1)
-    rows = partial(_ROWS[name], catalog)
+    rows = partial(_ROWS[name], names, load)
     source = SystemSource(table_schema=schema, load=lambda: table_of(rows(), schema))
     return SystemTable(f"{SYSTEM_DATABASE}.{name}", source)
 
 
-def _tables(catalog: Catalog) -> Iterator[tuple[str, str, Table]]:
+def _tables(names: Names, load: Load) -> Iterator[tuple[str, str, Table]]:
     """Database, name and table of each table, sorted."""
-    for database in catalog.list_databases():
-        try:
-            names = catalog.list_tables(database)
-        except NotFound:
-            continue
-        for name in names:
+    for database in names.databases():
+        for name in names.tables(database) or ():
             try:
-                table = catalog.get_table(f"`{database}`.`{name}`")
+                table = load(f"`{database}`.`{name}`")
             except NotFound:
                 continue
             yield database, name, table
 
 
-def _table_rows(catalog: Catalog) -> Iterator[Row]:
-    for database, name, table in _tables(catalog):
+def _table_rows(names: Names, load: Load) -> Iterator[Row]:
+    for database, name, table in _tables(names, load):
         schema, options = table.context.schema, table.context.options.texts
         yield (
             database,
@@ -139,22 +140,22 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
 
 
-def _partition_rows(catalog: Catalog) -> Iterator[Row]:
-    for database, name, table in _tables(catalog):
+def _partition_rows(names: Names, load: Load) -> Iterator[Row]:
+    for database, name, table in _tables(names, load):
         # If rows are filtered for the user, their partitions may be hidden from the user, too.
         if not table.context.schema.partition_keys or table.options.query_auth_enabled:
             continue
         context = table.context
         snapshot = context.history.latest_snapshot()
         found = {} if snapshot is None else partition_sums(context, snapshot)
-        names = {
+        labels = {
             partition: "/".join(f"{key}={text}" for key, text in spec.items())
             for partition in found
             for spec in [context.partitions.spec(partition)]
         }
-        for partition in sorted(found, key=names.__getitem__):
+        for partition in sorted(found, key=labels.__getitem__):
             *sums, newest = found[partition]
-            yield database, name, names[partition], *sums, _epoch_ms(newest), False
+            yield database, name, labels[partition], *sums, _epoch_ms(newest), False
 
 
 def _epoch_ms(local: datetime | None) -> int | None:
@@ -162,19 +163,20 @@ def _epoch_ms(local: datetime | None) -> int | None:
     return None if local is None else (local.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
-def _option_rows(catalog: Catalog) -> Iterator[Row]:
-    for database, name, table in _tables(catalog):
+def _option_rows(names: Names, load: Load) -> Iterator[Row]:
+    for database, name, table in _tables(names, load):
         options = {**table.context.schema.options, "path": table.path}
         for key, value in masked_options(options).items():
             yield database, name, key, str(value)
 
 
-def _catalog_rows(catalog: Catalog) -> Iterator[Row]:
-    for key, value in masked_options(catalog.option_texts).items():
+def _catalog_rows(names: Names, load: Load) -> Iterator[Row]:
+    del load
+    for key, value in masked_options(names.option_texts).items():
         yield key, str(value)
 
 
-_ROWS: Mapping[str, Callable[[Catalog], Iterator[Row]]] = {
+_ROWS: Mapping[str, Callable[[Names, Load], Iterator[Row]]] = {
     "tables": _table_rows,
     "partitions": _partition_rows,
     "all_table_options": _option_rows,

@@ -18,7 +18,6 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from lakecore.catalog.catalog import function_to_json
 from lakecore.catalog.identifier import (
     MAIN_BRANCH,
     SYSTEM_DATABASE,
@@ -26,6 +25,7 @@ from lakecore.catalog.identifier import (
     check_directory,
     parse_identifier,
 )
+from lakecore.catalog.names import function_to_json
 from lakecore.catalog.rest.wire import (
     change_from_json,
     schema_from_json,

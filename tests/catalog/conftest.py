@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.catalog.filesystem import FilesystemCatalog
+from lakecore.catalog.catalog import Catalog
+from lakecore.catalog.filesystem import DirectoryNames
 from lakecore.catalog.options import parse_catalog_options
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.stores.open import open_store
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.stores import S3Service
 
-MakeCatalog = Callable[..., FilesystemCatalog]
+MakeCatalog = Callable[..., Catalog]
 
 
 @pytest.fixture(scope="session")
@@ -34,16 +35,16 @@ def make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCatalog:
     """Catalogs on one fresh warehouse, each opened again with the catalog options given."""
     options = warehouse_options(request, request.param, tmp_path)
 
-    def make(given: Mapping[str, str] = {}, ambient: Ambient = SYSTEM) -> FilesystemCatalog:
+    def make(given: Mapping[str, str] = {}, ambient: Ambient = SYSTEM) -> Catalog:
         parsed = parse_catalog_options({**options, **given})
         store = open_store(parsed.warehouse, parsed.texts)
-        return FilesystemCatalog(parsed.warehouse, store, parsed, ambient)
+        return Catalog(DirectoryNames(parsed.warehouse, store, parsed, ambient))
 
     return make
 
 
 @pytest.fixture
-def catalog(make_catalog: MakeCatalog) -> FilesystemCatalog:
+def catalog(make_catalog: MakeCatalog) -> Catalog:
     """A catalog with one database, `shop`."""
     catalog = make_catalog()
     catalog.create_database("shop")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.catalog.registry import open_catalog
-from lakecore.catalog.rest.rest_catalog import RestCatalog
+from lakecore.catalog.rest.rest_catalog import ServedNames
 from lakecore.catalog.rest.wire import change_to_json
 from lakecore.cdc.sink import TargetTable
 from lakecore.cli import main
@@ -61,10 +61,10 @@ def by_command(options: dict[str, str], changes: list[Change]) -> None:
 def by_request(options: dict[str, str], changes: list[Change]) -> None:
     """As a client of another engine does, which leaves all rules to the server."""
     with rest_server(open_catalog(options, create=False)) as client:
-        catalog = open_catalog(client, create=False)
-        assert isinstance(catalog, RestCatalog)
+        names = open_catalog(client, create=False).names
+        assert isinstance(names, ServedNames)
         body = {"changes": [change_to_json(change) for change in changes]}
-        catalog.client.post(f"{catalog.root}/databases/d/tables/t", body)
+        names.client.post(f"{names.root}/databases/d/tables/t", body)
 
 
 DOORS: dict[str, Door] = {

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakecore as lc
-from lakecore.catalog.filesystem import FilesystemCatalog
+from lakecore.catalog.catalog import Catalog
+from lakecore.catalog.filesystem import DirectoryNames
 from lakecore.catalog.options import parse_catalog_options
 from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, NotFound
 from lakecore.format.layout import Layout
@@ -34,9 +35,9 @@ SEEDS = count(1)
 TABLES = ("shop.orders", "shop.moved", "shop.other", "shop.new")
 
 
-def catalog_on(store: Store, seed: int | None = None) -> FilesystemCatalog:
+def catalog_on(store: Store, seed: int | None = None) -> Catalog:
     ambient = seeded(next(SEEDS) if seed is None else seed)
-    return FilesystemCatalog("w", store, OPTIONS, ambient)
+    return Catalog(DirectoryNames("w", store, OPTIONS, ambient))
 
 
 def filled(*, renames_at_once: bool) -> MemoryStore:
@@ -66,11 +67,16 @@ def _pattern() -> MemoryStore:
     return store
 
 
-def create(catalog: FilesystemCatalog, name: str) -> Table:
+def store_of(catalog: Catalog) -> Store:
+    assert isinstance(catalog.names, DirectoryNames)
+    return catalog.names.store
+
+
+def create(catalog: Catalog, name: str) -> Table:
     return catalog.create_table(name, COLUMNS, primary_keys=["id"], options={"bucket": "1"})
 
 
-def state(catalog: FilesystemCatalog, name: str) -> object:
+def state(catalog: Catalog, name: str) -> object:
     """What a new process sees of a table: all of it, or None."""
     try:
         table = catalog.get_table(name)
@@ -83,7 +89,7 @@ def state(catalog: FilesystemCatalog, name: str) -> object:
     return table.schema.names, table.to_arrow().to_pylist(), ids, history
 
 
-DEEDS: dict[str, tuple[Callable[[FilesystemCatalog], object], set[str]]] = {
+DEEDS: dict[str, tuple[Callable[[Catalog], object], set[str]]] = {
     "drop": (lambda catalog: catalog.drop_table("shop.orders"), {"shop.orders"}),
     "rename": (
         lambda catalog: catalog.rename_table("shop.orders", "shop.moved"),
@@ -146,7 +152,7 @@ def test_process_that_dies_at_any_call_leaves_tables_whole_or_gone(kind: str, na
         assert seen == ({True, False} if in_steps or not after else {False})
 
 
-def _check_branch(catalog: FilesystemCatalog) -> None:
+def _check_branch(catalog: Catalog) -> None:
     """A branch is there while its table is, and is whole."""
     for table in ("shop.orders", "shop.moved"):
         found = state(catalog, f"{table}$branch_b")
@@ -156,7 +162,7 @@ def _check_branch(catalog: FilesystemCatalog) -> None:
             assert found is None
 
 
-def _check_old_handle(catalog: FilesystemCatalog, handle: Table) -> None:
+def _check_old_handle(catalog: Catalog, handle: Table) -> None:
     """One who opened the table before writes to the table that others see, or is refused."""
     with suppress(NotFound, CorruptTable):  # one of its files is gone
         assert handle.to_arrow().num_rows == 1
@@ -168,11 +174,11 @@ def _check_old_handle(catalog: FilesystemCatalog, handle: Table) -> None:
         assert len(catalog.get_table("shop.orders").to_arrow()) == 2
 
 
-def _check_redone(catalog: FilesystemCatalog, name: str) -> None:
+def _check_redone(catalog: Catalog, name: str) -> None:
     """The same, done again, goes to its end; a table made in the place has no old rows."""
     if name in {"drop", "drop database"}:
         catalog.drop_database("shop", cascade=True, ignore_if_not_exists=True)
-        assert files_below(catalog.store, "w") == []
+        assert files_below(store_of(catalog), "w") == []
         catalog.create_database("shop")
     for table in ("shop.orders", "shop.new", "shop.moved"):
         if not catalog.table_exists(table):

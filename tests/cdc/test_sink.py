@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakecore.catalog.filesystem import FilesystemCatalog
+from lakecore.catalog.catalog import Catalog
+from lakecore.catalog.filesystem import DirectoryNames
 from lakecore.catalog.options import parse_catalog_options
 from lakecore.cdc.events import ChangeBatch, SourceTable, Step
 from lakecore.cdc.sink import Sink
@@ -33,23 +34,23 @@ OPTIONS = parse_catalog_options({"warehouse": "w"})
 
 def parts(
     store: Store, rules: PlainRules | None = None, seed: int = 1, **settings: object
-) -> tuple[FilesystemCatalog, Sink]:
+) -> tuple[Catalog, Sink]:
     ambient: Ambient = seeded(seed)
-    catalog = FilesystemCatalog("w", store, OPTIONS, ambient)
+    catalog = Catalog(DirectoryNames("w", store, OPTIONS, ambient))
     catalog.create_database("d", ignore_if_exists=True)
     files = StateFiles(store, "w/.cdc/p", ambient)
     chosen = SinkSettings(interval_seconds=0, **settings)  # type: ignore[arg-type]
     return catalog, Sink(catalog, rules or PlainRules(), files, chosen, ambient)
 
 
-def rows(catalog: FilesystemCatalog, name: str) -> list[tuple[object, ...]]:
+def rows(catalog: Catalog, name: str) -> list[tuple[object, ...]]:
     found = catalog.get_table(name).to_arrow().to_pylist()
     return sorted(tuple(each.values()) for each in found)
 
 
 def play(
     store: Store, steps: Sequence[Sequence[ChangeBatch]], seed: int = 1, **settings: object
-) -> FilesystemCatalog:
+) -> Catalog:
     catalog, sink = parts(store, seed=seed, **settings)  # type: ignore[arg-type]
     sink.run(ListSource(steps), until_caught_up=True)
     return catalog

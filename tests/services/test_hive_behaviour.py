@@ -43,7 +43,7 @@ def make_catalog(request: pytest.FixtureRequest, hive: Server, tmp_path: Path) -
 
     def make(given: Mapping[str, str] = {}) -> Catalog:
         catalog = open_hive({**options, **given}, create=True)
-        catalog.metastore = WithoutDefault(catalog.metastore)
+        catalog.names.metastore = WithoutDefault(catalog.names.metastore)  # type: ignore[attr-defined]
         return catalog
 
     return make

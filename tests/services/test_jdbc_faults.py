@@ -170,7 +170,7 @@ def test_slow_clock_of_a_holder_does_not_free_the_lock_of_another(
     mortal: JdbcServer, options: dict[str, str], session: lc.Session
 ) -> None:
     catalog = open_catalog(options, create=False)
-    locks = catalog.metastore.locks  # type: ignore[attr-defined]
+    locks = catalog.names.metastore.locks  # type: ignore[attr-defined]
     now = [0]
     slow = replace(locks, ambient=replace(SYSTEM, now_ms=lambda: now[0]))
     with slow.hold("d", "t"):

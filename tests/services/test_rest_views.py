@@ -9,7 +9,7 @@ import pytest
 import lakecore as lc
 from lakecore.catalog.identifier import parse_identifier
 from lakecore.catalog.registry import open_catalog
-from lakecore.catalog.rest.rest_catalog import RestCatalog
+from lakecore.catalog.rest.rest_catalog import ServedNames
 from lakecore.catalog.views import View
 from lakecore.errors import AlreadyExists, NotFound, Unsupported
 from tests.rest_servers import rest_server
@@ -80,8 +80,9 @@ def test_functions_of_javas_server_are_listed_and_described(version: str, tmp_pa
         session, catalog = lc.connect(options), open_catalog(options, create=False)
         session.create_database("shop")
         assert session.sql("SHOW FUNCTIONS IN shop").fetchall() == []
-        assert isinstance(catalog, RestCatalog)
-        catalog.client.post(f"{catalog.root}/databases/shop/functions", AREA)
+        names = catalog.names
+        assert isinstance(names, ServedNames)
+        names.client.post(f"{names.root}/databases/shop/functions", AREA)
         # A server of lakecore over that catalog passes them on.
         with rest_server(catalog) as second:
             for each in (session, lc.connect(second)):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from lakecore.catalog.catalog import Catalog
 from lakecore.catalog.file_tables import open_warehouse, under_lock
 from lakecore.catalog.filesystem import DATABASE_SUFFIX
 from lakecore.catalog.hive.client import HiveClient, types
@@ -31,7 +32,7 @@ from lakecore.catalog.hive.views import (
     tag_partition_key,
 )
 from lakecore.catalog.metastore import Entry, partition_statistics, statistics_of
-from lakecore.catalog.metastore_catalog import MetastoreCatalog
+from lakecore.catalog.metastore_catalog import MetastoreNames
 from lakecore.catalog.options import OptionReader, parse_catalog_options
 from lakecore.errors import (
     AlreadyExists,
@@ -624,9 +625,7 @@ _KEYS = (
 _PORT = 9083
 
 
-def open_hive(
-    given: Mapping[str, str], *, create: bool, ambient: Ambient = SYSTEM
-) -> MetastoreCatalog:
+def open_hive(given: Mapping[str, str], *, create: bool, ambient: Ambient = SYSTEM) -> Catalog:
     """Open the catalog. Raises NotFound for a missing warehouse, unless `create` is set."""
     stated = parse_catalog_options(given, own=_KEYS)
     read = OptionReader(given)
@@ -669,9 +668,8 @@ def open_hive(
         ambient=ambient,
     )
     client.databases()  # raises an error now if the address is wrong
-    return MetastoreCatalog(
-        warehouse, store, replace(stated, warehouse=warehouse), metastore, ambient
-    )
+    options = replace(stated, warehouse=warehouse)
+    return Catalog(MetastoreNames(warehouse, store, options, metastore, ambient))
 
 
 def parse_hosts(uri: str) -> Hosts:

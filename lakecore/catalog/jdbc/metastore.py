@@ -11,12 +11,13 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from lakecore.catalog.catalog import Catalog
 from lakecore.catalog.file_tables import open_warehouse, under_lock
 from lakecore.catalog.filesystem import DATABASE_SUFFIX
 from lakecore.catalog.identifier import check_name
 from lakecore.catalog.jdbc.database import MYSQL, SQLITE, Database, parse_address
 from lakecore.catalog.metastore import Entry
-from lakecore.catalog.metastore_catalog import MetastoreCatalog
+from lakecore.catalog.metastore_catalog import MetastoreNames
 from lakecore.catalog.options import OptionReader, parse_catalog_options
 from lakecore.catalog.views import changed_view, decode_view, encode_view
 from lakecore.errors import AlreadyExists, CommitConflict, InvalidRequest, LakecoreError, NotFound
@@ -620,9 +621,7 @@ _KEYS = (
 )
 
 
-def open_jdbc(
-    given: Mapping[str, str], *, create: bool, ambient: Ambient = SYSTEM
-) -> MetastoreCatalog:
+def open_jdbc(given: Mapping[str, str], *, create: bool, ambient: Ambient = SYSTEM) -> Catalog:
     """Open the catalog. Creates the tables of Paimon's JdbcCatalog in the database if missing.
 
     Raises NotFound for a missing warehouse or SQLite file, unless `create` is set.
@@ -670,4 +669,4 @@ def open_jdbc(
     )
     metastore.make_tables()
     options = replace(stated, warehouse=warehouse)
-    return MetastoreCatalog(warehouse, store, options, metastore, ambient)
+    return Catalog(MetastoreNames(warehouse, store, options, metastore, ambient))

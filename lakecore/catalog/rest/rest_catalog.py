@@ -11,20 +11,12 @@ catalog, and dropping the table keeps its files.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from lakecore.catalog.catalog import function_from_json
-from lakecore.catalog.file_tables import asked_table, change_schema, data_table, near, shown
-from lakecore.catalog.identifier import (
-    MAIN_BRANCH,
-    SYSTEM_DATABASE,
-    Identifier,
-    check_directory,
-    check_name,
-    parse_identifier,
-)
-from lakecore.catalog.new_table import first_schema
-from lakecore.catalog.options import of_process
+from lakecore.catalog.catalog import Catalog
+from lakecore.catalog.file_tables import check_empty, no_database
+from lakecore.catalog.identifier import MAIN_BRANCH, Identifier, check_name
+from lakecore.catalog.names import Place, function_from_json
 from lakecore.catalog.rest.authorization import authorization_of
 from lakecore.catalog.rest.http_client import Refusal, RestClient, encoded
 from lakecore.catalog.rest.rest_options import (
@@ -41,7 +33,6 @@ from lakecore.catalog.rest.served_publication import (
     database_path,
 )
 from lakecore.catalog.rest.wire import schema_to_json
-from lakecore.catalog.system_database import global_table, global_tables, has_global_table
 from lakecore.catalog.views import view_change_to_json, view_from_json, view_to_json
 from lakecore.errors import (
     AlreadyExists,
@@ -54,21 +45,16 @@ from lakecore.errors import (
 )
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.stores.services import check_reachable, timeouts_of
-from lakecore.model.arguments import check_flags
 from lakecore.plan.partitions import Partitions
-from lakecore.table.handle import Table, load_table
 from lakecore.table.publication import ExclusiveCreate, Publication
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.catalog.catalog import Function, Functions
-    from lakecore.catalog.new_table import SchemaLike
+    from lakecore.catalog.names import Function, Functions, Names
     from lakecore.catalog.rest.rest_options import RestOptions
     from lakecore.catalog.views import View, ViewChange, Views
     from lakecore.model.schema import TableSchema
-    from lakecore.model.schema_change import Change
-    from lakecore.options import OptionValue
 
 
 # --- served functions ----------------------------------------------------------------------------
@@ -244,17 +230,20 @@ def _error(refusal: Refusal, name: Identifier) -> Exception:
     return refusal.as_error(view=name)
 
 
-# --- rest catalog --------------------------------------------------------------------------------
+# --- served names --------------------------------------------------------------------------------
 
 
-class RestCatalog:
-    """The databases and tables of a server (`catalog.py`), without a cache."""
+class ServedNames:
+    """The databases and tables of a server (`names.py`), without a cache."""
+
+    case_sensitive = True
 
     def __init__(self, client: RestClient, options: RestOptions, ambient: Ambient = SYSTEM) -> None:
         self.client = client
         self.options = options
+        self.option_texts = options.texts  # of the user, merged with those of the server
+        self.table_defaults = options.table_defaults
         self.ambient = ambient
-        self.case_sensitive = True
         self.root = f"/v1/{encoded(options.prefix)}" if options.prefix else "/v1"
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -267,19 +256,19 @@ class RestCatalog:
         return self.options.warehouse or self.options.uri
 
     @property
-    def option_texts(self) -> Mapping[str, str]:
-        """The options of the user, merged with those of the server."""
-        return self.options.texts
+    def views(self) -> Views:
+        return ServedViews(self.client, self.root)
+
+    @property
+    def functions(self) -> Functions:
+        return ServedFunctions(self.client, self.root)
 
     # --- databases --------------------------------------------------------------------------------
 
-    def list_databases(self) -> tuple[str, ...]:
-        return tuple(sorted(map(str, self._list(f"{self.root}/databases", "databases"))))
+    def databases(self) -> tuple[str, ...]:
+        return self._listed(f"{self.root}/databases", "databases")
 
-    def database_exists(self, name: str) -> bool:
-        if name == SYSTEM_DATABASE:
-            return True
-        check_directory("database", name)
+    def has_database(self, name: str) -> bool:
         try:
             self.client.get(database_path(self.root, name))
         except Refusal as refusal:
@@ -288,226 +277,53 @@ class RestCatalog:
             raise refusal.as_error(database=name) from None
         return True
 
-    def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
-        check_flags(ignore_if_exists=ignore_if_exists)
-        check_name("database", name)
+    def add_database(self, name: str) -> bool:
         try:
             self.client.post(f"{self.root}/databases", {"name": name, "options": {}})
         except Refusal as refusal:
-            if refusal.code == 409 and ignore_if_exists:
-                return
             if refusal.code == 409:
-                raise AlreadyExists("the database exists", database=name) from None
+                return False
             raise refusal.as_error(database=name) from None
+        return True
 
-    def drop_database(
-        self, name: str, *, ignore_if_not_exists: bool = False, cascade: bool = False
-    ) -> None:
-        check_flags(ignore_if_not_exists=ignore_if_not_exists, cascade=cascade)
-        if not self.database_exists(name):
-            if ignore_if_not_exists:
-                return
-            raise self._no_database(name)
-        tables, views = self.list_tables(name), self.views.names(name)
-        if (tables or views) and not cascade:
-            raise InvalidRequest(
-                "the database is not empty; cascade=True removes what is in it",
-                database=name,
-                **{"tables" if tables else "views": shown(tables or views)},
-            )
+    def drop_database(self, name: str, *, cascade: bool) -> bool:
+        if not self.has_database(name):
+            return False
+        tables, views = self.near(name), self.views.names(name)
+        check_empty(name, {"tables": tables, "views": views}, cascade=cascade)
         # The protocol does not say whether the server drops the tables, so drop each one first.
         for table in tables:
-            self._drop(Identifier(database=name, table=table))
+            self.drop(Identifier(database=name, table=table))
         for view in views:
             self.views.drop(Identifier(database=name, table=view))
-        try:
-            self.client.delete(database_path(self.root, name))
-        except Refusal as refusal:
-            if refusal.code == 404 and ignore_if_not_exists:
-                return
-            raise refusal.as_error(database=name) from None
+        return self._deleted(database_path(self.root, name), database=name)
 
     # --- tables -----------------------------------------------------------------------------------
 
-    def list_tables(self, database: str) -> tuple[str, ...]:
-        if database == SYSTEM_DATABASE:
-            return global_tables(self)
-        check_directory("database", database)
+    def tables(self, database: str) -> tuple[str, ...] | None:
         try:
-            return tuple(sorted(map(str, self._list(self._tables(database), "tables"))))
+            return self.near(database)
         except NotFound:
-            raise self._no_database(database) from None
+            return None
 
-    def table_exists(self, identifier: str) -> bool:
-        name = parse_identifier(identifier)
-        if name.database == SYSTEM_DATABASE:
-            return has_global_table(self, name)
+    def near(self, database: str) -> tuple[str, ...]:
+        return self._listed(self._tables(database), "tables")
+
+    def others(self, database: str) -> tuple[str, ...]:
+        del database
+        return ()
+
+    def has_table(self, name: Identifier) -> bool:
         return self._served(name).describe() is not None
 
-    def create_table(  # noqa: PLR0913  the public verb
-        self,
-        identifier: str,
-        schema: SchemaLike | None = None,
-        *,
-        data: object = None,
-        primary_keys: Sequence[str] | None = None,
-        partition_keys: Sequence[str] | None = None,
-        options: Mapping[str, OptionValue] | None = None,
-        comment: str | None = None,
-        ignore_if_exists: bool = False,
-    ) -> Table:
-        name, given = asked_table(identifier, options, ignore_if_exists=ignore_if_exists)
-        if not self.database_exists(name.database):
-            raise self._no_database(name.database)
-        if self._served(name).describe() is not None:
-            if ignore_if_exists:
-                return self._load(name)
-            raise AlreadyExists("the table exists", table=name)
-        first, rows = first_schema(
-            schema,
-            data,
-            primary_keys=primary_keys,
-            partition_keys=partition_keys,
-            options={**self.options.table_defaults, **given},
-            comment=comment,
-            now_ms=self.ambient.now_ms(),
-            table=str(name),
-        )
-        # The server chooses the directory of the table, so the table exists before its rows are
-        # checked. If one does not fit, the table is dropped again.
-        if not self._create(name, first):
-            if ignore_if_exists:
-                return self._load(name)
-            raise AlreadyExists("another process created the table at the same time", table=name)
-        table = self._load(name)
-        if data is not None:
-            try:
-                table.write(rows)
-            except InvalidRequest:
-                self.drop_table(identifier, ignore_if_not_exists=True)
-                raise
-        return table
+    def is_taken(self, name: Identifier) -> bool:
+        return self.has_table(name)
 
-    def _create(self, name: Identifier, schema: TableSchema) -> bool:
-        """Create the table. False if it exists."""
-        body = {
-            "identifier": {"database": name.database, "object": name.table},
-            "schema": schema_to_json(schema),
-        }
-        try:
-            self.client.post(self._tables(name.database), body)
-        except Refusal as refusal:
-            if refusal.code == 409:
-                return False
-            raise refusal.as_error(table=name) from None
-        return True
-
-    def get_table(self, identifier: str) -> Table:
-        name = parse_identifier(identifier)
-        if name.database == SYSTEM_DATABASE:
-            return cast("Table", global_table(self, name))
-        table = self._load(name.data_table)
-        if name.system is None:
-            return table
-        # NOTE: a `SystemTable` has only the reading verbs of a table; see `FilesystemCatalog`.
-        return cast("Table", table.inspect.system_table(name.system))
-
-    def alter_table(
-        self, identifier: str, changes: Sequence[Change], *, ignore_if_not_exists: bool = False
-    ) -> None:
-        check_flags(ignore_if_not_exists=ignore_if_not_exists)
-        name = data_table(identifier, "alter", branch_allowed=True)
-        try:
-            table = self._load(name)
-        except NotFound:
-            if ignore_if_not_exists:
-                return
-            raise
-        context = table.context
-        if not change_schema(
-            context.store,
-            context.layout,
-            context.publication,
-            changes,
-            opened=lambda: table,
-            ambient=self.ambient,
-            table=str(name),
-        ):
-            raise self._no_table(name)
-
-    def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:
-        check_flags(ignore_if_not_exists=ignore_if_not_exists)
-        old = data_table(source, "rename", branch_allowed=False)
-        new = data_table(target, "rename", branch_allowed=False)
-        check_name("table", new.table)
-        if self._served(old).describe() is None:
-            if ignore_if_not_exists:
-                return
-            raise self._no_table(old)
-        if not self.database_exists(new.database):
-            raise self._no_database(new.database)
-        body = {
-            "source": {"database": old.database, "object": old.table},
-            "destination": {"database": new.database, "object": new.table},
-        }
-        try:
-            self.client.post(f"{self.root}/tables/rename", body)
-        except Refusal as refusal:
-            if refusal.code == 409:
-                raise AlreadyExists("the target of the rename exists", table=new) from None
-            raise refusal.as_error(table=old) from None
-
-    def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
-        check_flags(ignore_if_not_exists=ignore_if_not_exists)
-        name = data_table(identifier, "drop", branch_allowed=False)
-        if not self._drop(name) and not ignore_if_not_exists:
-            raise self._no_table(name)
-
-    def _drop(self, name: Identifier) -> bool:
-        """Drop a table. False if there is none."""
-        try:
-            self.client.delete(self._served(name).address)
-        except Refusal as refusal:
-            if refusal.code == 404:
-                return False
-            raise refusal.as_error(table=name) from None
-        return True
-
-    # --- branches and tags ------------------------------------------------------------------------
-
-    @property
-    def views(self) -> Views:
-        """The views of the server."""
-        return ServedViews(self.client, self.root)
-
-    @property
-    def functions(self) -> Functions:
-        """The functions of the server."""
-        return ServedFunctions(self.client, self.root)
-
-    def list_branches(self, identifier: str) -> tuple[str, ...]:
-        name = data_table(identifier, "list", branch_allowed=False)
-        if self._served(name).describe() is None:
-            raise self._no_table(name)
-        return self._branches(name)
-
-    def list_tags(self, identifier: str) -> tuple[str, ...]:
-        name = data_table(identifier, "list", branch_allowed=True)
-        served = self._served(name)
-        if served.describe() is None:
-            raise self._no_table(name)
-        return tuple(sorted(map(str, self._list(f"{served.address}/tags", "tags"))))
-
-    def repair(self, name: str | None = None) -> tuple[str, ...]:
-        raise Unsupported("a server lists its tables by itself", catalog="rest", name=name)
-
-    # --- parts ------------------------------------------------------------------------------------
-
-    def _load(self, name: Identifier) -> Table:
+    def find(self, name: Identifier) -> Place | None:
         served = self._served(name)
         described = served.describe()
         if described is None:
-            raise self._no_table(name)
+            return None
         options = described.schema.parsed_options({}, table=str(name))
         main = served.on_branch(MAIN_BRANCH)
         hides = options.query_auth_enabled
@@ -515,7 +331,7 @@ class RestCatalog:
             # The option may have been set after the branch was made, but it protects its rows too.
             newest = main.describe()
             if newest is None:
-                raise self._no_table(name)
+                return None
             hides = newest.schema.parsed_options({}, table=str(name)).query_auth_enabled
         # The schema file of an external table, or of a branch, may lack the option.
         asks = {"query-auth.enabled": "true"} if hides else {}
@@ -528,18 +344,60 @@ class RestCatalog:
                 references=ServedReferences(main),
                 ambient=self.ambient,
             )
+        return Place(
+            store=open_table_storage(served, described.path, self.options, self.ambient),
+            path=described.path,
+            publication=publication,
+            options=asks,
+        )
+
+    def create(self, name: Identifier, schema: TableSchema, rows: object) -> bool:
+        # The server chooses the directory of the table, so the table exists before its rows are
+        # checked. If one does not fit, the table is dropped again.
+        body = {"identifier": _object(name), "schema": schema_to_json(schema)}
         try:
-            return load_table(
-                open_table_storage(served, described.path, self.options, self.ambient),
-                described.path,
-                identifier=str(name),
-                branch=name.branch,
-                dynamic_options=asks | of_process(self.options.texts),
-                ambient=self.ambient,
-                publication=publication,
-            )
-        except NotFound as error:
-            raise self._no_table(name) from error
+            self.client.post(self._tables(name.database), body)
+        except Refusal as refusal:
+            if refusal.code == 409:
+                return False
+            raise refusal.as_error(table=name) from None
+        if rows is not None:
+            try:
+                Catalog(self).get_table(str(name)).write(rows)
+            except InvalidRequest:
+                self.drop(name)
+                raise
+        return True
+
+    def rename(self, old: Identifier, new: Identifier) -> bool:
+        if not self.has_table(old):
+            return False
+        if not self.has_database(new.database):
+            raise no_database(self, new.database)
+        try:
+            body = {"source": _object(old), "destination": _object(new)}
+            self.client.post(f"{self.root}/tables/rename", body)
+        except Refusal as refusal:
+            if refusal.code == 409:
+                raise AlreadyExists("the target of the rename exists", table=new) from None
+            raise refusal.as_error(table=old) from None
+        return True
+
+    def drop(self, name: Identifier) -> bool:
+        return self._deleted(self._served(name).address, table=name)
+
+    def branches(self, name: Identifier) -> tuple[str, ...]:
+        main = self._served(name).on_branch(MAIN_BRANCH)
+        found = main.ask("GET", "branches").get("branches") or ()
+        return tuple(sorted(str(each) for each in found if each != MAIN_BRANCH))
+
+    def tags(self, name: Identifier) -> tuple[str, ...]:
+        return self._listed(f"{self._served(name).address}/tags", "tags")
+
+    def repair(self, name: str | None) -> tuple[str, ...]:
+        raise Unsupported("a server lists its tables by itself", catalog="rest", name=name)
+
+    # --- requests ---------------------------------------------------------------------------------
 
     def _served(self, name: Identifier) -> ServedTable:
         return ServedTable(self.client, self.root, name.data_table)
@@ -547,34 +405,23 @@ class RestCatalog:
     def _tables(self, database: str) -> str:
         return f"{database_path(self.root, database)}/tables"
 
-    def _list(self, path: str, key: str) -> list[object]:
+    def _listed(self, path: str, key: str) -> tuple[str, ...]:
         try:
-            return list(self.client.pages(path, key))
+            return tuple(sorted(map(str, self.client.pages(path, key))))
         except Refusal as refusal:
             raise refusal.as_error() from None
 
-    def _branches(self, name: Identifier) -> tuple[str, ...]:
-        main = self._served(name).on_branch(MAIN_BRANCH)
-        found = main.ask("GET", "branches").get("branches") or ()
-        return tuple(sorted(str(each) for each in found if each != MAIN_BRANCH))
-
-    def _no_database(self, name: str) -> NotFound:
-        return NotFound(
-            "no such database", database=name, **near("databases", name, self.list_databases())
-        )
-
-    def _no_table(self, name: Identifier) -> NotFound:
-        if not self.database_exists(name.database):
-            return self._no_database(name.database)
-        tables = self.list_tables(name.database)
-        if name.branch != MAIN_BRANCH and name.table in tables:
-            return NotFound(
-                "no such branch", table=name, **near("branches", name.branch, self._branches(name))
-            )
-        return NotFound("no such table", table=name, **near("tables", name.table, tables))
+    def _deleted(self, path: str, **named: object) -> bool:
+        try:
+            self.client.delete(path)
+        except Refusal as refusal:
+            if refusal.code == 404:
+                return False
+            raise refusal.as_error(**named) from None
+        return True
 
 
-def open_rest(given: Mapping[str, str], *, create: bool) -> RestCatalog:
+def open_rest(given: Mapping[str, str], *, create: bool) -> Catalog:
     """Open the catalog. `create` has no effect: a client cannot create a warehouse.
 
     Raises Unsupported without the package for HTTP, StorageError if the server cannot be reached.
@@ -594,8 +441,8 @@ def open_rest(given: Mapping[str, str], *, create: bool) -> RestCatalog:
         client.close()
     stated = merged_options(options, texts_of(reply, "defaults"), texts_of(reply, "overrides"))
     client = RestClient(options.uri, authorization, stated.headers, timeouts=timeouts)
-    return RestCatalog(client, stated)
+    return Catalog(ServedNames(client, stated))
 
 
-def _reopened(given: Mapping[str, str]) -> RestCatalog:
-    return open_rest(given, create=False)
+def _reopened(given: Mapping[str, str]) -> Names:
+    return open_rest(given, create=False).names

@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakecore.catalog.catalog import Catalog
 from lakecore.catalog.jdbc.metastore import open_jdbc
-from lakecore.catalog.metastore_catalog import MetastoreCatalog
 from lakecore.io.ambient import SYSTEM, Ambient
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-MakeJdbc = Callable[..., MetastoreCatalog]
+MakeJdbc = Callable[..., Catalog]
 
 
 @pytest.fixture
 def make_catalog(tmp_path: Path) -> MakeJdbc:
     """Catalogs on one SQLite file and one warehouse, with the catalog options given."""
 
-    def make(given: Mapping[str, str] = {}, ambient: Ambient = SYSTEM) -> MetastoreCatalog:
+    def make(given: Mapping[str, str] = {}, ambient: Ambient = SYSTEM) -> Catalog:
         options = {
             "metastore": "jdbc",
             "uri": f"jdbc:sqlite:{tmp_path}/catalog.db",
@@ -32,7 +32,7 @@ def make_catalog(tmp_path: Path) -> MakeJdbc:
 
 
 @pytest.fixture
-def catalog(make_catalog: MakeJdbc) -> MetastoreCatalog:
+def catalog(make_catalog: MakeJdbc) -> Catalog:
     """A catalog with the database `shop` and the table `shop.orders`."""
     catalog = make_catalog()
     catalog.create_database("shop")

@@ -9,14 +9,20 @@ import pytest
 import lakecore as lc
 from lakecore.catalog.identifier import Identifier
 from lakecore.catalog.jdbc import metastore as sql
+from lakecore.catalog.metastore_catalog import MetastoreNames
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
 from lakecore.model.schema_change import SchemaChange
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakecore.catalog.metastore_catalog import MetastoreCatalog
+    from lakecore.catalog.catalog import Catalog
     from tests.catalog.jdbc.conftest import MakeJdbc
+
+
+def names_of(catalog: Catalog) -> MetastoreNames:
+    assert isinstance(catalog.names, MetastoreNames)
+    return catalog.names
 
 
 def query(root: Path, statement: str) -> list[tuple[object, ...]]:
@@ -41,7 +47,7 @@ def test_rows_are_those_that_java_writes(tmp_path: Path) -> None:
     assert properties(tmp_path) == {"primary-key": "id", "bucket-key": "id"}
 
 
-def test_properties_follow_every_schema_change(catalog: MetastoreCatalog, tmp_path: Path) -> None:
+def test_properties_follow_every_schema_change(catalog: Catalog, tmp_path: Path) -> None:
     catalog.alter_table("shop.orders", [SchemaChange.set_option("bucket", "-1")])
     catalog.alter_table("shop.orders", [SchemaChange.set_option("write-only", "true")])
     assert properties(tmp_path)["write-only"] == "true"
@@ -61,7 +67,7 @@ def test_properties_are_not_copied_if_that_is_switched_off(
     assert properties(tmp_path) == {}
 
 
-def test_branch_changes_no_properties(catalog: MetastoreCatalog, tmp_path: Path) -> None:
+def test_branch_changes_no_properties(catalog: Catalog, tmp_path: Path) -> None:
     catalog.get_table("shop.orders").create_branch("b")
     before = properties(tmp_path)
     catalog.alter_table("shop.orders$branch_b", [SchemaChange.set_option("write-only", "true")])
@@ -71,7 +77,7 @@ def test_branch_changes_no_properties(catalog: MetastoreCatalog, tmp_path: Path)
 
 
 def test_catalogs_with_other_keys_share_a_database(
-    make_catalog: MakeJdbc, catalog: MetastoreCatalog, tmp_path: Path
+    make_catalog: MakeJdbc, catalog: Catalog, tmp_path: Path
 ) -> None:
     other = make_catalog({"catalog-key": "other", "warehouse": str(tmp_path / "v")})
     assert other.list_databases() == ()
@@ -82,7 +88,7 @@ def test_catalogs_with_other_keys_share_a_database(
     assert catalog.get_table("shop.orders").schema.names == ("id", "v")
 
 
-def test_renamed_table_takes_its_rows_along(catalog: MetastoreCatalog, tmp_path: Path) -> None:
+def test_renamed_table_takes_its_rows_along(catalog: Catalog, tmp_path: Path) -> None:
     catalog.create_database("old")
     catalog.rename_table("shop.orders", "old.o")
 
@@ -91,7 +97,7 @@ def test_renamed_table_takes_its_rows_along(catalog: MetastoreCatalog, tmp_path:
     assert (tmp_path / "w" / "old.db" / "o" / "schema" / "schema-0").exists()
 
 
-def test_dropped_names_leave_no_rows(catalog: MetastoreCatalog, tmp_path: Path) -> None:
+def test_dropped_names_leave_no_rows(catalog: Catalog, tmp_path: Path) -> None:
     catalog.drop_database("shop", cascade=True)
 
     for table in sql.CREATE:
@@ -99,18 +105,14 @@ def test_dropped_names_leave_no_rows(catalog: MetastoreCatalog, tmp_path: Path) 
     assert not (tmp_path / "w" / "shop.db").exists()
 
 
-def test_files_that_are_no_table_outlive_the_database(
-    catalog: MetastoreCatalog, tmp_path: Path
-) -> None:
+def test_files_that_are_no_table_outlive_the_database(catalog: Catalog, tmp_path: Path) -> None:
     (tmp_path / "w" / "shop.db" / "notes.txt").write_text("keep")
     catalog.drop_database("shop", cascade=True)
 
     assert (tmp_path / "w" / "shop.db" / "notes.txt").read_text() == "keep"
 
 
-def test_columns_that_other_versions_add_do_no_harm(
-    catalog: MetastoreCatalog, tmp_path: Path
-) -> None:
+def test_columns_that_other_versions_add_do_no_harm(catalog: Catalog, tmp_path: Path) -> None:
     for table in sql.CREATE:
         query(tmp_path, f"ALTER TABLE {table} ADD COLUMN more VARCHAR(10)")
     catalog.create_table("shop.t", {"id": "INT"})
@@ -123,7 +125,7 @@ def test_columns_that_other_versions_add_do_no_harm(
 # --- views ----------------------------------------------------------------------------------------
 
 
-def test_views_take_names_and_keep_a_database(catalog: MetastoreCatalog, tmp_path: Path) -> None:
+def test_views_take_names_and_keep_a_database(catalog: Catalog, tmp_path: Path) -> None:
     query(tmp_path, f"INSERT INTO {sql.VIEWS} VALUES ('jdbc', 'shop', 'v', '{{}}')")
     with pytest.raises(AlreadyExists):
         catalog.create_table("shop.v", {"id": "INT"})
@@ -144,7 +146,7 @@ def test_views_take_names_and_keep_a_database(catalog: MetastoreCatalog, tmp_pat
 
 
 def test_table_that_is_not_listed_is_not_replaced_and_can_be_repaired(
-    catalog: MetastoreCatalog, tmp_path: Path
+    catalog: Catalog, tmp_path: Path
 ) -> None:
     catalog.get_table("shop.orders").write([{"id": 1, "v": "a"}])
     query(tmp_path, f"DELETE FROM {sql.TABLES}")
@@ -175,7 +177,7 @@ def test_repair_lists_what_another_catalog_made(make_catalog: MakeJdbc, tmp_path
         catalog.repair("a.x")
 
 
-def test_procedure_repairs_by_name(catalog: MetastoreCatalog, tmp_path: Path) -> None:
+def test_procedure_repairs_by_name(catalog: Catalog, tmp_path: Path) -> None:
     query(tmp_path, f"DELETE FROM {sql.TABLES}")
     session = lc.Session(catalog)
     assert session.sql("CALL sys.repair('shop.orders')").fetchall() == [("Success",)]
@@ -183,9 +185,7 @@ def test_procedure_repairs_by_name(catalog: MetastoreCatalog, tmp_path: Path) ->
     assert session.list_tables("shop") == ("orders",)
 
 
-def test_entry_without_files_says_so_and_can_be_dropped(
-    catalog: MetastoreCatalog, tmp_path: Path
-) -> None:
+def test_entry_without_files_says_so_and_can_be_dropped(catalog: Catalog, tmp_path: Path) -> None:
     query(tmp_path, f"INSERT INTO {sql.TABLES} VALUES ('jdbc', 'shop', 'gone')")
     with pytest.raises(NotFound, match="its directory holds none"):
         catalog.get_table("shop.gone")
@@ -197,7 +197,7 @@ def test_entry_without_files_says_so_and_can_be_dropped(
 
 
 def test_handle_of_a_dropped_table_does_not_write_into_the_one_that_follows(
-    catalog: MetastoreCatalog,
+    catalog: Catalog,
 ) -> None:
     old = catalog.get_table("shop.orders")
     catalog.drop_table("shop.orders")
@@ -209,13 +209,13 @@ def test_handle_of_a_dropped_table_does_not_write_into_the_one_that_follows(
 
 
 def test_directory_that_cannot_be_moved_leaves_the_name(
-    catalog: MetastoreCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(source: str, target: str) -> None:
         raise StorageError("no", path=source, target=target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalog.store, "rename_directory", refuse)
+        patch.setattr(names_of(catalog).store, "rename_directory", refuse)
         with pytest.raises(StorageError):
             catalog.rename_table("shop.orders", "shop.o")
 
@@ -225,13 +225,15 @@ def test_directory_that_cannot_be_moved_leaves_the_name(
     assert catalog.get_table("shop.o").to_arrow().num_rows == 0
 
 
-def test_second_rename_of_a_table_moves_nothing(catalog: MetastoreCatalog) -> None:
+def test_second_rename_of_a_table_moves_nothing(catalog: Catalog) -> None:
     name = Identifier(database="shop", table="orders")
-    entry = catalog.metastore.find(name)
+    entry = names_of(catalog).metastore.find(name)
     assert entry is not None
     catalog.rename_table("shop.orders", "shop.first")
     with pytest.raises(NotFound, match="another process renamed or dropped"):
-        catalog.metastore.rename(name, Identifier(database="shop", table="second"), entry.path)
+        names_of(catalog).metastore.rename(
+            name, Identifier(database="shop", table="second"), entry.path
+        )
 
     assert catalog.list_tables("shop") == ("first",)
 
@@ -239,9 +241,7 @@ def test_second_rename_of_a_table_moves_nothing(catalog: MetastoreCatalog) -> No
 # --- errors and options ---------------------------------------------------------------------------
 
 
-def test_schema_that_cannot_be_copied_is_not_published(
-    catalog: MetastoreCatalog, tmp_path: Path
-) -> None:
+def test_schema_that_cannot_be_copied_is_not_published(catalog: Catalog, tmp_path: Path) -> None:
     query(tmp_path, f"DROP TABLE {sql.TABLE_PROPERTIES}")
     with pytest.raises(StorageError, match="no such table"):
         catalog.alter_table("shop.orders", [SchemaChange.add_column("n", "INT")])
@@ -250,7 +250,7 @@ def test_schema_that_cannot_be_copied_is_not_published(
 
 
 def test_failure_of_the_database_is_a_storage_error_without_its_library(
-    catalog: MetastoreCatalog, tmp_path: Path
+    catalog: Catalog, tmp_path: Path
 ) -> None:
     (tmp_path / "catalog.db").write_bytes(b"not a database, but long enough to be read as one" * 9)
     with pytest.raises(StorageError, match=r"did not do .* why=file is not a database"):

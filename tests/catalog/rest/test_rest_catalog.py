@@ -83,7 +83,7 @@ def test_external_table_is_committed_by_files(
     catalog: Catalog, app: BreakingApp, behind: Catalog
 ) -> None:
     create(behind).write(rows(1))
-    described = catalog.client.get("/v1/databases/shop/tables/orders")  # type: ignore[attr-defined]
+    described = catalog.names.client.get("/v1/databases/shop/tables/orders")  # type: ignore[attr-defined]
     described["isExternal"] = True
     fault = app_fault("GET", "tables/orders", json.dumps(described).encode())
     app.faults.append(fault)
@@ -221,7 +221,7 @@ def test_secrets_are_shown_nowhere(client: dict[str, str]) -> None:
     catalog.create_table("shop.orders", COLUMNS)
     shown = [
         repr(catalog),
-        repr(catalog.options),  # type: ignore[attr-defined]
+        repr(catalog.names.options),  # type: ignore[attr-defined]
         repr(lc.connect(client)),
         repr(catalog.get_table("shop.orders").context),
         str(catalog.get_table("sys.catalog_options").to_polars()),
