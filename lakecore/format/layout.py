@@ -354,6 +354,7 @@ MAIN_BRANCH = "main"
 SNAPSHOT_PREFIX = "snapshot-"
 SCHEMA_PREFIX = "schema-"
 TAG_PREFIX = "tag-"
+PENDING_PREFIX = "pending-"
 BRANCH_PREFIX = "branch-"
 CONSUMER_PREFIX = "consumer-"
 CHANGELOG_PREFIX = "changelog-"
@@ -467,6 +468,10 @@ class Layout:
     def tag(self, name: str) -> str:
         """The tag of that name."""
         return f"{self.tag_dir}/{one_name(TAG_PREFIX + name, 'tag')}"
+
+    def pending(self, uuid: str) -> str:
+        """A file that keeps a snapshot while a tag or a branch of it is made."""
+        return f"{self.tag_dir}/{one_name(PENDING_PREFIX + uuid)}"
 
     def tag_success(self, name: str) -> str:
         """The success file of the tag of that name."""

@@ -28,7 +28,7 @@ from lakecore.io.directories import create_directory, drop_table, move_table
 from lakecore.io.parallel import delete_all
 from lakecore.model.snapshot import Branch, FastForwardResult
 from lakecore.table.context import on_branch, require_own_references, require_table
-from lakecore.table.maintenance.deletion import clean_up_after, decide, require_whole
+from lakecore.table.maintenance.deletion import clean_up_after, decide, pending, require_whole
 from lakecore.table.maintenance.reachable import branch_names, tags_of
 from lakecore.table.maintenance.tags import known_tag
 
@@ -74,30 +74,18 @@ def create_branch(context: TableContext, name: str, tag: str | None) -> Branch:
     if server is not None:
         server.create_branch(name, tag)
         return known_branch(context, name)
-    path = _directory(context.layout, name)
-    if not create_directory(context.store, path, _files(context, kept), context.ambient):
-        if _branch_if_there(context, name) is not None:
-            raise _taken(context, name)
-        raise AlreadyExists(
-            "a process creates or deletes a branch of this name; if it died, delete the branch",
-            branch=name,
-            table=context.identifier,
-        )
     if kept is None:
+        _make(context, name, None)
         return Branch(name=name, schema_id=context.history.schema_ids()[-1])
-    try:
-        there = _still_there(context, kept)
-    except BaseException:
-        drop_table(context.store, path, context.ambient)
-        raise
-    if not there:
-        drop_table(context.store, path, context.ambient)
-        raise NotFound(
-            "the tag was deleted while the branch was created from it",
-            tag=kept.name,
-            branch=name,
-            table=context.identifier,
-        )
+    with pending(context, kept.snapshot):
+        if not _still_there(context, kept):
+            raise NotFound(
+                "the tag was deleted while the branch was created from it",
+                tag=kept.name,
+                branch=name,
+                table=context.identifier,
+            )
+        _make(context, name, kept)
     number = kept.snapshot.id
     return Branch(
         name=name,
@@ -105,6 +93,19 @@ def create_branch(context: TableContext, name: str, tag: str | None) -> Branch:
         earliest_snapshot_id=number,
         latest_snapshot_id=number,
     )
+
+
+def _make(context: TableContext, name: str, tag: Tag | None) -> None:
+    """Create the directory of a branch. Raises AlreadyExists if the name is taken."""
+    path = _directory(context.layout, name)
+    if not create_directory(context.store, path, _files(context, tag), context.ambient):
+        if _branch_if_there(context, name) is not None:
+            raise _taken(context, name)
+        raise AlreadyExists(
+            "a process creates or deletes a branch of this name; if it died, delete the branch",
+            branch=name,
+            table=context.identifier,
+        )
 
 
 def delete_branch(context: TableContext, name: str, *, dry_run: bool = False) -> Branch:

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import polars as pl
 
 from lakecore.errors import CommitConflict, CommitUnknown, CorruptTable, LakecoreError, NotFound
+from lakecore.format import metadata
 from lakecore.io.parallel import delete_all
 from lakecore.model.manifest import FileKind
 from lakecore.model.retention import FilesDeleted
+from lakecore.model.snapshot import Tag
 from lakecore.table.maintenance.reachable import (
     KEY,
     Metadata,
@@ -37,6 +39,7 @@ from lakecore.table.reads.told import told_by
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from lakecore.io.stores.store import FileStatus
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
@@ -62,6 +65,9 @@ class Deletion:
             index_files=len(metadata.index_files),
             statistics=len(metadata.statistics),
         )
+
+
+_Plan = TypeVar("_Plan", bound=Deletion | None)
 
 
 def delete_files_of(context: TableContext, plan: Deletion) -> None:
@@ -189,6 +195,56 @@ def clean_up_after(context: TableContext, verb: str) -> Iterator[None]:
             context.identifier,
             told_by(error, context),
         )
+
+
+@contextmanager
+def pending(context: TableContext, snapshot: Snapshot) -> Iterator[None]:
+    """Keep the files of a snapshot within the block, which makes a tag or a branch of it.
+
+    Whoever deletes files looks for pending files after the step that decides. In the block, the
+    caller first checks that the snapshot is still kept: then no one can have looked before. If the
+    process dies, the file stays, and the removal of orphan files deletes it.
+    """
+    path = context.layout.pending(context.ambient.new_uuid())
+    context.store.put(path, metadata.encode_tag(Tag(name="", snapshot=snapshot)))
+    try:
+        yield
+    except CommitUnknown:
+        raise  # what is made may exist, and nobody has checked it
+    except (LakecoreError, OSError):
+        with suppress(LakecoreError, OSError):
+            context.store.delete(path)
+        raise
+    with clean_up_after(context, "the call"):
+        context.store.delete(path)
+
+
+def keepers(context: TableContext, without: str = "") -> tuple[FileStatus | bool, ...]:
+    """The listed tags, pending files and branches of a table, and whether a rollback runs.
+
+    `without` is the path of a tag that does not count.
+    """
+    store, layout = context.store, context.layout
+    listed = (*store.list(layout.tag_dir), *store.list(layout.branches_dir))
+    kept = (status for status in listed if status.path != without)
+    return (store.exists(layout.rollback_record), *kept)
+
+
+def settled(
+    context: TableContext,
+    seen: tuple[FileStatus | bool, ...],
+    plan: _Plan,
+    plan_again: Callable[[], _Plan],
+    without: str = "",
+) -> _Plan:
+    """The plan, made again for as long as what keeps files has changed while it was made.
+
+    `seen` is what `keepers` returned before. If it returns the same afterwards, all of that kept
+    its files in between, and the plan has seen it.
+    """
+    while (now := keepers(context, without)) != seen:
+        seen, plan = now, plan_again()
+    return plan
 
 
 def require_whole(context: TableContext, snapshot: Snapshot) -> None:

@@ -12,8 +12,9 @@ https://paimon.apache.org/docs/master/maintenance/manage-snapshots/
 5. The changelogs are kept if that is due, and the hint EARLIEST is written. **This step decides**:
    readers do not list the snapshots below it any more, and no verb leads back to them.
 6. If a rollback or a fast-forward has begun meanwhile, the hint is written back, and the expiry
-   ends. If tags have changed, the deletions are planned again. Whoever tags, or leads back to, an
-   expiring snapshot reads EARLIEST after a write of its own, so one of the two sees the other.
+   ends. If tags or branches have changed, the deletions are planned again. Whoever tags, or leads
+   back to, an expiring snapshot reads EARLIEST after a write of its own, which step 6 looks for:
+   one of the two sees the other.
 7. Files are deleted in the order of `deletion.py`, then the snapshot files. The last of them is
    deleted alone at the end: as long as it exists, an interrupted expiry has left something.
 
@@ -52,7 +53,9 @@ from lakecore.table.maintenance.deletion import (
     clean_up_after,
     decide,
     delete_files_of,
+    keepers,
     metadata_left,
+    settled,
 )
 from lakecore.table.maintenance.reachable import (
     KEY,
@@ -66,7 +69,6 @@ from lakecore.table.maintenance.reachable import (
     other_branches,
     states,
     tags_near,
-    tags_of,
 )
 from lakecore.table.maintenance.rollback import finish_rollback
 from lakecore.table.reads.told import told_by
@@ -74,8 +76,7 @@ from lakecore.table.reads.told import told_by
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakecore.io.stores.store import FileStatus
-    from lakecore.model.snapshot import Snapshot, Tag
+    from lakecore.model.snapshot import Snapshot
     from lakecore.options import TableOptions
     from lakecore.table.context import TableContext
 
@@ -232,9 +233,9 @@ class _Expiry:
 
     def run(self, consumer: str | None, *, dry_run: bool) -> ExpiredSnapshots:
         context, expiring = self.context, self.snapshots[:-1]
-        before = self._listed_tags()
+        seen = keepers(context)
         try:
-            plan = self._plan(tags_of(context.history))
+            plan = self._plan()
         except CorruptTable:
             if context.history.listed_snapshot(self.snapshots[-1].id) is not None:
                 raise
@@ -245,8 +246,7 @@ class _Expiry:
         is_complete = True
         if not dry_run:
             self._mark()
-            while (now := self._listed_tags()) != before:
-                before, plan = now, self._plan(tags_of(context.history))
+            plan = settled(context, seen, plan, self._plan)
             is_complete = False
             with clean_up_after(context, "the expiry"):
                 delete_files_of(context, plan)
@@ -271,13 +271,9 @@ class _Expiry:
             dry_run=dry_run,
         )
 
-    def _listed_tags(self) -> tuple[FileStatus, ...]:
-        """The files of the tags: other ones, if a tag was created, replaced or deleted."""
-        return self.context.store.list(self.context.layout.tag_dir)
-
     # --- planning ---------------------------------------------------------------------------------
 
-    def _plan(self, tags: Sequence[Tag]) -> Deletion:
+    def _plan(self) -> Deletion:
         context, history = self.context, self.context.history
         expiring, end = self.snapshots[:-1], self.snapshots[-1]
         # Without a changelog producer, the files that a snapshot added are its changelog.
@@ -286,7 +282,7 @@ class _Expiry:
         )
         data, unreadable = self._deleted_files(keep_appended=added_is_changelog)
         changelog = self._changelog_files() if not self.keeps else data.clear()
-        near = tags_near(history, tags, end.id)
+        near = tags_near(history, end.id)
         others = other_branches(context)
         # Long-lived changelogs from before a change of the option stay readable.
         kept = [] if self.keeps else changelogs_of(history)
@@ -465,7 +461,7 @@ def expire_changelogs(
     )
     if not expiring:
         return result
-    plan = _plan(context, expiring, left)
+    seen, plan = keepers(context), _plan(context, expiring, left)
     if not dry_run:
         changelogs = [context.layout.changelog(each.id) for each in expiring]
         if left:
@@ -474,6 +470,7 @@ def expire_changelogs(
             context.store.delete(context.layout.changelog_latest_hint)
             context.store.delete(context.layout.changelog_earliest_hint)
             delete_all(context.store.delete, changelogs)
+        plan = settled(context, seen, plan, lambda: _plan(context, expiring, left))
         delete_files_of(context, plan)
         if left:
             delete_all(context.store.delete, changelogs)
@@ -527,7 +524,7 @@ def _plan(context: TableContext, expiring: Sequence[Snapshot], left: Sequence[in
     data, changelog, unreadable = _files(context, expiring)
     earliest = history.earliest_snapshot_id()
     first = None if earliest is None else history.snapshot_if_there(earliest)
-    near = tags_near(history, tags_of(history), expiring[-1].id + 1)
+    near = tags_near(history, expiring[-1].id + 1)
     others = other_branches(context)
     candidates = pl.concat([data, changelog])
     if len(candidates):

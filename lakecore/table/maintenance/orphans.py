@@ -50,12 +50,14 @@ from lakecore.table.maintenance.reachable import (
     history_of,
     lists_of,
     metadata_of,
+    pending_of,
     states,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from lakecore.format.layout import Layout
     from lakecore.io.history import History
     from lakecore.io.stores.store import FileStatus
     from lakecore.model.manifest import ManifestFile
@@ -132,7 +134,7 @@ def _old_files(
             found += (
                 status
                 for status in _files_in(context, [directory])
-                if _is_left_over(context, status, numbered.get(directory))
+                if _is_left_over(own, status, numbered.get(directory))
             )
     old = [
         status
@@ -174,17 +176,18 @@ def _abandoned(context: TableContext, older_than_ms: int) -> dict[str, pl.DataFr
     return found
 
 
-def _is_left_over(context: TableContext, status: FileStatus, prefix: str | None) -> bool:
+def _is_left_over(layout: Layout, status: FileStatus, prefix: str | None) -> bool:
     """Whether a file in a metadata directory is left over and may be deleted.
 
     The directories of snapshots and changelogs hold snapshot files, hints and the record of a
     rollback or a fast-forward; any other file there is left over, as in Paimon. In the directories
-    of schemas, tags and consumers, only the remains of an unfinished local write are left over.
+    of schemas, tags and consumers, only the remains of an unfinished local write are left over, and
+    the pending files of calls that were interrupted.
     """
     name = status.path.rpartition("/")[2]
     if prefix is None:
-        return _HIDDEN.fullmatch(name) is not None
-    records = (context.layout.rollback_record, context.layout.fast_forward_record)
+        return _HIDDEN.fullmatch(name) is not None or status.path.startswith(layout.pending(""))
+    records = (layout.rollback_record, layout.fast_forward_record)
     kept = _HINTS.union(path.rpartition("/")[2] for path in records)
     return not name.startswith(prefix) and name not in kept
 
@@ -258,6 +261,8 @@ def _is_there(history: History, state: State) -> bool:
                 return state.snapshot.is_same(history.snapshot_if_there(state.snapshot.id))
             case StateKind.TAG:
                 return state.snapshot.is_same(history.tag(state.name).snapshot)
+            case StateKind.PENDING:
+                return any(state.name == pending.name for pending in pending_of(history))
             case StateKind.CHANGELOG:
                 return state.snapshot.is_same(history.changelog(state.snapshot.id))
     except NotFound:

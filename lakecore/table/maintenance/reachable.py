@@ -1,6 +1,7 @@
 """The files that a snapshot, tag, branch or long-lived changelog references, and that must stay.
 
-A *state* is a snapshot, a tag or a long-lived changelog of a branch; `states` lists them. A state
+A *state* is a snapshot, a tag or a long-lived changelog of a branch; `states` lists them. A pending
+state is a snapshot that a tag, a branch or a rollback is about to keep (`pending_of`). A state
 *reaches* (references) metadata files (`metadata_of`) and data files. A data file is identified by
 partition, bucket and name (`KEY`), because migrated tables may have equal names in several
 partitions. A file that only changed its level is the same file.
@@ -14,6 +15,7 @@ unreached.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -21,16 +23,19 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from lakecore.errors import CorruptTable, NotFound
-from lakecore.format.layout import BRANCH_PREFIX, MAIN_BRANCH, one_name
+from lakecore.format import metadata
+from lakecore.format.json_files import decode_rollback
+from lakecore.format.layout import BRANCH_PREFIX, MAIN_BRANCH, PENDING_PREFIX, one_name
 from lakecore.io.parallel import read_all
 from lakecore.model.manifest import FileKind
+from lakecore.model.snapshot import Tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lakecore.io.history import History
     from lakecore.model.manifest import ManifestFile
-    from lakecore.model.snapshot import Snapshot, Tag
+    from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
 __all__ = [
@@ -50,6 +55,7 @@ __all__ = [
     "live_files",
     "metadata_of",
     "other_branches",
+    "pending_of",
     "states",
     "tags_near",
     "tags_of",
@@ -75,12 +81,16 @@ class StateKind(StrEnum):
 
     SNAPSHOT = "snapshot"
     TAG = "tag"
+    PENDING = "pending"
     CHANGELOG = "changelog"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """A snapshot, tag or long-lived changelog of a branch. `name` is the tag's name, or the id."""
+    """A snapshot, tag or long-lived changelog of a branch. `name` is the tag's name, or the id.
+
+    A pending state has the name of its file.
+    """
 
     kind: StateKind
     branch: str
@@ -122,8 +132,28 @@ def tags_of(history: History) -> tuple[Tag, ...]:
     return tuple(sorted(found, key=lambda tag: (tag.snapshot.id, tag.name)))
 
 
-def tags_near(history: History, tags: Sequence[Tag], end: int) -> list[Snapshot]:
-    """The tagged snapshots that may hold a file of a state before `end`.
+def pending_of(history: History) -> tuple[Tag, ...]:
+    """The snapshots of a branch that a call which has not ended is about to keep.
+
+    They are those of the pending files, and the target of a rollback that runs or was interrupted.
+    The name of each is that of its file.
+    """
+    store, layout = history.store, history.layout
+    found = []
+    for status in store.list(layout.tag_dir):
+        name = status.path.rpartition("/")[2]
+        if name.startswith(PENDING_PREFIX):
+            with suppress(NotFound):  # the call has ended since the listing
+                found.append(metadata.decode_tag(store.read(status.path), name, status.path))
+    path = layout.rollback_record
+    with suppress(NotFound, CorruptTable):  # a damaged record was never finished
+        target = decode_rollback(store.read(path), path).target
+        found.append(Tag(name=path.rpartition("/")[2], snapshot=target))
+    return tuple(found)
+
+
+def tags_near(history: History, end: int) -> list[Snapshot]:
+    """The tagged and the pending snapshots that may hold a file of a state before `end`.
 
     These are all tags before `end`, not only the newest: after a fast-forward, an older tag may
     belong to another history, and hold files that newer tags lack. A later tag is also returned if
@@ -133,6 +163,7 @@ def tags_near(history: History, tags: Sequence[Tag], end: int) -> list[Snapshot]
     def is_foreign(tag: Tag) -> bool:
         return not tag.snapshot.is_same(history.snapshot_if_there(tag.snapshot.id))
 
+    tags = (*pending_of(history), *tags_of(history))
     return [tag.snapshot for tag in tags if tag.snapshot.id < end or is_foreign(tag)]
 
 
@@ -146,6 +177,10 @@ def states(history: History) -> Iterator[State]:
     found = [each for each in read_all(history.snapshot_if_there, ids) if each is not None]
     for snapshot in _as_brought_back(history, found):
         yield _state(StateKind.SNAPSHOT, branch, str(snapshot.id), snapshot)
+    # Tags come after them: a call writes the tag before it deletes its pending file.
+    for pending in pending_of(history):
+        snapshot = _without_changelog(pending.snapshot)
+        yield _state(StateKind.PENDING, branch, pending.name, snapshot)
     for tag in tags_of(history):
         yield _state(StateKind.TAG, branch, tag.name, _without_changelog(tag.snapshot))
     for changelog in changelogs_of(history):
@@ -361,7 +396,7 @@ class Reach:
                         self.add_live(state.snapshot)
                     self._add_changelog(state.snapshot)
                     before = state.snapshot.id
-                case StateKind.TAG:
+                case StateKind.TAG | StateKind.PENDING:
                     self.add_live(state.snapshot)
                 case StateKind.CHANGELOG:
                     self.add_changelog(state.snapshot)

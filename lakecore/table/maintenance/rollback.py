@@ -49,8 +49,10 @@ from lakecore.table.maintenance.deletion import (
     delete_files_of,
     existing_snapshot,
     expired_during,
+    keepers,
     metadata_left,
     require_whole,
+    settled,
 )
 from lakecore.table.maintenance.reachable import (
     KEY,
@@ -313,12 +315,16 @@ def _remove_changelogs(context: TableContext, target: Snapshot) -> None:
 
 def _clean_up(context: TableContext, record: RollbackRecord) -> FilesDeleted | None:
     """Carry out steps 7 and 8 of a rollback (see the module)."""
-    kept = [*states(context.history), *_of_branches(context)]
-    plan = _files_of(context, record, kept)
-    if plan is not None:
-        delete_files_of(context, plan)
+
+    def plan() -> Deletion | None:
+        kept = [*states(context.history), *_of_branches(context)]
+        return _files_of(context, record, kept)
+
+    found = settled(context, keepers(context), plan(), plan)
+    if found is not None:
+        delete_files_of(context, found)
     context.store.delete(context.layout.rollback_record)
-    return None if plan is None else plan.counts
+    return None if found is None else found.counts
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -367,7 +373,9 @@ def _metadata_of_states(context: TableContext, kept: Sequence[State]) -> Metadat
     """The metadata that states reference; of tags and changelogs, only what expiry keeps."""
     found = metadata_of(context, [state.snapshot for state in kept if state.kind == "snapshot"])
     found |= metadata_of(
-        context, [state.snapshot for state in kept if state.kind == "tag"], changelog=False
+        context,
+        [state.snapshot for state in kept if state.kind in ("tag", "pending")],
+        changelog=False,
     )
     changelogs = [state.snapshot for state in kept if state.kind == "changelog"]
     return found | metadata_left(context, changelogs, data=True, changelog=True)

@@ -2,17 +2,22 @@
 
 A tag is one file, and each verb has one step that takes effect: the tag exists, or it does not.
 
-1. `create_tag` creates the file if it does not exist. A snapshot other than the latest one is
-   proved to be whole before. If it expires during the call, its files may be deleted; then the tag
-   is removed, and the call fails.
-2. `replace_tag` overwrites the file, with the same checks.
-3. `rename_tag` creates the new file, which names the old tag, then deletes the old file, and writes
-   the new one again without that name. After a crash both tags exist; then the same call, whose new
-   tag names the old one, does the rest.
+1. `create_tag` proves that a snapshot other than the latest one is whole. It writes a pending file
+   (`pending` in `deletion.py`), looks whether the snapshot is still kept, creates the file of the
+   tag if it does not exist, and deletes the pending file.
+2. `replace_tag` does the same, and overwrites the file.
+3. `rename_tag` writes a pending file, too, and creates the new file, which names the old tag. Then
+   it deletes the old file, and writes the new one again without that name. After a crash both tags
+   exist; then the same call, whose new tag names the old one, does the rest.
 4. `delete_tag` deletes the file.
 
 After a tag is deleted or replaced, the files that it alone kept are deleted. A failure of the
 deletion is logged (`deletion.py`).
+
+INVARIANT: the files of a tag exist from the moment when the tag does. Whoever deletes files first
+takes away what kept them (an expiry moves EARLIEST, `delete_tag` deletes the tag), and then looks
+for pending files. A verb here writes its pending file before it looks at what keeps the snapshot.
+One of the two sees the other.
 
 The names and rules are Paimon's (https://paimon.apache.org/docs/master/maintenance/manage-tags/).
 With `tag.create-success-file`, the file `tag/tag-success-file/NAME_SUCCESS` is written after a tag
@@ -29,7 +34,6 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import (
     AlreadyExists,
-    CommitUnknown,
     CorruptTable,
     InvalidRequest,
     LakecoreError,
@@ -37,7 +41,7 @@ from lakecore.errors import (
 )
 from lakecore.format import metadata
 from lakecore.format.layout import SUCCESS_FOLDER, TAG_PREFIX
-from lakecore.model.retention import TagDeletion
+from lakecore.model.retention import FilesDeleted, TagDeletion
 from lakecore.model.snapshot import Snapshot, Tag
 from lakecore.model.times import to_milliseconds
 from lakecore.options.kinds import DURATION
@@ -50,8 +54,11 @@ from lakecore.table.maintenance.deletion import (
     delete_files_of,
     existing_snapshot,
     expired_during,
+    keepers,
     metadata_left,
+    pending,
     require_whole,
+    settled,
 )
 from lakecore.table.maintenance.reachable import (
     Metadata,
@@ -73,7 +80,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lakecore.io.history import History
-    from lakecore.model.retention import FilesDeleted
+    from lakecore.io.stores.store import FileStatus
     from lakecore.table.context import TableContext
     from lakecore.table.reads.travel import Travel
 
@@ -99,7 +106,9 @@ class TagFiles:
     """The files that a tag alone keeps: planned, not yet deleted."""
 
     context: TableContext
+    tag: Tag
     plan: Deletion
+    seen: tuple[FileStatus | bool, ...]  # what kept files before the plan was made
 
     @property
     def counts(self) -> FilesDeleted:
@@ -112,19 +121,31 @@ class TagFiles:
         return self.plan.unreadable
 
     def delete(self) -> None:
-        """Delete the files. The tag must be deleted before."""
-        delete_files_of(self.context, self.plan)
+        """Delete the files, but for those that anything keeps now. The tag must be gone."""
+        if self.counts == FilesDeleted():
+            return
+        path = self.context.layout.tag(self.tag.name)
+
+        def plan_again() -> Deletion:
+            return _plan(self.context, self.tag)
+
+        plan = settled(self.context, self.seen, self.plan, plan_again, without=path)
+        delete_files_of(self.context, plan)
 
 
 def files_of_tag(context: TableContext, tag: Tag) -> TagFiles:
     """The files that the tag alone keeps."""
+    seen = keepers(context, without=context.layout.tag(tag.name))
+    return TagFiles(context=context, tag=tag, plan=_plan(context, tag), seen=seen)
+
+
+def _plan(context: TableContext, tag: Tag) -> Deletion:
     history = context.history
     none = entry_frame(history, ())
     unreadable: tuple[int, ...] = ()
     alive = history.snapshot_if_there(tag.snapshot.id)
     if tag.snapshot.is_same(alive) or _named_twice(context, tag):
-        plan = Deletion(data=none, changelog=none, metadata=Metadata())
-        return TagFiles(context=context, plan=plan)
+        return Deletion(data=none, changelog=none, metadata=Metadata())
     try:
         data, metadata = _unreached(context, tag)
     except CorruptTable as error:
@@ -137,17 +158,17 @@ def files_of_tag(context: TableContext, tag: Tag) -> TagFiles:
             told_by(error, context),
         )
         data, metadata, unreadable = none, Metadata(), (tag.snapshot.id,)
-    plan = Deletion(data=data, changelog=none, metadata=metadata, unreadable=unreadable)
-    return TagFiles(context=context, plan=plan)
+    return Deletion(data=data, changelog=none, metadata=metadata, unreadable=unreadable)
 
 
 def _named_twice(context: TableContext, tag: Tag) -> bool:
-    """Whether another tag of the branch names the snapshot."""
+    """Whether another tag of the branch names the snapshot, or is about to."""
     own = states(context.history)
     return any(
         tag.snapshot.is_same(state.snapshot)
         for state in own
-        if state.kind is StateKind.TAG and state.name != tag.name
+        if state.kind is StateKind.PENDING
+        or (state.kind is StateKind.TAG and state.name != tag.name)
     )
 
 
@@ -236,17 +257,11 @@ def make_tag(context: TableContext, name: str, snapshot: Snapshot, retained: int
         nonlocal made
         made = context.store.put_if_absent(path, data)
 
-    decide(create, lambda: _is_at(context, path, data), tag=name, table=context.identifier)
-    if not made:
-        raise _taken(context, name)
-    try:
-        kept = _still_kept(context, snapshot, name)
-    except BaseException:
-        _take_back(context, path, None)
-        raise
-    if not kept:
-        _take_back(context, path, None)
-        raise expired_during(context, snapshot.id, tag=name)
+    with pending(context, snapshot):
+        _check_kept(context, snapshot, name, without=None)
+        decide(create, lambda: _is_at(context, path, data), tag=name, table=context.identifier)
+        if not made:
+            raise _taken(context, name)
     with clean_up_after(context, "the creation of a tag"):
         _write_success(context, name)
         context.publication.note_tags(context.history, made=[name])
@@ -273,18 +288,17 @@ def put_tag(context: TableContext, old: Tag, snapshot: Snapshot, retained: int |
     path, data = context.layout.tag(name), metadata.encode_tag(tag)
     if files is not None:
         _check_whole(context, snapshot)
-    decide(
-        lambda: context.store.put(path, data),
-        lambda: _is_at(context, path, data),
-        tag=name,
-        table=context.identifier,
-    )
-    if files is not None:
-        if not _still_kept(context, snapshot, name):
-            _take_back(context, path, metadata.encode_tag(old))
-            raise expired_during(context, snapshot.id, tag=name)
-        with clean_up_after(context, "the replacement of a tag"):
-            files.delete()
+    with pending(context, snapshot):
+        _check_kept(context, snapshot, name, without=None if files is None else name)
+        decide(
+            lambda: context.store.put(path, data),
+            lambda: _is_at(context, path, data),
+            tag=name,
+            table=context.identifier,
+        )
+        if files is not None:
+            with clean_up_after(context, "the replacement of a tag"):
+                files.delete()
     return tag
 
 
@@ -296,8 +310,10 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
     old_path, path = context.layout.tag(name), context.layout.tag(new_name)
     data = metadata.renamed_tag(context.store.read(old_path), old_path, None)
     marked = metadata.renamed_tag(data, old_path, name)
-    if not _is_at(context, path, marked) and not context.store.put_if_absent(path, marked):
-        raise _taken(context, new_name)
+    with pending(context, tag.snapshot):
+        _check_kept(context, tag.snapshot, new_name, without=None)
+        if not _is_at(context, path, marked) and not context.store.put_if_absent(path, marked):
+            raise _taken(context, new_name)
     decide(
         lambda: context.store.delete(old_path),
         lambda: not context.store.exists(old_path),
@@ -450,13 +466,15 @@ def _check_no_second_automatic(context: TableContext, name: str, snapshot: Snaps
             )
 
 
-def _still_kept(context: TableContext, snapshot: Snapshot, name: str) -> bool:
-    """Whether something other than the new tag still keeps the files of the snapshot."""
+def _check_kept(
+    context: TableContext, snapshot: Snapshot, name: str, *, without: str | None
+) -> None:
+    """Raise NotFound unless the history, or a tag other than `without`, keeps the snapshot."""
     if snapshot.is_same(context.history.listed_snapshot(snapshot.id)):
-        return True
-    return any(
-        snapshot.is_same(tag.snapshot) for tag in tags_of(context.history) if tag.name != name
-    )
+        return
+    others = (tag.snapshot for tag in tags_of(context.history) if tag.name != without)
+    if not any(map(snapshot.is_same, others)):
+        raise expired_during(context, snapshot.id, tag=name)
 
 
 def _check_whole(context: TableContext, snapshot: Snapshot) -> None:
@@ -471,24 +489,6 @@ def _is_at(context: TableContext, path: str, data: bytes) -> bool:
         return context.store.read(path) == data
     except NotFound:
         return False
-
-
-def _take_back(context: TableContext, path: str, data: bytes | None) -> None:
-    """Delete a tag that was just written, or write the former one again.
-
-    Raises CommitUnknown if the storage fails: then the tag stays.
-    """
-    try:
-        if data is None:
-            context.store.delete(path)
-        else:
-            context.store.put(path, data)
-    except (LakecoreError, OSError) as error:
-        raise CommitUnknown(
-            "the snapshot of a tag may have expired, and the tag could not be removed; delete it",
-            path=path,
-            table=context.identifier,
-        ) from error
 
 
 def _write_success(context: TableContext, name: str) -> None:

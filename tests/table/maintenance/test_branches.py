@@ -229,11 +229,12 @@ def test_tag_that_goes_while_a_branch_is_made_leaves_no_branch() -> None:
     table.context.store.delete(table.context.layout.snapshot(1))
 
     class Losing(MemoryStore):
-        """Loses the tag before the branch gets its name."""
+        """Loses the tag as soon as the branch is announced."""
 
-        def rename_directory(self, source: str, target: str) -> None:
-            self.delete(table.context.layout.tag("one"))
-            super().rename_directory(source, target)
+        def put(self, path: str, data: bytes) -> None:
+            super().put(path, data)
+            if "/tag/pending-" in path:
+                self.delete(table.context.layout.tag("one"))
 
     store = Losing()
     store._files = table.context.store._files  # type: ignore[attr-defined]  # noqa: SLF001
@@ -241,6 +242,8 @@ def test_tag_that_goes_while_a_branch_is_made_leaves_no_branch() -> None:
     with pytest.raises(NotFound, match="deleted while the branch was created"):
         reopened(table, store=store).create_branch("b", tag="one")
     assert table.branches() == ()
+    left = [status.path for status in store.list(table.context.layout.tag_dir)]
+    assert not [path for path in left if "pending-" in path]
 
 
 # --- crashes --------------------------------------------------------------------------------------

@@ -239,13 +239,12 @@ def test_snapshot_that_expires_while_it_is_tagged_leaves_no_tag() -> None:
     table = table_with(2)
 
     class Expiring(MemoryStore):
-        """Loses the first snapshot as soon as a tag is written."""
+        """Loses the first snapshot as soon as the tag is announced."""
 
-        def put_if_absent(self, path: str, data: bytes) -> bool:
-            made = super().put_if_absent(path, data)
+        def put(self, path: str, data: bytes) -> None:
+            super().put(path, data)
             if "/tag/" in path:
                 self.delete(table.context.layout.snapshot(1))
-            return made
 
     store = Expiring()
     store._files = table.context.store._files  # type: ignore[attr-defined]  # noqa: SLF001
@@ -254,6 +253,7 @@ def test_snapshot_that_expires_while_it_is_tagged_leaves_no_tag() -> None:
     with pytest.raises(NotFound, match="expired during the call"):
         slow.create_tag("a", snapshot_id=1)
     assert slow.tags() == ()
+    assert store.list(table.context.layout.tag_dir) == ()
 
 
 # --- crashes --------------------------------------------------------------------------------------
