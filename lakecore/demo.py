@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 import textwrap
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -78,13 +79,15 @@ def answer(frame: pl.DataFrame) -> Grid:
     return grid
 
 
-def bars(values: Iterable[tuple[str, int, str]]) -> Grid:
-    """A grid with one bar on each line: label, number, and a remark."""
+def bars(names: tuple[str, str, str], values: Iterable[tuple[str, int, str]]) -> Grid:
+    """A grid with one bar on each line: label, number, and a remark. `names` are their headings."""
     lines = list(values)
     most = max(number for _, number, _ in lines)
     grid = Grid.grid(padding=(0, 2, 0, 0))
     grid.add_column()
     grid.add_column(justify="right")
+    heads = [Text(name, style="dim") for name in names]
+    grid.add_row(heads[0], heads[1], Text(), heads[2])
     for label, number, remark in lines:
         width = round(_BAR_WIDTH * number / most)
         grid.add_row(
@@ -97,15 +100,16 @@ def bars(values: Iterable[tuple[str, int, str]]) -> Grid:
 
 
 def spark(values: Mapping[int, float]) -> RenderableType:
-    """A sparkline: a vertical bar for each value, with the value and its label below."""
+    """A sparkline of minutes by hour: a vertical bar for each value, with both numbers below."""
     low, high = min(0.0, *values.values()), max(values.values())
     grid = Grid.grid(padding=(0, 1, 0, 0))
-    for _ in values:
+    for _ in range(len(values) + 1):
         grid.add_column(justify="right")
     steps = [round((value - low) / (high - low) * (len(_SPARKS) - 1)) for value in values.values()]
-    grid.add_row(*(Text(_SPARKS[step] * 2, style=ACCENT) for step in steps))
-    grid.add_row(*(Text(f"{value:.0f}", style="bold") for value in values.values()))
-    grid.add_row(*(Text(str(label), style="dim") for label in values))
+    late, hour = Text("minutes late", style="dim"), Text("hour of the day", style="dim")
+    grid.add_row("", *(Text(_SPARKS[step] * 2, style=ACCENT) for step in steps))
+    grid.add_row(late, *(Text(f"{value:.0f}", style="bold") for value in values.values()))
+    grid.add_row(hour, *(Text(str(label), style="dim") for label in values))
     return grid
 
 
@@ -435,11 +439,25 @@ def play(warehouse: str, *, stays: bool = True) -> None:
     travel(stage, flights, planned, snapshots)
     prune(stage, flights, flown)
     draw(stage, flights)
+    compact(stage, flights, flown)
     stage.console.print()
     checked = f"Checked: {stage.checked} answers equal plain Polars over the CSV."
     stage.done(f"{checked} {stage.seconds:.0f} s in all.", timed=False)
     if stays:
-        stage.show(Text(f"\nThe table stays here. Try:\n  lakecore show {flights.path}"))
+        for line in farewell(warehouse, flights.path):
+            stage.console.print(Text(f" {line}"), soft_wrap=True)
+
+
+def farewell(warehouse: str, path: str) -> list[str]:
+    """Commands that look at the table that the demo leaves."""
+    place, table, count = shlex.quote(warehouse), shlex.quote(path), "FROM demo.flights LIMIT 5"
+    return [
+        "",
+        "The table stays here. Try:",
+        f"  lakecore inspect {table} --html flights.html",
+        f"  lakecore read {table} --limit 5 --where \"dest = 'HNL'\"",
+        f'  lakecore sql -w {place} -e "{count}"',
+    ]
 
 
 def create(path: str, rows: pl.DataFrame) -> Table:
@@ -485,8 +503,14 @@ def follow(stage: Stage, flights: Table, planned: pl.DataFrame, flown: pl.DataFr
     stage.check("flights that left", flights.to_arrow(["flight"]).num_rows, flown.height)
     gone = planned.height - flown.height
     stage.done(f"{WEEKS} commits: {flown.height:,} upserts, {gone:,} deletes")
-    commits = flights.inspect.snapshots().filter(pl.col("commit_kind") == "APPEND")
+    snapshots = flights.inspect.snapshots()
+    commits = snapshots.filter(pl.col("commit_kind") == "APPEND")
     stage.check("commits", commits.height, 1 + WEEKS)
+    merged = snapshots.height - commits.height
+    stage.show(
+        f"Each commit makes a snapshot, numbered from 1. Writes also merged files {merged} times: "
+        f"a compaction makes a snapshot too, so there are {snapshots.height} now."
+    )
     return commits["snapshot_id"].to_list()
 
 
@@ -501,7 +525,12 @@ def changes_between(flights: Table, start: int, end: int) -> pl.LazyFrame:
 
 
 def what_changed(stage: Stage, flights: Table, planned: pl.DataFrame, snapshots: list[int]) -> None:
-    stage.chapter("What changed", "Compare two snapshots, or read the changes between them.")
+    stage.chapter(
+        "What changed",
+        "Compare two snapshots, or read the changes between them. `snapshot_id` is the number of "
+        "the snapshot to read, here 1, the timetable. `KEY` holds the columns of the primary key: "
+        "origin, scheduled, carrier, flight.",
+    )
     gone = gone_since(flights, snapshots[0]).collect()
     stage.check("cancelled", gone.height, planned.filter(~pl.col("left")).height)
     stage.beside(gone_since, Text(f"{gone.height:,} flights are gone:\nthey were cancelled"))
@@ -536,7 +565,7 @@ def ask(stage: Stage, flights: Table, flown: pl.DataFrame) -> None:
     hours = late_by_hour(flights).collect()
     stage.check("hours", hours.rows(), by_hour(flown))
     stage.beside(late_by_hour)
-    stage.show("minutes late, by hour:", spark(dict(hours.gather_every(2).iter_rows())))
+    stage.show(spark(dict(hours.gather_every(2).iter_rows())))
 
 
 def on_8_february(flights: Table, snapshot_id: int) -> pl.LazyFrame:
@@ -561,7 +590,12 @@ def travel(stage: Stage, flights: Table, planned: pl.DataFrame, snapshots: list[
         stage.check(f"8 February, {name}", count, expected)
         lines.append((f"snapshot {snapshots[week]}", count, name))
     stage.beside(on_8_february)
-    stage.show(bars(lines))
+    names = ("read at", "flights", "which is")
+    stage.show(
+        bars(names, lines),
+        "\nBy default, a snapshot expires an hour after it was replaced, except the newest 10. "
+        "To keep it longer, give it a tag, or set the option snapshot.time-retained.",
+    )
 
 
 ONE_FLIGHT = """
@@ -587,8 +621,26 @@ def prune(stage: Stage, flights: Table, flown: pl.DataFrame) -> None:
 def draw(stage: Stage, flights: Table) -> None:
     stage.chapter(
         "The files on disk",
-        "Each bucket is an LSM tree: new rows go to new files, which are merged later.\n"
-        "A line is a sorted run (files in key order, without overlap), a block a file.\n"
-        "Newer runs are above. A read merges them: the newest row of a key wins.",
+        "Each bucket is an LSM tree: new rows go to new files, which are merged later. "
+        "A line is a sorted run (files in key order, without overlap), and each bar in it a file, "
+        "from its first day of the year to its last. Newer runs are above. A read merges them: "
+        "the newest row of a key wins.",
     )
     stage.show(levels(flights.inspect.files()))
+
+
+def merge_everything(flights: Table) -> None:
+    flights.compact(full=True)
+
+
+def compact(stage: Stage, flights: Table, flown: pl.DataFrame) -> None:
+    stage.chapter(
+        "Merge everything",
+        "A full compaction merges all runs of each bucket. The rows stay; a read merges nothing.",
+    )
+    stage.run(merge_everything, flights)
+    files = flights.inspect.files()
+    stage.check("rows after the compaction", flights.count(), flown.height)
+    stage.check("rows in files", int(files["record_count"].sum()), flown.height)
+    stage.done(f"{files.height} files, one run for each bucket")
+    stage.show(levels(files))

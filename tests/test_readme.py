@@ -45,6 +45,19 @@ def test_every_python_block_of_the_page_runs_in_order(
     assert len(blocks) == text.count("```python")
 
 
+def test_the_first_block_of_the_readme_prints_what_its_comments_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line, code = python_blocks((ROOT / "README.md").read_text())[0]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {})  # noqa: S102 - ours
+
+    assert line < 30
+    shown = re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE)
+    assert capsys.readouterr().out.splitlines() == shown
+    assert len(shown) >= 4
+
+
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_every_link_of_the_page_leads_to_a_file_and_its_heading(page: Path) -> None:
     for target, heading in LINK.findall((ROOT / page).read_text()):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from lakecore.cli import main
+from tests.pictures.figures import terminal
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,12 +21,18 @@ def run(*arguments: str) -> int | str | None:
 
 
 def test_demo_tells_its_story_and_its_answers_are_those_of_the_csv(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm-256color")
     warehouse = tmp_path / "warehouse"
 
     assert run("--path", str(warehouse)) in (0, None)
-    told = capsys.readouterr().out
+    coloured = capsys.readouterr().out
+    printed = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", coloured)
+    told = " ".join(printed.split())
     for line in (
         "336,776 rows",
         "53 commits: 328,521 upserts, 8,255 deletes",
@@ -31,7 +40,19 @@ def test_demo_tells_its_story_and_its_answers_are_those_of_the_csv(
         "sorted run (files in key order",
         "flights.changes(start, end)",
         "+I 5,109 left",
-        "13 answers equal plain Polars over the CSV",
+        "a compaction makes a snapshot too, so there are 96 now",
+        "the option snapshot.time-retained",
+        "6 files, one run for each bucket",
+        "15 answers equal plain Polars over the CSV",
     ):
         assert line in told, line
+    remedy = "python -m tests.pictures demo"
+    assert (ROOT / "docs/img/demo.svg").read_text() == terminal(coloured), remedy
+    commands = re.findall(r"^ +lakecore (.*)$", printed, re.MULTILINE)
+    assert [shlex.split(each)[0] for each in commands] == ["inspect", "read", "sql"]
+    for each in commands:
+        with pytest.raises(SystemExit) as ended:
+            main(shlex.split(each))
+        assert not ended.value.code, each
+    assert (tmp_path / "flights.html").exists()
     assert (warehouse / "demo.db" / "flights" / "snapshot" / "snapshot-54").exists()
