@@ -154,9 +154,14 @@ def _with_null(expression: pl.Expr) -> Iterator[str]:
         parts = each.meta.pop()
         match _tree_of(each):
             case {"BinaryExpr": {"op": str(op)}}:
-                values = map(_value_of, parts)
-                if any(value is not None and not value.is_valid for value in values):
-                    yield op
+                pass
+            case {"Function": {"function": {"Boolean": {"IsBetween": _}}}}:
+                op = "LtEq"  # two comparisons
+            case _:
+                op = ""
+        values = map(_value_of, parts if op else ())
+        if any(value is not None and not value.is_valid for value in values):
+            yield op
         waiting += parts
 
 
