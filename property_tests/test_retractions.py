@@ -9,7 +9,7 @@ is merged first.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -122,6 +122,41 @@ def test_no_batch_and_no_compaction_loses_a_retraction(engine: str, data: st.Dat
             return  # an integer product that overflows or takes the factor 0 back
 
         assert _bag(merging, versions_of(table.to_arrow()), names) == truth
+    if options.get("changelog-producer") in ("lookup", "full-compaction"):
+        assert _bag(merging, _replayed(table), names) == truth
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("engine", ["aggregation", "partial-update"])
+@given(data=st.data())
+def test_any_number_of_update_pairs_comes_in_one_write(engine: str, data: st.DataObject) -> None:
+    merging = data.draw(tables(engine), "table")
+    options: dict[str, Any] = dict(merging.shape.options)
+    table = new_table(merging.shape.columns, keys=("k",), **options)
+    names, rules = table.schema.names, Rules.of(table.schema)
+    values = [values for _, values in data.draw(merging.rows(6), "values")]
+    changes = [("+I", values[0])]
+    for old, new in pairwise(values):
+        changes += [("-U", old), ("+U", new)]
+    rows = [(kind, {**held, "k": 1, "s": at}) for at, (kind, held) in enumerate(changes)]
+    other = [("+I", {**values[0], "k": 2, "s": len(rows)})]
+    cut = data.draw(st.integers(0, min(3, len(rows))), "rows before")
+    batches = [rows[:cut], rows[cut:] + other] if cut else [rows + other]
+    written: list[Version] = []
+    try:
+        for batch in batches:
+            written += [
+                replace(row, number=len(written) + at)
+                for at, row in enumerate(_versions(_arrow(batch, table)))
+            ]
+            truth = _bag(merging, merge(written, rules), names)
+            _commit(table, [_arrow(batch, table)])
+            assert _bag(merging, versions_of(table.to_arrow()), names) == truth
+        for full in (False, True):
+            table.compact(full=full)
+            assert _bag(merging, versions_of(table.to_arrow()), names) == truth
+    except (Refused, Uncomputable):
+        return  # an integer product that overflows or takes the factor 0 back
     if options.get("changelog-producer") in ("lookup", "full-compaction"):
         assert _bag(merging, _replayed(table), names) == truth
 
