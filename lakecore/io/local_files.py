@@ -85,19 +85,19 @@ _START_BYTES = 256
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
 
-def is_marked_array(file: pa.NativeFile | str, name: str) -> bool:
-    """Whether a file is a JSON array that begins with the byte order mark of UTF-8.
+def array_start(file: pa.NativeFile | str, name: str) -> tuple[bool, bool]:
+    """Whether a file begins as a JSON array, and with the byte order mark of UTF-8.
 
-    The end of `name` says how the file is compressed. A file that cannot be read is none.
+    The end of `name` says how the file is compressed. A file that cannot be read does neither.
     """
     compressed = next((how for end, how in _COMPRESSED.items() if name.endswith(end)), None)
     try:
         with pa.input_stream(file, compression=compressed) as stream:
             start: bytes = stream.read(_START_BYTES)
     except (OSError, pa.ArrowException):
-        return False
+        return False, False
     rest = start.removeprefix(codecs.BOM_UTF8)
-    return rest != start and rest.lstrip()[:1] == b"["
+    return rest.lstrip()[:1] == b"[", rest != start
 
 
 # --- csv lines -----------------------------------------------------------------------------------

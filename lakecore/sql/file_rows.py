@@ -39,7 +39,7 @@ from lakecore.model.types import (
 )
 from lakecore.sql.copy_columns import FIELD, WHOLE_TYPES, columns_of
 from lakecore.sql.copy_format import ImportFormat
-from lakecore.sql.json_files import check_no_marked_array
+from lakecore.sql.json_files import are_marked_arrays
 from lakecore.sql.query_errors import error_of
 from lakecore.sql.tokens import exactly, quoted, quoted_text
 
@@ -234,6 +234,8 @@ class FileRows:
     """What a user should know about the inference."""
     _connection: duckdb.DuckDBPyConnection = field(init=False, repr=False)
     _columns: tuple[_Column, ...] = field(init=False, repr=False)
+    _is_marked: bool = field(init=False, repr=False, default=False)
+    """Whether a byte order mark hides from DuckDB that the files are JSON arrays."""
 
     def __post_init__(self) -> None:
         """Examine the files. Raises InvalidRequest if they cannot be read."""
@@ -252,7 +254,7 @@ class FileRows:
             for path, shown in zip(self.paths, self._shown(), strict=True):
                 self.notes += remarks(path, shown)
         if self.format.kind == "json":
-            check_no_marked_array(zip(self.paths, self._shown(), strict=True))
+            self._is_marked = are_marked_arrays(zip(self.paths, self._shown(), strict=True))
         try:
             self._columns = tuple(self._examined())
             self._check_values()
@@ -464,7 +466,8 @@ class FileRows:
                 dict.fromkeys((each.name for each in self._columns), "VARCHAR"), paths
             )
         files = ", ".join(quoted_text(exactly(path)) for path in paths)
-        return f"read_json_objects([{files}], format = 'auto', {_NO_PARTITIONS})"
+        how = "array" if self._is_marked else "auto"
+        return f"read_json_objects([{files}], format = '{how}', {_NO_PARTITIONS})"
 
     def _source(self, types: Mapping[str, str], paths: Sequence[str] = ()) -> str:
         """The rows of files as SQL; by default of all. Types that are not given are inferred."""
@@ -492,6 +495,7 @@ class FileRows:
             # `records` refuses values that are not objects.
             inferred = "sample_size = -1, records = true"
             how = f"columns = {stated}" if types else inferred
+            how += ", format = 'array'" if self._is_marked else ""
             return f"read_json([{files}], {how}, {_NO_PARTITIONS})"
         settings = [
             _NO_PARTITIONS,

@@ -20,7 +20,7 @@ from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, Unsupported
 from lakecore.scalar.infinity import finite_rows
 from lakecore.sql.cursor import QUERY_STARTS, Cursor
-from lakecore.sql.json_files import check_query_of_json
+from lakecore.sql.json_files import with_stated_arrays
 from lakecore.sql.query_errors import FAILURES, error_of, error_of_result
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.statement_views import StatementViews, TableView
@@ -300,7 +300,7 @@ class Queries:
         if _REMOTE.search(text):
             self._open_remote_files()
         if "json" in text.lower():
-            check_query_of_json(text, parameters, self.connection, self._opened)
+            text = with_stated_arrays(text, parameters, self.connection, self._opened)
         try:
             # A statement without rows returns None, which DuckDB's type stubs omit.
             found = cast(
