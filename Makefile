@@ -145,6 +145,9 @@ nightly: ## what takes hours: all laws, seeds, histories, mutants, faults and ve
 	    props simulate interop services cdc-load differential mutate spark-versions || failed=1; \
 	$(MAKE) faults ARGS=--also-slow || failed=1; exit $$failed
 
+release-check: venv ## build the packages into dist/, and try them as a new user would
+	$(BIN)/python -m tests.release
+
 ci: ## run all that a change must pass
 	.ci/run
 

@@ -105,7 +105,7 @@ __all__ = [
     "variant_to_json",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "lakecore.errors": (
