@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -128,6 +129,10 @@ class Groups:
         self._open[table] = (schema, group)
         self._all.append(group)
         return group
+
+    def replace(self, parts: Callable[[Group], list[Group]]) -> None:
+        """Let other groups, with the same rows, take the place of each."""
+        self._all = [part for group in self._all for part in parts(group)]
 
     def batches(self) -> list[ChangeBatch]:
         """The batches of all groups."""
@@ -273,7 +278,45 @@ class JsonDecoder:
                 continue
             for raw, kind in rows:
                 group.add(raw, kind, index)
+        groups.replace(lambda group: self._by_key(group, messages, on_bad))
         return groups.batches()
+
+    def _by_key(self, group: Group, messages: Messages, on_bad: OnBad) -> list[Group]:
+        """The group, or its parts if its messages state several keys under one schema.
+
+        The key of each message would cost half as much again as all else: only if that of the last
+        one differs are all of them read.
+        """
+        if not group.raws or self._stated(messages, group, group.indexes[-1]) == group.primary_key:
+            return [group]
+        parts = [replace(group, raws=[], kinds=[], indexes=[])]
+        for index, some in groupby(range(len(group.raws)), lambda at: group.indexes[at]):
+            key = self._stated(messages, parts[-1], index)
+            if key != parts[-1].primary_key:
+                value = messages.values[index]
+                changes = None if value is None else self._format.changes(self._decode(value))
+                assert changes is not None, "the message has rows"
+                try:
+                    shape = self._shape(*changes[:2], key)
+                except (InvalidRequest, ValueError) as error:
+                    reason = "the message cannot be read"
+                    on_bad(messages.bad(index, reason, format=self._format.name, cause=error))
+                    continue
+                parts.append(Group(group.table, shape, key))
+            for at in some:
+                parts[-1].add(group.raws[at], group.kinds[at], index)
+        return parts
+
+    def _stated(self, messages: Messages, group: Group, index: int) -> tuple[str, ...]:
+        """The primary key that a message states; that of the group if it states none."""
+        value = messages.values[index]
+        if value is None:
+            return group.primary_key
+        try:
+            key = self._format.primary_key(self._decode(value), messages.key(index))
+        except (RecursionError, ValueError):
+            return group.primary_key
+        return key or group.primary_key
 
     def _shape(self, table: tuple[str, str], schema: bytes, key: tuple[str, ...]) -> Shape:
         found = self._shapes.get((table, schema, key))

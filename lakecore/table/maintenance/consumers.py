@@ -122,20 +122,25 @@ def expire_consumers(context: TableContext) -> tuple[str, ...]:
     """Delete consumers that are older than `consumer.expiration-time`; returns their ids, sorted.
 
     The age is the time since the progress was last recorded: the modification time of the file. No
-    consumer expires if the option is not set or the storage does not record modification times.
+    consumer expires if the option is not set or the storage does not record modification times. A
+    consumer that records progress meanwhile stays.
     """
     age_ms = context.options.consumer_expiration_time_ms
     if age_ms is None:
         return ()
     oldest_ms = context.ambient.now_ms() - age_ms
-    names = sorted(
-        name
+    old = {
+        name: status
         for name, status in _files(context)
         if status.modified_ms is not None and status.modified_ms < oldest_ms
-    )
-    for name in names:
-        delete_consumer(context, name)
-    return tuple(names)
+    }
+    deleted = []
+    for name in sorted(old):
+        # Listed again for each one: the deletions before it take time.
+        if dict(_files(context)).get(name) == old[name]:
+            delete_consumer(context, name)
+            deleted.append(name)
+    return tuple(deleted)
 
 
 def checked_consumer_id(consumer_id: object) -> str:

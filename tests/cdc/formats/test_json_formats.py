@@ -372,6 +372,31 @@ def test_keys_of_canal_and_aliyun_keep_different_values_apart() -> None:
     assert rows([third]) == [("+I", flag, True) for flag in range(3)]
 
 
+def test_messages_of_one_schema_and_several_keys_are_apart() -> None:
+    columns = {"a": "tinyint(1)", "b": "tinyint(1)"}
+
+    def event(key: list[str] | None, *, a: int, kind: str = "INSERT") -> dict[str, object]:
+        data = [{"a": str(a), "b": "1"}]
+        return canal(kind, data, mysqlType=columns, pkNames=key)
+
+    found = decode(
+        "canal-json",
+        event(["a"], a=0),
+        event(["a"], a=2),
+        event(None, a=3),  # states no key: that of the messages before it
+        event(["b"], a=1),
+        event(["b"], a=0, kind="DELETE"),
+    )
+
+    assert [batch.schema.primary_key for batch in found] == [("a",), ("b",)]
+    assert [types(batch) for batch in found] == [
+        {"a": "TINYINT", "b": "BOOLEAN"},
+        {"a": "BOOLEAN", "b": "TINYINT"},
+    ]
+    assert rows(found[:1]) == [("+I", 0, True), ("+I", 2, True), ("+I", 3, True)]
+    assert rows(found[1:]) == [("+I", True, 1), ("-D", False, 1)]
+
+
 def maxwell(kind: str, data: object, old: object = None) -> dict[str, object]:
     event = {"database": "d", "table": "t", "type": kind, "data": data, "ts": 1, "xid": 2}
     return {**event, **({"old": old} if old else {}), "primary_key_columns": ["id"]}

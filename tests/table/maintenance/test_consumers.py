@@ -10,6 +10,7 @@ import pytest
 from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.io.ambient import seeded
 from lakecore.io.stores.local import LocalStore
+from lakecore.io.stores.store import MemoryStore
 from lakecore.model.snapshot import Consumer
 from lakecore.table.maintenance.consumers import (
     clear_consumers,
@@ -143,6 +144,27 @@ def test_idle_consumers_expire_and_recorded_ones_do_not() -> None:
     context.ambient.sleep(0.001)
     assert expire_consumers(context) == ("idle",)
     assert [each.consumer_id for each in list_consumers(context)] == ["busy"]
+
+
+def test_a_consumer_that_goes_on_while_others_expire_stays() -> None:
+    context = table_with({"a": 1, "b": 1, "c": 1}, consumer__expiration_time="1 h")
+    context.ambient.sleep(3601)
+
+    class Going(MemoryStore):
+        """Lets the consumer b record its progress while a is deleted."""
+
+        def delete(self, path: str) -> None:
+            super().delete(path)
+            if path.endswith("-a"):
+                write_consumer(context, "b", 2)
+
+    store = Going(context.ambient)
+    store._files = context.store._files  # type: ignore[attr-defined]  # noqa: SLF001
+
+    assert expire_consumers(replace(context, store=store)) == ("a", "c")
+    assert [(each.consumer_id, each.next_snapshot) for each in list_consumers(context)] == [
+        ("b", 2)
+    ]
 
 
 def test_without_the_option_no_consumer_expires() -> None:
