@@ -167,7 +167,7 @@ def test_view_is_renamed_and_dropped(views: Views) -> None:
     assert found is not None
     assert (found.query, found.comment) == (view().query, "c")
     assert (views.names("shop"), views.names("other")) == ((), ("moved",))
-    with pytest.raises(LakecoreError):
+    with pytest.raises(NotFound, match=r"no such database.* database=nowhere"):
         views.rename(named("moved", "other"), named("moved", "nowhere"))
     assert views.drop(named("moved", "other"))
     assert views.names("other") == ()

@@ -211,6 +211,8 @@ class ServedViews:
         try:
             self.client.post(f"{self.root}/views/rename", body, retries=False)
         except Refusal as refusal:
+            if refusal.resource == "DATABASE":
+                raise NotFound("no such database", database=target.database) from None
             raise _error(refusal, target if refusal.code == 409 else source) from None
 
     def _views(self, database: str) -> str:
