@@ -174,7 +174,7 @@ def rules_of(
 
 
 # --- conf ----------------------------------------------------------------------------------------
-# Checks of options that all sources share, such as `--mysql_conf` and `--postgres_conf`.
+# Checks of options that sources share, such as `--mysql_conf` and `--kafka_conf`.
 
 Mode = TypeVar("Mode", bound="StrEnum")
 
@@ -201,18 +201,19 @@ def startup_mode(modes: type[Mode], text: str) -> Mode:
     try:
         return modes(text.lower())
     except ValueError:
+        known = [each.value for each in modes]
         raise InvalidRequest(
-            "unknown startup mode", mode=text, known=[each.value for each in modes]
+            "unknown startup mode", option="scan.startup.mode", mode=text, known=known
         ) from None
 
 
-def checked_pattern(key: str, text: str) -> str:
+def checked_pattern(key: str, text: str, what: str = "option") -> str:
     """Return the text if it is a valid regular expression. Raises InvalidRequest otherwise."""
     try:
         re.compile(text)
     except re.error as error:
         raise InvalidRequest(
-            "not a regular expression", option=key, value=text, cause=error
+            "not a regular expression", **{what: key}, value=text, cause=error
         ) from error
     return text
 
@@ -258,13 +259,7 @@ class Routing:
 
     def __post_init__(self) -> None:
         for name in ("including_tables", "excluding_tables", "including_dbs", "excluding_dbs"):
-            pattern = getattr(self, name)
-            try:
-                re.compile(pattern or "")
-            except re.error as error:
-                raise InvalidRequest(
-                    "not a regular expression", argument=name, value=pattern, cause=error
-                ) from error
+            checked_pattern(name, getattr(self, name) or "", what="argument")
 
     def includes(self, table: SourceTable) -> bool:
         """Whether the table is synchronised."""
@@ -369,7 +364,7 @@ def database_opened(
         source,
         rules,
         follows_new_tables=True,
-        opens_at_start=_routing(arguments).may_be_target if eager else None,
+        opens_at_start=routing_of(arguments).may_be_target if eager else None,
     )
 
 
@@ -378,37 +373,43 @@ def table_rules(arguments: Arguments, ambient: Ambient, metadata: Sequence[str])
 
     `metadata`: the metadata columns that the source has.
     """
-    _check_metadata(arguments, metadata)
+    check_metadata(arguments, metadata)
     target = f"{arguments.database}.{arguments.table}"
     return rules_of(arguments, lambda _table: target, ambient)
 
 
 def database_rules(arguments: Arguments, ambient: Ambient, metadata: Sequence[str]) -> TargetRules:
     """The rules by which each message goes into the target of the table that it names."""
-    _check_metadata(arguments, metadata)
+    check_metadata(arguments, metadata)
     if arguments.conf.get("value.format") == "json":
         raise Unsupported("messages of the format json name no table: use the action for one table")
-    route = _routing(arguments).target
+    route = routing_of(arguments).target
     return rules_of(arguments, route, ambient, falls_back=True, lenient=True)
 
 
-def _routing(arguments: Arguments) -> Routing:
+def routing_of(arguments: Arguments, including_dbs: str | None = None) -> Routing:
+    """The routing that the arguments of an action of a whole database state.
+
+    `including_dbs`: the pattern of databases, if an option of the source states it.
+    """
     return Routing(
         database=arguments.database,
         including_tables=arguments.text("including_tables") or ".*",
         excluding_tables=arguments.text("excluding_tables"),
-        including_dbs=arguments.text("including_dbs") or ".*",
+        including_dbs=including_dbs or arguments.text("including_dbs") or ".*",
         excluding_dbs=arguments.text("excluding_dbs"),
         table_prefix=arguments.text("table_prefix") or "",
         table_suffix=arguments.text("table_suffix") or "",
         table_prefix_db=_pairs(arguments, "table_prefix_db"),
         table_suffix_db=_pairs(arguments, "table_suffix_db"),
         table_mapping=_pairs(arguments, "table_mapping"),
+        merge_shards=arguments.flag("merge_shards", default=True),
         case_sensitive=arguments.case_sensitive,
     )
 
 
-def _check_metadata(arguments: Arguments, known: Sequence[str]) -> None:
+def check_metadata(arguments: Arguments, known: Sequence[str]) -> None:
+    """Raise InvalidRequest for a column of `--metadata_column` that the source does not have."""
     unknown = [name for name in arguments.metadata if name not in known]
     if unknown:
         raise InvalidRequest("unknown metadata column", columns=unknown, known=list(known))

@@ -14,6 +14,7 @@ from lakecore.cdc.actions import (
     Action,
     Arguments,
     Opened,
+    check_keys,
     database_opened,
     table_opened,
 )
@@ -59,15 +60,8 @@ class FilesSettings:
     @staticmethod
     def parse(conf: Mapping[str, str]) -> FilesSettings:
         """The settings. Raises InvalidRequest, naming the option."""
-        unknown = [key for key in conf if key not in _OPTIONS]
-        missing = [key for key in _OPTIONS if not conf.get(key)]
-        if unknown or missing:
-            raise InvalidRequest(
-                "files_conf has these options",
-                known=list(_OPTIONS),
-                unknown=unknown,
-                missing=missing,
-            )
+        stated = {key: text for key, text in conf.items() if text}
+        check_keys("files_conf", stated, _OPTIONS, _OPTIONS)
         if conf["value.format"] not in FORMATS:
             raise InvalidRequest(
                 "value.format is not one of these",

@@ -18,7 +18,9 @@ from lakecore.cdc.actions import (
     Action,
     Arguments,
     Opened,
+    checked_pattern,
     database_opened,
+    startup_mode,
     table_opened,
 )
 from lakecore.cdc.events import Step
@@ -121,7 +123,7 @@ class KafkaSettings:
                 "kafka_conf needs an option", option="properties.bootstrap.servers"
             )
         topics, pattern = _topics(conf)
-        startup = _startup(conf)
+        startup = startup_mode(StartupMode, conf.get("scan.startup.mode", StartupMode.GROUP))
         reset = consumer.pop("auto.offset.reset", "none").lower()
         if reset not in _RESETS:
             raise InvalidRequest(
@@ -151,12 +153,7 @@ def _topics(conf: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
     pattern = conf.get("topic-pattern")
     if bool(topics) == bool(pattern):
         raise InvalidRequest("kafka_conf needs either topic or topic-pattern")
-    try:
-        re.compile(pattern or "")
-    except re.error as error:
-        raise InvalidRequest(
-            "not a regular expression", option="topic-pattern", value=pattern, cause=error
-        ) from error
+    checked_pattern("topic-pattern", pattern or "")
     return topics, pattern
 
 
@@ -173,15 +170,6 @@ def _registry(conf: Mapping[str, str]) -> str | None:
     if (url is not None) != (conf.get("value.format") == "debezium-avro"):
         raise InvalidRequest(f"{option} and value.format=debezium-avro belong together")
     return url
-
-
-def _startup(conf: Mapping[str, str]) -> StartupMode:
-    text = conf.get("scan.startup.mode", StartupMode.GROUP)
-    if text not in set(StartupMode):
-        raise InvalidRequest(
-            "unknown value", option="scan.startup.mode", value=text, known=list(StartupMode)
-        )
-    return StartupMode(text)
 
 
 def _specific(conf: Mapping[str, str], startup: StartupMode) -> dict[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ from lakecore.model.types import Field, arrow_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lakecore.model.types import DataType
+    from lakecore.cdc.types.texts import MessageColumn
 
 
 # --- rows json -----------------------------------------------------------------------------------
@@ -174,23 +174,6 @@ _WRONG_VALUES = (
 )
 
 
-class Column(Protocol):
-    """A typed column, and the function that converts its values."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def type(self) -> DataType: ...
-    @property
-    def convert(self) -> Callable[[pa.Array, str], pa.Array]: ...
-    @property
-    def hint(self) -> pa.DataType | None: ...
-    @property
-    def quoted(self) -> bool: ...
-    @property
-    def comment(self) -> str | None: ...
-
-
 class TextShape:
     """Converts rows without types: each member becomes a STRING column, in order of appearance."""
 
@@ -218,7 +201,9 @@ class TypedShape:
     `exact`: the columns of a key, whose types keep different values of the source apart.
     """
 
-    def __init__(self, columns: Sequence[Column], exact: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, columns: Sequence[MessageColumn], exact: frozenset[str] = frozenset()
+    ) -> None:
         self._columns = tuple(columns)
         self._exact = exact
         self._fields = tuple(

@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.cdc.actions import Action, Arguments, Opened, Routing, rules_of
+from lakecore.cdc.actions import (
+    Action,
+    Arguments,
+    Opened,
+    check_metadata,
+    routing_of,
+    rules_of,
+)
 from lakecore.cdc.events import ChangeBatch, Cleared, SourceTable, Step
 from lakecore.cdc.mysql.binlog import (
     Binlog,
@@ -559,17 +566,7 @@ def _sync_database(arguments: Arguments, ambient: Ambient) -> Opened:
             option="table-name",
         )
     settings = _settings(arguments)
-    routing = Routing(
-        database=arguments.database,
-        including_tables=arguments.text("including_tables") or ".*",
-        excluding_tables=arguments.text("excluding_tables"),
-        including_dbs=settings.databases,
-        table_prefix=arguments.text("table_prefix") or "",
-        table_suffix=arguments.text("table_suffix") or "",
-        merge_shards=arguments.flag("merge_shards", default=True),
-        case_sensitive=arguments.case_sensitive,
-    )
-
+    routing = routing_of(arguments, settings.databases)
     mode = arguments.text("mode") or "divided"
     if mode not in {"divided", "combined"}:
         raise InvalidRequest("unknown mode", mode=mode, known=["divided", "combined"])
@@ -591,9 +588,7 @@ def _sync_database(arguments: Arguments, ambient: Ambient) -> Opened:
 
 
 def _settings(arguments: Arguments) -> MySqlSettings:
-    unknown = [name for name in arguments.metadata if name not in _METADATA]
-    if unknown:
-        raise InvalidRequest("unknown metadata column", columns=unknown, known=list(_METADATA))
+    check_metadata(arguments, _METADATA)
     return MySqlSettings.parse(
         arguments.conf,
         arguments.mapping,

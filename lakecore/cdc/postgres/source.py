@@ -21,7 +21,7 @@ from __future__ import annotations
 from select import select
 from typing import TYPE_CHECKING
 
-from lakecore.cdc.actions import Action, Arguments, Opened, rules_of
+from lakecore.cdc.actions import Action, Arguments, Opened, check_metadata, rules_of
 from lakecore.cdc.events import SourceTable, Step
 from lakecore.cdc.postgres.connection import (
     PostgresColumn,
@@ -473,9 +473,7 @@ _METADATA = ("database_name", "schema_name", "table_name", "op_ts")
 
 def _sync_table(arguments: Arguments, ambient: Ambient) -> Opened:
     """Open the action that writes all tables named by the options to one target."""
-    unknown = [name for name in arguments.metadata if name not in _METADATA]
-    if unknown:
-        raise InvalidRequest("unknown metadata column", columns=unknown, known=list(_METADATA))
+    check_metadata(arguments, _METADATA)
     settings = PostgresSettings.parse(
         arguments.conf, arguments.mapping, metadata=bool(arguments.metadata)
     )

@@ -11,9 +11,8 @@ Values arrive as strings, integers, booleans, or in the Arrow type that `hint` n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +28,7 @@ from lakecore.cdc.types.mapping import (
     atomic,
 )
 from lakecore.cdc.types.texts import (
+    MessageColumn,
     base64_bytes,
     connect_decimals,
     decode_base64,
@@ -43,11 +43,12 @@ from lakecore.model.types import Atomic, DataType, Root, arrow_type
 from lakecore.rows.casts import cast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["LOGICAL", "STRUCTS", "ConnectField", "DebeziumColumn", "debezium_column"]
+    from lakecore.cdc.types.texts import Convert
 
-Convert: TypeAlias = Callable[[pa.Array, str], pa.Array]
+__all__ = ["LOGICAL", "STRUCTS", "ConnectField", "debezium_column"]
+
 
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _BITS = "io.debezium.data.Bits"
@@ -90,23 +91,7 @@ class ConnectField:
     comment: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DebeziumColumn:
-    """A column: its Paimon type, and `convert`, which converts values to that type.
-
-    `hint` is the Arrow type in which a reader may return the values (None: the reader chooses).
-    With `quoted`, a JSON string and a JSON number of the same digits are different values.
-    """
-
-    name: str
-    type: DataType
-    convert: Convert
-    hint: pa.DataType | None = None
-    quoted: bool = False
-    comment: str | None = None
-
-
-def debezium_column(field: ConnectField, mapping: TypeMapping = DEFAULT_MAPPING) -> DebeziumColumn:
+def debezium_column(field: ConnectField, mapping: TypeMapping = DEFAULT_MAPPING) -> MessageColumn:
     """The column of a field.
 
     Raises InvalidRequest if Connect parameters of the field, such as its scale, are not numbers.
@@ -125,7 +110,7 @@ def debezium_column(field: ConnectField, mapping: TypeMapping = DEFAULT_MAPPING)
     return column
 
 
-def _column(field: ConnectField) -> DebeziumColumn:
+def _column(field: ConnectField) -> MessageColumn:
     parameters = field.parameters or {}
     name = field.name or ""
     if name == _BITS:
@@ -137,11 +122,11 @@ def _column(field: ConnectField) -> DebeziumColumn:
     return LOGICAL.get(name) or _PLAIN.get(field.type, _TEXT)
 
 
-def _made(data_type: DataType, convert: Convert, hint: pa.DataType | None) -> DebeziumColumn:
-    return DebeziumColumn(name="", type=data_type, convert=convert, hint=hint)
+def _made(data_type: DataType, convert: Convert, hint: pa.DataType | None) -> MessageColumn:
+    return MessageColumn(name="", type=data_type, convert=convert, hint=hint)
 
 
-def _decimal_column(parameters: Mapping[str, str]) -> DebeziumColumn:
+def _decimal_column(parameters: Mapping[str, str]) -> MessageColumn:
     """A decimal column.
 
     A number is the value; a string is the Base64 form of the unscaled value.
@@ -241,7 +226,7 @@ def _zoned(array: pa.Array, column: str) -> pa.Array:
         ) from error
 
 
-def _printed(field: ConnectField, column: DebeziumColumn) -> Convert:
+def _printed(field: ConnectField, column: MessageColumn) -> Convert:
     """The conversion of values to strings, for `--type_mapping to-string`."""
     if field.name == _BITS:
         return lambda array, name: each_text(array, _bits_text, pa.string(), name, "Base64")
@@ -276,7 +261,7 @@ def _clock_texts(numbers: pa.Array, unit: int) -> pa.Array:
     return each_text(numbers.cast(pa.string()), text, pa.string(), "", "a time")
 
 
-def _plain(root: Root, hint: pa.DataType | None) -> DebeziumColumn:
+def _plain(root: Root, hint: pa.DataType | None) -> MessageColumn:
     data_type = atomic(root)
     return _made(data_type, _as(data_type), hint)
 
@@ -286,7 +271,7 @@ def _to_text(array: pa.Array, column: str) -> pa.Array:  # noqa: ARG001
 
 
 _TEXT = _made(STRING, _to_text, None)
-_PLAIN: dict[str, DebeziumColumn] = {
+_PLAIN: dict[str, MessageColumn] = {
     "int8": _plain(Root.TINYINT, pa.int64()),
     "int16": _plain(Root.SMALLINT, pa.int64()),
     "int32": _plain(Root.INT, pa.int64()),
@@ -302,7 +287,7 @@ _PLAIN: dict[str, DebeziumColumn] = {
 _DATE = _made(atomic(Root.DATE), _days, pa.int64())
 _MILLIS = _made(atomic(Root.TIMESTAMP, precision=3), _timestamps("ms"), pa.int64())
 _FLOATS, _DOUBLES = (array_of(atomic(each)) for each in (Root.FLOAT, Root.DOUBLE))
-LOGICAL: dict[str, DebeziumColumn] = {
+LOGICAL: dict[str, MessageColumn] = {
     "org.apache.kafka.connect.data.Date": _DATE,
     "org.apache.kafka.connect.data.Timestamp": _MILLIS,
     "io.debezium.time.Date": _DATE,

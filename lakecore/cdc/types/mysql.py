@@ -8,9 +8,8 @@ types that those do not know are refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ from lakecore.cdc.types.mapping import (
     atomic,
 )
 from lakecore.cdc.types.texts import (
+    MessageColumn,
     check_length,
     each_text,
     from_text,
@@ -34,6 +34,11 @@ from lakecore.cdc.types.texts import (
 )
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.types import BINARIES, TIMESTAMPS, Array, Atomic, DataType, Root, arrow_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakecore.cdc.types.texts import Convert
 
 GEOMETRIES = frozenset(
     {
@@ -247,35 +252,21 @@ _BY_DETAILS: dict[str, Callable[[MySqlType, TypeMapping], DataType]] = {
 # of its value, a SET as a bit mask of its values, a geometry in MySQL's storage form. Aliyun writes
 # dates as milliseconds since 1970.
 
-Convert: TypeAlias = Callable[[pa.Array, str], pa.Array]
-
 _DAY_MS = 86_400_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MySqlColumn:
-    """A column, and the conversion of its values from strings, integers or booleans."""
-
-    name: str
-    type: DataType
-    convert: Convert
-    hint: pa.DataType | None = None
-    quoted: bool = False
-    comment: str | None = None
 
 
 def canal_column(
     name: str, definition: str, mapping: TypeMapping = DEFAULT_MAPPING, *, in_key: bool = False
-) -> MySqlColumn:
+) -> MessageColumn:
     """The column of a member of `mysqlType`. Raises InvalidRequest or Unsupported for its type."""
     source = parse_mysql_type(definition)
     data_type = _message_type(source, mapping, in_key=in_key)
-    return MySqlColumn(name=name, type=data_type, convert=_canal(source, data_type))
+    return MessageColumn(name=name, type=data_type, convert=_canal(source, data_type))
 
 
 def aliyun_column(
     name: str, definition: str, mapping: TypeMapping = DEFAULT_MAPPING, *, in_key: bool = False
-) -> MySqlColumn:
+) -> MessageColumn:
     """The column of a member of `schema.dataColumn`. Raises InvalidRequest or Unsupported."""
     source = parse_mysql_type(definition)
     data_type = _message_type(source, mapping, in_key=in_key)
@@ -284,7 +275,7 @@ def aliyun_column(
         convert = _moments(data_type, convert)
     elif isinstance(data_type, Array):
         convert = _sets(source)
-    return MySqlColumn(name=name, type=data_type, convert=convert)
+    return MessageColumn(name=name, type=data_type, convert=convert)
 
 
 def _message_type(source: MySqlType, mapping: TypeMapping, *, in_key: bool) -> DataType:

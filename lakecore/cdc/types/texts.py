@@ -11,8 +11,9 @@ import base64
 import binascii
 import json
 import struct
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,12 +37,31 @@ if TYPE_CHECKING:
 
     from lakecore.model.types import DataType
 
+    Convert: TypeAlias = Callable[[pa.Array, str], pa.Array]
+    """Converts the values of a column, which is named for errors."""
+
 _TRUE = pa.array(["t", "true", "y", "yes", "1"])
 _FALSE = pa.array(["f", "false", "n", "no", "0"])
 _PLAIN_NUMBER = r"^[+-]?[0-9]+(\.[0-9]*)?$|^[+-]?\.[0-9]+$"
 _TIME = r"^([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,3}0*)?)?$"
 _FLOATS = frozenset({Root.FLOAT, Root.DOUBLE})
 _ZERO_DATE = r"^(0000-\d{2}-\d{2}|\d{4}-00-\d{2}|\d{4}-\d{2}-00)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageColumn:
+    """A column of messages: its Paimon type, and `convert`, which converts values to that type.
+
+    `hint` is the Arrow type in which a reader may return the values (None: the reader chooses).
+    With `quoted`, a JSON string and a JSON number of the same digits are different values.
+    """
+
+    name: str
+    type: DataType
+    convert: Convert
+    hint: pa.DataType | None = None
+    quoted: bool = False
+    comment: str | None = None
 
 
 def from_text(texts: pa.Array, data_type: DataType, column: str) -> pa.Array:
