@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 
 from lakecore import InvalidRequest, LakecoreError
 from lakecore.distributed import (
@@ -42,7 +41,7 @@ from lakecore.distributed import (
 from spark_bridge.failures import DATA_ERRORS, portable, raised_in_task
 from spark_bridge.placement import owner_numbers, routing_of
 from spark_bridge.spread import answer
-from spark_bridge.task import TaskOutcome
+from spark_bridge.task import attempted
 from spark_bridge.worker import acknowledge, partition_number, set_aside
 
 if TYPE_CHECKING:
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
         TargetRules,
     )
     from spark_bridge.placement import RoutingKeys
+    from spark_bridge.task import TaskOutcome
     from spark_bridge.worker import Batches
 
 
@@ -436,30 +436,15 @@ def _outcome(
     chunks: Iterable[tuple[int, str, pa.Buffer]],
 ) -> TaskOutcome:
     """Write the rows of one target. Returns the outcome."""
-    spark = TaskContext.get()
-    partition = partition_number()
-    began_ms = SYSTEM.now_ms()
-    messages: tuple[CommitMessage, ...] = ()
-    rows, failure, source = 0, None, ""
-    try:
-        context = table.context(task.memory_bytes, of_job(task.job))
-        with TableWrite(context) as writer:
-            for _, source, content in chunks:  # noqa: B007  an error names the source
-                writer.write(pa.ipc.open_stream(content).read_all())
-            messages = tuple(writer.prepare_commit())
-            rows = writer.row_count
-    except InvalidRequest as error:
-        failure = portable(does_not_fit(source, name, error), task=partition)
-    except DATA_ERRORS as error:
-        failure = portable(error, task=partition)
-    except LakecoreError as error:
-        raise portable(error, task=partition) from error
-    return TaskOutcome(
-        partition=partition,
-        attempt=spark.attemptNumber() if spark else 0,
-        rows=rows,
-        began_ms=began_ms,
-        ended_ms=SYSTEM.now_ms(),
-        messages=messages,
-        failure=failure,
-    )
+
+    def write() -> tuple[tuple[CommitMessage, ...], int]:
+        source = ""
+        try:
+            with TableWrite(table.context(task.memory_bytes, of_job(task.job))) as writer:
+                for _, source, content in chunks:  # noqa: B007  an error names the source
+                    writer.write(pa.ipc.open_stream(content).read_all())
+                return tuple(writer.prepare_commit()), writer.row_count
+        except InvalidRequest as error:
+            raise does_not_fit(source, name, error) from error
+
+    return attempted(write)

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, cast
@@ -27,11 +28,11 @@ from lakecore.distributed import (
     read_base,
     read_start,
 )
-from spark_bridge.change_tasks import ChangeTask
+from spark_bridge.change_tasks import ChangeTask, group_function
 from spark_bridge.failures import DATA_ERRORS
 from spark_bridge.job_commit import remove_files_of_job, remove_leftovers
 from spark_bridge.placement import is_postponed
-from spark_bridge.spread import answers
+from spark_bridge.spread import answers, map_units
 from spark_bridge.task import INITIAL_BUCKETS, packed
 
 if TYPE_CHECKING:
@@ -168,6 +169,17 @@ class ChangeJob:
             remove_files_of_job(self.context, task.job)
             raise
         return outcomes
+
+    def by_group(
+        self,
+        task: ChangeTask,
+        groups: Sequence[tuple[Split, ...]],
+        source: pa.Table | None = None,
+    ) -> Sequence[ChangeOutcome]:
+        """The outcomes of tasks that change one group each; `source` is for a merge."""
+        count = len(groups)
+        function = group_function(task, [pickle.dumps(group) for group in groups], source)
+        return self.run(task, lambda: map_units(self.spark, count, function), count)
 
     def _refuse(self, outcomes: Sequence[ChangeOutcome]) -> None:
         """Raise the first failure, or InvalidRequest if two tasks wrote one bucket with a key."""

@@ -7,7 +7,6 @@ longer.
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING
 
 from lakecore.distributed import (
@@ -29,10 +28,8 @@ from spark_bridge.arguments import (
     opened,
 )
 from spark_bridge.change_job import ChangeJob, committed_once, groups_of, size_of, statement
-from spark_bridge.change_tasks import group_function
 from spark_bridge.placement import parallelism
 from spark_bridge.settings import require_version
-from spark_bridge.spread import OUTCOME_SCHEMA
 from spark_bridge.task import MEMORY_PER_TASK
 
 if TYPE_CHECKING:
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import polars as pl
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from lakecore import CommitResult, Table
     from lakecore.distributed import Changed, Condition, Split, TableContext, TableSource
@@ -156,12 +153,5 @@ def _changed(
     if not groups or not (by_size if spread is None else spread):
         return [here()], None
     task = job.task(source, change)
-    sealed = [pickle.dumps(group) for group in groups]
-    count = len(groups)
-
-    def rows() -> DataFrame:
-        numbers = job.spark.range(0, count, 1, count)
-        return numbers.mapInArrow(group_function(task, sealed), OUTCOME_SCHEMA)
-
-    outcomes = job.run(task, rows, count)
+    outcomes = job.by_group(task, groups)
     return [outcome.changed for outcome in outcomes if outcome.changed], task.job

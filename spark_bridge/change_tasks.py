@@ -30,7 +30,7 @@ from lakecore.distributed import (
     of_job,
 )
 from spark_bridge.failures import portable, raised_in_task
-from spark_bridge.spread import answer
+from spark_bridge.spread import answer, unit_function
 from spark_bridge.worker import acknowledge, joined, partition_number, set_aside
 
 if TYPE_CHECKING:
@@ -81,15 +81,10 @@ def group_function(
 ) -> Callable[[Batches], Batches]:
     """The function for `mapInArrow` over numbers of groups of splits; `source` is for a merge."""
 
-    def change(batches: Batches) -> Batches:
-        acknowledge()
-        with raised_in_task():
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield answer(number, _outcome(task, number, groups[number], source))
-        set_aside("change")
+    def change(number: int, splits: tuple[Split, ...]) -> Iterable[tuple[int, object]]:
+        yield number, _outcome(task, number, splits, source)
 
-    return change
+    return unit_function(groups, change, "change")
 
 
 def owner_function(task: ChangeTask, groups: Sequence[bytes]) -> Callable[[Batches], Batches]:
@@ -98,8 +93,9 @@ def owner_function(task: ChangeTask, groups: Sequence[bytes]) -> Callable[[Batch
     def change(batches: Batches) -> Batches:
         acknowledge()
         number = partition_number()
+        splits: tuple[Split, ...] = pickle.loads(groups[number])  # noqa: S301  of our driver
         with raised_in_task():
-            yield answer(number, _outcome(task, number, groups[number], _rows(task, batches)))
+            yield answer(number, _outcome(task, number, splits, _rows(task, batches)))
         set_aside("change")
 
     return change
@@ -121,10 +117,12 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _outcome(
-    task: ChangeTask, number: int, group: bytes, source: pa.Table | Iterable[pa.RecordBatch] | None
+    task: ChangeTask,
+    number: int,
+    splits: tuple[Split, ...],
+    source: pa.Table | Iterable[pa.RecordBatch] | None,
 ) -> ChangeOutcome:
     """Change the splits of a group."""
-    splits: tuple[Split, ...] = pickle.loads(group)  # noqa: S301  of our driver
     try:
         context = task.table.context(task.memory_bytes, of_job(task.job))
         context = replace(context, zone=task.zone, statement_ms=task.statement_ms)

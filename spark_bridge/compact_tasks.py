@@ -32,19 +32,18 @@ from lakecore.distributed import (
     rescale_part,
 )
 from spark_bridge.arguments import SPREAD_BYTES
-from spark_bridge.failures import portable, raised_in_task
+from spark_bridge.failures import portable
 from spark_bridge.job_commit import remove_files_of_job, remove_leftovers
 from spark_bridge.plan_read import plan_parts
 from spark_bridge.read_job import open_sealed, read_task, seal
 from spark_bridge.skew import report_skew
-from spark_bridge.spread import OUTCOME_SCHEMA, answer, answers, spread
+from spark_bridge.spread import answers, map_units, spread, unit_function
 from spark_bridge.task import packed
-from spark_bridge.worker import acknowledge, set_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from lakecore import CommitMessage
     from lakecore.distributed import (
@@ -121,11 +120,10 @@ class SparkRunner:
         size_mb = sum(map(_size, works)) >> 20
         name = f"lakecore: compact {context.identifier}, {len(works)} buckets, {size_mb} MiB"
 
-        def rows() -> DataFrame:
-            numbers = self.spark.range(0, len(groups), 1, len(groups))
-            return numbers.mapInArrow(compact_function(task, sealed), OUTCOME_SCHEMA)
-
-        found = answers(self.spark, name, rows, len(works))
+        function = compact_function(task, sealed)
+        found = answers(
+            self.spark, name, lambda: map_units(self.spark, len(groups), function), len(works)
+        )
         return cast("list[CommitMessage | LakecoreError]", found)
 
 
@@ -145,18 +143,14 @@ def _size(work: Work) -> int:
 def compact_function(task: CompactTask, sealed: Sequence[bytes]) -> Callable[[Batches], Batches]:
     """The function for `mapInArrow`; each input row is the number of a group."""
 
-    def compact(batches: Batches) -> Batches:
-        acknowledge()
-        with raised_in_task():
-            # The ambient gives each file of this attempt a name of its own.
-            context = task.table.context(task.memory_bytes, of_job(task.job))
-            for batch in batches:
-                for group in batch.column(0).to_pylist():
-                    for number, work in pickle.loads(sealed[group]):  # noqa: S301  of our driver
-                        yield answer(number, _outcome(context, work))
-        set_aside("compact")
+    def compact(group: int, works: Sequence[tuple[int, Work]]) -> Iterable[tuple[int, object]]:
+        del group
+        # The ambient gives each file of this attempt a name of its own.
+        context = task.table.context(task.memory_bytes, of_job(task.job))
+        for number, work in works:
+            yield number, _outcome(context, work)
 
-    return compact
+    return unit_function(sealed, compact, "compact")
 
 
 def _outcome(context: TableContext, work: Work) -> CommitMessage | LakecoreError:

@@ -463,18 +463,11 @@ class _SparkMerge:
         if not fits or not groups or (keyed and inserts):
             return [merged(context, target, rows, request).changed], None
         task = job.task(target, request)
-        sealed = [pickle.dumps(group) for group in groups]
-        count = len(groups)
-
-        def run() -> DataFrame:
-            numbers = self.spark.range(0, count, 1, count)
-            return numbers.mapInArrow(group_function(task, sealed, rows), OUTCOME_SCHEMA)
-
-        outcomes = job.run(task, run, count)
+        outcomes = job.by_group(task, groups, rows)
         changed = [outcome.changed for outcome in outcomes if outcome.changed]
         if inserts:
             flags = [each.found for each in outcomes if each.found is not None]
-            assert len(flags) == count, "a source that was sent is merged as one part"
+            assert len(flags) == len(groups), "a source that was sent is merged as one part"
             found = reduce(np.logical_or, flags)
             changed.append(inserted(context, target, rows, request, found))
         return changed, task.job

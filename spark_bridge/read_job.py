@@ -150,15 +150,20 @@ def _rows(job: ReadJob, task: Sequence[Piece]) -> Generator[pa.RecordBatch]:
         # The source may return keys outside the bounds, but either all rows of a key or none.
         bounds = None if piece.keys is None else to_polars(piece.keys)
         source: BatchSource = _PieceSource(job=job, piece=piece, budget=budget)
-        parts = [] if bounds is None else [bounds]
-        if job.where is not None:
-            if isinstance(job.where.expression, pl.Expr):
-                parts.insert(0, job.where.expression)
-            else:
-                source = FilteredSource(source, job.where)
-        where = parts[0] if len(parts) == 1 else parts[0] & parts[1] if parts else None
+        source, where = filtered(source, job.where)
+        if bounds is not None:
+            where = bounds if where is None else where & bounds
         for batch in reader(source, job.plan.columns, where):
             yield to_exchange(batch, job.exchange)
+
+
+def filtered(source: BatchSource, where: Condition | None) -> tuple[BatchSource, pl.Expr | None]:
+    """The source and the expression that together keep the rows that match a condition."""
+    if where is None:
+        return source, None
+    if isinstance(where.expression, pl.Expr):
+        return source, where.expression
+    return FilteredSource(source, where), None
 
 
 def to_exchange(batch: pa.RecordBatch, exchange: pa.Schema) -> pa.RecordBatch:

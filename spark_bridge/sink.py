@@ -62,11 +62,8 @@ def writer(
 
     Raises InvalidRequest if the columns do not fit.
     """
-    context, evolution = evolved(table.context, schema)
-    check_schema(context, schema, overwrite=overwrite)
+    context, task, assigners, evolution = _task(table, options, schema, overwrite=overwrite)
     identifier = _whole(options, _IDENTIFIER, 0)
-    memory_bytes = _whole(options, _MEMORY, 1)
-    assigners = assigners_of(context, overwrite=overwrite)
     how = Publication(
         by=author(
             context,
@@ -78,14 +75,27 @@ def writer(
         overwrite=overwrite,
         dynamic=overwrites_dynamically(context),
     )
+    return LakecoreWriter(task, how)
+
+
+def _task(
+    table: Table, options: Mapping[str, str], schema: StructType, *, overwrite: bool
+) -> tuple[TableContext, WriteTask, int, Evolution | None]:
+    """The table with the columns to add, the task that writes, and what the commit needs of both.
+
+    Raises InvalidRequest if the columns do not fit.
+    """
+    context, evolution = evolved(table.context, schema)
+    check_schema(context, schema, overwrite=overwrite)
+    assigners = assigners_of(context, overwrite=overwrite)
     task = new_task(
         context,
         overwrite=overwrite,
-        memory_bytes=memory_bytes or MEMORY_PER_TASK,
+        memory_bytes=_whole(options, _MEMORY, 1) or MEMORY_PER_TASK,
         assigners=assigners,
         evolution=evolution,
     )
-    return LakecoreWriter(task, how)
+    return context, task, assigners, evolution
 
 
 @dataclass
@@ -207,17 +217,7 @@ def stream_writer(
 
     Raises InvalidRequest if the columns do not fit.
     """
-    context, evolution = evolved(table.context, schema)
-    check_schema(context, schema, overwrite=overwrite)
-    memory_bytes = _whole(options, _MEMORY, 1)
-    assigners = assigners_of(context, overwrite=overwrite)
-    task = new_task(
-        context,
-        overwrite=overwrite,
-        memory_bytes=memory_bytes or MEMORY_PER_TASK,
-        assigners=assigners,
-        evolution=evolution,
-    )
+    context, task, assigners, evolution = _task(table, options, schema, overwrite=overwrite)
     loop = _Loop(
         source=source,
         prefix=options.get(_USER),

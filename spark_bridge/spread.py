@@ -18,13 +18,21 @@ from spark_bridge.settings import described
 from spark_bridge.worker import acknowledge, set_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from spark_bridge.worker import Batches
 
-__all__ = ["OUTCOME_SCHEMA", "all_answers", "answer", "answers", "spread"]
+__all__ = [
+    "OUTCOME_SCHEMA",
+    "all_answers",
+    "answer",
+    "answers",
+    "map_units",
+    "spread",
+    "unit_function",
+]
 
 Part = TypeVar("Part")
 Outcome = TypeVar("Outcome")
@@ -88,26 +96,38 @@ def spread(
 
     A task may run twice. Raises the error of lakecore that made a task fail.
     """
-    sealed = [pickle.dumps(part) for part in parts]
-    count = len(sealed)
 
-    def rows() -> DataFrame:
-        numbers = spark.range(0, count, 1, count)
-        return numbers.mapInArrow(_function(sealed, work), OUTCOME_SCHEMA)
+    def one(number: int, part: Part) -> Iterable[tuple[int, object]]:
+        yield number, work(part)
 
-    return answers(spark, name, rows, count)  # type: ignore[return-value]
+    function, count = unit_function([pickle.dumps(part) for part in parts], one), len(parts)
+    return answers(spark, name, lambda: map_units(spark, count, function), count)  # type: ignore[return-value]
 
 
-def _function(
-    sealed: Sequence[bytes], work: Callable[[Part], Outcome]
+def map_units(spark: SparkSession, count: int, function: Callable[[Batches], Batches]) -> DataFrame:
+    """The frame of outcomes: each task calls `function` with one number below `count`."""
+    return spark.range(0, count, 1, count).mapInArrow(function, OUTCOME_SCHEMA)
+
+
+def unit_function(
+    units: Sequence[bytes],
+    work: Callable[[int, Part], Iterable[tuple[int, object]]],
+    kind: str = "spread",
 ) -> Callable[[Batches], Batches]:
+    """The function for `mapInArrow` over numbers of pickled units.
+
+    `work` gets the number and the unit, and returns the outcomes with the numbers of their parts.
+    `kind` names the work for `set_aside`.
+    """
+
     def run(batches: Batches) -> Batches:
         acknowledge()
         with raised_in_task():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    part: Part = pickle.loads(sealed[number])  # noqa: S301  of our driver
-                    yield answer(number, work(part))
-        set_aside("spread")
+                    unit: Part = pickle.loads(units[number])  # noqa: S301  of our driver
+                    for part, outcome in work(number, unit):
+                        yield answer(part, outcome)
+        set_aside(kind)
 
     return run

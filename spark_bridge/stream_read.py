@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from lakecore.distributed import (
@@ -21,13 +20,12 @@ from lakecore.distributed import (
     ROW_KIND,
     VALUE_KIND,
     Budget,
-    FilteredSource,
     PlannedRows,
     RowKind,
     condition_on,
     reader,
 )
-from spark_bridge.read_job import MEMORY_PER_TASK, to_exchange
+from spark_bridge.read_job import MEMORY_PER_TASK, filtered, to_exchange
 from spark_bridge.worker import set_aside
 
 if TYPE_CHECKING:
@@ -135,12 +133,7 @@ def read_changes(job: ChangeJob, units: Sequence[ChangeUnit]) -> Iterator[pa.Rec
     budget = Budget(MEMORY_PER_TASK)
     for unit in units:
         source: BatchSource = _UnitSource(job=job, unit=unit, budget=budget)
-        where = None
-        if job.where is not None:
-            if isinstance(job.where.expression, pl.Expr):
-                where = job.where.expression
-            else:
-                source = FilteredSource(source, job.where)
+        source, where = filtered(source, job.where)
         for batch in reader(source, job.columns, where):
             yield to_exchange(batch, job.exchange)
     set_aside("read")

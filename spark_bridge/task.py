@@ -117,23 +117,32 @@ def grouped_function(task: WriteTask) -> Callable[[Batches], Batches]:
 
 def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
     """Write the rows of one attempt of a task. An error names the task."""
+    acknowledge()
+
+    def write() -> tuple[tuple[CommitMessage, ...], int]:
+        context = task.table.context(task.memory_bytes, of_job(task.job))
+        with batch_writer(context, overwrite=task.overwrite, base=task.base) as writer:
+            writer.write(joined(_named(batches, task.columns)))
+            return tuple(writer.prepare_commit()), writer.row_count
+
+    outcome = attempted(write)
+    set_aside("write")
+    return outcome
+
+
+def attempted(write: Callable[[], tuple[tuple[CommitMessage, ...], int]]) -> TaskOutcome:
+    """The outcome of this attempt of a task: its messages and rows, or why the data do not fit."""
     spark = TaskContext.get()
     partition = partition_number()
     began_ms = SYSTEM.now_ms()
     messages: tuple[CommitMessage, ...] = ()
     rows, failure = 0, None
-    acknowledge()
     try:
-        context = task.table.context(task.memory_bytes, of_job(task.job))
-        with batch_writer(context, overwrite=task.overwrite, base=task.base) as writer:
-            writer.write(joined(_named(batches, task.columns)))
-            messages = tuple(writer.prepare_commit())
-            rows = writer.row_count
+        messages, rows = write()
     except DATA_ERRORS as error:
         failure = portable(error, task=partition)
     except LakecoreError as error:
         raise portable(error, task=partition) from error
-    set_aside("write")
     return TaskOutcome(
         partition=partition,
         attempt=spark.attemptNumber() if spark else 0,
