@@ -13,6 +13,7 @@ from lakecore.catalog.identifier import (
     check_name,
     parse_identifier,
 )
+from lakecore.catalog.options import OptionReader
 from lakecore.deferred import deferred
 from lakecore.errors import CommitConflict, InvalidRequest, NotFound, Unsupported
 from lakecore.format.layout import Layout
@@ -259,13 +260,21 @@ def open_warehouse(stated: str, options: Mapping[str, str], *, create: bool) -> 
     return warehouse, store
 
 
-def under_lock(warehouse: str, options: Mapping[str, str]) -> Store:
-    """The store of a warehouse, for a catalog that commits while it holds the lock of a table.
+def open_lockable_warehouse(
+    stated: str, options: Mapping[str, str], *, create: bool
+) -> tuple[str, Store, bool]:
+    """A warehouse as `open_warehouse` opens it, and whether its catalog locks tables.
+
+    As in Java, locks are on by default for object stores, which have no atomic rename.
 
     On a storage without conditional puts, a put first checks that the file does not exist. The lock
     ensures that no other process writes between the check and the put.
     """
-    return open_store(warehouse, {**options, SINGLE_WRITER_OPTION: "true"})
+    warehouse, store = open_warehouse(stated, options, create=create)
+    locked = OptionReader(options).flag("lock.enabled", default=not store.renames_at_once)
+    if locked:
+        store = open_store(warehouse, {**options, SINGLE_WRITER_OPTION: "true"})
+    return warehouse, store, locked
 
 
 def _is_file(store: Store, path: str) -> bool:

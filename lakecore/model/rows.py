@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from lakecore.errors import InvalidRequest
 from lakecore.model.types import Atomic, Field, Root
 
 KEY_PREFIX = "_KEY_"
@@ -59,10 +58,3 @@ _TEXTS = ("+I", "-U", "+U", "-D")
 KIND_TEXTS = _TEXTS
 """The short form of each kind, indexed by its number."""
 RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
-
-
-def parse_row_kind(text: str) -> RowKind:
-    """The kind with this short form."""
-    if text not in _TEXTS:
-        raise InvalidRequest("unknown row kind", kind=text, known=_TEXTS)
-    return RowKind(_TEXTS.index(text))

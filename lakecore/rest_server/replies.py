@@ -57,19 +57,15 @@ def error_reply(problem: Problem) -> Reply:
     )
 
 
+_CODES = {NotFound: 404, AlreadyExists: 409, Unsupported: 501, InvalidRequest: 400}
+
+
 def problem_of(error: LakecoreError, resource: str = "", name: str = "") -> Problem:
     """Converts an error of lakecore to a problem of a resource."""
-    match error:
-        case NotFound():
-            return Problem(404, told(error), resource, name)
-        case AlreadyExists():
-            return Problem(409, told(error), resource, name)
-        case Unsupported():
-            return Problem(501, told(error), resource, name)
-        case InvalidRequest():
-            return Problem(400, told(error), resource, name)
-        case _:
-            return Problem(500, FAILED, resource, name)
+    for kind, code in _CODES.items():
+        if isinstance(error, kind):
+            return Problem(code, told(error), resource, name)
+    return Problem(500, FAILED, resource, name)
 
 
 def told(error: LakecoreError) -> str:
@@ -241,9 +237,13 @@ def no_endpoint(method: str, parts: tuple[str, ...]) -> Problem:
 
 
 @contextmanager
-def problems(resource: str, name: str) -> Iterator[None]:
-    """Translate errors of lakecore in the `with` block into problems of a resource."""
+def problems(resource: str, name: str, new_name: str | None = None) -> Iterator[None]:
+    """Translate errors of lakecore in the `with` block into problems of a resource.
+
+    `new_name`: the name to which the block renames the resource, and which may exist.
+    """
     try:
         yield
     except LakecoreError as error:
-        raise problem_of(error, resource, name) from error
+        about = new_name if new_name and isinstance(error, AlreadyExists) else name
+        raise problem_of(error, resource, about) from error

@@ -33,7 +33,7 @@ from lakecore.catalog.rest.wire import (
     snapshot_from_json,
     snapshot_to_json,
 )
-from lakecore.errors import AlreadyExists, CorruptTable, LakecoreError, NotFound, Unsupported
+from lakecore.errors import CorruptTable, NotFound, Unsupported
 from lakecore.model.schema_change import (
     AddColumn,
     RemoveOption,
@@ -53,7 +53,7 @@ from lakecore.rest_server.replies import (
     no_endpoint,
     object_of,
     page,
-    problem_of,
+    problems,
     text_of,
     told,
 )
@@ -282,10 +282,8 @@ class ServedCatalog:
         name = text_of(body, "name")
         if body.get("options"):
             raise Problem(501, "this server keeps no options of databases", "DATABASE", name)
-        try:
+        with problems("DATABASE", name):
             self._catalog.create_database(name)
-        except LakecoreError as error:
-            raise problem_of(error, "DATABASE", name) from error
         return Reply(200)
 
     # --- tables -----------------------------------------------------------------------------------
@@ -308,7 +306,7 @@ class ServedCatalog:
     def _create_table(self, database: str, body: Json) -> Reply:
         name = text_of(object_of(body, "identifier"), "object")
         schema = schema_from_json(object_of(body, "schema"), 0, 0)
-        try:
+        with problems(_TABLE, name):
             self._catalog.create_table(
                 str(identifier_of(database, name)),
                 {field.name: field for field in schema.fields},
@@ -317,8 +315,6 @@ class ServedCatalog:
                 options=schema.options,
                 comment=schema.comment,
             )
-        except LakecoreError as error:
-            raise problem_of(error, _TABLE, name) from error
         return Reply(200)
 
     def _rename(self, body: Json) -> Reply:
@@ -326,13 +322,8 @@ class ServedCatalog:
         old, new = text_of(source, "object"), text_of(target, "object")
         database = text_of(source, "database")
         renamed = str(identifier_of(text_of(target, "database"), new))
-        try:
-            with self._lock(self._table(database, old)):
-                self._catalog.rename_table(str(identifier_of(database, old)), renamed)
-        except AlreadyExists as error:
-            raise problem_of(error, _TABLE, new) from error
-        except LakecoreError as error:
-            raise problem_of(error, _TABLE, old) from error
+        with problems(_TABLE, old, new), self._lock(self._table(database, old)):
+            self._catalog.rename_table(str(identifier_of(database, old)), renamed)
         return Reply(200)
 
     def _table(self, database: str, name: str) -> Table:

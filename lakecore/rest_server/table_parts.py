@@ -257,12 +257,8 @@ def rename_view(catalog: Catalog, body: Json) -> Reply:
     if not catalog.database_exists(new.database):
         # Java's client would understand a 404 as a missing view.
         raise Problem(400, f"no such database: {new.database}", _DATABASE, new.database)
-    try:
+    with problems(_VIEW, old.table, new.table):
         views.rename(old, new)
-    except AlreadyExists as error:
-        raise problem_of(error, _VIEW, new.table) from error
-    except LakecoreError as error:
-        raise problem_of(error, _VIEW, old.table) from error
     return Reply(200)
 
 

@@ -13,11 +13,12 @@ import re
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lakecore.catalog.catalog import Catalog
-from lakecore.catalog.file_tables import open_warehouse, under_lock
+from lakecore.catalog.file_tables import open_lockable_warehouse
 from lakecore.catalog.filesystem import DATABASE_SUFFIX
 from lakecore.catalog.hive.client import HiveClient, types
 from lakecore.catalog.hive.views import (
@@ -31,18 +32,23 @@ from lakecore.catalog.hive.views import (
     partition_keys,
     tag_partition_key,
 )
-from lakecore.catalog.metastore import Entry, partition_statistics, statistics_of
+from lakecore.catalog.metastore import (
+    Entry,
+    await_lock,
+    lock_name,
+    partition_statistics,
+    statistics_of,
+)
 from lakecore.catalog.metastore_catalog import MetastoreNames
 from lakecore.catalog.options import OptionReader, parse_catalog_options
 from lakecore.errors import (
     AlreadyExists,
-    CommitConflict,
     InvalidRequest,
     LakecoreError,
     NotFound,
     Unsupported,
 )
-from lakecore.format.layout import MAIN_BRANCH, Layout, directories_of
+from lakecore.format.layout import Layout, directories_of
 from lakecore.io.ambient import SYSTEM, Ambient, user_name
 from lakecore.io.history import History
 from lakecore.io.stores.services import timeouts_of
@@ -292,7 +298,6 @@ _log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[a-z0-9_]{1,128}")
 _TABLES_AT_ONCE = 300
-_FIRST_WAIT_MS = 50
 _TAG_TO_PARTITION = "metastore.tag-to-partition"
 
 
@@ -500,8 +505,7 @@ class HiveMetastore:
         if self.locks is None:
             yield
             return
-        branch = "" if name.branch == MAIN_BRANCH else f"$branch_{name.branch}"
-        lock = self._acquire(self.locks, name.database, f"{name.table}{branch}")
+        lock = self._acquire(self.locks, name.database, lock_name(name))
         try:
             yield
         finally:
@@ -512,27 +516,21 @@ class HiveMetastore:
                 _log.warning("lock not released table=%s lock=%d error=%s", name, lock, error)
 
     def _acquire(self, how: HiveLocks, database: str, table: str) -> int:
-        began, wait_ms = self.ambient.now_ms(), _FIRST_WAIT_MS
         lock, held = self.client.lock(database, table, how.user, how.host)
+        answers = chain([held], iter(lambda: self.client.check_lock(lock), None))
         try:
-            while not held:
-                waited_ms = self.ambient.now_ms() - began
-                if waited_ms > how.timeout_ms:
-                    break
-                wait_ms = min(wait_ms * 2, how.wait_ms_max)
-                self.ambient.sleep(wait_ms / 1000 * (0.5 + self.ambient.random() / 2))
-                held = self.client.check_lock(lock)
-        finally:
-            if not held:
-                with suppress(LakecoreError):
-                    self.client.unlock(lock)
-        if not held:
-            raise CommitConflict(
-                "other processes hold the lock of the table; try again later",
+            await_lock(
+                lambda: next(answers),
+                self.ambient,
+                wait_ms_max=how.wait_ms_max,
+                timeout_ms=how.timeout_ms,
                 table=f"{database}.{table}",
                 lock=lock,
-                waited_seconds=(self.ambient.now_ms() - began) // 1000,
             )
+        except BaseException:
+            with suppress(LakecoreError):
+                self.client.unlock(lock)
+            raise
         return lock
 
     # --- finding ----------------------------------------------------------------------------------
@@ -641,11 +639,9 @@ def open_hive(given: Mapping[str, str], *, create: bool, ambient: Ambient = SYST
         timeouts_of(given).connect,
     )
     client.check()
-    warehouse, store = open_warehouse(stated.warehouse, stated.texts, create=create)
-    # As in Java, locks are on by default for object stores, which have no atomic rename.
-    locked = read.flag("lock.enabled", default=not store.renames_at_once)
-    if locked:
-        store = under_lock(warehouse, stated.texts)
+    warehouse, store, locked = open_lockable_warehouse(
+        stated.warehouse, stated.texts, create=create
+    )
     user = user_name()
     locks = HiveLocks(
         wait_ms_max=read.duration_ms("lock-check-max-sleep", "8 s"),

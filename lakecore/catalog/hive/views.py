@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from lakecore.catalog.hive.client import types
+from lakecore.catalog.metastore import copied_properties
 from lakecore.catalog.views import AddDialect, DropDialect, UpdateDialect, View, changed_view
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from lakecore.io.stores.open import locate
@@ -212,13 +213,7 @@ class HiveTables:
                 if key in schema.options:
                     options[key] = schema.options[key]
             return {**options, **comment}
-        keys = {
-            "primary-key": schema.primary_keys,
-            "partition": schema.partition_keys,
-            "bucket-key": () if "bucket-key" in schema.options else schema.trimmed_primary_keys,
-        }
-        stated = {key: ",".join(names) for key, names in keys.items() if names}
-        return {**schema.options, **stated, **comment}
+        return {**copied_properties(schema), **comment}
 
 
 def partition_keys(schema: TableSchema) -> tuple[str, ...]:

@@ -12,16 +12,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from lakecore.catalog.catalog import Catalog
-from lakecore.catalog.file_tables import open_warehouse, under_lock
+from lakecore.catalog.file_tables import open_lockable_warehouse
 from lakecore.catalog.filesystem import DATABASE_SUFFIX
 from lakecore.catalog.identifier import check_name
 from lakecore.catalog.jdbc.database import MYSQL, SQLITE, Database, parse_address
-from lakecore.catalog.metastore import Entry
+from lakecore.catalog.metastore import Entry, await_lock, copied_properties, lock_name
 from lakecore.catalog.metastore_catalog import MetastoreNames
 from lakecore.catalog.options import OptionReader, parse_catalog_options
 from lakecore.catalog.views import changed_view, decode_view, encode_view
 from lakecore.errors import AlreadyExists, CommitConflict, InvalidRequest, LakecoreError, NotFound
-from lakecore.format.layout import MAIN_BRANCH
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.stores.open import open_store
 from lakecore.io.stores.services import timeouts_of
@@ -330,8 +329,6 @@ def _pair(name: Identifier) -> tuple[str, str]:
 
 _log = logging.getLogger(__name__)
 
-_FIRST_WAIT_MS = 50
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locks:
@@ -371,26 +368,24 @@ class Locks:
             self._release(lock, owner if has_owner else None, since)
 
     def _acquire(self, lock: str, owner: str | None) -> None:
-        began, wait_ms = self.ambient.now_ms(), _FIRST_WAIT_MS
         seconds = self.timeout_ms // 1000
         acquire = (
             (ACQUIRE, {"lock": lock, "seconds": seconds})
             if owner is None
             else (ACQUIRE_AS, {"lock": lock, "seconds": seconds, "owner": owner})
         )
-        while True:
+
+        def acquired() -> bool:
             self.database.change((delete_expired(self.database.dialect), {"lock": lock}))
-            if self.database.insert(acquire) is not None:
-                return
-            waited_ms = self.ambient.now_ms() - began
-            if waited_ms > self.timeout_ms:
-                raise CommitConflict(
-                    "other processes hold the lock of the table; try again later",
-                    lock=lock,
-                    waited_seconds=waited_ms // 1000,
-                )
-            wait_ms = min(wait_ms * 2, self.wait_ms_max)
-            self.ambient.sleep(wait_ms / 1000 * (0.5 + self.ambient.random() / 2))
+            return self.database.insert(acquire) is not None
+
+        await_lock(
+            acquired,
+            self.ambient,
+            wait_ms_max=self.wait_ms_max,
+            timeout_ms=self.timeout_ms,
+            lock=lock,
+        )
 
     def _release(self, lock: str, owner: str | None, since: int) -> None:
         held_ms = self.ambient.now_ms() - since
@@ -460,7 +455,7 @@ class JdbcMetastore:
     def check_schema(self, name: Identifier, schema: TableSchema) -> None:
         if self.database.dialect == SQLITE or not self.copies_properties:
             return  # SQLite has no limits
-        for key, value in _properties(schema).items():
+        for key, value in copied_properties(schema).items():
             if len(value) > PROPERTY_CHARACTERS_MAX or len(key) > KEY_CHARACTERS_MAX:
                 raise InvalidRequest(
                     "the catalog cannot copy an option that is so long; "
@@ -568,8 +563,7 @@ class JdbcMetastore:
     def lock(self, name: Identifier) -> AbstractContextManager[None]:
         if self.locks is None:
             return nullcontext()
-        branch = "" if name.branch == MAIN_BRANCH else f"$branch_{name.branch}"
-        return self.locks.hold(name.database, f"{name.table}{branch}")
+        return self.locks.hold(name.database, lock_name(name))
 
     # --- statements -------------------------------------------------------------------------------
 
@@ -578,7 +572,7 @@ class JdbcMetastore:
         if self.copies_properties:
             values = self.values_of(name)
             yield DELETE_TABLE_PROPERTIES, values
-            for key, value in _properties(schema).items():
+            for key, value in copied_properties(schema).items():
                 yield INSERT_TABLE_PROPERTY, {**values, "property": key, "value": value}
 
     def _names(self, statement: str, database: str = "") -> tuple[str, ...]:
@@ -593,16 +587,6 @@ class JdbcMetastore:
     def values_of(self, name: Identifier) -> dict[str, object]:
         """The parameters of a statement about a table or a view."""
         return {**self._values(name.database), "table": name.table}
-
-
-def _properties(schema: TableSchema) -> dict[str, str]:
-    """The copied properties of a table: its options, and its keys."""
-    keys = {
-        "primary-key": schema.primary_keys,
-        "partition": schema.partition_keys,
-        "bucket-key": () if "bucket-key" in schema.options else schema.trimmed_primary_keys,
-    }
-    return {**schema.options, **{key: ",".join(names) for key, names in keys.items() if names}}
 
 
 # --- open ----------------------------------------------------------------------------------------
@@ -638,11 +622,9 @@ def open_jdbc(given: Mapping[str, str], *, create: bool, ambient: Ambient = SYST
         if key.startswith(_PROPERTY)
     }
     address = parse_address(given["uri"], properties)
-    warehouse, store = open_warehouse(stated.warehouse, stated.texts, create=create)
-    # As in Java, locks are on by default for object stores, which have no atomic rename.
-    locked = read.flag("lock.enabled", default=not store.renames_at_once)
-    if locked:
-        store = under_lock(warehouse, stated.texts)
+    warehouse, store, locked = open_lockable_warehouse(
+        stated.warehouse, stated.texts, create=create
+    )
     is_file = address.dialect == SQLITE
     if is_file and not create and not open_store(address.database, {}).exists(address.database):
         raise NotFound(

@@ -71,13 +71,7 @@ class ServedFunctions:
     root: str
 
     def names(self, database: str) -> tuple[str, ...]:
-        try:
-            found = list(self.client.pages(self._functions(database), "functions"))
-        except Refusal as refusal:
-            if refusal.code == 501:
-                return ()  # a server that does not support functions
-            raise refusal.as_error(database=database) from None
-        return tuple(sorted(map(str, found)))
+        return _names(self.client, self._functions(database), "functions", database)
 
     def find(self, name: Identifier) -> Function | None:
         try:
@@ -90,6 +84,17 @@ class ServedFunctions:
 
     def _functions(self, database: str) -> str:
         return f"{database_path(self.root, database)}/functions"
+
+
+def _names(client: RestClient, path: str, what: str, database: str) -> tuple[str, ...]:
+    """The sorted names in a list of the server; none if the server does not support it."""
+    try:
+        found = list(client.pages(path, what))
+    except Refusal as refusal:
+        if refusal.code == 501:
+            return ()
+        raise refusal.as_error(database=database) from None
+    return tuple(sorted(map(str, found)))
 
 
 # --- served views --------------------------------------------------------------------------------
@@ -110,13 +115,7 @@ class ServedViews:
     root: str
 
     def names(self, database: str) -> tuple[str, ...]:
-        try:
-            found = list(self.client.pages(self._views(database), "views"))
-        except Refusal as refusal:
-            if refusal.code == 501:
-                return ()  # a server that does not support views
-            raise refusal.as_error(database=database) from None
-        return tuple(sorted(map(str, found)))
+        return _names(self.client, self._views(database), "views", database)
 
     def find(self, name: Identifier) -> View | None:
         try:

@@ -39,7 +39,6 @@ _INTS = {
     Code.LONG: (pa.int32(), pa.uint32()),
     Code.LONGLONG: (pa.int64(), pa.uint64()),
 }
-_GROUP_DIGITS = 9
 _SHORT_DECIMAL = 18
 _LONG_DECIMAL = 38
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
-from lakecore.model.types import LENGTH_MAX, Array, Atomic, DataType, Root, with_nullable
+from lakecore.model.types import LENGTH_MAX, Array, Atomic, DataType, Root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,7 +25,6 @@ __all__ = [
     "TypeOption",
     "array_of",
     "atomic",
-    "mapped_nullability",
     "type_notes",
 ]
 
@@ -121,8 +120,3 @@ def type_notes(name: str, kind: DataType, usual: DataType, digits: int) -> Itera
         yield f"{name} is in the key: {kind} keeps its values apart, {usual} does not"
     elif isinstance(kind, Atomic) and kind.root is Root.TIME and digits > TIME_DIGITS_MAX:
         yield f"{name} loses digits: {kind} has milliseconds, --type_mapping to-string keeps all"
-
-
-def mapped_nullability(data_type: DataType, mapping: TypeMapping, *, optional: bool) -> DataType:
-    """The type, nullable if the source's column is, or if `to-nullable` is set."""
-    return with_nullable(data_type, nullable=optional or TypeOption.TO_NULLABLE in mapping)
