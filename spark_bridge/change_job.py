@@ -61,7 +61,6 @@ class Parts(Protocol):
 
     def __call__(self) -> tuple[Sequence[Changed], str | None]:
         """The changed parts, and the job that wrote their files; None if the driver wrote them."""
-        ...
 
 
 def statement(spark: SparkSession, context: TableContext) -> TableContext:

@@ -51,11 +51,9 @@ class Tables(Protocol):
 
     def list_databases(self) -> tuple[str, ...]:
         """The names of the databases."""
-        ...
 
     def list_tables(self, database: str) -> tuple[str, ...]:
         """The names of the tables of a database."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,90 +63,69 @@ class Metastore(Protocol):
     @property
     def case_sensitive(self) -> bool:
         """Whether names may have upper-case letters. If not, callers must use lower case."""
-        ...
 
     @property
     def views(self) -> Views | None:
         """The views that queries can read; None if the metastore stores none for Paimon."""
-        ...
 
     def databases(self) -> tuple[str, ...]:
         """The names of all databases, sorted."""
-        ...
 
     def has_database(self, name: str) -> bool:
         """Whether the database is listed."""
-        ...
 
     def check_database_name(self, name: str) -> None:
         """Raise InvalidRequest for a name that the metastore cannot hold."""
-        ...
 
     def check_table_name(self, name: Identifier) -> None:
         """Raise InvalidRequest for a name that the metastore cannot hold."""
-        ...
 
     def check_schema(self, name: Identifier, schema: TableSchema) -> None:
         """Raise InvalidRequest or Unsupported for a schema that the metastore cannot hold."""
-        ...
 
     def add_database(self, name: str) -> bool:
         """Add an entry for a database; False if it has one already."""
-        ...
 
     def remove_database(self, name: str) -> None:
         """Remove a database, its views, and all other entries in it. Does not delete files."""
-        ...
 
     def database_path(self, name: str) -> str:
         """The directory of a database."""
-        ...
 
     def tables(self, database: str) -> tuple[str, ...]:
         """The names of the Paimon tables of a database, sorted."""
-        ...
 
     def others(self, database: str) -> tuple[str, ...]:
         """The sorted names of all entries that are not Paimon tables: views and other tables."""
-        ...
 
     def foreign(self, database: str) -> tuple[str, ...]:
         """The names of views and tables of other engines. They prevent a drop of the database."""
-        ...
 
     def find(self, name: Identifier) -> Entry | None:
         """The entry of a Paimon table; None if it is not listed."""
-        ...
 
     def is_taken(self, name: Identifier) -> bool:
         """Whether any table or view has that name."""
-        ...
 
     def new_path(self, name: Identifier) -> str:
         """The directory of a new table of that name."""
-        ...
 
     def add(self, name: Identifier, path: str, schema: TableSchema) -> bool:
         """Add an entry for a table; False if the name is taken."""
-        ...
 
     def update(self, name: Identifier, schema: TableSchema, before: TableSchema | None) -> None:
         """Update the copy of a table's schema. Removes what only the schema `before` has."""
-        ...
 
     def remove(self, name: Identifier) -> bool:
         """Remove the entry of a table, but not its files; False if there was none."""
-        ...
 
     def rename(self, old: Identifier, new: Identifier, path: str) -> bool:
         """Give an entry another name and directory; False if the new name is taken."""
-        ...
 
     def after_commit(
         self, name: Identifier, store: Store, layout: Layout, proposal: SnapshotProposal
     ) -> None:
         """Copy what a commit of the main branch changed. Never raises an error, but logs it."""
-        ...
 
     def after_tags(
         self, name: Identifier, history: History, made: Sequence[str], gone: Sequence[str]
@@ -155,18 +134,15 @@ class Metastore(Protocol):
 
         Never raises an error, but logs it.
         """
-        ...
 
     def repair_partitions(self, name: Identifier, store: Store, path: str) -> None:
         """Copy the partitions of a table again, if the metastore stores partitions."""
-        ...
 
     def lock(self, name: Identifier) -> AbstractContextManager[None]:
         """Holds the lock of a table, if the catalog has locks.
 
         Raises CommitConflict if others hold it for too long. Leaving the context raises no error.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,105 +49,83 @@ class Names(Protocol):
     @property
     def warehouse(self) -> str:
         """The path, URI or name of the warehouse."""
-        ...
 
     @property
     def option_texts(self) -> Mapping[str, str]:
         """The options of the catalog, as given by the user."""
-        ...
 
     @property
     def table_defaults(self) -> Mapping[str, str]:
         """The options of new tables that do not state them."""
-        ...
 
     @property
     def case_sensitive(self) -> bool:
         """Whether names may have upper-case letters."""
-        ...
 
     @property
     def views(self) -> Views | None:
         """The views that the catalog stores; None if it stores none."""
-        ...
 
     @property
     def functions(self) -> Functions | None:
         """The functions that the catalog stores; None if it stores none."""
-        ...
 
     def databases(self) -> tuple[str, ...]:
         """The names of all databases, sorted."""
-        ...
 
     def has_database(self, name: str) -> bool:
         """Whether there is a database of that name."""
-        ...
 
     def add_database(self, name: str) -> bool:
         """Create an empty database; False if it exists."""
-        ...
 
     def drop_database(self, name: str, *, cascade: bool) -> bool:
         """Remove a database; with `cascade`, also its tables. False if there is none.
 
         Raises InvalidRequest if it is not empty and `cascade` is False.
         """
-        ...
 
     def tables(self, database: str) -> tuple[str, ...] | None:
         """The names of the tables of a database, sorted; None if there is no such database."""
-        ...
 
     def near(self, database: str) -> tuple[str, ...]:
         """Names for an error about a missing table: those of tables, and perhaps of others."""
-        ...
 
     def others(self, database: str) -> tuple[str, ...]:
         """The names in a database that are taken by something other than a Paimon table."""
-        ...
 
     def has_table(self, name: Identifier) -> bool:
         """Whether there is such a table, or such a branch of one."""
-        ...
 
     def is_taken(self, name: Identifier) -> bool:
         """Whether any table or view has that name.
 
         Raises InvalidRequest for a name that no table can have.
         """
-        ...
 
     def find(self, name: Identifier) -> Place | None:
         """The place of a table or branch, which need not have files; None if there is no entry."""
-        ...
 
     def create(self, name: Identifier, schema: TableSchema, rows: object) -> bool:
         """Create a table with these rows; None means no rows.
 
         Of concurrent callers, exactly one gets True; the others get False when the table is there.
         """
-        ...
 
     def rename(self, old: Identifier, new: Identifier) -> bool:
         """Give a table another name; False if there is no table of the old name."""
-        ...
 
     def drop(self, name: Identifier) -> bool:
         """Remove a table with its files; False if there is none."""
-        ...
 
     def branches(self, name: Identifier) -> tuple[str, ...]:
         """The names of the branches of a table, sorted. `main` is not listed."""
-        ...
 
     def tags(self, name: Identifier) -> tuple[str, ...]:
         """The names of the tags of a table or branch, sorted."""
-        ...
 
     def repair(self, name: str | None) -> tuple[str, ...]:
         """Update the list of names from the files of the warehouse. Returns the repaired tables."""
-        ...
 
 
 # --- functions -----------------------------------------------------------------------------------
@@ -180,11 +158,9 @@ class Functions(Protocol):
 
     def names(self, database: str) -> tuple[str, ...]:
         """The names of the functions of a database, sorted."""
-        ...
 
     def find(self, name: Identifier) -> Function | None:
         """The function of that name; None if there is none."""
-        ...
 
 
 def function_from_json(body: object, name: Identifier) -> Function:

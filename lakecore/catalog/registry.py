@@ -33,7 +33,6 @@ class Opener(Protocol):
 
     def __call__(self, given: Mapping[str, str], *, create: bool) -> Catalog:
         """Open the catalog. Raises NotFound for a missing warehouse, unless `create` is set."""
-        ...
 
 
 CATALOGS: Mapping[str, Opener] = {

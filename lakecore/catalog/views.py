@@ -179,25 +179,21 @@ class Views(Protocol):
 
     def names(self, database: str) -> tuple[str, ...]:
         """The names of the views of a database, sorted."""
-        ...
 
     def find(self, name: Identifier) -> View | None:
         """The view of that name; None if there is none."""
-        ...
 
     def create(self, name: Identifier, view: View) -> bool:
         """Store a view; False if a table or view has the name.
 
         Raises NotFound for a missing database.
         """
-        ...
 
     def replace(self, name: Identifier, view: View) -> bool:
         """Store a view, and replace an existing view of that name.
 
         Returns False if a table has the name. Raises NotFound for a missing database.
         """
-        ...
 
     def alter(self, name: Identifier, changes: Sequence[ViewChange]) -> bool:
         """Apply all changes, or none; False if there is no such view.
@@ -205,18 +201,15 @@ class Views(Protocol):
         Raises AlreadyExists or NotFound for a dialect, CommitConflict if other processes keep
         changing the view.
         """
-        ...
 
     def drop(self, name: Identifier) -> bool:
         """Remove a view; False if there is none."""
-        ...
 
     def rename(self, source: Identifier, target: Identifier) -> None:
         """Give a view another name.
 
         Raises NotFound if there is no such view, AlreadyExists if the new name is taken.
         """
-        ...
 
 
 def changed_view(view: View, changes: Sequence[ViewChange], name: Identifier) -> View:

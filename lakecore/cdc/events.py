@@ -183,7 +183,6 @@ class Source(Protocol):
         Raises InvalidRequest for options that the source refuses, StorageError if the source cannot
         be reached.
         """
-        ...
 
     def steps(self, after: Position | None) -> Iterator[Step]:
         """The changes after a position, or from the configured start if it is None.
@@ -191,15 +190,12 @@ class Source(Protocol):
         The iterator blocks, and does not end by itself. It yields at least one step per second; a
         step without news has no batches. Raises InvalidRequest for a position of another source.
         """
-        ...
 
     def describe(self) -> Mapping[str, str]:
         """The kind and the address of the source, for a status line; without passwords."""
-        ...
 
     def close(self) -> None:
         """Release connections and threads."""
-        ...
 
 
 @runtime_checkable
@@ -208,7 +204,6 @@ class ReadsAgain(Protocol):
 
     def can_read_again(self, after: Position | None) -> bool:
         """Whether a table can be read again at this position."""
-        ...
 
     def read_again(self, table: SourceTable, after: Position) -> Iterator[Step]:
         """All rows of a table as they are now, as insertions.
@@ -217,4 +212,3 @@ class ReadsAgain(Protocol):
         position is `after` with a note that the changes of the table up to now are done. Raises
         InvalidRequest if the table does not exist any more.
         """
-        ...

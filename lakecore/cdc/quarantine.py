@@ -82,7 +82,6 @@ class LeavesOut(Protocol):
 
     def leave_out(self, tables: Collection[SourceTable]) -> None:
         """Called by the sink: no change of these tables is wanted any more."""
-        ...
 
 
 @contextmanager

@@ -39,7 +39,6 @@ class Acknowledged(Protocol):
 
     def committed(self, position: Position) -> None:
         """Called by the sink: everything before the position is committed."""
-        ...
 
 
 class Rules(Protocol):
@@ -47,15 +46,12 @@ class Rules(Protocol):
 
     def target(self, table: SourceTable) -> str | None:
         """The target as `database.table`; None if the table is left out."""
-        ...
 
     def shape(self, table: SourceTable, schema: SourceSchema) -> SourceSchema:
         """The columns of the target, given the columns of the source."""
-        ...
 
     def rows(self, batch: ChangeBatch) -> ChangeBatch:
         """The batch with the columns of `shape`."""
-        ...
 
     def create(
         self,
@@ -70,14 +66,12 @@ class Rules(Protocol):
 
         Raises InvalidRequest if the existing table can never take rows of that schema.
         """
-        ...
 
     def changes(self, schema: TableSchema, given: SourceSchema) -> Sequence[Change]:
         """The schema changes that the target needs for rows with the columns of `given`.
 
         Raises InvalidRequest if a change is not possible.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

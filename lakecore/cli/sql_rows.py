@@ -55,11 +55,9 @@ class Running(Protocol):
 
     def interrupt(self) -> None:
         """Stop the running statement."""
-        ...
 
     def progress(self) -> float | None:
         """How much of the running query is done, in percent; None if that is unknown."""
-        ...
 
 
 @contextmanager

@@ -118,7 +118,6 @@ class Readable(Protocol):
 
     def read(self, size: int, /) -> bytes:
         """The next bytes, fewer at the end."""
-        ...
 
 
 class Frame:

@@ -31,16 +31,13 @@ class RowCondition(Protocol):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the condition reads."""
-        ...
 
     @property
     def predicate(self) -> Predicate:
         """The part of the condition that pruning can use."""
-        ...
 
     def mask(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
         """For each row, whether the condition is true; never null."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

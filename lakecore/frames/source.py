@@ -80,7 +80,6 @@ class BatchSource(Protocol):
     @property
     def schema(self) -> pa.Schema:
         """The schema of all columns."""
-        ...
 
     def batches(
         self,
@@ -93,7 +92,6 @@ class BatchSource(Protocol):
         The predicate may skip rows that do not match. With a limit and no predicate, it may return
         more rows than the limit, but need not.
         """
-        ...
 
     def engine_files(
         self,
@@ -105,7 +103,6 @@ class BatchSource(Protocol):
         None if anything must be merged or cast. An empty list means no rows. Raises CorruptTable
         for a file whose checksums do not match.
         """
-        ...
 
 
 class RowSource(BatchSource, Protocol):
@@ -114,7 +111,6 @@ class RowSource(BatchSource, Protocol):
     @property
     def table_schema(self) -> TableSchema:
         """The columns as a table schema."""
-        ...
 
 
 @runtime_checkable
@@ -128,7 +124,6 @@ class FrameSource(BatchSource, Protocol):
         limit: int | None = None,
     ) -> Iterator[pl.DataFrame]:
         """The rows of `batches` as Polars frames, in the equivalents of their Arrow types."""
-        ...
 
 
 @runtime_checkable
@@ -143,7 +138,6 @@ class SurvivingSource(BatchSource, Protocol):
         The bits of a file then leave out the rows that do not survive. With `known_only`, None if
         the keys would have to be read first.
         """
-        ...
 
 
 @runtime_checkable
@@ -152,7 +146,6 @@ class CheckedSource(BatchSource, Protocol):
 
     def check_files(self) -> None:
         """Raise CorruptTable if a file is missing, or is visibly damaged without reading it all."""
-        ...
 
 
 def whole_files(files: Sequence[EngineFile] | None) -> list[str] | None:

@@ -51,11 +51,9 @@ class BulkFiles(Protocol):
 
     def list_all(self, store: Store, directories: Sequence[str]) -> Sequence[Sequence[FileStatus]]:
         """The content of each directory, in order. Raises the first error of the storage."""
-        ...
 
     def delete_all(self, store: Store, paths: Iterable[str]) -> None:
         """Delete the files; absent ones are ignored. Raises the first error of the storage."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,11 +135,9 @@ class MergeFunction(Protocol):
         several steps could change the result, and the rows written would depend on when the buffer
         of the writer was spilled.
         """
-        ...
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The merged rows of the window, as consecutive tables; see `MergeSpec`."""
-        ...
 
 
 @runtime_checkable
@@ -149,13 +147,11 @@ class ChoosesRows(MergeFunction, Protocol):
     @property
     def newest_wins(self) -> bool:
         """Whether the newest row of a key always wins, independently of the older rows."""
-        ...
 
     def winners(
         self, window: Sequence[Slice], spec: MergeSpec
     ) -> Iterator[tuple[Slice, np.ndarray]]:
         """The runs, in any order, each with a mask of the rows that `__call__` returns."""
-        ...
 
 
 def merge_spec(

@@ -156,15 +156,12 @@ class Views(Protocol):
 
     def view_of(self, reference: Reference) -> str | None:
         """The view of a reference; None if the name is not a table of a catalog."""
-        ...
 
     def full_names(self, reference: Reference) -> list[Chain]:
         """The longer forms of a table's name: `database.table` and `catalog.database.table`."""
-        ...
 
     def metadata_of(self, view: str) -> tuple[str, ...]:
         """The metadata columns that a view has because its reference asks for them."""
-        ...
 
     def semi_join(
         self, query: str, candidate: Candidate, view_at: Callable[[int], str | None]
@@ -173,15 +170,12 @@ class Views(Protocol):
 
         `view_at` gives the view of the table at a position in the text.
         """
-        ...
 
     def key_filters(self, tree: object, view_at: Callable[[int], str | None]) -> Mapping[int, str]:
         """The filters that small sides of joins imply, by the position of the filtered table."""
-        ...
 
     def scan_of(self, view: str, tree: object) -> str:
         """A view of the same rows that DuckDB scans itself, if that is faster; otherwise `view`."""
-        ...
 
 
 def rewritten(text: str, connection: duckdb.DuckDBPyConnection, views: Views) -> str:

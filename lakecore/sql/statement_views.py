@@ -443,42 +443,33 @@ class Connected(Protocol):
 
     def stored_query(self, chain: Chain) -> str | None:
         """The query of a temporary view; None if there is no such view."""
-        ...
 
     def table_view(self, reference: Reference, noted: Noted | None) -> TableView | None:
         """The rows of a table of the catalog; None if it has no such table."""
-        ...
 
     def catalog_view(self, chain: Chain) -> tuple[str, str] | None:
         """The catalog and the query of a view that a catalog stores; None if there is none."""
-        ...
 
     def full_names(self, chain: Chain) -> list[Chain]:
         """The longer forms of a table's name: `database.table` and `catalog.database.table`."""
-        ...
 
     def full_name(self, chain: Chain) -> Chain:
         """The name with catalog and database.
 
         A name that only the session knows is returned unchanged.
         """
-        ...
 
     def unknown(self, reference: Reference) -> None:
         """Remember a name that the catalog does not have: DuckDB may know it."""
-        ...
 
     def missing(self, chain: Chain) -> LakecoreError:
         """The error for a name that is neither a table nor a view of a catalog."""
-        ...
 
     def create_view(self, relation: duckdb.DuckDBPyRelation) -> str:
         """Create a view of the relation for one statement. Returns the name of the view."""
-        ...
 
     def run(self, text: str) -> duckdb.DuckDBPyRelation:
         """Run a query in which views have replaced the tables."""
-        ...
 
 
 class StatementViews:

@@ -116,27 +116,21 @@ class References(Protocol):
 
     def create_tag(self, branch: str, name: str, snapshot_id: int, retained: str | None) -> None:
         """Create a tag; `retained` is its time to live (`"1000 ms"`), None means for ever."""
-        ...
 
     def delete_tag(self, branch: str, name: str) -> None:
         """Delete a tag."""
-        ...
 
     def create_branch(self, name: str, tag: str | None) -> None:
         """Create a branch from a tag; without a tag, the branch has no rows."""
-        ...
 
     def delete_branch(self, name: str) -> None:
         """Delete a branch."""
-        ...
 
     def fast_forward(self, name: str) -> None:
         """Give `main` the state of the branch."""
-        ...
 
     def rollback(self, branch: str, snapshot_id: int, tag: str | None) -> None:
         """Make an earlier snapshot the newest one again; `tag` is the tag that keeps it, if any."""
-        ...
 
 
 class ReadAccess(Protocol):
@@ -147,7 +141,6 @@ class ReadAccess(Protocol):
 
         Raises the catalog's error if the reader may not read one of the columns.
         """
-        ...
 
 
 class Publication(Protocol):
@@ -156,34 +149,27 @@ class Publication(Protocol):
     @property
     def access(self) -> ReadAccess | None:
         """The row filters and column masks of the catalog; None if it states none."""
-        ...
 
     @property
     def references(self) -> References | None:
         """The server's calls for tags and branches; None if these are files of the table."""
-        ...
 
     def history(self, store: Store, layout: Layout) -> History:
         """The snapshots and schemas that readers see, with empty caches."""
-        ...
 
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
         """Make the snapshot visible if its number is free. A failure is returned, not raised."""
-        ...
 
     def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
         """Make the schema the newest; False if another writer was first."""
-        ...
 
     def write_hints(self, history: History, snapshot: Snapshot) -> None:
         """Write the hints by which readers find a published snapshot. Never fails."""
-        ...
 
     def note_tags(
         self, history: History, *, made: Sequence[str] = (), gone: Sequence[str] = ()
     ) -> None:
         """Copy new and deleted tags to a catalog that lists tags. Never fails."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,6 @@ class Signer(Protocol):
         self, request: Request, credentials: Credentials, ambient: Ambient
     ) -> Mapping[str, str]:
         """The headers to add; one of them is the signature."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

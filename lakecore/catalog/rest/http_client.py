@@ -75,7 +75,6 @@ class Authorization(Protocol):
         self, method: str, path: str, params: Mapping[str, str], body: bytes | None
     ) -> Mapping[str, str]:
         """The headers of one request. `path` is URL-encoded, `params` are not."""
-        ...
 
 
 class ReplyLost(StorageError):

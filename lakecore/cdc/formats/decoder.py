@@ -89,7 +89,6 @@ class Shape(Protocol):
         self, raws: Sequence[Any], primary_key: tuple[str, ...]
     ) -> tuple[SourceSchema, pa.Table]:
         """The schema of the rows, and the rows. Raises InvalidRequest or JsonError."""
-        ...
 
 
 @dataclass(slots=True)
@@ -214,7 +213,6 @@ class Decoder(Protocol):
 
     def decode(self, messages: Messages, on_bad: OnBad) -> list[ChangeBatch]:
         """The changes, by table and schema; `on_bad` gets each message that cannot be read."""
-        ...
 
 
 class JsonFormat(Protocol):
@@ -223,26 +221,21 @@ class JsonFormat(Protocol):
     @property
     def name(self) -> str:
         """The name of the format in the option `value.format`."""
-        ...
 
     def envelope(self) -> Callable[[bytes], Any]:
         """The function that parses a message. It raises ValueError for text that is not one."""
-        ...
 
     def changes(self, event: Any) -> Changes | None:
         """The rows of a message; None if it changes no rows. Raises BadEvent."""
-        ...
 
     def primary_key(self, event: Any, key: bytes | None) -> tuple[str, ...]:
         """The primary key that the message or its key states; empty if neither does."""
-        ...
 
     def shape(self, schema: bytes, primary_key: tuple[str, ...]) -> Shape:
         """The conversion of rows to columns, under the schema and the key of the message.
 
         Raises InvalidRequest or ValueError.
         """
-        ...
 
 
 class JsonDecoder:

@@ -104,19 +104,15 @@ class RunWriter(Protocol):
         An estimate decides only when to check. For the check, rows are encoded and their bytes
         counted, because estimates can be far too large.
         """
-        ...
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Append rows: the file's columns, in order."""
-        ...
 
     def flush(self) -> None:
         """Write the buffered rows, except those that the format needs for its open row group."""
-        ...
 
     def close(self) -> tuple[int, int]:
         """Close the file, so that it can be read. Returns its size in bytes and its row count."""
-        ...
 
     @property
     def text_bounds(self) -> Mapping[str, tuple[str, str]]:
@@ -124,14 +120,12 @@ class RunWriter(Protocol):
 
         Empty for formats other than Parquet.
         """
-        ...
 
     def abort(self) -> None:
         """Abandon the file and remove it; may also be called after `close` failed.
 
         If the store cannot remove the file, it remains as an orphan.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,23 +59,18 @@ class Store(Protocol):
 
     def read(self, path: str) -> bytes:
         """The whole file; `NotFound` if it does not exist."""
-        ...
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory with this path exists."""
-        ...
 
     def size(self, path: str) -> int:
         """The size of a file in bytes; `NotFound` if it does not exist."""
-        ...
 
     def list(self, directory: str) -> tuple[FileStatus, ...]:
         """The direct children, sorted by name; empty if the directory does not exist."""
-        ...
 
     def put(self, path: str, data: bytes) -> None:
         """Write a whole file; replaces an existing one, and creates its directories."""
-        ...
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create a file if it does not exist. Of concurrent callers, exactly one gets True.
@@ -85,51 +80,40 @@ class Store(Protocol):
         file may exist, now or later. After any other error of lakecore, the file does not exist and
         will not be created.
         """
-        ...
 
     def delete(self, path: str) -> None:
         """Delete a file; no error if it does not exist."""
-        ...
 
     def delete_directory(self, path: str) -> None:
         """Delete a directory and everything below it; no error if it does not exist."""
-        ...
 
     def remove_empty_directory(self, path: str) -> None:
         """Remove a directory if it is empty; no error if it does not exist or holds files."""
-        ...
 
     @property
     def renames_at_once(self) -> bool:
         """Whether `rename_directory` is atomic, that is, one step."""
-        ...
 
     def rename_directory(self, source: str, target: str) -> None:
         """Rename a directory; `NotFound` if it is missing, `AlreadyExists` if the target exists."""
-        ...
 
     def copy_directory(self, source: str, target: str) -> None:
         """Copy a directory file by file, in any order, into a directory that may exist."""
-        ...
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents; no error if it exists."""
-        ...
 
     def open_input(self, path: str) -> pa.NativeFile:
         """A file opened for random access; `NotFound` if it does not exist."""
-        ...
 
     def open_output(self, path: str) -> AbstractContextManager[pa.NativeFile]:
         """A new file to write to. It is complete and durable when the block ends.
 
         Its directories are created. If the block raises an error, the file is deleted.
         """
-        ...
 
     def local_path(self, path: str) -> str | None:
         """The path by which an engine's own reader can open the file directly, or None."""
-        ...
 
 
 def discard(store: Store, path: str) -> None:

@@ -67,14 +67,12 @@ class Change(Protocol):
     @property
     def snapshots_read(self) -> tuple[Snapshot, ...]:
         """The snapshots whose files are read."""
-        ...
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """The rows, as consecutive streams of batches with the wanted columns and `_VALUE_KIND`.
 
         Each stream is planned when it is requested.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,6 @@ class Changes(Protocol):
 
     def write(self, rows: pa.Table, /) -> None:
         """Append rows."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)

@@ -66,22 +66,18 @@ class PlannedBucket(Protocol):
     @property
     def partition(self) -> bytes:
         """The serialized partition."""
-        ...
 
     @property
     def bucket(self) -> int:
         """The bucket number."""
-        ...
 
     @property
     def files(self) -> tuple[DataFile, ...]:
         """The files that will be replaced, or change their level."""
-        ...
 
     @property
     def row_count(self) -> int:
         """The rows of these files, as stored."""
-        ...
 
 
 P = TypeVar("P", bound=PlannedBucket)

@@ -73,7 +73,6 @@ class FilteredSource(RowSource, Protocol):
 
         No row is made visible: a row that may not hold the columns of the filter is left out.
         """
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,11 +41,9 @@ class Stop(Protocol):
 
     def is_set(self) -> bool:
         """Whether the job must end."""
-        ...
 
     def wait(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds for the signal. Returns whether it is set."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

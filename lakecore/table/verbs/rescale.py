@@ -156,7 +156,6 @@ class RescaleRunner(Protocol):
         self, context: TableContext, parts: Sequence[RescalePart]
     ) -> Sequence[CommitMessage]:
         """The messages of `rescale_part` for all parts. If it raises, it has removed all files."""
-        ...
 
 
 def rescale_table(

@@ -390,7 +390,6 @@ class Measure(Protocol):
 
     def __call__(self, source: TableSource, sketches: Sequence[ColumnSketch]) -> int:
         """Add all values to the sketch of their column. Returns the number of rows."""
-        ...
 
 
 def measured(source: TableSource, sketches: Sequence[ColumnSketch]) -> int:
