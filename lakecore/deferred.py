@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["deferred", "deferred_module"]
-
 
 def deferred(module: str, name: str) -> Callable[..., object]:
     """A stand-in for the function or class `name` of a module. Calling it imports the module."""

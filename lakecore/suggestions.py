@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["KEPT_LONGER", "did_you_mean"]
-
 KEPT_LONGER = "the option snapshot.time-retained, a consumer or a tag keep snapshots longer"
 """What an error about an expired snapshot says."""
 

@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 
     from lakecore.distributed import TableContext
 
-__all__ = [
-    "SPREAD_BYTES",
-    "check_counts",
-    "check_every",
-    "check_frame",
-    "check_no_column",
-    "check_spread",
-    "named_arguments",
-    "opened",
-    "overwrites_dynamically",
-    "warn",
-]
-
 SPREAD_BYTES = 256 << 20
 """The driver does the work of a verb itself if the files have at most this many bytes."""
 

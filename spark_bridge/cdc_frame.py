@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from spark_bridge.cdc_batches import CdcBatch
 
-__all__ = ["cdc"]
-
 _EAGER = "eager_init"
 _TEXTS = (s.BinaryType, s.StringType)
 _NUMBERS = (s.ByteType, s.ShortType, s.IntegerType, s.LongType)

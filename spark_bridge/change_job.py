@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     )
     from spark_bridge.change_tasks import Change, ChangeOutcome
 
-__all__ = ["ChangeJob", "Parts", "committed_once", "groups_of", "size_of", "statement"]
-
 
 class Parts(Protocol):
     """Runs a verb once, from the newest snapshot."""

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from lakecore import CommitResult, Table
     from lakecore.distributed import Changed, Condition, Split, TableContext, TableSource
 
-__all__ = ["delete", "update"]
-
 
 @named_arguments
 def delete(  # noqa: PLR0913  the public verb

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from lakecore.distributed import Changed, Snapshot, Split, TableDescriptor, WriteStart
     from spark_bridge.worker import Batches
 
-__all__ = ["ChangeOutcome", "ChangeTask", "group_function", "owner_function"]
-
 Change: TypeAlias = Condition | Assignment | MergeRequest
 """The rows to delete, the values to set, or the clauses to apply."""
 

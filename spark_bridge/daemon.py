@@ -19,8 +19,6 @@ from importlib import import_module
 
 from pyspark.daemon import manager
 
-__all__ = ["PRELOADED", "preload"]
-
 PRELOADED = (
     "spark_bridge.task",
     "spark_bridge.read_tasks",

@@ -25,15 +25,6 @@ from lakecore import InvalidRequest, LakecoreError, Unsupported
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = [
-    "DATA_ERRORS",
-    "TaskFailed",
-    "portable",
-    "raised_as_own",
-    "raised_in_task",
-    "raised_shallow",
-]
-
 Class = TypeVar("Class")
 
 DATA_ERRORS = (InvalidRequest, Unsupported)

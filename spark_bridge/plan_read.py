@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     )
     from spark_bridge.read_job import Piece
 
-__all__ = ["Pinned", "PlannedRead", "pin", "plan_parts", "plan_read", "read_schema"]
-
 FOOTERS_MAX = 1024
 """With more files, footers are not read, and Spark's own reader is not used."""
 ROWS_OF_ONE_TASK = 65_536

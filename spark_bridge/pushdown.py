@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from spark_bridge.worker import Batches
 
-__all__ = ["EVERYTHING", "NOTHING", "Need", "needs_of", "probe"]
-
 _CLOCK = ("CurrentDate", "CurrentTimestamp", "CurrentTime", "LocalTimestamp", "Now")
 """Expressions that Spark replaces by a constant at each action: a condition must not hold one."""
 _EPOCH = dt.datetime(1970, 1, 1)

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from lakecore.distributed import BatchSource, Condition, Split, Store
 
-__all__ = ["Piece", "ReadJob", "open_sealed", "read_task", "seal", "to_exchange"]
-
 MEMORY_PER_TASK = 512 << 20
 """The budget of a task, of which a merge takes a quarter: many Python workers share a machine."""
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from lakecore.distributed import DataFile, Key, Layout, Split, Store, TableSchema
 
-__all__ = ["Cutting", "make_tasks"]
-
 TASKS_WANTED = 16
 """A read too small for this many tasks of the target size gets smaller tasks, up to this many."""
 FOOTERS_MAX = 256

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["GROUPS", "described", "rebalanced", "require_version", "settings", "transfer"]
-
 VERSION_MIN = (4, 1)
 """The first version with `repartitionById` and `applyInArrow` on iterators."""
 

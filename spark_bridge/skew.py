@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from lakecore.distributed import TableContext
 
-__all__ = ["SkewedBucket", "report_skew"]
-
 log = logging.getLogger("lakecore.spark")
 
 BYTES_MIN = 64 << 20

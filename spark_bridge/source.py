@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from spark_bridge.sink import BatchWriter
     from spark_bridge.stream_options import StreamOptions
 
-__all__ = ["LakecoreSource", "marked"]
-
 
 @raised_shallow
 class LakecoreSource(DataSource):

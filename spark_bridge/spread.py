@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 
     from spark_bridge.worker import Batches
 
-__all__ = [
-    "OUTCOME_SCHEMA",
-    "all_answers",
-    "answer",
-    "answers",
-    "map_units",
-    "spread",
-    "unit_function",
-]
-
 Part = TypeVar("Part")
 Outcome = TypeVar("Outcome")
 OUTCOME_SCHEMA = "number int, outcome binary"

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from lakecore.distributed import BatchSource, Condition, Predicate, Store
 
-__all__ = ["SNAPSHOT_ID", "ChangeJob", "ChangeUnit", "read_changes"]
-
 SNAPSHOT_ID = "_snapshot_id"
 _TEXTS = pa.array(KIND_TEXTS, pa.string())
 _ADDING = np.array([kind not in RETRACTS for kind in RowKind])

@@ -56,8 +56,6 @@ except ImportError:  # Spark 4.1
     ReadLimit = ReadAllAvailable = ReadMaxFiles = None
     SupportsTriggerAvailableNow = object
 
-__all__ = ["ChangeReader", "stream_columns", "stream_schema"]
-
 _SNAPSHOT_COLUMN = Field(
     id=KIND_COLUMN.id - 1, name=SNAPSHOT_ID, type=Atomic(root=Root.BIGINT, nullable=False)
 )

@@ -30,17 +30,6 @@ if TYPE_CHECKING:
 
     from lakecore.distributed import DataType
 
-__all__ = [
-    "arrow_of_spark",
-    "fields_from_spark",
-    "from_spark",
-    "same_type",
-    "spark_arrow_schema",
-    "spark_schema",
-    "takes_nulls_of",
-    "to_spark",
-]
-
 COMMENT = "comment"
 _DIGITS = 6
 _LOCAL_ZONE = "UTC"

@@ -29,8 +29,6 @@ from lakecore.distributed import with_offsets
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Batches", "acknowledge", "joined", "partition_number", "set_aside"]
-
 BATCH_ROWS = 65_536
 BATCH_BYTES = 16 << 20
 _DESCRIPTORS = range(3, 64)

@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from lakecore import CommitResult, Table
     from lakecore.distributed import Author, TableContext
 
-__all__ = ["WriteResult", "WrittenTask", "prepare", "publication", "write", "write_as"]
-
 
 _PARSED = re.compile(r"[.`]")
 

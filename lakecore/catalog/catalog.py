@@ -56,8 +56,6 @@ else:
     has_global_table = deferred("lakecore.catalog.system_database", "has_global_table")
     load_table = deferred("lakecore.table.handle", "load_table")
 
-__all__ = ["Catalog"]
-
 
 class Catalog:
     """The databases and tables of one warehouse.

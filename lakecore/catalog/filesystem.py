@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 else:
     create_filled = deferred("lakecore.catalog.new_table", "create_filled")
 
-__all__ = ["DirectoryNames", "create_table_at", "database_names", "open_filesystem"]
-
 DATABASE_SUFFIX = ".db"
 
 

@@ -18,19 +18,6 @@ from dataclasses import dataclass
 
 from lakecore.errors import InvalidRequest
 
-__all__ = [
-    "BRANCH_MARK",
-    "MAIN_BRANCH",
-    "NAME_BYTES_MAX",
-    "QUOTE",
-    "SPLITTER",
-    "SYSTEM_DATABASE",
-    "Identifier",
-    "check_directory",
-    "check_name",
-    "parse_identifier",
-]
-
 BRANCH_MARK = "branch_"
 MAIN_BRANCH = "main"
 SYSTEM_DATABASE = "sys"

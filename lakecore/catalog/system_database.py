@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     Load = Callable[[str], Table]
 
-__all__ = ["GLOBAL_TABLES", "global_table", "global_tables", "has_global_table"]
-
 _COLUMNS: Mapping[str, Mapping[str, str]] = {
     "tables": {
         "database_name": "STRING",

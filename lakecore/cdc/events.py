@@ -26,17 +26,6 @@ if TYPE_CHECKING:
     from lakecore.errors import InvalidRequest
     from lakecore.model.types import Field
 
-__all__ = [
-    "ChangeBatch",
-    "Cleared",
-    "Position",
-    "ReadsAgain",
-    "Source",
-    "SourceSchema",
-    "SourceTable",
-    "Step",
-]
-
 Position: TypeAlias = "Mapping[str, Json]"
 """A place in a source, as a JSON object. Only the kind of source that made it can read it."""
 

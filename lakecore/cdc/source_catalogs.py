@@ -25,8 +25,6 @@ from lakecore.io.secret_options import with_secrets
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["SourceCatalog", "opened_source"]
-
 _DATABASE = "default-database"
 _TOPICS = "kafka"
 _PROPERTY = "properties."

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from lakecore.session import Session
 
-__all__ = ["run_action"]
-
 _OF_OUTPUT = ("output", "json", "csv")
 _CLAUSES = {
     "matched_upsert": ("matched_upsert_set", "matched_upsert_condition"),

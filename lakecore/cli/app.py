@@ -27,8 +27,6 @@ from lakecore.errors import LakecoreError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["app", "main"]
-
 PROGRAM = "lakecore"
 DEBUG = "--debug"
 _PROFILE = "--profile"

@@ -32,30 +32,6 @@ else:
     table_of = deferred("lakecore.cli.target", "table_of")
     tables = deferred("lakecore.cli.complete", "tables")
 
-__all__ = [
-    "Care",
-    "Columns",
-    "DryRun",
-    "EvolveSchema",
-    "Form",
-    "Format",
-    "Full",
-    "Interval",
-    "Limit",
-    "OfTable",
-    "OfWarehouse",
-    "Options",
-    "Partitions",
-    "PartitionsWhere",
-    "TableName",
-    "Verbs",
-    "Warehouse",
-    "Where",
-    "Yes",
-    "names",
-    "partitions_of",
-]
-
 ROWS_SHOWN = 20
 STDIN = "-"
 _YEAR_SECONDS = 365 * 86_400

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from lakecore.cdc.actions import Action
     from lakecore.cdc.sink_parts import Progress
 
-__all__ = ["run_pipeline", "sync"]
-
 _OF_WAREHOUSE = ("warehouse", "catalog_conf")
 _OF_STATUS = (*_OF_WAREHOUSE, "state")
 _OF_RESYNC = (*_OF_STATUS, "tables")

@@ -7,8 +7,6 @@ from pathlib import Path
 from lakecore.cli.settings import settings
 from lakecore.errors import LakecoreError
 
-__all__ = ["tables"]
-
 _DATABASE = ".db"
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from lakecore.cli.arguments import Care
 
-__all__ = ["DRY", "confirmed", "require_consent"]
-
 DRY = "dry run: nothing was changed"
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")

@@ -12,8 +12,6 @@ from lakecore.errors import InvalidRequest, Unsupported
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["Flags", "read_flags"]
-
 _FLAG = re.compile(r"--?(?P<name>[A-Za-z][\w-]*)(?P<rest>=(?P<value>.*))?", re.DOTALL)
 
 

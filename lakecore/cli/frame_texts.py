@@ -18,8 +18,6 @@ import polars as pl
 
 from lakecore.cli.grid import json_text
 
-__all__ = ["csv_text", "json_lines", "printable"]
-
 PolarsType: TypeAlias = "pl.DataType | pl.datatypes.DataTypeClass"
 _ISO = "%Y-%m-%dT%H:%M:%S%.f"
 _UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import DataType
 
-__all__ = ["counted", "fields_of", "opened"]
-
 
 @contextmanager
 def opened(

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, ParamSpec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["INTERRUPTED", "BinaryOutput", "OutputFailed", "flush", "run", "to_nowhere", "write"]
-
 INTERRUPTED = 130
 P = ParamSpec("P")
 

@@ -29,8 +29,6 @@ else:
     json_lines = deferred("lakecore.cli.frame_texts", "json_lines")
     printable = deferred("lakecore.cli.frame_texts", "printable")
 
-__all__ = ["note", "rows_text", "say", "write_batches", "write_frame", "write_grid", "write_record"]
-
 _WIDTH = 100
 
 

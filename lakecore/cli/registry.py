@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from typer._click.core import Command, Context
     from typer._click.formatting import HelpFormatter
 
-__all__ = ["COMMANDS", "SECTIONS", "Commands"]
-
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Read": {
         "tables": (

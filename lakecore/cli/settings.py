@@ -35,18 +35,6 @@ if TYPE_CHECKING:
 else:
     set_process_budget = deferred("lakecore.memory", "set_process_budget")
 
-__all__ = [
-    "CONFIG",
-    "MEMORY",
-    "PROFILE",
-    "PROFILE_VARIABLE",
-    "WAREHOUSE",
-    "Settings",
-    "profiles",
-    "settings",
-    "stated",
-]
-
 CONFIG = "LAKECORE_CONFIG"
 MEMORY = "LAKECORE_MEMORY"
 PROFILE_VARIABLE = "LAKECORE_PROFILE"

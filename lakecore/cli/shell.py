@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from lakecore.sql.engine import SqlEngine
 
-__all__ = ["SqlCompleter", "run_shell"]
-
 _PROMPT, _MORE = "lakecore> ", "      ...> "
 _WORD = re.compile(r"[\w$.'-]*$")
 _OPTION_KEYS = sorted(option_keys())

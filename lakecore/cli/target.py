@@ -26,8 +26,6 @@ else:
     require_threads = deferred("lakecore.forks", "require_threads")
     sql_engine = deferred("lakecore.session", "sql_engine")
 
-__all__ = ["catalog_options_of", "engine_of", "place_of", "session_of", "table_of"]
-
 _IDENTIFIER = re.compile(r"[^/\\:]*[^/\\:.][^/\\:]*\.[^/\\:]+")
 _DIRECTORY = re.compile(r"(?P<warehouse>.*?)/*(?P<database>[^/]+)\.db/+(?P<table>[^/]+?)/*")
 _OF_CATALOGS = (

@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["JOB_ID_LENGTH", "SYSTEM", "Ambient", "forked", "of_job", "seeded", "user_name"]
-
 START_MS_DEFAULT = 1_700_000_000_000
 JOB_ID_LENGTH = 19
 """Length of the prefix of a UUID that identifies a job (60 bits); the rest identifies a file."""

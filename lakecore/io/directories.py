@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
 
-__all__ = ["create_directory", "drop_database", "drop_table", "finish_drop", "move_table", "sweep"]
-
 log = logging.getLogger("lakecore.storage")
 
 DROPPED_PREFIX = ".dropped-"

@@ -14,8 +14,6 @@ from lakecore.errors import InvalidRequest, StorageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["get_json", "post_json"]
-
 _TIMEOUT_S = 60
 
 

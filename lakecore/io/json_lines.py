@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["bad_record", "line_of_record"]
-
 _COMPRESSED = (".gz", ".zst")
 _MARKS = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]')
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from lakecore.format.layout import Layout
     from lakecore.io.stores.store import Store
 
-__all__ = ["ReferencedBlobs", "store_of"]
-
 
 _OPEN_MAX = 16
 """So many files stay open: rows that are next to each other have values in several files."""

@@ -12,8 +12,6 @@ from lakecore.masking import is_secret
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["with_secrets"]
-
 
 def with_secrets(conf: Mapping[str, str]) -> dict[str, str]:
     """The options; `...-file` and `...-env` of a secret are replaced by the secret itself.

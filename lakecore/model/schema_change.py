@@ -19,8 +19,6 @@ from lakecore.model.arguments import check_flags
 from lakecore.model.types import Array, Atomic, DataType, Map, Multiset, Row, from_arrow, parse_type
 from lakecore.options import OptionValue, option_text
 
-__all__ = ["Change", "ColumnPath", "Move", "SchemaChange", "check_changes"]
-
 ColumnPath: TypeAlias = "str | Sequence[str]"
 
 

@@ -65,16 +65,6 @@ from lakecore.options import NEVER_STORED, TableOptions, parse_known, parse_opti
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = [
-    "Columns",
-    "check_dynamic_rules",
-    "check_stored",
-    "create_schema",
-    "key_columns",
-    "lift_keys",
-    "validate_schema",
-]
-
 Columns: TypeAlias = "pa.Schema | pl.Schema | Mapping[str, str | DataType] | Sequence[Field]"
 
 

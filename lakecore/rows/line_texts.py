@@ -163,6 +163,3 @@ def _first(given: pa.Array, back: pa.Array) -> object:
     """The first value that would be read back differently."""
     pairs = zip(given.to_pylist(), back.to_pylist(), strict=True)
     return next((value for value, other in pairs if value != other), None)
-
-
-__all__ = ["from_texts", "text_fields", "to_texts"]

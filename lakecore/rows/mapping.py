@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lakecore.model.types import Field
 
-__all__ = ["ColumnMapping"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnMapping:

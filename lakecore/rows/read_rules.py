@@ -34,22 +34,6 @@ if TYPE_CHECKING:
 
     from lakecore.model.types import Atomic
 
-__all__ = [
-    "CastOf",
-    "ColumnOf",
-    "Condition",
-    "Group",
-    "Kind",
-    "Leaf",
-    "Literal",
-    "Nothing",
-    "ReadRules",
-    "TextOf",
-    "Value",
-    "inputs_of",
-    "judged",
-]
-
 Literal: TypeAlias = bool | int | float | str | None
 
 _ANY_CHARACTER = r"[^\n\r\x{85}\x{2028}\x{2029}]"

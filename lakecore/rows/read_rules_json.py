@@ -45,8 +45,6 @@ from lakecore.rows.read_rules import (
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
 
-__all__ = ["StatedRules", "parse_rules"]
-
 _Object: TypeAlias = Mapping[str, object]
 
 _STRING = parse_type("STRING")

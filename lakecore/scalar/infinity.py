@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
     from duckdb.sqltypes import DuckDBPyType
 
-__all__ = ["finite", "finite_rows"]
-
 _NESTED = frozenset({"list", "array", "struct", "tuple", "map"})
 
 

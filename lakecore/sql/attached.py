@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from lakecore.plan.predicate import Predicate
     from lakecore.table.handle import Table
 
-__all__ = ["Attached", "attach"]
-
 _Columns = tuple[tuple[int, str, pa.DataType], ...]
 """Id, name and type of each column."""
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from lakecore.sql.run_show import Rows
     from lakecore.sql.statements import CopyOut
 
-__all__ = ["copy_out"]
-
 _COLUMNS = ("output_path", "file_count", "rows_written")
 _SUCCESS = "_SUCCESS"
 _NESTED = ("STRUCT", "MAP", "UNION")

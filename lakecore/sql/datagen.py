@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["CONNECTOR", "Generator", "generator_of"]
-
 CONNECTOR = "datagen"
 _OPTION = re.compile(r"fields\.(?P<column>.+)\.(?P<setting>[a-z-]+)")
 _SETTINGS = {

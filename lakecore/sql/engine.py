@@ -54,8 +54,6 @@ else:
     StreamingQueries = deferred("lakecore.sql.streaming", "StreamingQueries")
     TableStatements = deferred("lakecore.sql.run_tables", "TableStatements")
 
-__all__ = ["SqlEngine"]
-
 _COUNTS = ("rows", "rows_inserted", "rows_updated", "rows_deleted")
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 else:
     array_start = deferred("lakecore.io.local_files", "array_start")
 
-__all__ = ["are_marked_arrays", "with_stated_arrays"]
-
 _ENDS = (".json", ".jsonl", ".ndjson")
 _READERS = ("READ_JSON", "READ_NDJSON")
 _TABLE_BEFORE = {"FROM", "JOIN"}

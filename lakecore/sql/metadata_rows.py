@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from lakecore.table.handle import Table
     from lakecore.table.reads.metadata_columns import MetadataSource
 
-__all__ = ["metadata_names", "rows_with_metadata"]
-
 
 def metadata_names(table: Table, names: Sequence[str]) -> tuple[str, ...]:
     """The metadata columns among the names: all names that are not columns of the table.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from lakecore.sql.cursor import Cursor
     from lakecore.sql.statements import Chain, Column, Statement
 
-__all__ = ["parse_alter", "parse_comment_on"]
-
 _COMMENT = "comment"
 _TAG_VERBS = ("CREATE", "REPLACE", "DELETE")
 

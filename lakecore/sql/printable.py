@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
     from duckdb.sqltypes import DuckDBPyType
 
-__all__ = ["printable"]
-
 _FOREIGN = frozenset(
     {"interval", "union", "bit", "bignum", "variant", "geometry", "time with time zone"}
 )

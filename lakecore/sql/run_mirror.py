@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from lakecore.sql.statements import CreateDatabase, Mirror
     from lakecore.sql.workspace import Workspace
 
-__all__ = ["run_mirror"]
-
 _COLUMNS = (
     *("pipeline", "checkpoint", "rows", "tables", "rows_left_out", "caught_up"),
     "tables_in_quarantine",

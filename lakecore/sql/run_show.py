@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from lakecore.sql.statements import Chain, Describe, Show
     from lakecore.sql.workspace import Workspace
 
-__all__ = ["Rows", "describe", "describe_view", "is_like", "show"]
-
 Rows = tuple[tuple[str, ...], list[tuple[object, ...]]]
 """The names of the columns, and the rows."""
 

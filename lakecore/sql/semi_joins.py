@@ -36,19 +36,6 @@ if TYPE_CHECKING:
 else:
     unique = deferred("pyarrow.compute", "unique")
 
-__all__ = [
-    "LISTED_MAX",
-    "ROWS_MAX",
-    "Candidate",
-    "are_alike",
-    "candidates",
-    "column_type",
-    "conjuncts_of",
-    "literal",
-    "sources_of",
-    "values_text",
-]
-
 LISTED_MAX = 1000
 ROWS_MAX = 4_000_000
 _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT"})

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from lakecore.sql.references import Node
 
-__all__ = ["check_sealed", "check_stored_query"]
-
 _NO_SELECT = "Only SELECT"
 _TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
 _PARTS = frozenset(

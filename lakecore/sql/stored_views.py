@@ -32,19 +32,6 @@ if TYPE_CHECKING:
 else:
     new_view = deferred("lakecore.catalog.views", "new_view")
 
-__all__ = [
-    "alter_view",
-    "check_stores_views",
-    "create_view",
-    "create_view_text",
-    "drop_view",
-    "in_view",
-    "list_views",
-    "rename_view",
-    "view_of",
-    "with_columns",
-]
-
 _FULL = 3
 _OF_READERS = ("lakecore.", "blob-descriptor.")
 _NO_VIEWS = "this catalog stores no views; CREATE TEMPORARY VIEW makes one"

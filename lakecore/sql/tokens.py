@@ -13,17 +13,6 @@ from enum import Enum
 
 from lakecore.errors import InvalidRequest
 
-__all__ = [
-    "Kind",
-    "Token",
-    "exactly",
-    "quoted",
-    "quoted_text",
-    "split",
-    "syntax_error",
-    "tokenize",
-]
-
 
 class Kind(Enum):
     """The kinds of tokens."""

@@ -40,8 +40,6 @@ else:
     parse_duration = deferred("lakecore.options.kinds", "parse_duration")
     Table = deferred("lakecore.table.handle", "Table")
 
-__all__ = ["DEFAULT_CATALOG", "DEFAULT_DATABASE", "Workspace", "no_database", "variables"]
-
 DEFAULT_CATALOG = "paimon"
 DEFAULT_DATABASE = "default"
 SOURCE_TYPES = ("files", "kafka", "mysql", "postgres")

@@ -84,8 +84,6 @@ if TYPE_CHECKING:
     from lakecore.options import OptionValue, TableOptions
     from lakecore.table.publication import Publication
 
-__all__ = ["MEMORY_BUDGET", "Table", "load_table"]
-
 MEMORY_BUDGET = "lakecore.memory-budget"
 
 

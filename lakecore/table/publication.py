@@ -40,22 +40,6 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.rows.read_rules_json import StatedRules
 
-__all__ = [
-    "EXCLUSIVE_CREATE",
-    "ExclusiveCreate",
-    "LostRace",
-    "Outcome",
-    "Publication",
-    "Published",
-    "ReadAccess",
-    "References",
-    "Refused",
-    "SchemaProposal",
-    "SnapshotProposal",
-    "Unknown",
-    "write_schema",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotProposal:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pymetastore.hive_metastore.ttypes import Database, Partition, Table
     from thrift.transport.TTransport import TTransportBase
 
-__all__ = ["HiveClient", "Hosts", "types"]
-
 Hosts: TypeAlias = "tuple[tuple[str, int], ...]"
 
 _CALLS = "pymetastore.hive_metastore.ThriftHiveMetastore"

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     import httpx
 
 
-__all__ = ["Authorization", "Refusal", "ReplyLost", "RestClient", "encoded", "http_library"]
-
 _RETRIES_MAX = 5
 _WAIT_MAX_SECONDS = 64.0
 _BUSY = (429, 503)

@@ -36,16 +36,6 @@ if TYPE_CHECKING:
 
     from lakecore.model.snapshot import Snapshot
 
-__all__ = [
-    "Json",
-    "change_from_json",
-    "change_to_json",
-    "schema_from_json",
-    "schema_to_json",
-    "snapshot_from_json",
-    "snapshot_to_json",
-]
-
 Json: TypeAlias = "dict[str, Any]"
 
 

@@ -18,21 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
-__all__ = [
-    "JsonError",
-    "compact",
-    "decoder_of",
-    "field_texts",
-    "member_texts",
-    "msgspec",
-    "number_text",
-    "object_decoder",
-    "objects",
-    "overlaid",
-    "struct",
-    "value_text",
-]
-
 
 class JsonError(ValueError):
     """Raised for a text that is not the expected JSON. `row` is its index in the list of texts."""

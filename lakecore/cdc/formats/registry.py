@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from lakecore.cdc.formats.decoder import Decoder, TextFormat
 
-__all__ = ["FORMATS", "VALUE_FORMATS", "decoder_for"]
-
 
 def _text_decoder(message_format: TextFormat, mapping: TypeMapping) -> Decoder:
     del mapping  # there are no types to map

@@ -34,17 +34,6 @@ if TYPE_CHECKING:
     from lakecore.cdc.mysql.connection import Connection, MySqlSettings, Server
     from lakecore.model.types import Json
 
-__all__ = [
-    "Binlog",
-    "Commit",
-    "Definition",
-    "Idle",
-    "LogPlace",
-    "Rows",
-    "Statement",
-    "TableMapSeen",
-]
-
 HEARTBEAT_SECONDS = 0.5
 _DUMP, _DUMP_GTID = 0x12, 0x1E
 _THROUGH_GTID = 0x04

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from lakecore.cdc.types.mapping import TypeMapping
 
-__all__ = ["BY_SERVER", "Code", "Definition", "LoggedColumn", "definitions_of", "source_schema"]
-
 
 class Code(IntEnum):
     """The type codes of the binary log."""

@@ -33,8 +33,6 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.types import Array, Atomic, DataType, Field, Map, Root, Row, arrow_type
 from lakecore.rows.casts import cast
 
-__all__ = ["AvroColumn", "avro_columns", "without_null"]
-
 Convert: TypeAlias = Callable[["list[object]", str], pa.Array]
 
 _PARAMETERS = "connect.parameters"

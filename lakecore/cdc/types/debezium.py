@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     from lakecore.cdc.types.texts import Convert
 
-__all__ = ["LOGICAL", "STRUCTS", "ConnectField", "debezium_column"]
-
 
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _BITS = "io.debezium.data.Bits"

@@ -15,19 +15,6 @@ from lakecore.model.types import LENGTH_MAX, Array, Atomic, DataType, Root
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = [
-    "BYTES",
-    "DEFAULT_MAPPING",
-    "OF_TYPES",
-    "STRING",
-    "TIME_DIGITS_MAX",
-    "TypeMapping",
-    "TypeOption",
-    "array_of",
-    "atomic",
-    "type_notes",
-]
-
 
 class TypeOption(StrEnum):
     """One option of `--type_mapping`."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from lakecore.io.stores.store import FileStatus, Store
 
-__all__ = ["EngineFiles"]
-
 _MAGIC = re.compile(r"[*?\[]")
 
 

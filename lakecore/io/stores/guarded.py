@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from lakecore.format.layout import Layout
     from lakecore.io.stores.store import Store
 
-__all__ = ["guarded", "unguarded"]
-
 
 def guarded(store: Store, layout: Layout) -> Store:
     """The store for a table with this layout.

@@ -49,8 +49,6 @@ from lakecore.io.stores.store import FileStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["HdfsStore"]
-
 PACKAGE = "hdfs_native"
 INSTALL = "pip install 'lakecore[hdfs]'"
 READ_AHEAD_BYTES = 1 << 20

@@ -41,8 +41,6 @@ from lakecore.io.stores.store import FileStatus, plain_errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["LocalStore"]
-
 _WRITE_BACK_BYTES = 4 << 20
 _RENAMES_MAX = 3
 _SYNC_FILE_RANGE_WRITE = 2

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from lakecore.io.stores.store import Store
 
-__all__ = ["locate", "open_store", "without_links"]
-
 _memory_stores: dict[str, MemoryStore] = {}
 _memory_stores_lock = threading.Lock()
 

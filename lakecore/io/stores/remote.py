@@ -70,8 +70,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-__all__ = ["SINGLE_WRITER_OPTION", "RemoteStore"]
-
 ATTEMPTS_MAX = 4
 RETRY_WAIT_SECONDS = 0.2
 READ_AHEAD_BYTES = 1 << 20

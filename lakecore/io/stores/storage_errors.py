@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-__all__ = [
-    "Answer",
-    "TranslatedFile",
-    "answer",
-    "http_status",
-    "lacks_bucket",
-    "plain_remote_errors",
-]
-
 
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _NO_BUCKET_GCS = "specified bucket does not exist"

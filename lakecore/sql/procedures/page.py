@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from lakecore.sql.procedures.procedure import Argument, Procedure
 
-__all__ = ["procedures_page"]
-
 _HEAD = """\
 # Procedures
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from lakecore.sql.workspace import Workspace
     from lakecore.table.handle import Table
 
-__all__ = ["Argument", "Call", "Kind", "Procedure", "chain_of", "options_of", "procedure"]
-
 Rows: TypeAlias = "list[tuple[object, ...]]"
 
 

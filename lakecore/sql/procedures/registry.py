@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from lakecore.sql.run_show import Rows
     from lakecore.sql.workspace import Workspace
 
-__all__ = ["PROCEDURES", "UNSUPPORTED", "call", "listed"]
-
 _SYSTEM = "sys"
 _HELP = "help"
 _HIVE = "it changes tables of Hive into tables of Paimon; lakecore reads no tables of Hive"

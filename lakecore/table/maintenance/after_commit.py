@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 
-__all__ = ["commit_and_maintain", "maintain"]
-
 log = logging.getLogger("lakecore.expire")
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from lakecore.format.json_files import LoadRecord
     from lakecore.table.context import TableContext
 
-__all__ = ["is_loaded", "load_records", "record_loads"]
-
 
 def load_records(context: TableContext, paths: Iterable[str]) -> frozenset[tuple[str, int, int]]:
     """For each recorded load of these files: path, size and time of the last change.

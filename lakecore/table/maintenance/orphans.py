@@ -64,8 +64,6 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
-__all__ = ["AGE_MS_MIN", "remove_orphan_files"]
-
 AGE_MS_MIN = 3_600_000
 """Running commits are assumed to be younger than this."""
 

@@ -38,29 +38,6 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
-__all__ = [
-    "KEY",
-    "Metadata",
-    "Reach",
-    "State",
-    "StateKind",
-    "branch_names",
-    "changelog_manifests",
-    "changelogs_of",
-    "data_paths",
-    "entry_frame",
-    "follows",
-    "history_of",
-    "lists_of",
-    "live_files",
-    "metadata_of",
-    "other_branches",
-    "pending_of",
-    "states",
-    "tags_near",
-    "tags_of",
-]
-
 KEY = ("_PARTITION", "_BUCKET", "_FILE_NAME")
 """The columns that identify a data file."""
 _USED = (*KEY, "_KIND", "_EXTRA_FILES", "_EXTERNAL_PATH", "_FILE_SOURCE", "_FILE_SIZE")

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from lakecore.model.times import Time
     from lakecore.table.context import TableContext
 
-__all__ = ["TagVerbs"]
-
 
 class TagVerbs:
     """The methods of a table for tags and branches."""

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from lakecore.rows.read_rules import Condition
     from lakecore.table.context import TableContext
 
-__all__ = ["FallbackSource", "fallback_source", "falls_back", "with_fallback"]
-
 
 def falls_back(context: TableContext) -> bool:
     """Whether reads of the table fall back to another branch."""

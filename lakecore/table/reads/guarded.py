@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 Source = TypeVar("Source", bound="FilteredSource")
 
-__all__ = ["FilteredSource", "GuardedSource", "guarded", "guarded_now"]
-
 
 def guarded(source: Source, context: TableContext) -> Source | GuardedSource:
     """The source as the catalog shows it to this reader.

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from lakecore.plan.predicate import Predicate
     from lakecore.table.context import TableContext
 
-__all__ = ["METADATA_COLUMNS", "MetadataSource", "with_metadata"]
-
 PARTITION = "__paimon_partition"
 BUCKET = "__paimon_bucket"
 FILE_PATH = "__paimon_file_path"

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from lakecore.table.context import TableContext
 
-__all__ = ["gated", "gated_verb", "told", "told_by", "told_call", "told_each", "told_snapshot"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

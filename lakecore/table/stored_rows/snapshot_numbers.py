@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile
     from lakecore.model.manifest import ManifestEntry
 
-__all__ = ["numbered_by_snapshot", "with_snapshot_id"]
-
 
 def numbered_by_snapshot(rows: pa.RecordBatch, file: DataFile) -> pa.RecordBatch:
     """The rows of a file; those of a writer's file get the snapshot id as sequence number.

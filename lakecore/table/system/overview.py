@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
-__all__ = ["BucketFiles", "FileFacts", "Overview", "SnapshotFacts", "overview_of"]
-
 SNAPSHOTS_SHOWN = 200
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from lakecore.table.commits.commit import PartitionFilter
     from lakecore.table.context import TableContext
 
-__all__ = ["mark_chosen", "mark_partition_done"]
-
 SUCCESS_FILE = "_SUCCESS"
 _SUCCESS, _REPORT = "success-file", "http-report"
 _OF_A_METASTORE = ("done-partition", "mark-event")
