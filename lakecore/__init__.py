@@ -39,7 +39,14 @@ if TYPE_CHECKING:
         TagDeletion,
     )
     from lakecore.model.schema_change import Move, SchemaChange
-    from lakecore.model.snapshot import Branch, CommitResult, Consumer, FastForwardResult, Tag
+    from lakecore.model.snapshot import (
+        Branch,
+        CommitResult,
+        Consumer,
+        FastForwardResult,
+        IcebergExport,
+        Tag,
+    )
     from lakecore.scalar.values import SqlExpression, sql_expr
     from lakecore.session import Session, connect, open_table, sql
     from lakecore.table.changes.change_stream import ChangeStream
@@ -74,6 +81,7 @@ __all__ = [
     "ExpiredSnapshots",
     "FastForwardResult",
     "FilesDeleted",
+    "IcebergExport",
     "IndexesRewritten",
     "IngestResult",
     "InvalidRequest",
@@ -130,6 +138,7 @@ _HOMES = {
         "CommitResult",
         "Consumer",
         "FastForwardResult",
+        "IcebergExport",
         "Tag",
     ),
     "lakecore.model.compaction": ("CompactionResult",),

@@ -30,6 +30,7 @@ PUBLIC = [
     "ExpiredSnapshots",
     "FastForwardResult",
     "FilesDeleted",
+    "IcebergExport",
     "IndexesRewritten",
     "IngestResult",
     "InvalidRequest",

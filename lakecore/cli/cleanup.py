@@ -1,14 +1,15 @@
-"""`lakecore orphans`, `lakecore repair` and `lakecore partition-done`."""
+"""`lakecore orphans`, `lakecore repair`, `lakecore partition-done` and `lakecore iceberg`."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lakecore.cli.arguments import Form, Format, OfTable, OfWarehouse, Verbs, partitions_of
 from lakecore.cli.confirm import require_consent
-from lakecore.cli.printing import note, say, write_frame
+from lakecore.cli.printing import note, say, write_frame, write_record
 from lakecore.deferred import deferred_module
 from lakecore.display import show_bytes
 
@@ -106,3 +107,17 @@ def partition_done(
     """
     marked = of.open().mark_partition_done(*partitions_of(partition))
     write_frame(pl.DataFrame({"partition": marked}, {"partition": str}), form)
+
+
+@commands("iceberg")
+def iceberg(
+    of: OfTable,
+    *,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Begin again from the files of the latest snapshot.")
+    ] = False,
+    form: Form,
+) -> None:
+    """Write Iceberg metadata of the latest snapshot, for DuckDB, Spark and other readers."""
+    result = of.open().export_iceberg(rebuild=rebuild)
+    write_record(asdict(result), form, str(result))

@@ -119,6 +119,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "cleanup",
             "Mark partitions as done, so that other jobs know that they are complete.",
         ),
+        "iceberg": (
+            "cleanup",
+            "Write Iceberg metadata of the latest snapshot, for DuckDB, Spark and other readers.",
+        ),
     },
     "Serve": {
         "serve-rest": (

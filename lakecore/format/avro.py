@@ -44,13 +44,27 @@ if TYPE_CHECKING:
 BLOCK_SIZE_BYTES = 64_000
 
 
-def write_container(schema: dict[str, Any], records: Iterable[object], compression: str) -> bytes:
-    """The Avro container with these records. fastavro must have parsed `schema` before."""
+def write_container(
+    schema: dict[str, Any],
+    records: Iterable[object],
+    compression: str,
+    header: dict[str, str] | None = None,
+) -> bytes:
+    """The Avro container with these records. fastavro must have parsed `schema` before.
+
+    `header` is added to the metadata in the header of the container.
+    """
     codec = codec_of(compression)
     sync = _sync_of(schema)
     plain = io.BytesIO()
     fastavro.writer(
-        plain, schema, records, codec="null", sync_interval=BLOCK_SIZE_BYTES, sync_marker=sync
+        plain,
+        schema,
+        records,
+        codec="null",
+        sync_interval=BLOCK_SIZE_BYTES,
+        metadata=header,
+        sync_marker=sync,
     )
     if codec == "null":
         return plain.getvalue()

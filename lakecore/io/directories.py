@@ -38,8 +38,14 @@ import logging
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from lakecore.errors import AlreadyExists, CommitUnknown, LakecoreError, NotFound
-from lakecore.format.layout import SCHEMA_PREFIX, Layout, parse_numbered
+from lakecore.errors import (
+    AlreadyExists,
+    CommitUnknown,
+    LakecoreError,
+    NotFound,
+)
+from lakecore.format.iceberg.documents import HINT, decode_document, document_name, warehouse_place
+from lakecore.format.layout import SCHEMA_PREFIX, Layout, canonical, parse_numbered
 from lakecore.io.history import moved_from, moved_to, settle
 
 if TYPE_CHECKING:
@@ -96,11 +102,12 @@ def drop_table(store: Store, path: str, ambient: Ambient) -> None:
     """Remove a table or branch atomically: a reader sees all of it or nothing."""
     if store.renames_at_once:
         _move_out_of_sight(store, path, ambient)
-        return
-    settle(store, path)
-    _put_mark(store, path, b"")
-    with _hidden(path):
-        finish_drop(store, path)
+    else:
+        settle(store, path)
+        _put_mark(store, path, b"")
+        with _hidden(path):
+            finish_drop(store, path)
+    _forget_iceberg(store, path)
 
 
 def drop_database(store: Store, path: str, ambient: Ambient) -> None:
@@ -118,6 +125,7 @@ def move_table(store: Store, source: str, target: str) -> None:
     """Move a table or a branch to a path where nothing exists. It must have no writers."""
     if store.renames_at_once:
         _rename(store, source, target)
+        _forget_iceberg(store, source)
         return
     settle(store, source)
     store.put(Layout(root=target).dropped_mark, moved_from(source, target))
@@ -132,6 +140,21 @@ def move_table(store: Store, source: str, target: str) -> None:
         raise
     with _hidden(source):
         finish_drop(store, source)
+    _forget_iceberg(store, source)
+
+
+def _forget_iceberg(store: Store, path: str) -> None:
+    """Delete the Iceberg metadata of a table in its warehouse; a failure leaves it behind."""
+    place = warehouse_place(path)
+    if place is None:
+        return
+    with suppress(LakecoreError, OSError, ValueError):
+        version = int(store.read(f"{place}/metadata/{HINT}"))
+        document = store.read(f"{place}/metadata/{document_name(version)}")
+        location = decode_document(document, place)["location"]
+        if canonical(location).rstrip("/") == path.rstrip("/"):
+            store.delete_directory(f"{place}/metadata")
+            store.remove_empty_directory(place)
 
 
 def finish_drop(store: Store, path: str) -> bool:

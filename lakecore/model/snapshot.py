@@ -232,3 +232,36 @@ class FastForwardResult(ShownFacts):
             "tags deleted": self.tags_deleted,
         }
         return lines + [(what, count) for what, count in counts.items() if count]
+
+
+# --- iceberg --------------------------------------------------------------------------------------
+# The metadata by which readers of Iceberg read a table.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class IcebergExport(ShownFacts):
+    """The Iceberg metadata of a table.
+
+    - `metadata_path`: the document that a reader of Iceberg opens; None for a table without
+      snapshots;
+    - `snapshot_id`: the snapshot that it shows;
+    - `snapshots_added`: the number of snapshots that this call added to it;
+    - `rebuilt`: whether the metadata begins again with this snapshot.
+    """
+
+    _title: ClassVar[str] = "Iceberg metadata"
+
+    metadata_path: str | None = None
+    snapshot_id: int | None = None
+    snapshots_added: int = 0
+    rebuilt: bool = False
+
+    def _shown(self) -> list[tuple[str, object]]:
+        if self.metadata_path is None:
+            return [("metadata", "none: the table has no snapshot")]
+        return [
+            ("metadata", self.metadata_path),
+            ("snapshot", self.snapshot_id),
+            ("snapshots added", self.snapshots_added),
+            *([("rebuilt", "yes")] if self.rebuilt else []),
+        ]

@@ -120,6 +120,23 @@ class TableType(StrEnum):
     ICEBERG_TABLE = "iceberg-table"
 
 
+class IcebergStorage(StrEnum):
+    """Where Iceberg metadata is written, and which catalog points at it."""
+
+    DISABLED = "disabled"
+    TABLE_LOCATION = "table-location"
+    HADOOP_CATALOG = "hadoop-catalog"
+    HIVE_CATALOG = "hive-catalog"
+    REST_CATALOG = "rest-catalog"
+
+
+class IcebergLocation(StrEnum):
+    """The directory of Iceberg metadata: in the table, or in `iceberg/` of the warehouse."""
+
+    TABLE_LOCATION = "table-location"
+    CATALOG_LOCATION = "catalog-location"
+
+
 class SequenceInit(StrEnum):
     """The source of a writer's next sequence number."""
 

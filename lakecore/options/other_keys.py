@@ -212,7 +212,6 @@ commit.callbacks | names | | Java classes called after a commit.
 commit.discard-duplicate-files | flag | false | A commit leaves out files that are committed already.
 commit.strict-mode.last-safe-snapshot | integer | | A commit fails if another user has committed changes after this snapshot.
 manifest-sort.enabled | flag | false | Sort manifests by partition.
-metadata.iceberg.storage | text | disabled | Write Iceberg metadata for each snapshot.
 tag.callbacks | names | | Java classes called after a tag is created.
 upsert-key | names | | Spark: INSERT replaces rows with the same values in these columns.
 visibility-callback.enabled | flag | false | A commit waits until its rows are compacted.
@@ -242,20 +241,12 @@ global-index.search-mode | text | | Global index: whether rows without an index 
 global-index.thread-num | integer | 32 | Global index: number of threads that read and write it.
 manifest-sort.max-rewrite-size | size | 256 mb | Sorted manifests: most bytes that one commit rewrites.
 manifest-sort.partition-field | text | | Sorted manifests: partition key to sort by.
-metadata.iceberg.compaction.max.file-num | integer | 50 | Iceberg: number of small manifests from which they are always merged.
-metadata.iceberg.compaction.min.file-num | integer | 10 | Iceberg: least number of manifests to merge.
 metadata.iceberg.database | text | | Iceberg: name of the database in the metastore.
-metadata.iceberg.delete-after-commit.enabled | flag | true | Iceberg: delete old metadata files after a commit.
-metadata.iceberg.format-version | integer | 2 | Iceberg: version of the format.
 metadata.iceberg.glue.skip-archive | flag | false | Iceberg: AWS Glue keeps no old versions of the table.
 metadata.iceberg.hadoop-conf-dir | text | | Iceberg: directory of the Hadoop configuration.
 metadata.iceberg.hive-client-class | text | | Iceberg: Java class of the client of the Hive metastore.
 metadata.iceberg.hive-conf-dir | text | | Iceberg: directory of the Hive configuration.
 metadata.iceberg.hive-skip-update-stats | flag | false | Iceberg: do not update statistics in Hive.
-metadata.iceberg.manifest-compression | text | snappy | Iceberg: compression of manifests.
-metadata.iceberg.manifest-legacy-version | flag | false | Iceberg: write manifests of Iceberg 1.4.
-metadata.iceberg.previous-versions-max | integer | 0 | Iceberg: number of old metadata files to keep.
-metadata.iceberg.storage-location | text | | Iceberg: where its metadata is stored.
 metadata.iceberg.table | text | | Iceberg: name of the table in the metastore.
 metadata.iceberg.uri | text | | Iceberg: URI of the Hive metastore.
 scalar-index.search-mode | text | fast | Scalar index: whether rows without an index are searched.
@@ -315,6 +306,7 @@ _DETAIL_FAMILIES = """
 commit.callback.#.param | text | | Argument of a class of `commit.callbacks`.
 fields.#.map.shared-shredding.column-placement-policy | text | | Shredded MAP: how keys are assigned to columns.
 fields.#.map.shared-shredding.max-columns | integer | | Shredded MAP: most columns.
+metadata.iceberg.rest.# | text | | Iceberg: setting of the REST catalog.
 fields.#.pk-vector.# | text | | Setting of the column's vector index.
 tag.callback.#.param | text | | Argument of a class of `tag.callbacks`.
 """  # noqa: E501  one line for each option

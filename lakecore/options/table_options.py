@@ -19,11 +19,13 @@ from lakecore.options.choices import (
     LINE_FORMATS,
     ChangelogProducer,
     Effect,
+    IcebergStorage,
     MergeEngine,
     ScanMode,
     TableType,
 )
 from lakecore.options.files import BlobOptions, FileOptions, LayoutOptions, LineFileOptions
+from lakecore.options.iceberg import IcebergOptions
 from lakecore.options.kinds import IGNORE_KEY, READ, WRITE
 from lakecore.options.other_keys import OTHER_KEYS, OTHER_PATTERNS, matches
 from lakecore.options.retention import RetentionOptions
@@ -55,6 +57,7 @@ _CHAPTERS = (
     ClusteringOptions,
     ScanOptions,
     RetentionOptions,
+    IcebergOptions,
 )
 
 DECLARED: Mapping[str, Option] = {
@@ -110,6 +113,7 @@ class TableOptions(
     ClusteringOptions,
     ScanOptions,
     RetentionOptions,
+    IcebergOptions,
 ):
     """The options of a table. `texts` has the options that were set, by current key.
 
@@ -289,6 +293,15 @@ LIMITS = (
         effect=WRITE,
         holds=lambda o: (o.changelog_file_format or "parquet") not in _LAKE_FORMATS,
         way_out="lakecore writes parquet, orc and avro",
+    ),
+    Limit(
+        key="metadata.iceberg.storage",
+        effect=WRITE,
+        holds=lambda o: (
+            o.metadata_iceberg_storage in (IcebergStorage.HIVE_CATALOG, IcebergStorage.REST_CATALOG)
+        ),
+        way_out="hadoop-catalog and table-location need no catalog; any Iceberg catalog can "
+        "register the metadata file; or set lakecore.ignore-options=metadata.iceberg.storage",
     ),
     Limit(
         key="manifest.format",

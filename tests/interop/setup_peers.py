@@ -8,7 +8,7 @@ The folder is `$LAKECORE_PEERS`, or `~/.cache/lakecore-peers`. In it:
   libraries that lakecore uses, so they never share its environment;
 - `jars/`: Java Paimon and the Hadoop client it needs, fetched by Maven;
 - `spark-venv/`: the newest PySpark that the connector runs on, which is older than lakecore's;
-- `lakes-venv/`: DuckLake, delta-rs and PyIceberg, for a benchmark.
+- `lakes-venv/`: DuckLake, delta-rs and PyIceberg, for a benchmark, and readers of Iceberg.
 
 Each part is built once, under a lock, and again when what it should hold has changed. A missing
 Java, Maven or package is an error: a suite that skips its peers proves nothing.
@@ -38,9 +38,14 @@ PACKAGES = ("pypaimon==2.1.0", "pypaimon-rust==0.4.0", "datafusion>=54,<55", "JP
 SPARK_PACKAGES = ("pyspark==3.5.7", "numpy<2", "pandas<3", "pyarrow", "setuptools")
 LAKE_PACKAGES = (
     *("numpy", "polars", "pyarrow", "duckdb==1.5.5", "duckdb-extension-ducklake==1.5.5"),
-    *("deltalake==1.6.6", "pyiceberg[sql-sqlite,pyarrow]==0.12.0"),
+    *("duckdb-extension-iceberg==1.5.5", "duckdb-extension-avro==1.5.5", "JPype1==1.7.1"),
+    *("deltalake==1.6.6", "pyiceberg[sql-sqlite,pyarrow,snappy]==0.12.0"),
 )
 SPARK_JAR = "org.apache.paimon:paimon-spark-3.5:0.9.0"
+ICEBERG_JARS = (
+    "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.10.0",  # has all of Iceberg, and Parquet
+    "com.github.luben:zstd-jni:1.5.6-6",
+)
 SHARED_JARS = (
     "org.apache.hadoop:hadoop-client-api:3.3.6",
     "org.apache.hadoop:hadoop-client-runtime:3.3.6",
@@ -83,6 +88,11 @@ def jars(version: str) -> list[Path]:
     return [_jar(coordinate) for coordinate in (*SHARED_JARS, JAVA_ENGINES[version])]
 
 
+def iceberg_jars() -> list[Path]:
+    """The class path of Iceberg's own Java library."""
+    return [_jar(coordinate) for coordinate in (*SHARED_JARS, *ICEBERG_JARS)]
+
+
 def set_up() -> Path:
     """Install what is missing; return the folder. Safe to call from many processes at once."""
     home = peers_home()
@@ -118,6 +128,16 @@ def set_up_lakes() -> Path:
     home.mkdir(parents=True, exist_ok=True)
     with _locked(home / "lakes-lock"):
         _install_packages(home / "lakes-venv", LAKE_PACKAGES)
+    return home
+
+
+def set_up_iceberg() -> Path:
+    """Install the readers of Iceberg, if missing; return the folder."""
+    home = set_up_lakes()
+    with _locked(home / "lock"):
+        for coordinate in (*SHARED_JARS, *ICEBERG_JARS):
+            if not _jar(coordinate).exists():
+                _fetch_jar(coordinate)
     return home
 
 

@@ -23,7 +23,8 @@ HARMLESS = {
         partition.timestamp-pattern scan.timestamp""",
     "characters and words": """csv.escape-character csv.field-delimiter csv.line-delimiter
         csv.null-literal csv.quote-character fields.#.list-agg-delimiter json.line-delimiter
-        text.line-delimiter fields.#.nested-key-null-strategy""",
+        text.line-delimiter fields.#.nested-key-null-strategy
+        metadata.iceberg.table-properties.#""",
     "keys of options": "lakecore.ignore-options",
 }
 # Words by which an option that lakecore does not read is known to name a place, or a program.

@@ -333,3 +333,10 @@ def mark_partition_done(call: Call, table: Table, partitions: str) -> None:
     if not wanted:
         raise InvalidRequest("name the partitions", partitions=partitions)
     table.mark_partition_done(*wanted)
+
+
+@procedure(columns=("metadata_path", "snapshot_id"))
+def export_iceberg(table: Table, *, rebuild: bool) -> Rows:
+    """Write Iceberg metadata of the latest snapshot; a procedure of lakecore alone."""
+    done = table.export_iceberg(rebuild=rebuild)
+    return [(done.metadata_path, done.snapshot_id)]

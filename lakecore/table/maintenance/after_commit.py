@@ -2,12 +2,13 @@
 
 Verbs above this package commit only through this module. After the commit, in Paimon's order:
 
+0. bring the Iceberg metadata up to date, also with `write-only`, and again after the last step;
 1. create automatic tags, then delete tags past their time to live;
 2. drop expired partitions;
 3. delete unused consumers, so that they do not hold back expiry;
 4. expire snapshots and long-lived changelogs.
 
-With `write-only`, all of these steps are skipped. With `snapshot.expire.execution-mode=async`, a
+With `write-only`, steps 1 to 4 are skipped. With `snapshot.expire.execution-mode=async`, a
 background thread runs them, one run at a time. The process waits for that thread before it exits.
 
 INVARIANT: a visible commit is never reported as failed. If a step fails, the later steps are
@@ -37,6 +38,7 @@ from lakecore.table.maintenance.expire_snapshots import (
     keeps_changelogs,
 )
 from lakecore.table.maintenance.expire_tags import maintain_tags
+from lakecore.table.maintenance.iceberg import publish_if_asked, require_publishable
 from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
@@ -58,13 +60,22 @@ def commit_and_maintain(
     on_failure: Callable[[], None] | None = None,
 ) -> CommitResult:
     """Commit, as `commits.commit` does, and then do the housekeeping of the table."""
+    try:
+        require_publishable(context)
+    except LakecoreError:
+        if on_failure is not None:
+            on_failure()
+        raise
     result = commit(context, request, on_failure=on_failure)
-    if context.options.write_only or result.facts.get("already_committed"):
-        return result
-    failed = maintain(context, request, result.snapshot_id)
-    if failed:
-        return replace(result, facts={**result.facts, "housekeeping_failed": failed})
-    return result
+    failed: dict[str, int] = {}
+    if result.snapshot_ids and not publish_if_asked(context, "the commit"):
+        failed["iceberg_failed"] = 1
+    if not (context.options.write_only or result.facts.get("already_committed")):
+        if count := maintain(context, request, result.snapshot_id):
+            failed["housekeeping_failed"] = count
+        elif not failed:
+            publish_if_asked(context, "the expiry after the commit")
+    return replace(result, facts={**result.facts, **failed}) if failed else result
 
 
 def maintain(context: TableContext, request: CommitRequest, latest_id: int | None) -> int:

@@ -21,6 +21,7 @@ from lakecore.table.maintenance import expire_snapshots as snapshots
 from lakecore.table.maintenance.deletion import require_whole
 from lakecore.table.maintenance.expire_partitions import expire_partitions, partition_rule_of
 from lakecore.table.maintenance.expire_snapshots import changelog_retention_of, expire_changelogs
+from lakecore.table.maintenance.iceberg import export_iceberg, republished
 from lakecore.table.maintenance.orphans import remove_orphan_files
 from lakecore.table.maintenance.rollback import rollback_to
 from lakecore.table.reads.told import gated
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         OrphanFiles,
         RolledBack,
     )
+    from lakecore.model.snapshot import IcebergExport
     from lakecore.model.times import Time
     from lakecore.plan.retention import Retention
     from lakecore.table.context import TableContext
@@ -165,6 +167,7 @@ class RetentionVerbs:
         raise NotImplementedError
 
     @gated
+    @republished
     def expire_snapshots(
         self,
         *,
@@ -241,6 +244,7 @@ class RetentionVerbs:
         return expire_changelogs(context, given, all_of_them=delete_all, dry_run=dry_run)
 
     @gated
+    @republished
     def expire_partitions(
         self,
         *,
@@ -289,6 +293,25 @@ class RetentionVerbs:
         return expire_partitions(context, rule, dry_run=dry_run)
 
     @gated
+    def export_iceberg(self, *, rebuild: bool = False) -> IcebergExport:
+        """Write Iceberg metadata of the latest snapshot, which readers of Iceberg can open.
+
+        The data files are not copied. The metadata is stored where `metadata.iceberg.storage` says,
+        and in the directory `metadata` of the table without that option; with it, each commit does
+        the same. The call adds the snapshots that are not published yet, so it also repairs what a
+        failed publication left out. With `rebuild`, the metadata begins again from the files of the
+        latest snapshot (https://paimon.apache.org/docs/master/iceberg/).
+
+        Returns the path of the document to open. Raises Unsupported or InvalidRequest, naming the
+        column or the option, for a table that Iceberg readers would misread.
+
+            table.export_iceberg().metadata_path
+        """
+        check_flags(rebuild=rebuild)
+        return export_iceberg(self._context, rebuild=rebuild)
+
+    @gated
+    @republished
     def rollback_to(
         self,
         snapshot_id: int | None = None,

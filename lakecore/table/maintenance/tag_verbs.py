@@ -11,6 +11,7 @@ from lakecore.table.context import reload_context
 from lakecore.table.maintenance import branches, tags
 from lakecore.table.maintenance.branches import fast_forward
 from lakecore.table.maintenance.expire_tags import expire_tags
+from lakecore.table.maintenance.iceberg import republished
 from lakecore.table.maintenance.reachable import tags_of
 from lakecore.table.reads.told import gated
 from lakecore.table.reads.travel import Travel
@@ -41,6 +42,7 @@ class TagVerbs:
     # --- tags ------------------------------------------------------------------------------------
 
     @gated
+    @republished
     def create_tag(
         self,
         name: str,
@@ -65,6 +67,7 @@ class TagVerbs:
         return tags.create_tag(self._context, name, at, time_retained)
 
     @gated
+    @republished
     def replace_tag(
         self,
         name: str,
@@ -85,6 +88,7 @@ class TagVerbs:
         return tags.replace_tag(self._context, name, at, time_retained)
 
     @gated
+    @republished
     def rename_tag(self, old: str, new: str) -> Tag:
         """Give a tag another name. Returns the tag.
 
@@ -95,6 +99,7 @@ class TagVerbs:
         return tags.rename_tag(self._context, old, new)
 
     @gated
+    @republished
     def delete_tag(self, name: str, *, dry_run: bool = False) -> TagDeletion:
         """Delete a tag, and the files that only the tag kept. With `dry_run`, nothing changes.
 
@@ -118,6 +123,7 @@ class TagVerbs:
         return tags_of(self._context.history)
 
     @gated
+    @republished
     def expire_tags(
         self, older_than: Time | None = None, *, dry_run: bool = False
     ) -> tuple[TagDeletion, ...]:
@@ -198,6 +204,7 @@ class TagVerbs:
         return type(self)(branches.branch_context(self._context, name))
 
     @gated
+    @republished
     def fast_forward(self, name: str, *, dry_run: bool = False) -> FastForwardResult:
         """Give this table the state of a branch. With `dry_run`, nothing changes.
 

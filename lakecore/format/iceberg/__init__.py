@@ -1,0 +1,15 @@
+"""Iceberg metadata of a Paimon table, as values and bytes.
+
+The package is pure: `table/maintenance/iceberg.py` reads and writes the files. The data files are
+Paimon's own. What a reader of Iceberg needs besides them:
+
+- `schemas.py`: the schema, with Paimon's field ids, and the partition spec;
+- `manifests.py`: the data files, and the deletion vectors, with their statistics;
+- `puffin.py`: the file that holds the deletion vectors;
+- `documents.py`: the document `vN.metadata.json`, which names the snapshots.
+
+Names and numbers of fields follow https://iceberg.apache.org/spec/, names of files follow Paimon
+(https://paimon.apache.org/docs/master/iceberg/).
+"""
+
+from __future__ import annotations

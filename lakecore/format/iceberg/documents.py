@@ -1,0 +1,217 @@
+"""The document `vN.metadata.json`: the schemas, snapshots and tags of an Iceberg table.
+
+An Iceberg snapshot has the id of its Paimon snapshot, which is also its sequence number. Its
+summary holds the identity of the Paimon snapshot, because a rollback makes ids free again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from lakecore.errors import CorruptTable
+from lakecore.format.layout import canonical, parse_numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from lakecore.model.snapshot import Snapshot, Tag
+
+Json = dict[str, Any]
+
+IDENTITY = "paimon-commit-identity"
+HINT = "version-hint.text"
+"""The file with the number of the newest document."""
+ENGINE = ("engine-name", "lakecore")
+"""A property of the snapshots that lakecore wrote, whose vectors are in Puffin files."""
+_FOREVER = (1 << 63) - 1
+
+
+def document_name(version: int) -> str:
+    """The name of the document of that number."""
+    return f"v{version}.metadata.json"
+
+
+def document_version(name: str) -> int | None:
+    """The number of the document of that name; None for other files."""
+    bare = name.removesuffix(".metadata.json")
+    return None if bare == name else parse_numbered(bare, "v")
+
+
+def warehouse_place(root: str) -> str | None:
+    """The directory of a table below `iceberg` of its warehouse; None if it is in no warehouse."""
+    database, _, table = root.rstrip("/").rpartition("/")
+    warehouse, _, name = database.rpartition("/")
+    bare = name.removesuffix(".db")
+    return None if bare in {"", name} else f"{warehouse}/iceberg/{bare}/{table}"
+
+
+def encode_document(document: Json) -> bytes:
+    """The bytes of the document."""
+    return json.dumps(document, indent=2).encode()
+
+
+def decode_document(data: bytes, path: str) -> Json:
+    """The document. Raises CorruptTable naming `path` if it lacks what lakecore needs of it."""
+    try:
+        document: Json = json.loads(data)
+        snapshots = document["snapshots"]
+        current = document["current-snapshot-id"]
+        known = {each["snapshot-id"]: each["manifest-list"] for each in snapshots}
+        complete = isinstance(document["table-uuid"], str) and canonical(document["location"])
+        if complete and int(document["format-version"]) and current in known:
+            return document
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptTable("the file is no metadata of Iceberg", path=path) from error
+    raise CorruptTable("the metadata of Iceberg lacks its current snapshot", path=path)
+
+
+def new_document(location: str, table_uuid: str, version: int, next_row_id: int) -> Json:
+    """The document of a table without snapshots."""
+    row_ids = {"next-row-id": next_row_id} if version > 2 else {}
+    return {
+        "format-version": version,
+        "table-uuid": table_uuid,
+        "location": location,
+        "last-sequence-number": 0,
+        "last-updated-ms": 0,
+        "last-column-id": 0,
+        "schemas": [],
+        "current-schema-id": 0,
+        "partition-specs": [],
+        "default-spec-id": 0,
+        "last-partition-id": 0,
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "default-sort-order-id": 0,
+        "snapshots": [],
+        "current-snapshot-id": -1,
+        "properties": {},
+        **row_ids,
+        "refs": {},
+    }
+
+
+def identity_of(snapshot: Snapshot) -> str:
+    """What tells the snapshot from another one with the same id."""
+    made = f"{snapshot.commit_user}:{snapshot.commit_identifier}:{snapshot.time_ms}"
+    return snapshot.uuid or made
+
+
+def is_of(published: Json, snapshot: Snapshot) -> bool:
+    """Whether an Iceberg snapshot shows this Paimon snapshot.
+
+    Java Paimon up to 2.0 states no identity, but the time at which it published the snapshot.
+    """
+    identity = published.get("summary", {}).get(IDENTITY)
+    if identity is None:
+        return int(published["timestamp-ms"]) >= snapshot.time_ms
+    return bool(identity == identity_of(snapshot))
+
+
+def current(document: Json) -> Json:
+    """The current snapshot."""
+    now = document["current-snapshot-id"]
+    found: Json = next(each for each in document["snapshots"] if each["snapshot-id"] == now)
+    return found
+
+
+def cut_back(document: Json, snapshot_id: int) -> Json:
+    """The document as of an earlier snapshot of it."""
+    kept = [each for each in document["snapshots"] if each["snapshot-id"] <= snapshot_id]
+    return {
+        **document,
+        "snapshots": kept,
+        "current-snapshot-id": snapshot_id,
+        "current-schema-id": next(
+            each["schema-id"] for each in kept if each["snapshot-id"] == snapshot_id
+        ),
+        "last-sequence-number": snapshot_id,
+    }
+
+
+def with_snapshot(
+    document: Json, published: Json, schema: Json, spec: Json, *, last_column_id: int
+) -> Json:
+    """The document with one more snapshot, which is the current one."""
+    others = [each for each in document["schemas"] if each["schema-id"] != schema["schema-id"]]
+    row_ids = (
+        {"next-row-id": published["first-row-id"] + published["added-rows"]}
+        if "first-row-id" in published
+        else {}
+    )
+    partition_ids = [field["field-id"] for field in spec["fields"]]
+    return {
+        **document,
+        "last-sequence-number": published["sequence-number"],
+        "last-column-id": max(last_column_id, document["last-column-id"]),
+        "schemas": sorted([*others, schema], key=lambda each: int(each["schema-id"])),
+        "current-schema-id": schema["schema-id"],
+        "partition-specs": [spec],
+        "last-partition-id": max(partition_ids, default=999),
+        "snapshots": [*document["snapshots"], published],
+        "current-snapshot-id": published["snapshot-id"],
+        **row_ids,
+    }
+
+
+def with_state(
+    document: Json, live: Collection[int], tags: Iterable[Tag], properties: Mapping[str, str]
+) -> Json:
+    """The document with the snapshots that are alive or tagged, the tags, and the properties."""
+    published = {each["snapshot-id"]: each for each in document["snapshots"]}
+    named = {
+        tag.name: tag.snapshot_id
+        for tag in tags
+        if tag.snapshot_id in published and is_of(published[tag.snapshot_id], tag.snapshot)
+    }
+    wanted = {*live, *named.values(), document["current-snapshot-id"]}
+    refs = {
+        name: {"snapshot-id": number, "type": "tag", "max-ref-age-ms": _FOREVER}
+        for name, number in named.items()
+    }
+    kept = [each for each in document["snapshots"] if each["snapshot-id"] in wanted]
+    return {**document, "snapshots": kept, "refs": refs, "properties": dict(properties)}
+
+
+# --- summary -------------------------------------------------------------------------------------
+
+_TOTALS = ("records", "data-files", "files-size")
+
+
+def has_totals(published: Json) -> bool:
+    """Whether the summary of a snapshot states the totals of its table."""
+    return all(f"total-{name}" in published.get("summary", {}) for name in _TOTALS)
+
+
+def summary(
+    operation: str,
+    before: Mapping[str, str],
+    added: Sequence[Json],
+    removed: Sequence[Json],
+    vectors: tuple[int, int],
+) -> dict[str, str]:
+    """The counters of a snapshot.
+
+    `before` is the summary of the one before, `added` and `removed` are records of data files,
+    `vectors` the number of deletion vectors in the snapshot, and of rows that they mark.
+    """
+    changed = {tuple(record["partition"].values()) for record in (*added, *removed)}
+    rows = [sum(each["record_count"] for each in some) for some in (added, removed)]
+    sizes = [sum(each["file_size_in_bytes"] for each in some) for some in (added, removed)]
+    total = {name: int(before.get(f"total-{name}", 0)) for name in _TOTALS}
+    numbers = {
+        "added-data-files": len(added),
+        "deleted-data-files": len(removed),
+        "added-records": rows[0],
+        "deleted-records": rows[1],
+        "added-files-size": sizes[0],
+        "removed-files-size": sizes[1],
+        "changed-partition-count": len(changed),
+        "total-records": total["records"] + rows[0] - rows[1],
+        "total-data-files": total["data-files"] + len(added) - len(removed),
+        "total-files-size": total["files-size"] + sizes[0] - sizes[1],
+        "total-delete-files": vectors[0],
+        "total-position-deletes": vectors[1],
+        "total-equality-deletes": 0,
+    }
+    return {"operation": operation, **{name: str(number) for name, number in numbers.items()}}

@@ -1,0 +1,234 @@
+"""Readers of Iceberg read from a table's Iceberg metadata what lakecore reads from the table."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lakecore as lc
+from property_tests.profile import sized
+from tests.interop.iceberg_rows import plain_rows
+from tests.interop.protocol import Peer
+from tests.interop.setup_peers import lakes_python, set_up_iceberg
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.interop
+
+READERS = ("pyiceberg", "polars", "duckdb", "java")
+TYPES = {
+    "k": "INT NOT NULL",
+    "s": "STRING",
+    "b": "BOOLEAN",
+    "ti": "TINYINT",
+    "n": "BIGINT",
+    "f": "DOUBLE",
+    "d": "DECIMAL(20, 2)",
+    "day": "DATE",
+    "ts": "TIMESTAMP(3)",
+    "tz": "TIMESTAMP(6) WITH LOCAL TIME ZONE",
+    "y": "BYTES",
+    "l": "ARRAY<ROW<a INT, t STRING>>",
+    "m": "MAP<STRING, INT>",
+    "r": "ROW<x INT, q ROW<z STRING>>",
+}
+KINDS: dict[str, dict[str, str]] = {
+    "append": {},
+    "append with vectors": {
+        "deletion-vectors.enabled": "true",
+        "deletion-vectors.bitmap64": "true",
+        "metadata.iceberg.format-version": "3",
+    },
+    "key": {"bucket": "2", "write-only": "true"},
+    "key with vectors": {
+        "bucket": "2",
+        "deletion-vectors.enabled": "true",
+        "deletion-vectors.bitmap64": "true",
+        "metadata.iceberg.format-version": "3",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    set_up_iceberg()
+    command = [str(lakes_python()), "-m", "tests.interop.iceberg_peer"]
+    peer = Peer("iceberg", command, tmp_path_factory.mktemp("iceberg") / "log")
+    yield peer
+    peer.close()
+
+
+class History:
+    """A table with random commits, and the rows that readers of Iceberg should see."""
+
+    def __init__(self, warehouse: Path, kind: str, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.keyed = kind.startswith("key")
+        self.fully = kind == "key"  # only what is fully compacted is visible
+        self.catalog = catalog = lc.connect(warehouse, create=True)
+        catalog.create_database("db", ignore_if_exists=True)
+        parts = self.random.choice([[], ["p"], ["p", "day2"]])
+        types = {**TYPES, "p": "STRING NOT NULL", "day2": "DATE NOT NULL"}
+        self.table = catalog.create_table(
+            "db.t",
+            types,
+            primary_keys=["k", *parts] if self.keyed else [],
+            partition_keys=parts,
+            options={
+                "metadata.iceberg.storage": "table-location",
+                "metadata.iceberg.compaction.min.file-num": "3",
+                "metadata.iceberg.compaction.max.file-num": "4",
+                "metadata.stats-mode": self.random.choice(["full", "truncate(2)", "counts"]),
+                "snapshot.num-retained.min": "2",
+                "snapshot.num-retained.max": "4",
+                **KINDS[kind],
+            },
+        )
+        self.visible: list[str] = []
+        self.tags_made = 0
+        self.write()
+        if not self.fully:
+            self.visible = rows_of(self.table)
+
+    def row(self) -> dict[str, Any]:
+        draw = self.random
+        number = draw.randrange(-50, 50)
+        moment = datetime(2024, 1, 1) + timedelta(milliseconds=draw.randrange(10**10))
+        values: dict[str, Any] = {
+            "k": draw.randrange(30),
+            "s": draw.choice(["", "a", "ab", "abc", "é", "\U0001f600", "z" * 40]),
+            "b": draw.random() < 0.5,
+            "ti": number,
+            "n": number * 10**12,
+            "f": number / 4,
+            "d": Decimal(number * 10**12) / 100,
+            "day": date(2024, 1, 1) + timedelta(number),
+            "ts": moment,
+            "tz": moment.replace(tzinfo=UTC) + timedelta(microseconds=7),
+            "y": bytes([number & 255]),
+            "l": [{"a": number, "t": None}, None],
+            "m": [("x", number), ("y", None)],
+            "r": {"x": None, "q": {"z": "deep"}},
+        }
+        for name in values.keys() - {"k"}:
+            if draw.random() < 0.2:
+                values[name] = None
+        values["p"] = draw.choice(["eu", "us", "a/b", " "])
+        values["day2"] = draw.choice([date(2024, 2, 29), date(1969, 12, 31)])
+        for column in self.table.schema.arrow:
+            values.setdefault(column.name, 1 if column.name.startswith("new") else None)
+        return {name: values[name] for name in self.table.schema.names}
+
+    def step(self) -> str:
+        verbs = [self.write] * 4 + [self.delete] * 2 + [self.compact] * 2
+        verbs += [self.tag, self.untag, self.alter, self.rollback, self.overwrite]
+        verb = self.random.choice(verbs)
+        verb()
+        self.table = self.table.refresh()
+        if verb in (self.compact, self.alter) or not self.fully:
+            self.visible = rows_of(self.table)
+        return verb.__name__
+
+    def write(self) -> None:
+        rows = [self.row() for _ in range(self.random.randrange(1, 12))]
+        self.table.write(rows)
+
+    def delete(self) -> None:
+        self.table.delete(f"k % 5 = {self.random.randrange(5)}")
+
+    def overwrite(self) -> None:
+        if not self.fully:
+            self.table.overwrite([self.row()])
+
+    def compact(self) -> None:
+        self.table.compact(full=True)
+
+    def tag(self) -> None:
+        self.tags_made += 1
+        self.table.create_tag(f"t{self.tags_made}")
+
+    def untag(self) -> None:
+        for tag in self.table.tags()[:1]:
+            self.table.delete_tag(tag.name)
+
+    def rollback(self) -> None:
+        ids = self.table.inspect.snapshots()["snapshot_id"].to_list()
+        if ids and not self.fully:
+            self.table.rollback_to(snapshot_id=self.random.choice(ids))
+
+    def alter(self) -> None:
+        names = self.table.schema.names
+        changes = [lc.SchemaChange.add_column(f"new{len(names)}", "INT")]
+        if "s" in names:
+            changes.append(lc.SchemaChange.rename_column("s", "renamed"))
+        if "ti" in names:
+            changes.append(lc.SchemaChange.update_column_type("ti", "INT"))
+        if "b" in names:
+            changes.append(lc.SchemaChange.drop_column("b"))
+        self.catalog.alter_table("db.t", [self.random.choice(changes)])
+        self.table = self.table.refresh()
+        self.write()
+        if self.fully:
+            self.compact()
+
+
+def rows_of(table: lc.Table, **at: Any) -> list[str]:
+    return plain_rows(table.to_arrow(**at).to_pylist())
+
+
+def by(name: str, rows: list[str]) -> list[str]:
+    """The rows as a reader shows them: PyIceberg takes a null list of structs for an empty one."""
+    return (
+        sorted(row.replace('"l": null', '"l": []') for row in rows) if name == "pyiceberg" else rows
+    )
+
+
+def differing(seen: Any, rows: list[str]) -> dict[str, Any]:
+    """What the readers that do not agree show."""
+    return {name: seen[name] for name in READERS if seen[name] != by(name, rows)}
+
+
+def documents(table: lc.Table) -> Any:
+    """The path of the metadata, which the last commit must have brought up to date."""
+    done = table.export_iceberg()
+
+    assert done.snapshots_added == 0
+    assert not done.rebuilt
+    return done.metadata_path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(sized(12, quick=2)))
+def test_readers_see_the_rows_of_random_histories(
+    kind: str, seed: int, readers: Peer, tmp_path: Path
+) -> None:
+    history = History(tmp_path, kind, seed)
+    draw = random.Random(seed)
+    done = []
+    for _ in range(10):
+        done.append(history.step())
+        table = history.table
+        path = documents(table)
+
+        assert differing(readers.ask("read", path=path), history.visible) == {}, done
+        if history.fully:
+            continue
+        where = draw.choice([("k", draw.randrange(30)), ("n", draw.randrange(-20, 20) * 10**12)])
+        expected = rows_of(table, where=f"{where[0]} >= {where[1]}")
+
+        assert differing(readers.ask("read", path=path, where=where), expected) == {}, done
+        for tag in table.tags()[:1]:
+            if tag.snapshot.schema_id == table.schema.id:
+                seen = readers.ask("read", path=path, snapshot_id=tag.snapshot_id)
+
+                assert differing(seen, rows_of(table, tag=tag.name)) == {}, done
+
+    assert readers.ask("tags", path=path) == {
+        tag.name: tag.snapshot_id for tag in history.table.tags()
+    }
