@@ -69,13 +69,6 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
-__all__ = [
-    "export_iceberg",
-    "publish_if_asked",
-    "republished",
-    "require_publishable",
-]
-
 log = logging.getLogger("lakecore.iceberg")
 
 _ATTEMPTS_MAX = 5
@@ -89,7 +82,8 @@ T = TypeVar("T")
 
 class _HasContext(Protocol):
     @property
-    def _context(self) -> TableContext: ...
+    def _context(self) -> TableContext:
+        """The table as the verbs see it."""
 
 
 _Owner = TypeVar("_Owner", bound=_HasContext)
