@@ -127,11 +127,7 @@ if TYPE_CHECKING:
     from lakecore.table.changes.wanted import PlannedRows, Wanted
     from lakecore.table.commits.commit_change import delete_files, last_committed
     from lakecore.table.compactions.compact_work import Failures, Tally, Work, do_work
-    from lakecore.table.context import (
-        TableContext,
-        crosses_partitions,
-        reload_context,
-    )
+    from lakecore.table.context import TableContext, crosses_partitions, reload_context
     from lakecore.table.maintenance.consumers import write_consumer
     from lakecore.table.reads.fallback import falls_back
     from lakecore.table.reads.row_values import Condition, parse_condition, setting_of

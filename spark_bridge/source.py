@@ -16,12 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceWriter,
-    InputPartition,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
 from pyspark.sql.types import StructField, StructType
 
 from lakecore import InvalidRequest, Unsupported
@@ -32,13 +27,7 @@ from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, 
 from spark_bridge.sink import STREAM_WRITE_OPTIONS, WRITE_OPTIONS, stream_writer, writer
 from spark_bridge.stream_options import is_stream_option, parse_stream_options
 from spark_bridge.stream_source import ChangeReader, stream_columns, stream_schema
-from spark_bridge.types import (
-    same_type,
-    spark_arrow_schema,
-    spark_schema,
-    takes_nulls_of,
-    to_spark,
-)
+from spark_bridge.types import same_type, spark_arrow_schema, spark_schema, takes_nulls_of, to_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

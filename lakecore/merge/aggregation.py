@@ -17,14 +17,7 @@ import numpy as np
 
 from lakecore.merge.aggregators import AGGREGATORS
 from lakecore.merge.aggregators.fold import LAST, Fold, kept_last
-from lakecore.merge.fold import (
-    Column,
-    Contested,
-    Folded,
-    Kept,
-    fold_column,
-    kept_of_column,
-)
+from lakecore.merge.fold import Column, Contested, Folded, Kept, fold_column, kept_of_column
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
 if TYPE_CHECKING:

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.merge_rules import needs_primary_key
-from lakecore.model.types import (
-    TIMESTAMPS,
-    Atomic,
-    Root,
-    Vector,
-    has_variant,
-    has_vector,
-    leaves,
-)
+from lakecore.model.types import TIMESTAMPS, Atomic, Root, Vector, has_variant, has_vector, leaves
 from lakecore.options import ScanMode, TableOptions
 
 if TYPE_CHECKING:

@@ -6,12 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakecore.options.choices import (
-    ConsumerMode,
-    IncrementalScanMode,
-    LookupCache,
-    ScanMode,
-)
+from lakecore.options.choices import ConsumerMode, IncrementalScanMode, LookupCache, ScanMode
 from lakecore.options.kinds import (
     APPEND,
     COUNT,

@@ -41,13 +41,7 @@ from lakecore.catalog.metastore import (
 )
 from lakecore.catalog.metastore_catalog import MetastoreNames
 from lakecore.catalog.options import OptionReader, parse_catalog_options
-from lakecore.errors import (
-    AlreadyExists,
-    InvalidRequest,
-    LakecoreError,
-    NotFound,
-    Unsupported,
-)
+from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError, NotFound, Unsupported
 from lakecore.format.layout import Layout, directories_of
 from lakecore.io.ambient import SYSTEM, Ambient, user_name
 from lakecore.io.history import History

@@ -20,14 +20,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.cdc.actions import (
-    Action,
-    Arguments,
-    Opened,
-    check_metadata,
-    routing_of,
-    rules_of,
-)
+from lakecore.cdc.actions import Action, Arguments, Opened, check_metadata, routing_of, rules_of
 from lakecore.cdc.events import ChangeBatch, Cleared, SourceTable, Step
 from lakecore.cdc.mysql.binlog import (
     Binlog,

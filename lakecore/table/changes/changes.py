@@ -24,14 +24,7 @@ from lakecore.errors import NotFound, Unsupported
 from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.frames.source import limited
 from lakecore.model.manifest import FileKind, fold
-from lakecore.model.rows import (
-    KIND_TEXTS,
-    RETRACTS,
-    ROW_KIND,
-    VALUE_KIND,
-    VALUE_KIND_ID,
-    RowKind,
-)
+from lakecore.model.rows import KIND_TEXTS, RETRACTS, ROW_KIND, VALUE_KIND, VALUE_KIND_ID, RowKind
 from lakecore.model.snapshot import CommitKind
 from lakecore.model.times import to_wall_clock
 from lakecore.model.types import Field, parse_type

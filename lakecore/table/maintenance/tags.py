@@ -32,13 +32,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from lakecore.errors import (
-    AlreadyExists,
-    CorruptTable,
-    InvalidRequest,
-    LakecoreError,
-    NotFound,
-)
+from lakecore.errors import AlreadyExists, CorruptTable, InvalidRequest, LakecoreError, NotFound
 from lakecore.format import metadata
 from lakecore.format.layout import SUCCESS_FOLDER, TAG_PREFIX
 from lakecore.model.retention import FilesDeleted, TagDeletion

@@ -24,12 +24,7 @@ import numpy as np
 import polars as pl
 
 from lakecore.frames.arrow_frames import to_frame
-from lakecore.frames.polars_source import (
-    FAILURES,
-    select,
-    to_batches,
-    to_frames,
-)
+from lakecore.frames.polars_source import FAILURES, select, to_batches, to_frames
 from lakecore.io.files.file_checks import check_files
 from lakecore.model.rows import KEY_PREFIX
 from lakecore.table.sections.windows import READER, batch_size, on_reader
