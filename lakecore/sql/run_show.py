@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.identifier import parse_identifier
@@ -11,11 +12,10 @@ from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.model.types import with_nullable
 from lakecore.sql.stored_views import create_view_text, list_views, view_of
 from lakecore.sql.tokens import quoted_text
-from lakecore.sql.workspace import no_database
 from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from lakecore.catalog.views import View
     from lakecore.model.schema import TableSchema
@@ -108,9 +108,7 @@ def _branches(workspace: Workspace, chain: Chain) -> list[str]:
 
 
 def _functions(workspace: Workspace, chain: Chain) -> list[str]:
-    catalog, database = workspace.databases(chain)
-    if not catalog.database_exists(database):
-        raise no_database(database, catalog)
+    catalog, database = workspace.known_database(chain)
     return [] if catalog.functions is None else list(catalog.functions.names(database))
 
 
@@ -142,9 +140,7 @@ def _listed(column: str, names: list[str], like: str | None) -> Rows:
 def describe(workspace: Workspace, statement: Describe) -> Rows:
     """The rows of DESCRIBE: a row for each column; with EXTENDED, facts of the table follow."""
     if statement.database:
-        catalog, name = workspace.databases(statement.chain)
-        if not catalog.database_exists(name):
-            raise no_database(name, catalog)
+        catalog, name = workspace.known_database(statement.chain)
         return ("name", "value"), [("database", name), ("warehouse", catalog.warehouse)]
     if statement.function:
         return _describe_function(workspace, statement)
@@ -156,16 +152,7 @@ def describe(workspace: Workspace, statement: Describe) -> Rows:
             raise
         return describe_view(".".join(workspace.full(statement.chain)), view, statement)
     schema = table.schema
-    rows: list[tuple[object, ...]] = [
-        (
-            field.name,
-            str(with_nullable(field.type, nullable=True)),
-            field.type.nullable,
-            _key(schema, field.name),
-            field.description,
-        )
-        for field in schema.fields
-    ]
+    facts: dict[str, str] = {}
     if statement.extended:
         facts = {
             "# table": table.identifier,
@@ -173,31 +160,32 @@ def describe(workspace: Workspace, statement: Describe) -> Rows:
             "# comment": schema.comment or "",
             "# schema id": str(schema.id),
         } | {f"# option {key}": value for key, value in sorted(schema.stated_options.items())}
-        rows += [(name, value, None, None, None) for name, value in facts.items()]
-    return ("name", "type", "null", "key", "comment"), rows
+    return _described(schema.fields, facts, partial(_key, schema))
 
 
 def describe_view(name: str, view: View, statement: Describe) -> Rows:
     """The rows of DESCRIBE for a view; with EXTENDED, its query follows."""
+    facts = {"# view": name, "# comment": view.comment or "", "# query": view.own_query}
+    facts |= {f"# dialect {key}": text for key, text in sorted(view.dialects.items())}
+    facts |= {f"# option {key}": text for key, text in sorted(view.options.items())}
+    return _described(view.fields, facts if statement.extended else {}, lambda _column: None)
+
+
+def _described(
+    fields: Iterable[Field], facts: Mapping[str, str], key: Callable[[str], str | None]
+) -> Rows:
+    """A row for each column, with what `key` says of it, then a row for each fact."""
     rows: list[tuple[object, ...]] = [
         (
             each.name,
             str(with_nullable(each.type, nullable=True)),
             each.type.nullable,
-            None,
+            key(each.name),
             each.description,
         )
-        for each in view.fields
+        for each in fields
     ]
-    if statement.extended:
-        facts = {
-            "# view": name,
-            "# comment": view.comment or "",
-            "# query": view.own_query,
-        }
-        facts |= {f"# dialect {key}": text for key, text in sorted(view.dialects.items())}
-        facts |= {f"# option {key}": text for key, text in sorted(view.options.items())}
-        rows += [(name, value, None, None, None) for name, value in facts.items()]
+    rows += [(name, value, None, None, None) for name, value in facts.items()]
     return ("name", "type", "null", "key", "comment"), rows
 
 
@@ -270,9 +258,7 @@ def create_text(workspace: Workspace, statement: Show) -> str:
 
 def _database_text(workspace: Workspace, chain: Chain) -> str:
     """A CREATE DATABASE statement. Raises NotFound if there is no such database."""
-    catalog, name = workspace.databases(chain)
-    if not catalog.database_exists(name):
-        raise no_database(name, catalog)
+    workspace.known_database(chain)
     return "CREATE DATABASE " + ".".join(map(_name, chain))
 
 

@@ -156,6 +156,15 @@ class Workspace:
             raise InvalidRequest("a database is catalog.database at most", name=".".join(chain))
         return self.catalog_of(catalog), name
 
+    def known_database(self, chain: Chain) -> tuple[Catalog, str]:
+        """The catalog and the name of a database that exists. Raises NotFound otherwise."""
+        catalog, name = self.databases(chain)
+        if not catalog.database_exists(name):
+            known = catalog.list_databases()
+            facts = did_you_mean(name, known)
+            raise NotFound("no such database", database=name, **facts, known=known)
+        return catalog, name
+
     def use(self, chain: Chain, *, catalog: bool) -> None:
         """Make a catalog or a database the current one."""
         if catalog:
@@ -164,12 +173,9 @@ class Workspace:
             self.catalog_of(chain[0])
             self.catalog_name, self.database = chain[0], DEFAULT_DATABASE
             return
-        owner, name = self.databases(chain)
-        if not owner.database_exists(name):
-            raise no_database(name, owner)
+        _, self.database = self.known_database(chain)
         if len(chain) > 1:
             self.catalog_name = chain[0]
-        self.database = name
 
     def create_catalog(self, name: str, options: Mapping[str, str]) -> None:
         """Open a catalog under a name. Flink's `type` is paimon, or the type of a source."""
@@ -406,12 +412,6 @@ def _split_system(name: str) -> tuple[str, str | None]:
 def variables() -> list[str]:
     """The keys that SET takes: variables of Flink, and the options of tables."""
     return [*_FLINK, *option_keys()]
-
-
-def no_database(name: str, catalog: Catalog) -> NotFound:
-    """The error for the name of a database that the catalog does not have."""
-    known = catalog.list_databases()
-    return NotFound("no such database", database=name, **did_you_mean(name, known), known=known)
 
 
 def _is_path(name: str) -> bool:
