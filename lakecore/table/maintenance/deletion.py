@@ -89,6 +89,12 @@ def changes_in(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.group_by(KEY, maintain_order=True).agg(added, pl.col(others).last())
 
 
+def metadata_of_changelogs(context: TableContext, kept: Sequence[Snapshot]) -> Metadata:
+    """The metadata that changelog readers need: changelog lists, or else delta lists."""
+    found = metadata_left(context, kept, data=True, changelog=True)
+    return Metadata(lists=found.lists, manifests=found.manifests)
+
+
 def metadata_left(
     context: TableContext, snapshots: Sequence[Snapshot], *, data: bool, changelog: bool
 ) -> Metadata:

@@ -55,6 +55,7 @@ from lakecore.table.maintenance.deletion import (
     delete_files_of,
     keepers,
     metadata_left,
+    metadata_of_changelogs,
     settled,
 )
 from lakecore.table.maintenance.reachable import (
@@ -66,6 +67,7 @@ from lakecore.table.maintenance.reachable import (
     entry_frame,
     history_of,
     metadata_of,
+    metadata_of_branches,
     other_branches,
     states,
     tags_near,
@@ -289,10 +291,7 @@ class _Expiry:
         candidates = pl.concat([data, changelog])
         if len(candidates):
             reach = Reach(history, candidates)
-            for snapshot in near:
-                reach.add_live(snapshot)
-            for branch in others:
-                reach.add_branch(branch)
+            reach.add_kept(near, others)
             for each in kept:
                 reach.add_changelog(each)
             if self.is_mixed:
@@ -302,9 +301,8 @@ class _Expiry:
             context, expiring, data=not added_is_changelog, changelog=not self.keeps
         )
         stays = metadata_of(context, [end, *near], changelog=False)
-        for branch in others:
-            stays |= metadata_of(context, [state.snapshot for state in states(branch)])
-        stays |= _metadata_of_changelogs(context, kept)
+        stays |= metadata_of_branches(context, others)
+        stays |= metadata_of_changelogs(context, kept)
         return Deletion(
             data=data, changelog=changelog, metadata=metadata - stays, unreadable=unreadable
         )
@@ -390,12 +388,6 @@ class _Expiry:
         *others, last = (layout.snapshot(snapshot.id) for snapshot in self.snapshots[:-1])
         delete_all(store.delete, others)
         store.delete(last)
-
-
-def _metadata_of_changelogs(context: TableContext, kept: Sequence[Snapshot]) -> Metadata:
-    """The metadata that changelog readers need: changelog lists, or else delta lists."""
-    found = metadata_left(context, kept, data=True, changelog=True)
-    return Metadata(lists=found.lists, manifests=found.manifests)
 
 
 # --- expire changelogs ---------------------------------------------------------------------------
@@ -529,17 +521,13 @@ def _plan(context: TableContext, expiring: Sequence[Snapshot], left: Sequence[in
     candidates = pl.concat([data, changelog])
     if len(candidates):
         reach = Reach(history, candidates)
-        for snapshot in near:
-            reach.add_live(snapshot)
-        for branch in others:
-            reach.add_branch(branch)
+        reach.add_kept(near, others)
         if earliest is not None and earliest <= expiring[-1].id:
             # After a rollback to a tag, snapshots that have a changelog exist again.
             reach.add_states(each for each in states(history) if each.kind == "snapshot")
         data, changelog = reach.without_reached(data), reach.without_reached(changelog)
     stays = metadata_of(context, [*near, *([] if first is None else [first])])
-    for branch in others:
-        stays |= metadata_of(context, [state.snapshot for state in states(branch)])
+    stays |= metadata_of_branches(context, others)
     stays |= _lists(context, _changelogs(context, left[:1]))
     return Deletion(
         data=data,

@@ -283,6 +283,11 @@ def metadata_of(
     )
 
 
+def metadata_of_branches(context: TableContext, branches: Iterable[History]) -> Metadata:
+    """The metadata that all states of these branches reach."""
+    return metadata_of(context, [state.snapshot for each in branches for state in states(each)])
+
+
 def lists_of(snapshot: Snapshot, *, changelog: bool = True) -> list[tuple[str, int | None]]:
     """The names of the manifest lists of a snapshot, with their sizes where they are known."""
     found: list[tuple[str, int | None]] = [
@@ -354,9 +359,12 @@ class Reach:
         frame = self._entries(manifests)
         self._reached.append(frame.filter(pl.col("_KIND") == FileKind.ADD).select(KEY))
 
-    def add_branch(self, history: History) -> None:
-        """Record as reached: all files that a branch keeps."""
-        self.add_states(states(history))
+    def add_kept(self, snapshots: Iterable[Snapshot], branches: Iterable[History]) -> None:
+        """Record as reached: the live files of snapshots, and all files that branches keep."""
+        for snapshot in snapshots:
+            self.add_live(snapshot)
+        for branch in branches:
+            self.add_states(states(branch))
 
     def add_states(self, found: Iterable[State]) -> None:
         """Record as reached: all files that these states keep. Snapshots are in order of id.

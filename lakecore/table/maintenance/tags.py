@@ -49,7 +49,7 @@ from lakecore.table.maintenance.deletion import (
     existing_snapshot,
     expired_during,
     keepers,
-    metadata_left,
+    metadata_of_changelogs,
     pending,
     require_whole,
     settled,
@@ -69,7 +69,7 @@ from lakecore.table.maintenance.reachable import (
 from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import polars as pl
 
@@ -182,7 +182,7 @@ def _unreached(context: TableContext, tag: Tag) -> tuple[pl.DataFrame, Metadata]
                 reach.add_live(snapshot)
                 snapshots.append(snapshot)
     stays = metadata_of(context, snapshots, changelog=False)
-    stays |= _of_changelogs(context, changelogs)
+    stays |= metadata_of_changelogs(context, changelogs)
     return reach.without_reached(data), metadata - stays
 
 
@@ -201,11 +201,6 @@ def _roots(history: History, without: str | None) -> Iterator[tuple[StateKind, S
         elif state.kind is StateKind.TAG and state.name == without:
             continue
         yield state.kind, state.snapshot
-
-
-def _of_changelogs(context: TableContext, changelogs: Sequence[Snapshot]) -> Metadata:
-    found = metadata_left(context, changelogs, data=True, changelog=True)
-    return Metadata(lists=found.lists, manifests=found.manifests)
 
 
 # --- tags ----------------------------------------------------------------------------------------
