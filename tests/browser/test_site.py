@@ -33,7 +33,16 @@ TOO_WIDE = """
 }
 """
 FOUND = {  # what a newcomer types, and a page that the first five results must hold
-    "csv": "writing.html",
+    "csv": "recipes.html",
+    "gdpr": "recipes.html",
+    "backup": "recipes.html",
+    "monitor": "recipes.html",
+    "slow": "recipes.html",
+    "yesterday": "recipes.html",
+    "upgrade": "recipes.html",
+    "performance": "recipes.html",
+    "schedule": "recipes.html",
+    "expired": "troubleshooting.html",
 }
 
 

@@ -14,6 +14,7 @@ from lakecore.errors import InvalidRequest, NotFound
 from lakecore.model.times import to_milliseconds
 from lakecore.options import RENAMED, parse_options, rename_in_options
 from lakecore.plan.partitions import Partitions
+from lakecore.suggestions import KEPT_LONGER
 from lakecore.table.context import require_table
 
 if TYPE_CHECKING:
@@ -162,8 +163,9 @@ def _at(context: TableContext, time_ms: int) -> Snapshot:
         else:
             high = middle
     if low == 0:
+        expired = bool(ids) and ids[0] > 1
         raise NotFound(
-            "no existing snapshot is that old",
+            f"no existing snapshot is that old{f'; {KEPT_LONGER}' if expired else ''}",
             time_ms=time_ms,
             earliest_ms=history.snapshot(ids[0]).time_ms if ids else None,
         )

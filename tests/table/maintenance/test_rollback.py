@@ -67,8 +67,12 @@ def test_rollback_to_a_time() -> None:
     second = table.context.history.snapshot(2).time_ms
 
     assert table.rollback_to(timestamp=second + 1).snapshot_id == 2
-    with pytest.raises(NotFound, match="no existing snapshot is that old"):
+    with pytest.raises(NotFound, match=r"is that old\. time"):
         table.rollback_to(timestamp=0)
+    put(table, "1 v3")
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    with pytest.raises(NotFound, match=r"is that old; the option snapshot\.time-retained"):
+        table.to_polars(timestamp=second)
 
 
 def test_rollback_to_a_tag() -> None:

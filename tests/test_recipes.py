@@ -1,0 +1,65 @@
+"""What docs/recipes.md claims beyond its blocks."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import polars as pl
+import zstandard
+
+import lakecore as lc
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FRAME = re.escape(b"\x28\xb5\x2f\xfd")  # how a Zstandard frame begins
+
+
+def files_with(root: Path, word: str) -> set[str]:
+    """The kinds of files (data, manifest, ...) that hold a word, decompressed."""
+    found = set()
+    for path in root.rglob("*"):
+        if path.suffix == ".parquet":
+            held = word in repr(pl.read_parquet(path).rows())
+        else:
+            held = path.is_file() and word.encode() in _plain(path.read_bytes())
+        if held:
+            found.add(path.name.partition("-")[0])
+    return found
+
+
+def _plain(data: bytes) -> bytes:
+    """The bytes of a file, and those of each Zstandard frame in it."""
+    starts = [frame.start() for frame in re.finditer(_FRAME, data)]
+    frames = (zstandard.ZstdDecompressor().decompressobj().decompress(data[at:]) for at in starts)
+    return b"".join([data, *frames])
+
+
+def test_a_person_that_is_deleted_by_the_recipe_is_in_no_file(tmp_path: Path) -> None:
+    table = lc.open_table(
+        tmp_path / "people",
+        create=True,
+        schema={"id": "INT NOT NULL", "name": "STRING"},
+        primary_keys=["id"],
+        options={"bucket": "1"},
+    )
+    table.write([{"id": 1, "name": "Ada"}, {"id": 3, "name": "Cleopatra"}])
+    table.create_tag("monthly")
+    table.create_branch("trial", "monthly")
+    table.reset_consumer("reader", 1)
+    table.delete("id = 3")
+
+    assert files_with(tmp_path, "Cleopatra") >= {"data", "manifest"}
+
+    table.compact(full=True)
+    table.compact_manifests()
+    table.delete_branch("trial")
+    table.delete_tag("monthly")
+    table.clear_consumers()
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    table.expire_changelogs(delete_all=True)
+    table.remove_orphan_files(older_than="1 d")
+
+    assert files_with(tmp_path, "Cleopatra") == set()
+    assert table.to_polars().rows() == [(1, "Ada")]
