@@ -8,7 +8,7 @@ rows are still right. A `*` at the end of a key stands for any text.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, cast
 
 from lakecore.errors import InvalidRequest, Unsupported
@@ -21,6 +21,7 @@ from lakecore.options.table_options import (
     LIMITS,
     RENAMED,
     SINGLE,
+    SUBJECTS,
     TableOptions,
     find_option,
     member,
@@ -185,20 +186,29 @@ def describe_options() -> list[Option]:
 
 
 def options_page() -> str:
-    """The page `docs/options.md`, which lists every option."""
+    """The page `docs/options.md`, which lists every option under the heading of its subject."""
     lines = [*_INTRODUCTION]
-    for known in describe_options():
-        cells = (
-            f"`{known.key}`",
-            known.kind.name,
-            f"`{_one_line(known.default_text)}`" if known.default_text else "",
-            str(known.effect),
-            str(known.scope),
-            _here(known),
-            known.meaning + _page_notes(known),
-        )
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    subjects: dict[str, list[Option]] = {
+        title: [part.metadata["option"] for part in fields(subject)]
+        for title, subject in SUBJECTS.items()
+    }
+    subjects["Options of other engines"] = [*OTHER_KEYS.values(), *OTHER_PATTERNS]
+    for title, options in subjects.items():
+        lines += ["", f"## {title}", "", "| option | meaning |", "|---|---|"]
+        for known in sorted(options, key=lambda each: each.key):
+            cells = (cell.replace("|", "\\|") for cell in _cells(known))
+            lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _cells(known: Option) -> tuple[str, str]:
+    """The option with its anchor, type and default; its meaning, and where it acts."""
+    default = f", default `{_one_line(known.default_text)}`" if known.default_text else ""
+    tables = "" if str(known.scope) == "all" else f" · {known.scope} tables"
+    return (
+        f'<a id="{known.key}"></a>`{known.key}`<br>{known.kind.name}{default}',
+        f"{known.meaning}{_page_notes(known)}<br>decides: {known.effect}{tables} · {_here(known)}",
+    )
 
 
 def _one_line(text: str) -> str:
@@ -212,9 +222,10 @@ _INTRODUCTION = (
     "This page lists every table option: its key, type, default and meaning, and what lakecore",
     "does with it. Keys, defaults and meanings are Paimon's; `lakecore.*` and",
     "`commit.single-writer` are lakecore's own. In a key, `#` stands for a name, such as that of a",
-    "column. An unknown key is an error that names similar keys.",
+    "column. An unknown key is an error that names similar keys. A link to an option is",
+    "`options.html#` and its key.",
     "",
-    "The column *decides* says what the option affects:",
+    "*decides* says what the option affects:",
     "",
     "- **read**: which rows a read returns.",
     "- **write**: how rows are written.",
@@ -222,7 +233,7 @@ _INTRODUCTION = (
     "- **other**: work of other engines, and tuning that changes no rows.",
     "- **nothing**: no release of Paimon reads it any more. New tables cannot have it.",
     "",
-    "The column *in lakecore* says what happens if the value is not the default:",
+    "The last word says what happens if the value is not the default:",
     "",
     "- **acts**: lakecore implements the option.",
     "- **no effect**: lakecore accepts and ignores the option, because tables of other engines",
@@ -230,9 +241,6 @@ _INTRODUCTION = (
     "- **refused**: writing the table raises `Unsupported`, and so does reading it if the option",
     f"  *decides* **read**. An option that *may be ignored* can be listed in `{IGNORE_KEY}`.",
     "- **partly**: some values are refused.",
-    "",
-    "| key | type | default | decides | tables | in lakecore | meaning |",
-    "|---|---|---|---|---|---|---|",
 )
 
 

@@ -46,22 +46,23 @@ if TYPE_CHECKING:
 # --- known ---------------------------------------------------------------------------------------
 # Every option that lakecore knows, by key: declared attributes, families, and other keys.
 
-_CHAPTERS = (
-    LayoutOptions,
-    MergeOptions,
-    FileOptions,
-    LineFileOptions,
-    WriteOptions,
-    BlobOptions,
-    CompactionOptions,
-    ClusteringOptions,
-    ScanOptions,
-    RetentionOptions,
-    IcebergOptions,
-)
+SUBJECTS = {
+    "Keys, buckets and schema": LayoutOptions,
+    "Merging and changelog": MergeOptions,
+    "Writing and committing": WriteOptions,
+    "Reading and streaming": ScanOptions,
+    "Compaction": CompactionOptions,
+    "Clustering": ClusteringOptions,
+    "Retention, tags and partitions": RetentionOptions,
+    "Data files, statistics and indexes": FileOptions,
+    "CSV, JSON and text files": LineFileOptions,
+    "BLOB columns": BlobOptions,
+    "Iceberg metadata": IcebergOptions,
+}
+"""The classes of declared options by the headings of `docs/options.md`."""
 
 DECLARED: Mapping[str, Option] = {
-    part.name: part.metadata["option"] for chapter in _CHAPTERS for part in fields(chapter)
+    part.name: part.metadata["option"] for subject in SUBJECTS.values() for part in fields(subject)
 }
 SINGLE = {known.key: name for name, known in DECLARED.items() if "#" not in known.key}
 FAMILIES = {known.key: name for name, known in DECLARED.items() if "#" in known.key}
