@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -99,3 +100,10 @@ def test_the_page_of_the_api_is_up_to_date() -> None:
     page = Path(__file__).parents[1] / "docs" / "api.md"
 
     assert page.read_text() == api_page(), "write it again: python -m tests.api_page > docs/api.md"
+
+
+def test_each_public_name_has_a_short_heading_on_the_page() -> None:
+    headings = re.findall(r"^#{2,3} (.*)$", api_page(), re.MULTILINE)
+
+    assert {name for name in lc.__all__ if not name.startswith("_")} <= set(headings)
+    assert max(len(each) for each in headings) < 32
