@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.pictures.commit import commit
 from tests.pictures.figures import layers, speed
 from tests.pictures.tables import bucket, engines, read, snapshots
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 PICTURES: dict[str, Callable[[Path], str]] = {
     "bucket": bucket,
     "merge-engines": engines,
+    "commit": commit,
     "snapshots": snapshots,
     "read": read,
     "layers": layers,
