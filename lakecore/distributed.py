@@ -104,6 +104,7 @@ if TYPE_CHECKING:
         Describe,
         Insert,
         Merge,
+        MergeClause,
         Query,
         Show,
         Statement,
@@ -234,7 +235,7 @@ HOMES = {
     "lakecore.sql.parse": "parse",
     "lakecore.sql.run_rows": "merge_into names_of_insert",
     "lakecore.sql.statements": (
-        "Analyze Call CreateTable Delete Describe Insert Merge Query Show Statement "
+        "Analyze Call CreateTable Delete Describe Insert Merge MergeClause Query Show Statement "
         "TableStatement Truncate Update"
     ),
     "lakecore.sql.tokens": "Kind Token split tokenize",

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import timedelta
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
@@ -31,6 +31,7 @@ from lakecore.distributed import (
     Insert,
     Kind,
     Merge,
+    MergeClause,
     Query,
     Show,
     Statement,
@@ -83,15 +84,18 @@ if TYPE_CHECKING:
 # | `OPTIMIZE t [WHERE condition] [ZORDER BY (columns)]` | a full compaction, or sorting |
 # | `VACUUM t [RETAIN n HOURS] [DRY RUN]` | expiry of snapshots, and removal of orphan files |
 # | `RESTORE t TO VERSION AS OF n`, `TO TIMESTAMP AS OF time` | a snapshot with the rows of then |
+# | `INSERT INTO t REPLACE WHERE condition query` | a MERGE, which also deletes by the condition |
 
 _SKIPPED = {"TABLE"}
+_QUERIES = {"SELECT", "WITH", "VALUES", "FROM", "TABLE"}
 
 
 def by_other_name(spark: SparkSession, text: str) -> DataFrame | None:
     """The rows of one of these statements on an attached table; None for every other statement."""
     tokens = tokenize(masked(text))
     words = [token.word for token in tokens]
-    _refuse(words)
+    if words[0] == "INSERT" and ("REPLACE", "WHERE") in pairwise(words):
+        return _replace_where(spark, text)
     two = " ".join(words[:2])
     verb, place = (two, 2) if two in _VERBS else (words[0], 1)
     if verb not in _VERBS:
@@ -109,12 +113,73 @@ def by_other_name(spark: SparkSession, text: str) -> DataFrame | None:
     return _VERBS[verb](spark, table, named, rest)
 
 
-def _refuse(words: Sequence[str]) -> None:
-    """Raise Unsupported, with the way out, for what has no equivalent."""
-    if words[0] == "INSERT" and any(pair == ("REPLACE", "WHERE") for pair in pairwise(words)):
-        raise Unsupported(
-            "REPLACE WHERE is not supported: replace partitions by INSERT OVERWRITE t PARTITION "
-            "(...), or rows by MERGE with WHEN NOT MATCHED BY SOURCE"
+def _replace_where(spark: SparkSession, text: str) -> DataFrame | None:
+    """INSERT INTO ... REPLACE WHERE: None if the table is not attached.
+
+    One MERGE deletes the rows that the condition is true for, and stores those of the query. In a
+    table with a primary key, a row of the query replaces the row of its key.
+    """
+    seen = masked(text)
+    tokens = tokenize(seen)
+    words = [token.word for token in tokens]
+    at = list(pairwise(words)).index(("REPLACE", "WHERE"))
+    depths = accumulate((each.value == "(") - (each.value == ")") for each in tokens)
+    starts = (
+        place
+        for place, depth in enumerate(depths)
+        if place > at + 2 and not depth and words[place] in _QUERIES
+    )
+    begin = next(starts, None)
+    if begin is None:
+        raise InvalidRequest("REPLACE WHERE needs a condition, and then a query", statement=text)
+    statement = parse(seen[: tokens[at].start] + seen[tokens[begin].start :], spark_types=True)
+    assert isinstance(statement, Insert), "it begins with INSERT"
+    place = attached_table(spark, statement.chain)
+    if place is None:
+        return None
+    if statement.overwrite or statement.partition or statement.options:
+        raise InvalidRequest("REPLACE WHERE is without OVERWRITE, PARTITION and options")
+    condition = unmasked(seen[tokens[at + 2].start : tokens[begin].start], text).strip()
+    table = _table(spark, *place)
+    df = query(spark, unmasked(statement.query, text))
+    names = names_of_insert(statement, table.schema, df.columns)
+    if missing := [name for name in table.schema.names if name not in names]:
+        raise InvalidRequest("REPLACE WHERE needs a value for each column", columns=missing)
+    rows = assigned(spark, df, read_schema(table.schema), names)
+    _check_replacing(rows, condition)
+    keys = table.schema.primary_keys
+    merge = Merge(
+        chain=statement.chain,
+        alias=None,
+        source="",
+        source_chain=None,
+        source_alias=None,
+        on=" AND ".join(f'target."{key}" = source."{key}"' for key in keys) or "1 = 0",
+        clauses=(
+            *((MergeClause(match="matched", action="update"),) if keys else ()),
+            MergeClause(match="not_matched", action="insert"),
+            MergeClause(match="by_source", action="delete", condition=condition),
+        ),
+    )
+    return _counted(spark, merge_into(merge, table, rows))
+
+
+def _check_replacing(rows: DataFrame, condition: str) -> None:
+    """Raise InvalidRequest for a row of the query that the condition is not true for."""
+    try:
+        is_other = ~f.coalesce(f.expr(condition), f.lit(False))
+        found = rows.where(is_other).limit(1).collect()
+    except PySparkException as error:
+        raise InvalidRequest(
+            "REPLACE WHERE cannot judge the rows of the query",
+            condition=condition,
+            reason=str(error).splitlines()[0],
+        ) from error
+    if found:
+        raise InvalidRequest(
+            "the condition of REPLACE WHERE is not true for a row of the query; nothing was done",
+            condition=condition,
+            row=found[0].asDict(),
         )
 
 

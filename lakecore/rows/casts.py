@@ -280,7 +280,7 @@ def string_to_timestamp(array: pa.Array, source: Atomic, target: Atomic) -> pa.A
 
 def _check(array: pa.Array, valid: pa.Array) -> None:
     """Raise NoCast with the first value that is not null and not valid."""
-    bad = pc.and_(array.is_valid(), pc.invert(valid.fill_null(False)))
+    bad = pc.and_(array.is_valid(), pc.invert(valid))
     if pc.any(bad).as_py():
         raise NoCast(repr(pc.filter(array, bad)[0].as_py()))
 

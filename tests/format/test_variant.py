@@ -86,6 +86,8 @@ def test_types_that_json_lacks_are_texts_or_numbers(value: bytes, text: str) -> 
         (b"\xfc", NO_NAMES),
         (b"\x0d12", NO_NAMES),
         (bytes.fromhex("020100000200"), NO_NAMES),
+        (bytes.fromhex("0200"), NO_NAMES),  # no offset of the end, which an empty object has, too
+        (bytes.fromhex("0300"), NO_NAMES),  # and an empty list
         (b"\x00", b""),
         (b"\x00", b"\x02\x00\x00"),
         (b"\x00", b"\x01\x01\x00\x05a"),

@@ -78,6 +78,11 @@ if TYPE_CHECKING:
         ("ms > '2026-01-01 12:00'", c("ms", ">", NOON)),
         ("ms > '2026-01-01 12:00:00.0001'", c("ms", ">", NOON)),
         ("ms = '2026-01-01 12:00:00.0000000'", c("ms", "=", NOON)),
+        ("us = '2026-01-01 12:00:00.0000001'", c("us", "=", NOON)),  # microseconds, as DuckDB reads
+        ("us > 'epoch'", c("us", ">", dt.datetime(1970, 1, 1))),
+        ("f BETWEEN 1.5 AND 2", And((c("f", ">=", 1.5), c("f", "<=", 2.0)))),
+        ("s BETWEEN 'a' AND 'b'", And((c("s", ">=", "a"), c("s", "<=", "b")))),
+        ("i BETWEEN NULL AND 3", And((NULL, c("i", "<=", 3)))),
         ("tz >= '2026-01-01 13:00'", c("tz", ">=", NOON.replace(tzinfo=dt.UTC))),
         ("d > current_date - 7", c("d", ">", DAY - dt.timedelta(7))),
         ("tz > now() - INTERVAL 1 HOUR", c("tz", ">", dt.datetime(2026, 1, 1, 11, tzinfo=dt.UTC))),

@@ -82,11 +82,58 @@ def test_optimize_sorts_the_partitions_of_its_condition(
             spark_bridge.sql(spark, f"OPTIMIZE moves.parts {text}")
 
 
-def test_replace_where_is_refused_with_the_way_out(spark: SparkSession, parts: lc.Table) -> None:
+def test_replace_where_replaces_rows_in_one_snapshot(spark: SparkSession, parts: lc.Table) -> None:
+    parts.overwrite({"p": ["a", "a", "b"], "id": [1, 2, 3], "n": [1, 2, 3]}, dynamic=False)
+    before = parts.inspect.snapshots().height
+    replacing = "INSERT INTO moves.parts REPLACE WHERE id = 1 OR (p = 'b' AND id < 9)"
+
+    spark_bridge.sql(spark, f"{replacing} SELECT 'b', id, 7 FROM VALUES (1L), (4L) AS v (id)")
+    assert held(parts) == [("a", 2, 2), ("b", 1, 7), ("b", 4, 7)]
+    assert parts.inspect.snapshots().height == before + 1
+
+    with pytest.raises(lc.InvalidRequest, match=r"not true for a row of the query.*'id': 9"):
+        spark_bridge.sql(spark, f"{replacing} WITH q AS (SELECT 9L AS id) SELECT 'b', id, 1 FROM q")
+    with pytest.raises(lc.InvalidRequest, match="for each column"):
+        spark_bridge.sql(
+            spark, "INSERT INTO moves.parts (p, id) REPLACE WHERE id = 1 SELECT 'a', 1"
+        )
+    with pytest.raises(lc.InvalidRequest, match="cannot judge"):
+        spark_bridge.sql(spark, "INSERT INTO moves.parts REPLACE WHERE x = 1 SELECT 'a', 1, 1")
+    with pytest.raises(lc.InvalidRequest, match="and then a query"):
+        spark_bridge.sql(spark, "INSERT INTO moves.parts REPLACE WHERE id = 1")
+    assert held(parts) == [("a", 2, 2), ("b", 1, 7), ("b", 4, 7)]
+
+    spark_bridge.sql(spark, f"{replacing} SELECT p, id, n FROM moves.parts WHERE false")
+    assert held(parts) == [("a", 2, 2)]
+
+
+def test_replace_where_of_a_table_with_a_key_replaces_the_row_of_a_key(
+    spark: SparkSession, parts: lc.Table
+) -> None:
+    spark_bridge.sql(
+        spark,
+        "CREATE TABLE moves.keyed (id BIGINT, n BIGINT) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')",
+    )
+    table = lc.open_table(parts.path.replace("parts", "keyed"))
+    table.write({"id": [1, 2, 3], "n": [1, 2, 30]})
+    before = table.inspect.snapshots().height
+
+    spark_bridge.sql(
+        spark,
+        "INSERT INTO moves.keyed (n, id) REPLACE WHERE n < 10 SELECT n, id FROM VALUES "
+        "(5L, 2L), (6L, 3L), (7L, 4L) AS v (n, id)",
+    )
+
+    assert held(table) == [(2, 5), (3, 6), (4, 7)]
+    assert table.inspect.snapshots().height == before + 1
+
+
+def test_replace_where_of_a_writer_is_refused_with_the_way_out(
+    spark: SparkSession, parts: lc.Table
+) -> None:
     parts.overwrite({"p": ["a"], "id": [1], "n": [1]}, dynamic=False)
     df = spark.sql("SELECT 'a' AS p, 7L AS id, 7L AS n")
-    with pytest.raises(lc.Unsupported, match=r"INSERT OVERWRITE .* MERGE"):
-        spark_bridge.sql(spark, "INSERT INTO moves.parts REPLACE WHERE id = 1 SELECT 'a', 7, 7")
     writer = df.write.format("lakecore").mode("overwrite").option("replaceWhere", "id = 1")
     with pytest.raises(PySparkException, match=r"spark_bridge\.write\(.*'overwrite'"):
         writer.option("path", parts.path).save()

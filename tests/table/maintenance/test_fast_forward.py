@@ -112,6 +112,34 @@ def test_schemas_become_those_of_the_branch() -> None:
     assert held(table) == held(reopened(table)) == "1 a | 2 b | 3 c | 4 d | 5 e"
 
 
+def test_no_schema_of_the_table_is_newer_than_the_shown_state_once_schemas_change() -> None:
+    table = forked()
+    with_options(table, num_levels="5")
+    with_options(table, num_levels="6")
+    store, layout = table.context.store, table.branch("b").context.layout
+    changed = store.read(table.context.layout.schema(1)).replace(b'"5"', b'"7"')
+    store.put(layout.schema(1), changed)
+    put(table.branch("b"), "5 e")
+    table = reopened(table)
+    put(table, "9 i")
+    seen: list[tuple[int, ...]] = []
+
+    class Looking(MemoryStore):
+        """Lists the schemas when the first snapshot of the branch is about to be written."""
+
+        def put_if_absent(self, path: str, data: bytes) -> bool:
+            if path.startswith(table.context.layout.snapshot_dir):
+                seen.append(reopened(table).context.history.schema_ids())
+            return super().put_if_absent(path, data)
+
+    looking = Looking()
+    looking._files = store._files  # type: ignore[attr-defined]  # noqa: SLF001
+    reopened(table, store=looking).fast_forward("b")
+
+    assert seen[0] == (0, 1)
+    assert reopened(table).options.texts["num-levels"] == "7"
+
+
 def test_branch_of_another_history_hides_older_snapshots() -> None:
     table = forked()
     branch = table.branch("b")
