@@ -50,6 +50,7 @@ SETTINGS = {"files": 1_000_000, "partitions": 100, "buckets": 100, "runs": 1}
 TAGS = 30
 TOUCHED = 7
 """The partition that the steps touch."""
+TOUCHED_ALONE = Compare("pt", Op.EQ, pa.scalar(TOUCHED, pa.int32()))
 PARTITIONS_A_MANIFEST = 3
 ROWS_OF_FILE = 100_000
 SCHEMA = {
@@ -174,7 +175,7 @@ def _warm_up() -> None:
         table = _created(Path(directory) / "small", ["pt", "id"], 2)
         for _ in range(2):
             table.write(_rows(10))
-            _plan(table, Compare("pt", Op.EQ, pa.scalar(TOUCHED, pa.int32())))
+            plan(table, TOUCHED_ALONE)
             table.expire_snapshots(retain_max=1, retain_min=1)
         table.inspect.partitions()
         table.count()
@@ -183,23 +184,22 @@ def _warm_up() -> None:
 def _prepared(name: str, path: str, touched: list[ManifestEntry]) -> Callable[[], object]:
     """The step as a function; what it needs beforehand is done."""
     if name == "write":
-        rows = _rows(1_000)
+        rows = _rows(10)
         return lambda: lakecore.open_table(path).write(rows)
     if name == "compaction":
         return lambda: replace_file(lakecore.open_table(path), touched[-1])
     table = lakecore.open_table(path)
-    one = Compare("pt", Op.EQ, pa.scalar(TOUCHED, pa.int32()))
     match name:
         case "compaction_again":
             replace_file(table, touched[-2])
             return lambda: replace_file(table, touched[-1])
         case "plan_one":
-            return lambda: _plan(table, one)
+            return lambda: plan(table, TOUCHED_ALONE)
         case "plan_one_again":
-            _plan(table, one)
-            return lambda: _plan(table, one)
+            plan(table, TOUCHED_ALONE)
+            return lambda: plan(table, TOUCHED_ALONE)
         case "plan_all":
-            return lambda: _plan(table, None)
+            return lambda: plan(table, None)
         case "partitions":
             return table.inspect.partitions
         case "count":
@@ -214,7 +214,8 @@ def _prepared(name: str, path: str, touched: list[ManifestEntry]) -> Callable[[]
     return expire
 
 
-def _plan(table: Table, predicate: Predicate | None) -> ScanPlan:
+def plan(table: Table, predicate: Predicate | None) -> ScanPlan:
+    """Plan a read of the latest snapshot."""
     context = table.context
     scan = ScanContext(
         history=context.history,

@@ -123,6 +123,11 @@ class Budget:
         with self._changed:
             return sum(keeper.size_bytes for keeper in self._keepers)
 
+    @property
+    def cache_bytes_max(self) -> int:
+        """The bytes that all caches together may keep."""
+        return self.size_bytes // _KEPT_SHARE
+
     def add_keeper(self, keeper: Keeper) -> None:
         """Include the memory of a cache in the budget, until the cache is garbage-collected."""
         with self._changed:
@@ -131,7 +136,7 @@ class Budget:
     def caches_fit(self) -> bool:
         """Whether the caches keep at most their share, and leave enough memory for leases."""
         with self._changed:
-            room = min(self.size_bytes // _KEPT_SHARE, self.size_bytes - self._used)
+            room = min(self.cache_bytes_max, self.size_bytes - self._used)
             return self.kept_bytes <= room
 
     def set_size(self, size_bytes: int) -> None:

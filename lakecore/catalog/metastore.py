@@ -16,6 +16,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypedDict
 
+import polars as pl
+
 from lakecore.errors import CommitConflict, LakecoreError
 from lakecore.format.layout import MAIN_BRANCH
 from lakecore.model.manifest import FileKind
@@ -308,6 +310,39 @@ def partition_statistics(
             specs[entry.partition] = tuple(partitions.spec(entry.partition).items())
         grouped[specs[entry.partition]].append(entry)
     return {spec: statistics_of(spec, own) for spec, own in grouped.items()}
+
+
+def live_statistics(
+    history: History, snapshot: Snapshot, partitions: Partitions
+) -> dict[Spec, PartitionStatistics]:
+    """The statistics of the live files of each partition, as `partition_statistics` groups them."""
+    found, facts = history.live_facts(snapshot)
+    specs: dict[Spec, list[int]] = defaultdict(list)
+    for number, partition in enumerate(found):
+        specs[tuple(partitions.spec(partition).items())].append(number)
+    places = {number: place for place, own in enumerate(specs.values()) for number in own}
+    sums = (
+        facts.with_columns(spec=pl.col("partition").replace_strict(places, return_dtype=pl.Int64))
+        .group_by("spec")
+        .agg(
+            pl.col("row_count", "size_bytes").sum(),
+            pl.len(),
+            pl.col("creation_time_ms").max().fill_null(0),
+            pl.col("total_buckets").last(),
+        )
+    )
+    names = list(specs)
+    return {
+        names[place]: {
+            "spec": dict(names[place]),
+            "recordCount": rows,
+            "fileSizeInBytes": size_bytes,
+            "fileCount": count,
+            "lastFileCreationTime": newest_ms,
+            "totalBuckets": total_buckets,
+        }
+        for place, rows, size_bytes, count, newest_ms, total_buckets in sums.iter_rows()
+    }
 
 
 def statistics_of(spec: Spec, entries: Sequence[ManifestEntry]) -> PartitionStatistics:

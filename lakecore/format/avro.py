@@ -20,6 +20,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import fastavro
+import numpy as np
 
 from lakecore.errors import CorruptTable, LakecoreError, Unsupported
 from lakecore.format.avro_container import (
@@ -37,6 +38,8 @@ from lakecore.format.avro_container import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
 
 # --- avro ----------------------------------------------------------------------------------------
@@ -99,6 +102,27 @@ def plain_container(data: bytes, path: str) -> tuple[bytes, int]:
         schema = json.dumps(stored).encode()
         plain = assemble({"avro.codec": b"null", "avro.schema": schema}, frame.sync, blocks)
     return plain, sum(count for count, _ in blocks)
+
+
+def chosen_blocks(
+    data: bytes, path: str, rows: NDArray[np.int64]
+) -> tuple[bytes, NDArray[np.int64]]:
+    """The container with the blocks that hold these rows alone, and where the rows are in it.
+
+    `rows` ascend. Raises CorruptTable naming `path` if the bytes are cut short or not Avro.
+    """
+    with named_faults(data, path):
+        frame = Frame(data, path)
+        blocks = list(frame.blocks())
+    counts = np.array([count for count, _ in blocks], np.int64)
+    ends = np.cumsum(counts)
+    if len(rows) and (not len(ends) or rows[-1] >= ends[-1]):
+        raise CorruptTable("the manifest has fewer entries than before", path=path)
+    holding = np.searchsorted(ends, rows, "right")
+    taken = np.unique(holding)
+    left_out = ends - np.cumsum(np.where(np.isin(np.arange(len(blocks)), taken), counts, 0))
+    chosen = assemble(frame.metadata, frame.sync, [blocks[number] for number in taken.tolist()])
+    return chosen, rows - left_out[holding]
 
 
 def read_container(data: bytes, path: str, schema: dict[str, Any]) -> Iterator[tuple[Any, ...]]:

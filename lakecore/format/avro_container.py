@@ -35,6 +35,8 @@ _ZSTD_LEVEL = 1
 _PLAIN_BYTES_LEAST, _RATIO_MAX = 64 << 20, 1_000
 """Limits for metadata: a decompressed size that is always allowed; for larger ones, the ratio of
 decompressed to compressed size."""
+_USUAL_RATIO = 8
+"""Metadata is rarely larger than this many times its compressed size."""
 VALUE_BYTES_MAX = (1 << 31) - 1
 """Maximum decompressed size of a block of rows: an Arrow column holds no larger value."""
 _STEP_BYTES = 2 << 10
@@ -97,10 +99,11 @@ def too_large(bytes_max: int) -> ValueError:
 def named_faults(data: bytes, path: str) -> Iterator[None]:
     """Translate the libraries' errors for damaged bytes into CorruptTable, naming `path`.
 
-    Inside the block, the maximum decompressed size is leased from the memory budget.
+    Inside the block, the usual decompressed size is leased from the memory budget. To lease the
+    greatest possible one would empty all caches.
     """
     try:
-        with process_budget().acquire_up_to(_plain_bytes_max(len(data)), 0):
+        with process_budget().acquire_up_to(_USUAL_RATIO * len(data), 0):
             yield
     except BROKEN as error:
         if isinstance(error, LakecoreError):

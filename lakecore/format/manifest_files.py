@@ -49,7 +49,7 @@ from lakecore.model.files import (
 from lakecore.model.manifest import FileKind, IndexEntry, ManifestEntry, ManifestFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -155,6 +155,22 @@ def encode_manifest(
 
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
     """The entries of a manifest, in order. Equal partitions share one bytes object."""
+    return _entries(decoded(data, path, MANIFEST_SCHEMA), path)
+
+
+def entries_of(frame: pl.DataFrame, path: str) -> list[ManifestEntry]:
+    """The entries of a frame (`decode_entries`) as objects."""
+    flat = [
+        pl.col(name).struct.field(part["name"]).alias(name + part["name"])
+        if _is_record(of)
+        else pl.col(name)
+        for name, of in _COLUMNS.items()
+        for part in (of["fields"] if _is_record(of) else [{}])
+    ]
+    return _entries(frame.select(flat).iter_rows(), path)
+
+
+def _entries(records: Iterable[tuple[Any, ...]], path: str) -> list[ManifestEntry]:
     entries: list[ManifestEntry] = []
     partitions: dict[bytes, bytes] = {}
     # The order is that of `MANIFEST_SCHEMA`. One flat loop: planning spends its time here.
@@ -189,7 +205,7 @@ def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
         first_row_id,
         write_columns,
         write_columns_sequences,
-    ) in decoded(data, path, MANIFEST_SCHEMA):
+    ) in records:
         check_version(version, MANIFEST_VERSION, path)
         file = DataFile(
             name=name,

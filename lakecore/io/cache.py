@@ -18,8 +18,8 @@ Value = TypeVar("Value")
 class Cache(Generic[Key, Value]):
     """The most recently used values. Thread-safe.
 
-    `weight_bytes` is the approximate size of one unit of weight. The newest value is kept even if
-    it exceeds the share of caches, until a lease needs the memory.
+    `weight_bytes` is the approximate size of one unit of weight. A value that alone exceeds the
+    share of caches is not kept. The newest of the others is kept until a lease needs the memory.
     """
 
     def __init__(
@@ -62,10 +62,19 @@ class Cache(Generic[Key, Value]):
             if key in self._values:
                 return
             size_bytes = weight * self._weight_bytes
+            if size_bytes > self._budget.cache_bytes_max:
+                return
             self._values[key] = (value, size_bytes)
             self._size_bytes += size_bytes
             while len(self._values) > 1 and (self._has_too_many() or not self._budget.caches_fit()):
                 self._drop_oldest()
+
+    def take(self, key: Key) -> Value | None:
+        """Remove the value of the key, and return it; None if it is not cached."""
+        with self._lock:
+            value, size_bytes = self._values.pop(key, (None, 0))
+            self._size_bytes -= size_bytes
+            return value
 
     def give_back(self, size_bytes: int) -> int:
         """Drop the oldest values until this many bytes are freed, or all. Returns their size."""

@@ -13,6 +13,7 @@ from lakecore.format import metadata
 from lakecore.format.layout import DROPPED_MARK, MAIN_BRANCH, parse_numbered
 from lakecore.format.manifest_files import decode_entries
 from lakecore.io.cache import Cache
+from lakecore.io.live_files import ENTRY_BYTES, ManifestCache, facts_of
 from lakecore.io.parallel import READERS, read_all
 from lakecore.io.stores.guarded import unguarded
 from lakecore.model.manifest import fold_onto
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from lakecore.format.entry_columns import Wanted
     from lakecore.format.layout import Layout
+    from lakecore.io.live_files import LiveColumns
     from lakecore.io.stores.store import Store
     from lakecore.model.manifest import (
         IndexEntry,
@@ -281,9 +284,11 @@ def check_number(number: int, expected: int, path: str) -> None:
 # never reused). A snapshot is read each time, because after a rollback another snapshot may have
 # the same id. The file `snapshot-N` makes rows visible; hints only save a listing.
 
-_ENTRY_BYTES, _LIVE_BYTES, _LISTED_BYTES, _SCHEMA_BYTES = 1_300, 150, 600, 8_000
-"""The approximate bytes that the caches hold for an entry of a manifest, a live file (its entry is
-shared with the manifest), a manifest in a list, and a schema."""
+_LIVE_BYTES, _LISTED_BYTES, _SCHEMA_BYTES = 150, 600, 8_000
+"""The approximate bytes that the caches hold for a live file (its entry is shared with the
+manifest), a manifest in a list, and a schema."""
+_SMALL_ENTRIES = 10_000
+"""Up to this many entries in manifests, a table is small: its live files are kept as objects."""
 _LIVE_KEPT = 8
 """The most snapshots whose live files are cached: each takes memory for all files of the table."""
 _SCHEMAS_KEPT = 1_000
@@ -314,10 +319,14 @@ class History:
         self._earliest_hinted = False
         self._schemas: Cache[int, TableSchema] = Cache(_SCHEMA_BYTES, _SCHEMAS_KEPT)
         self._schema_texts: Cache[int, bytes] = Cache(_SCHEMA_BYTES, _SCHEMAS_KEPT)
-        self._manifests: Cache[str, Sequence[ManifestEntry]] = Cache(_ENTRY_BYTES)
+        self._manifests: Cache[str, Sequence[ManifestEntry]] = Cache(ENTRY_BYTES)
         self._lists: Cache[str, Sequence[ManifestFile]] = Cache(_LISTED_BYTES)
         self._live: Cache[tuple[str, str], _Live] = Cache(_LIVE_BYTES, _LIVE_KEPT)
         self._indexes: Cache[str, Sequence[IndexEntry]] = Cache(_LISTED_BYTES)
+        self._large = ManifestCache(
+            lambda manifest: self._must_read(layout.manifest(manifest.name), manifest.size_bytes),
+            layout.manifest,
+        )
 
     def share_files(self, other: History) -> None:
         """Use the cached manifests of another history of the same directory.
@@ -329,6 +338,7 @@ class History:
         if type(self) is type(other) and same_store and self.layout == other.layout:
             self._manifests, self._lists = other._manifests, other._lists
             self._live, self._indexes = other._live, other._indexes
+            self._large = other._large
 
     # --- schemas ---------------------------------------------------------------------------------
 
@@ -561,6 +571,10 @@ class History:
         path = self.layout.manifest(manifest.name)
         return decode_entries(self._must_read(path, manifest.size_bytes), path)
 
+    def remember_manifest(self, name: str, data: bytes) -> None:
+        """Cache a manifest that was just written."""
+        self._large.remember(name, data)
+
     def manifests(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
         """The manifests of base and delta, in order."""
         base = self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
@@ -585,12 +599,51 @@ class History:
             for entry in read.get(manifest.name) or self.manifest(manifest)
         ]
 
+    def is_small(self, snapshot: Snapshot) -> bool:
+        """Whether `live_entries` keeps all live files of a snapshot as objects."""
+        entries = sum(each.added_count + each.deleted_count for each in self.manifests(snapshot))
+        return entries <= _SMALL_ENTRIES
+
     def live_entries(self, snapshot: Snapshot) -> Sequence[ManifestEntry]:
-        """The live files of a snapshot, as their ADD entries."""
-        return self._live_of(snapshot).entries
+        """The live files of a snapshot, as their ADD entries.
+
+        In a large table they take 2 kB each: `live_columns` selects before it makes objects.
+        """
+        known = self.live_if_known(snapshot)
+        if known is not None:
+            return known
+        if self.is_small(snapshot):
+            return self._live_of(snapshot).entries
+        return self.live_columns(self.manifests(snapshot)).entries()
+
+    def live_columns(
+        self, manifests: Sequence[ManifestFile], wanted: Wanted | None = None
+    ) -> LiveColumns:
+        """The files that are live after these manifests, in the wanted partitions and buckets.
+
+        The manifests are those of a snapshot; those without a wanted partition may be left out.
+        """
+        return self._large.live(manifests, wanted)
+
+    def partitions(self, manifests: Sequence[ManifestFile]) -> Sequence[bytes]:
+        """The partitions that these manifests have entries of, serialized, in order."""
+        return self._large.partitions(manifests)
+
+    def live_partitions(self, snapshot: Snapshot) -> Sequence[bytes]:
+        """The partitions that have live files, serialized, in the order of their first files."""
+        if self.is_small(snapshot):
+            return list(dict.fromkeys(entry.partition for entry in self.live_entries(snapshot)))
+        return self.live_columns(self.manifests(snapshot)).partitions()
+
+    def live_facts(self, snapshot: Snapshot) -> tuple[Sequence[bytes], pl.DataFrame]:
+        """The partitions that have live files, and facts of each live file (`live_files.FACTS`)."""
+        if self.is_small(snapshot):
+            return facts_of(self.live_entries(snapshot))
+        live = self.live_columns(self.manifests(snapshot))
+        return live.partitions(), live.facts()
 
     def live_if_known(self, snapshot: Snapshot) -> Sequence[ManifestEntry] | None:
-        """The live files of a snapshot; None if manifests would have to be read."""
+        """The live files of a small table at a snapshot; None if manifests are to be read."""
         cached = self._live.get(_lists_of(snapshot))
         return None if cached is None else cached.entries
 
@@ -605,7 +658,8 @@ class History:
         if known is not None:
             with suppress(LakecoreError, OSError):
                 names = tuple(manifest.name for manifest in self.manifests(snapshot))
-                self._keep(snapshot, known.followed_by(delta, names))
+                if self.is_small(snapshot):
+                    self._keep(snapshot, known.followed_by(delta, names))
 
     def _live_of(self, snapshot: Snapshot) -> _Live:
         cached = self._live.get(_lists_of(snapshot))

@@ -492,14 +492,12 @@ def _latest(context: TableContext, name: str) -> Reply:
     snapshot = context.history.latest_snapshot()
     if snapshot is None:
         raise Problem(404, "the table has no snapshot", "SNAPSHOT", name)
-    live = context.history.live_entries(snapshot)
-    files = [entry.file for entry in live]
-    times = [file.creation_time_ms for file in files if file.creation_time_ms is not None]
+    _, facts = context.history.live_facts(snapshot)
     described = {
         "snapshot": snapshot_to_json(snapshot),
-        "recordCount": sum(file.row_count for file in files),
-        "fileSizeInBytes": sum(file.size_bytes for file in files),
-        "fileCount": len(files),
-        "lastFileCreationTime": max(times, default=0),
+        "recordCount": facts["row_count"].sum(),
+        "fileSizeInBytes": facts["size_bytes"].sum(),
+        "fileCount": facts.height,
+        "lastFileCreationTime": facts["creation_time_ms"].max() or 0,
     }
     return Reply(200, {"snapshot": described})

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.identifier import SPLITTER, Identifier, check_directory
-from lakecore.catalog.metastore import partition_statistics
+from lakecore.catalog.metastore import live_statistics
 from lakecore.catalog.rest.wire import snapshot_to_json
 from lakecore.catalog.views import (
     DIALECT,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.catalog.views import View, Views
-    from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot, Tag
     from lakecore.table.commits.commit import PartitionFilter
     from lakecore.table.context import TableContext
@@ -114,13 +113,10 @@ def _partitions(context: TableContext, query: Mapping[str, str]) -> Reply:
     if query.get("partitionNamePattern"):
         raise Problem(501, "this server does not filter partitions by a pattern", "PARTITION")
     snapshot = context.history.latest_snapshot()
-    live: Sequence[ManifestEntry] = (
-        () if snapshot is None else context.history.live_entries(snapshot)
+    sums = (
+        {} if snapshot is None else live_statistics(context.history, snapshot, context.partitions)
     )
-    found = {
-        json.dumps(each["spec"], sort_keys=True): each
-        for each in partition_statistics(live, context.partitions).values()
-    }
+    found = {json.dumps(each["spec"], sort_keys=True): each for each in sums.values()}
     names, following = page(sorted(found), query)
     listed = [{**found[name], "done": False} for name in names]
     return Reply(200, {"partitions": listed, "nextPageToken": following})

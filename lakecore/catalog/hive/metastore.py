@@ -35,8 +35,8 @@ from lakecore.catalog.hive.views import (
 from lakecore.catalog.metastore import (
     Entry,
     await_lock,
+    live_statistics,
     lock_name,
-    partition_statistics,
     statistics_of,
 )
 from lakecore.catalog.metastore_catalog import MetastoreNames
@@ -141,7 +141,7 @@ class HivePartitions:
         if added:
             self._add(name, history, schema, added)
         if deleted and not _has_branches(history):
-            live = {e.partition for e in history.live_entries(proposal.snapshot)}
+            live = set(history.live_partitions(proposal.snapshot))
             emptied = specs_of(schema, deleted - live)
             # Null and blank strings have the same spec: another partition with it may have files.
             for spec in emptied - specs_of(schema, live) if emptied else ():
@@ -151,7 +151,7 @@ class HivePartitions:
         self, name: Identifier, history: History, schema: TableSchema, snapshot: Snapshot
     ) -> list[Spec]:
         """Add all partitions that have files in a snapshot, and return them."""
-        live = {e.partition for e in history.live_entries(snapshot)}
+        live = set(history.live_partitions(snapshot))
         return self._add(name, history, schema, live) if live else []
 
     def report(
@@ -168,7 +168,7 @@ class HivePartitions:
         a merge. `due` maps a partition to the time of its last change.
         """
         specs = Partitions(schema, schema.parsed_options())
-        found = partition_statistics(history.live_entries(snapshot), specs)
+        found = live_statistics(history, snapshot, specs)
         for spec, changed_ms in due.items():
             values = [value for _, value in spec]
             partition = self.client.partition(name.database, name.table, values)

@@ -65,6 +65,7 @@ from lakecore.table.commits.commit_checks import check_absent, check_change
 from lakecore.table.commits.commit_manifests import ManifestWriter
 from lakecore.table.context import newest_schema_id, require_table
 from lakecore.table.publication import LostRace, Published, Refused, SnapshotProposal, Unknown
+from lakecore.table.reads.scan import live_in, live_in_partitions
 from lakecore.table.reads.told import told_by
 from lakecore.table.stored_rows.snapshot_numbers import with_snapshot_id
 
@@ -188,8 +189,8 @@ def next_snapshot(
     )
     records_before = before.total_record_count
     if records_before is None:
-        live = () if latest is None else context.history.live_entries(latest)
-        records_before = sum(entry.file.row_count for entry in live)
+        live = None if latest is None else context.history.live_facts(latest)[1]
+        records_before = 0 if live is None else int(live["row_count"].sum())
     return Snapshot(
         id=step.snapshot_id,
         schema_id=max(step.schema_id, before.schema_id),
@@ -542,17 +543,17 @@ class _Committer:
         """Deletions of the live files in the partitions to clear, and these partitions."""
         if latest is None:
             return [], set()
-        live = self._context.history.live_entries(latest)
-        check_absent(change, live)
-        indexes = self._context.history.index_entries(latest)
-        partitions = list(
-            dict.fromkeys([*(e.partition for e in live), *(e.partition for e in indexes)])
-        )
+        history, specs = self._context.history, self._context.partitions
+        mine = {(entry.partition, entry.bucket) for entry in change.delta}
+        check_absent(change, live_in(history, specs, latest, mine))
+        there = history.live_partitions(latest)
+        indexes = history.index_entries(latest)
+        partitions = list(dict.fromkeys([*there, *(entry.partition for entry in indexes)]))
         assert self._request.overwrite is not None
         chosen = self._request.overwrite(partitions) if partitions else ()
         cleared = {p for p, choose in zip(partitions, chosen, strict=True) if choose}
-        removed = [replace(e, kind=FileKind.DELETE) for e in live if e.partition in cleared]
-        return removed, cleared
+        live = live_in_partitions(history, specs, latest, cleared)
+        return [replace(entry, kind=FileKind.DELETE) for entry in live], cleared
 
 
 def _passed(change: Change, latest: Snapshot | None) -> Change:

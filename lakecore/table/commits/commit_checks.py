@@ -44,7 +44,7 @@ from lakecore.plan.row_ids import BLOB, by_row_ids, columns_of_file
 from lakecore.rows.fit import show
 from lakecore.table.commits.commit_change import committed_since, was_rolled_back
 from lakecore.table.context import crosses_partitions, with_schema
-from lakecore.table.reads.scan import key_ranks
+from lakecore.table.reads.scan import key_ranks, live_in
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import in_names_of
 from lakecore.table.stored_rows.split_files import SplitFiles
@@ -434,8 +434,9 @@ def check_change(
     check_row_ranges(context, change, latest, delta)
     reading = _reading_vectors(change)
     if reading or any(entry.kind is FileKind.DELETE or entry.file.level > 0 for entry in delta):
-        touched = {entry.partition for entry in delta} | {each.partition for each in reading}
-        live = [e for e in context.history.live_entries(latest) if e.partition in touched]
+        touched = {(entry.partition, entry.bucket) for entry in delta}
+        touched |= {(message.partition, message.bucket) for message in change.messages}
+        live = live_in(context.history, context.partitions, latest, touched)
         check_files(live, delta, keys)
         check_vectors(live, context.history.index_entries(latest), reading)
         if change.kind is CommitKind.COMPACT:

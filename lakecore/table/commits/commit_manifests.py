@@ -350,6 +350,7 @@ class ManifestWriter:
         name = manifest_name(self._name, self._manifest_count)
         self._manifest_count += 1
         self._put(name, data)
+        self._context.history.remember_manifest(name, data)
         return contents.described(name, len(data), self._context.partitions)
 
     def _write_list(self, manifests: Sequence[ManifestFile]) -> tuple[str, int]:

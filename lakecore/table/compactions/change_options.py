@@ -223,7 +223,7 @@ def _check_partition_names(history: History, switch: _Switch) -> None:
     snapshot = history.latest_snapshot()
     if not before.fields or snapshot is None:
         return
-    for partition in {entry.partition for entry in history.live_entries(snapshot)}:
+    for partition in history.live_partitions(snapshot):
         if before.path(partition) != after.path(partition):
             # The catalog may hide the rows of the partition from this user.
             hidden = switch.before.query_auth_enabled or switch.after.query_auth_enabled

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+import polars as pl
+
 from lakecore.errors import InvalidRequest
 from lakecore.model.retention import ExpiredPartitions
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
@@ -165,16 +167,15 @@ class _Ages:
         """The wall clock time of each partition with rows; None for a partition without a time."""
         history = self.context.history
         latest = history.latest_snapshot()
-        live = () if latest is None else history.live_entries(latest)
+        if latest is None:
+            return {}
         if self.rule.strategy is PartitionExpiry.VALUES_TIME:
-            partitions = dict.fromkeys(entry.partition for entry in live)
-            return {each: self.by_values(each) for each in partitions}
-        newest: dict[bytes, int | None] = {}
-        for entry in live:
-            made_ms, known = entry.file.creation_time_ms, newest.get(entry.partition, 0)
-            unknown = made_ms is None or known is None
-            newest[entry.partition] = None if unknown else max(made_ms or 0, known or 0)
-        return newest
+            return {each: self.by_values(each) for each in history.live_partitions(latest)}
+        partitions, facts = history.live_facts(latest)
+        made_ms = pl.col("creation_time_ms")
+        newest_ms = pl.when(made_ms.null_count() == 0).then(made_ms.max().clip(lower_bound=0))
+        found = facts.group_by("partition", maintain_order=True).agg(newest_ms.alias("newest_ms"))
+        return {partitions[number]: each for number, each in found.iter_rows()}
 
     def by_values(self, partition: bytes) -> int | None:
         """The time that the values of a partition state; None if they are not a time."""

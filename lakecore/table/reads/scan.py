@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from lakecore.errors import CorruptTable
@@ -36,7 +37,7 @@ from lakecore.model.manifest import fold
 from lakecore.model.rows import ROW_ID, TRACKING_FIELDS
 from lakecore.options import MergeEngine
 from lakecore.plan.file_indexes import column_indexes, rows_that_may_match
-from lakecore.plan.manifests import live_count, may_hold
+from lakecore.plan.manifests import hull_of, live_count, may_hold
 from lakecore.plan.partitions import bucket_key_fields, hash_is_settled
 from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.plan.pruning import matches_exactly, may_match, prune_buckets
@@ -50,10 +51,11 @@ if TYPE_CHECKING:
 
     from pyroaring import BitMap
 
+    from lakecore.format.entry_columns import Wanted
     from lakecore.format.layout import Layout
     from lakecore.io.history import History
     from lakecore.model.files import DataFile, IndexFile, VectorRange
-    from lakecore.model.manifest import ManifestEntry
+    from lakecore.model.manifest import ManifestEntry, ManifestFile
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.options import TableOptions
@@ -168,15 +170,77 @@ def live_files(
     if condition is None:
         live = history.live_entries(snapshot)
         return live, len(live)
-    if history.live_if_known(snapshot) is None:
+    known = history.live_if_known(snapshot)
+    if known is None:
         manifests = history.manifests(snapshot)
         opened = may_hold(condition, manifests, partitions)
+        chosen = [each for each, may in zip(manifests, opened, strict=True) if may]
+        if not history.is_small(snapshot):
+            return _of_large(history, partitions, chosen, condition), live_count(manifests)
         if not opened.all():
-            chosen = [each for each, may in zip(manifests, opened, strict=True) if may]
             entries = in_partitions(history.entries(chosen), partitions, condition)
             return fold(entries), live_count(manifests)
-    live = history.live_entries(snapshot)
-    return in_partitions(live, partitions, condition), len(live)
+        known = history.live_entries(snapshot)
+    return in_partitions(known, partitions, condition), len(known)
+
+
+def _of_large(
+    history: History,
+    partitions: Partitions,
+    manifests: Sequence[ManifestFile],
+    condition: Predicate,
+) -> Sequence[ManifestEntry]:
+    """The live files of matching partitions after these manifests."""
+    distinct = history.partitions(manifests)
+    if not distinct:
+        return ()
+    matches = matches_exactly(condition, partitions.values(distinct))
+    wanted = {each: None for each, match in zip(distinct, matches, strict=True) if match}
+    return history.live_columns(manifests, wanted).entries()
+
+
+def live_in(
+    history: History,
+    partitions: Partitions,
+    snapshot: Snapshot,
+    buckets: Iterable[tuple[bytes, int]],
+) -> Sequence[ManifestEntry]:
+    """The live files of these buckets, each a partition and a number, as their ADD entries."""
+    wanted: dict[bytes, set[int]] = defaultdict(set)
+    for partition, bucket in buckets:
+        wanted[partition].add(bucket)
+    return _wanted(history, partitions, snapshot, wanted)
+
+
+def live_in_partitions(
+    history: History, partitions: Partitions, snapshot: Snapshot, values: Iterable[bytes]
+) -> Sequence[ManifestEntry]:
+    """The live files of these serialized partitions, as their ADD entries."""
+    return _wanted(history, partitions, snapshot, dict.fromkeys(values))
+
+
+def _wanted(
+    history: History, partitions: Partitions, snapshot: Snapshot, wanted: Wanted
+) -> Sequence[ManifestEntry]:
+    if not wanted:
+        return ()
+    if history.is_small(snapshot):
+        live = history.live_entries(snapshot)
+        own = [entry for entry in live if entry.partition in wanted]
+        return [e for e in own if (some := wanted[e.partition]) is None or e.bucket in some]
+    manifests = manifests_of(history, partitions, snapshot, list(wanted))
+    return history.live_columns(manifests, wanted).entries()
+
+
+def manifests_of(
+    history: History, partitions: Partitions, snapshot: Snapshot, values: Sequence[bytes]
+) -> Sequence[ManifestFile]:
+    """The manifests of a snapshot that may hold entries of these serialized partitions."""
+    manifests = history.manifests(snapshot)
+    if not partitions.fields:
+        return manifests
+    opened = may_hold(hull_of(partitions.values(values)), manifests, partitions)
+    return [each for each, may in zip(manifests, opened, strict=True) if may]
 
 
 def in_partitions(
@@ -415,10 +479,29 @@ def visible_partitions(
     if snapshot is None:
         return frozenset()
     on_partitions = condition_on(predicate, context.schema.partition_keys)
-    entries, _ = live_files(context.history, context.partitions, snapshot, on_partitions)
     settled = shown is None and hides_level_0(context.schema, context.options)
+    if shown is None and not context.history.is_small(snapshot):
+        return _visible_of_large(context, snapshot, on_partitions, settled=settled)
+    entries, _ = live_files(context.history, context.partitions, snapshot, on_partitions)
     seen = _visible(entries if shown is None else shown(entries), settled=settled)
     return frozenset(entry.partition for entry in seen)
+
+
+def _visible_of_large(
+    context: ScanContext, snapshot: Snapshot, on_partitions: Predicate | None, *, settled: bool
+) -> frozenset[bytes]:
+    manifests = context.history.manifests(snapshot)
+    if on_partitions is not None:
+        opened = may_hold(on_partitions, manifests, context.partitions)
+        manifests = [each for each, may in zip(manifests, opened, strict=True) if may]
+    live = context.history.live_columns(manifests)
+    partitions, facts = live.partitions(), live.facts()
+    hidden = (pl.col("bucket") == POSTPONE_BUCKET) | (pl.lit(settled) & (pl.col("level") == 0))
+    seen = [partitions[number] for number in facts.filter(~hidden)["partition"].unique()]
+    if on_partitions is None or not seen:
+        return frozenset(seen)
+    matches = matches_exactly(on_partitions, context.partitions.values(seen))
+    return frozenset(each for each, match in zip(seen, matches, strict=True) if match)
 
 
 def _visible(entries: Iterable[ManifestEntry], *, settled: bool) -> list[ManifestEntry]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pyarrow as pa
 
 from lakecore.forks import require_threads
@@ -29,9 +30,10 @@ from lakecore.table.system.cell_texts import (
 from lakecore.table.system.system_columns import system_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from lakecore.model.files import DataFile
+    from polars.dataframe.group_by import GroupBy
+
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot, Tag
     from lakecore.table.context import TableContext
@@ -101,10 +103,9 @@ def _manifest_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
 
 def partition_sums(context: TableContext, snapshot: Snapshot) -> Mapping[bytes, Sums]:
     """Row count, bytes and number of the files of each partition, and the newest creation time."""
-    groups: dict[bytes, list[DataFile]] = defaultdict(list)
-    for entry in context.history.live_entries(snapshot):
-        groups[entry.partition].append(entry.file)
-    return {partition: _sums(files) for partition, files in groups.items()}
+    partitions, facts = context.history.live_facts(snapshot)
+    sums = _sums(facts.group_by("partition", maintain_order=True))
+    return {partitions[number]: own for (number,), own in sums}
 
 
 def _partition_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
@@ -117,26 +118,22 @@ def _partition_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
 
 
 def _bucket_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
-    groups: dict[tuple[bytes, int], list[DataFile]] = defaultdict(list)
-    for entry in context.history.live_entries(snapshot):
-        groups[entry.partition, entry.bucket].append(entry.file)
-    names = partition_texts([partition for partition, _ in groups], context)
-    rows = [
-        (name, bucket, *_sums(files))
-        for name, ((_, bucket), files) in zip(names, groups.items(), strict=True)
-    ]
+    partitions, facts = context.history.live_facts(snapshot)
+    names = partition_texts(partitions, context)
+    sums = _sums(facts.group_by("partition", "bucket", maintain_order=True))
+    rows = [(names[number], bucket, *own) for (number, bucket), own in sums]
     return sorted(rows, key=lambda row: row[:2])
 
 
-def _sums(files: Sequence[DataFile]) -> Sums:
-    """Row count, bytes and number of some files, and the creation time of the newest."""
-    times = [file.creation_time_ms for file in files if file.creation_time_ms is not None]
-    return (
-        sum(file.row_count for file in files),
-        sum(file.size_bytes for file in files),
-        len(files),
-        wall_time(max(times, default=None)),
+def _sums(groups: GroupBy) -> Iterator[tuple[tuple[int, ...], Sums]]:
+    """For each group of files: row count, bytes, number, and the creation time of the newest."""
+    found = groups.agg(
+        pl.col("row_count", "size_bytes").sum(),
+        count=pl.len(),
+        newest_ms=pl.col("creation_time_ms").max(),
     )
+    for *group, rows, size_bytes, count, newest_ms in found.iter_rows():
+        yield tuple(group), (rows, size_bytes, count, wall_time(newest_ms))
 
 
 _KEY_RANGE_CELLS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 18)

@@ -111,8 +111,7 @@ def _check_allowed(context: TableContext) -> None:
 def _paths(context: TableContext, chosen: PartitionFilter) -> tuple[str, ...]:
     """The directories of the chosen partitions of the latest snapshot, each once."""
     latest = context.history.latest_snapshot()
-    entries = () if latest is None else context.history.live_entries(latest)
-    partitions = sorted({entry.partition for entry in entries})
+    partitions = [] if latest is None else sorted(context.history.live_partitions(latest))
     kept = chosen(partitions) if partitions else ()
     found = (each for each, keep in zip(partitions, kept, strict=True) if keep)
     return tuple(sorted(set(map(context.partitions.path, found))))

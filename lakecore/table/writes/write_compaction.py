@@ -50,13 +50,14 @@ from lakecore.table.compactions.compact_plan import BucketFiles, files_by_bucket
 from lakecore.table.compactions.compact_work import do_work, without_vectors, worker_count
 from lakecore.table.compactions.pack_files import plan_after_write
 from lakecore.table.context import reload_context
-from lakecore.table.reads.scan import vectors_of
+from lakecore.table.reads.scan import live_in, vectors_of
 from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from lakecore.model.files import Vectors
+    from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_work import Work
     from lakecore.table.context import TableContext
@@ -387,11 +388,9 @@ class WriteCompaction:
         context = self._context
         snapshot = context.history.latest_snapshot()
         touched = {(message.partition, message.bucket): message for message in messages}
-        entries = [
-            entry
-            for entry in (() if snapshot is None else context.history.live_entries(snapshot))
-            if (entry.partition, entry.bucket) in touched and not self._overwrite
-        ]
+        entries: Sequence[ManifestEntry] = ()
+        if snapshot is not None and not self._overwrite:
+            entries = live_in(context.history, context.partitions, snapshot, touched)
         if max(context.history.schema_ids(), default=0) > context.schema.id:
             # Use the newest schema: with the writer's own, columns added since would be lost.
             context = replace(reload_context(context), history=context.history)

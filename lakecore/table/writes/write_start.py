@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import polars as pl
+
+from lakecore.errors import CorruptTable
 from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.model.snapshot import CommitKind
 from lakecore.table.commits.commit_change import was_rolled_back
 from lakecore.table.context import require_table
+from lakecore.table.reads.scan import manifests_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator
 
+    from lakecore.io.live_files import LiveColumns
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
     from lakecore.table.writes.bucket_buffer import BucketKey
@@ -61,10 +67,20 @@ def read_base(context: TableContext) -> WriteStart:
 
 
 def read_start(context: TableContext, snapshot: Snapshot | None) -> WriteStart:
-    """Read what a writer needs from a snapshot; None is the empty table."""
+    """Read what a writer needs from a snapshot; None is the empty table.
+
+    In a large table, the facts of a partition are read when they are asked for.
+    """
+    if snapshot is None:
+        return WriteStart(snapshot=None, bucket_counts={}, sequences={})
+    if not context.history.is_small(snapshot):
+        large = _LargeTable(context, snapshot)
+        return WriteStart(
+            snapshot=snapshot, bucket_counts=_Counts(large), sequences=_Sequences(large)
+        )
     counts: dict[bytes, int] = {}
     sequences: dict[BucketKey, int] = {}
-    for entry in () if snapshot is None else context.history.live_entries(snapshot):
+    for entry in context.history.live_entries(snapshot):
         if entry.bucket == POSTPONE_BUCKET:
             continue
         counts[entry.partition] = entry.total_buckets
@@ -84,3 +100,108 @@ def overwritten_since(context: TableContext, base: WriteStart) -> bool:
     news = history.commits.after(snapshot.id, latest)
     overwritten = any(each.commit_kind is CommitKind.OVERWRITE for each in news)
     return overwritten or len(news) < latest.id - snapshot.id
+
+
+# --- large tables --------------------------------------------------------------------------------
+# The facts of the partitions that a writer touches. A writer of many partitions reads all at once.
+
+_ONE_BY_ONE_MAX = 16
+
+
+class _LargeTable:
+    """The facts that were read so far."""
+
+    def __init__(self, context: TableContext, snapshot: Snapshot) -> None:
+        self._context = context
+        self._snapshot = snapshot
+        self._read: set[bytes] = set()
+        self._has_all = False
+        self.counts: dict[bytes, int] = {}
+        self.sequences: dict[BucketKey, int] = {}
+
+    def read(self, partition: bytes) -> None:
+        """Read the facts of a partition, unless they are known."""
+        if self._has_all or partition in self._read:
+            return
+        if len(self._read) >= _ONE_BY_ONE_MAX:
+            self.read_all()
+            return
+        self._add(partition)
+        self._read.add(partition)
+
+    def read_all(self) -> None:
+        """Read the facts of all partitions, unless they are known."""
+        if not self._has_all:
+            self._add(None)
+            self._has_all = True
+
+    def _add(self, partition: bytes | None) -> None:
+        try:
+            live = self._live(partition)
+        except CorruptTable:
+            # If the snapshot has expired, the latest one has newer facts: larger sequence numbers,
+            # and the bucket count that the commit will find.
+            latest = self._context.history.latest_snapshot()
+            if latest is None or latest == self._snapshot:
+                raise
+            self._snapshot = latest
+            live = self._live(partition)
+        partitions = live.partitions()
+        facts = live.facts().filter(pl.col("bucket") != POSTPONE_BUCKET)
+        counts = facts.group_by("partition").agg(pl.col("total_buckets").last())
+        self.counts |= {partitions[number]: count for number, count in counts.iter_rows()}
+        newest = facts.group_by("partition", "bucket").agg(pl.col("sequence_max").max())
+        self.sequences |= {
+            (partitions[number], bucket): most for number, bucket, most in newest.iter_rows()
+        }
+
+    def _live(self, partition: bytes | None) -> LiveColumns:
+        history, snapshot = self._context.history, self._snapshot
+        if partition is None:
+            return history.live_columns(history.manifests(snapshot))
+        manifests = manifests_of(history, self._context.partitions, snapshot, [partition])
+        return history.live_columns(manifests, {partition: None})
+
+
+class _Counts(Mapping[bytes, int]):
+    """`WriteStart.bucket_counts` of a large table."""
+
+    def __init__(self, table: _LargeTable) -> None:
+        self._table = table
+
+    def __getitem__(self, partition: bytes) -> int:
+        self._table.read(partition)
+        return self._table.counts[partition]
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._table.read_all()
+        return iter(self._table.counts)
+
+    def __len__(self) -> int:
+        self._table.read_all()
+        return len(self._table.counts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return dict, (dict(self),)
+
+
+class _Sequences(Mapping["BucketKey", int]):
+    """`WriteStart.sequences` of a large table."""
+
+    def __init__(self, table: _LargeTable) -> None:
+        self._table = table
+
+    def __getitem__(self, key: BucketKey) -> int:
+        self._table.read(key[0])
+        return self._table.sequences[key]
+
+    def __iter__(self) -> Iterator[BucketKey]:
+        self._table.read_all()
+        return iter(self._table.sequences)
+
+    def __len__(self) -> int:
+        self._table.read_all()
+        return len(self._table.sequences)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return dict, (dict(self),)
