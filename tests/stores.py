@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -219,6 +220,58 @@ class ReadCounter(FailingStore):
     def exists(self, path: str) -> bool:
         self.reads.append(path.rpartition("/")[2])
         return super().exists(path)
+
+
+class RequestCounter(FailingStore):
+    """Counts the requests that an object store would get, by kind; data files are read in one."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.requests: Counter[str] = Counter()
+        self.listed: list[str] = []
+
+    def read(self, path: str) -> bytes:
+        self.requests["GET"] += 1
+        return super().read(path)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        self.requests["GET"] += 1
+        return super().open_input(path)
+
+    def exists(self, path: str) -> bool:
+        found = super().exists(path)
+        self.requests["HEAD"] += 1
+        if not found:  # fsspec then looks for a directory
+            self.requests["LIST"] += 1
+            self.listed.append(path)
+        return found
+
+    def size(self, path: str) -> int:
+        self.requests["HEAD"] += 1
+        return super().size(path)
+
+    def list(self, directory: str) -> tuple[FileStatus, ...]:
+        self.requests["LIST"] += 1
+        self.listed.append(directory)
+        return super().list(directory)
+
+    def put(self, path: str, data: bytes) -> None:
+        self.requests["PUT"] += 1
+        super().put(path, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        self.requests["PUT"] += 1
+        return super().put_if_absent(path, data)
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
+        self.requests["PUT"] += 1
+        with super().open_output(path) as sink:
+            yield sink
+
+    def delete(self, path: str) -> None:
+        self.requests["DELETE"] += 1
+        super().delete(path)
 
 
 class MeddledStore(FailingStore):

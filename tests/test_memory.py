@@ -144,10 +144,20 @@ def test_caches_keep_a_quarter_of_the_budget_and_the_newest_value() -> None:
         one.put(number, "x", 1)
     assert budget.kept_bytes == 200
 
-    other.put(0, "large", 9)
-    assert (other.get(0), budget.kept_bytes) == ("large", 1100)
+    other.put(0, "newest", 2)
+    assert (other.get(0), budget.kept_bytes) == ("newest", 400)
     one.put(5, "x", 1)
     assert (one.get(5), one.size_bytes) == ("x", 100)
+
+
+def test_a_value_larger_than_the_share_of_caches_is_not_kept() -> None:
+    budget = Budget(1000)
+    cache: Cache[int, str] = Cache(100, budget=budget)
+    cache.put(0, "x", 1)
+    cache.put(1, "large", 3)
+
+    assert (cache.get(1), cache.get(0), budget.kept_bytes) == (None, "x", 100)
+    assert (cache.take(0), cache.take(0), budget.kept_bytes) == ("x", None, 0)
 
 
 def test_a_cache_that_is_gone_keeps_nothing() -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakecore.format.entry_columns import Wanted
     from lakecore.format.layout import Layout
     from lakecore.io.live_files import LiveColumns
-    from lakecore.io.stores.store import Store
+    from lakecore.io.stores.store import FileStatus, Store
     from lakecore.model.manifest import (
         IndexEntry,
         LiveFiles,
@@ -82,7 +82,19 @@ def hides(store: Store, path: str) -> bool:
     if mark is None or (mark.word == _FROM and _is_pair(store, path, mark)):
         return False
     # The move may have been finished between the two reads.
-    return store.exists(f"{path}/{_NAME}")
+    return has_file(store, f"{path}/{_NAME}")
+
+
+def has_file(store: Store, path: str) -> bool:
+    """Whether a small file exists, by reading it.
+
+    `Store.exists` also looks for a directory, by a listing if there is no such file.
+    """
+    try:
+        store.read(path)
+    except NotFound:
+        return False
+    return True
 
 
 def settle(store: Store, path: str) -> None:
@@ -271,6 +283,13 @@ def numbers(names: Iterable[str], prefix: str) -> tuple[int, ...]:
     return tuple(sorted(number for number in found if number is not None))
 
 
+def tag_names(listed: Iterable[FileStatus]) -> tuple[str, ...]:
+    """The names of the tags in a listing of the directory of tags, sorted."""
+    # Leave out the directory of success files, whose name also begins with `tag-`.
+    names = (each.path.rpartition("/")[2] for each in listed if not each.is_directory)
+    return tuple(sorted(name[4:] for name in names if name.startswith("tag-")))
+
+
 def check_number(number: int, expected: int, path: str) -> None:
     """Raise CorruptTable if the number in a file differs from the number in its name."""
     if number != expected:
@@ -348,6 +367,18 @@ class History:
         hidden = DROPPED_MARK in names and hides(self.store, self.layout.metadata_dir)
         return () if hidden else numbers(names, "schema-")
 
+    def newest_schema_id(self, known: int) -> int | None:
+        """The id of the newest schema, searched upwards from an existing one; None: it is dropped.
+
+        Lists no directory: on object stores a listing costs as much as a dozen reads.
+        """
+        if hides(self.store, self.layout.metadata_dir):
+            return None
+        newest = known
+        while has_file(self.store, self.layout.schema(newest + 1)):
+            newest += 1
+        return newest
+
     def schema(self, schema_id: int) -> TableSchema:
         """The schema with that id. Raises CorruptTable if its file is missing."""
         cached = self._schemas.get(schema_id)
@@ -400,17 +431,17 @@ class History:
     def earliest_snapshot_id(self) -> int | None:
         """The smallest live snapshot id, by the EARLIEST hint; None if nothing was committed."""
         hint = self._hint(self.layout.earliest_hint)
-        if hint is not None and self.store.exists(self.layout.snapshot(hint)):
+        if hint is not None and has_file(self.store, self.layout.snapshot(hint)):
             return hint
         return min(self._numbers(self.layout.snapshot_dir, "snapshot-"), default=None)
 
     def keep_earliest_hint(self, latest: int) -> None:
         """Write the EARLIEST hint if it is missing; snapshot `latest` exists."""
         path = self.layout.earliest_hint
-        if not self._earliest_hinted and not self.store.exists(path):
+        if not self._earliest_hinted and not has_file(self.store, path):
             first = min(self.snapshot_ids(), default=latest)
             # A listing may be incomplete. A hint above the first snapshot would hide that snapshot.
-            while first > 1 and self.store.exists(self.layout.snapshot(first - 1)):
+            while first > 1 and has_file(self.store, self.layout.snapshot(first - 1)):
                 first -= 1
             self.store.put(path, str(first).encode())
         self._earliest_hinted = True
@@ -425,8 +456,8 @@ class History:
         hint = self._hint(self.layout.latest_hint)
         if (
             hint is not None
-            and not self.store.exists(self.layout.snapshot(hint + 1))
-            and self.store.exists(self.layout.snapshot(hint))
+            and not has_file(self.store, self.layout.snapshot(hint + 1))
+            and has_file(self.store, self.layout.snapshot(hint))
         ):
             return hint
         ids = self._numbers(self.layout.snapshot_dir, "snapshot-")
@@ -523,12 +554,7 @@ class History:
 
     def tag_names(self) -> tuple[str, ...]:
         """The names of all tags, sorted."""
-        # Leave out the directory of success files, whose name also begins with `tag-`.
-        files = (
-            each.path for each in self.store.list(self.layout.tag_dir) if not each.is_directory
-        )
-        names = (path.rpartition("/")[2] for path in files)
-        return tuple(sorted(name[4:] for name in names if name.startswith("tag-")))
+        return tag_names(self.store.list(self.layout.tag_dir))
 
     def tag(self, name: str) -> Tag:
         """The tag of that name. Raises NotFound, naming the known ones."""

@@ -227,15 +227,22 @@ def require_own_references(context: TableContext, verb: str) -> None:
 
 
 def newest_schema_id(context: TableContext) -> int:
-    """The id of the newest schema. Raises NotFound if the table was dropped."""
-    ids = context.history.schema_ids()
-    if not ids:
-        raise NotFound(
-            "the table is not there any more: it was dropped or renamed",
-            table=context.identifier,
-            path=context.layout.root,
-        )
-    return ids[-1]
+    """The id of the newest schema. Raises NotFound if the table is being dropped.
+
+    `require_table` has just been called.
+    """
+    newest = context.history.newest_schema_id(context.schema.id)
+    if newest is None:
+        raise _dropped(context)
+    return newest
+
+
+def _dropped(context: TableContext) -> NotFound:
+    return NotFound(
+        "the table is not there any more: it was dropped or renamed",
+        table=context.identifier,
+        path=context.layout.root,
+    )
 
 
 def require_table(context: TableContext) -> None:
@@ -243,7 +250,8 @@ def require_table(context: TableContext) -> None:
     history = context.history
     if history.still_holds(context.schema):
         return
-    newest_schema_id(context)
+    if not history.schema_ids():
+        raise _dropped(context)
     raise NotFound(
         "the table is not there any more: another was made in its place; open that one",
         table=context.identifier,

@@ -312,6 +312,12 @@ class ServedHistory(History):
         newest = described.schema.id
         return (*(found for found in super().schema_ids() if found < newest), newest)
 
+    def newest_schema_id(self, known: int) -> int | None:
+        """The id of the schema that the server states; None if the table is gone."""
+        del known
+        described = self._describe()
+        return None if described is None else described.schema.id
+
     def latest_schema(self) -> TableSchema | None:
         """The schema that the server states; None if the table is gone."""
         described = self._describe()

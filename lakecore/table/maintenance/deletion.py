@@ -20,6 +20,7 @@ import polars as pl
 
 from lakecore.errors import CommitConflict, CommitUnknown, CorruptTable, LakecoreError, NotFound
 from lakecore.format import metadata
+from lakecore.io.history import has_file
 from lakecore.io.parallel import delete_all
 from lakecore.model.manifest import FileKind
 from lakecore.model.retention import FilesDeleted
@@ -233,7 +234,7 @@ def keepers(context: TableContext, without: str = "") -> tuple[FileStatus | bool
     store, layout = context.store, context.layout
     listed = (*store.list(layout.tag_dir), *store.list(layout.branches_dir))
     kept = (status for status in listed if status.path != without)
-    return (store.exists(layout.rollback_record), *kept)
+    return (has_file(store, layout.rollback_record), *kept)
 
 
 def settled(

@@ -39,7 +39,7 @@ import polars as pl
 
 from lakecore.errors import CommitConflict, CorruptTable, NotFound
 from lakecore.format.layout import SNAPSHOT_PREFIX
-from lakecore.io.history import numbers
+from lakecore.io.history import has_file, numbers
 from lakecore.io.parallel import delete_all, read_all
 from lakecore.model.files import FileSource
 from lakecore.model.retention import ExpiredChangelogs, ExpiredSnapshots
@@ -137,7 +137,7 @@ def expire_snapshots(
         # An interrupted expiry has left snapshots; they go on expiring once all of them are due.
         due = _end(context, first, latest, keep)[0]
         first = first if due >= earliest else earliest
-    if end > earliest and not dry_run and history.store.exists(context.layout.rollback_record):
+    if end > earliest and not dry_run and has_file(context.store, context.layout.rollback_record):
         finish_rollback(context)
         return expire_snapshots(context, keep, dry_run=dry_run)
     forward = _read_record(context) if end > first else None
@@ -183,7 +183,7 @@ def _kept_for(context: TableContext, branch: str) -> int | None:
 def _left_below(context: TableContext, earliest: int) -> int:
     """The first snapshot file of those that directly precede `earliest`, or `earliest` itself."""
     store, layout = context.store, context.layout
-    if earliest == 1 or not store.exists(layout.snapshot(earliest - 1)):
+    if earliest == 1 or not has_file(store, layout.snapshot(earliest - 1)):
         return earliest
     names = (status.path.rpartition("/")[2] for status in store.list(layout.snapshot_dir))
     there = {*numbers(names, SNAPSHOT_PREFIX)}
@@ -290,7 +290,7 @@ class _Expiry:
         kept = [] if self.keeps else changelogs_of(history)
         candidates = pl.concat([data, changelog])
         if len(candidates):
-            reach = Reach(history, candidates)
+            reach = Reach(history, candidates, context.partitions)
             reach.add_kept(near, others)
             for each in kept:
                 reach.add_changelog(each)
@@ -373,7 +373,7 @@ class _Expiry:
             lambda: history.earliest_snapshot_id() == end,
             table=context.identifier,
         )
-        if store.exists(layout.rollback_record) or _read_record(context) not in (
+        if has_file(store, layout.rollback_record) or _read_record(context) not in (
             None,
             self.forward,
         ):
@@ -520,7 +520,7 @@ def _plan(context: TableContext, expiring: Sequence[Snapshot], left: Sequence[in
     others = other_branches(context)
     candidates = pl.concat([data, changelog])
     if len(candidates):
-        reach = Reach(history, candidates)
+        reach = Reach(history, candidates, context.partitions)
         reach.add_kept(near, others)
         if earliest is not None and earliest <= expiring[-1].id:
             # After a rollback to a tag, snapshots that have a changelog exist again.

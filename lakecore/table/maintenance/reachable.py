@@ -26,16 +26,20 @@ from lakecore.errors import CorruptTable, NotFound
 from lakecore.format import metadata
 from lakecore.format.json_files import decode_rollback
 from lakecore.format.layout import BRANCH_PREFIX, MAIN_BRANCH, PENDING_PREFIX, one_name
+from lakecore.io.history import tag_names
 from lakecore.io.parallel import read_all
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import Tag
+from lakecore.plan.manifests import hull_of, may_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lakecore.io.history import History
+    from lakecore.io.stores.store import FileStatus
     from lakecore.model.manifest import ManifestFile
     from lakecore.model.snapshot import Snapshot
+    from lakecore.plan.partitions import Partitions
     from lakecore.table.context import TableContext
 
 KEY = ("_PARTITION", "_BUCKET", "_FILE_NAME")
@@ -96,8 +100,11 @@ def other_branches(context: TableContext) -> tuple[History, ...]:
     return tuple(history_of(context, name) for name in names if name != context.layout.branch)
 
 
-def tags_of(history: History) -> tuple[Tag, ...]:
-    """The tags of a branch, sorted by snapshot and name. Tags deleted meanwhile are left out."""
+def tags_of(history: History, names: Sequence[str] | None = None) -> tuple[Tag, ...]:
+    """The tags of a branch, sorted by snapshot and name. Tags deleted meanwhile are left out.
+
+    `names` are those of all its tags, if they were just listed.
+    """
 
     def read(name: str) -> Tag | None:
         try:
@@ -105,19 +112,21 @@ def tags_of(history: History) -> tuple[Tag, ...]:
         except NotFound:  # deleted since the listing
             return None
 
-    found = [tag for tag in read_all(read, history.tag_names()) if tag is not None]
+    names = history.tag_names() if names is None else names
+    found = [tag for tag in read_all(read, names) if tag is not None]
     return tuple(sorted(found, key=lambda tag: (tag.snapshot.id, tag.name)))
 
 
-def pending_of(history: History) -> tuple[Tag, ...]:
+def pending_of(history: History, listed: Sequence[FileStatus] | None = None) -> tuple[Tag, ...]:
     """The snapshots of a branch that a call which has not ended is about to keep.
 
     They are those of the pending files, and the target of a rollback that runs or was interrupted.
-    The name of each is that of its file.
+    The name of each is that of its file. `listed` is what is in the directory of tags, if it was
+    just listed.
     """
     store, layout = history.store, history.layout
     found = []
-    for status in store.list(layout.tag_dir):
+    for status in store.list(layout.tag_dir) if listed is None else listed:
         name = status.path.rpartition("/")[2]
         if name.startswith(PENDING_PREFIX):
             with suppress(NotFound):  # the call has ended since the listing
@@ -140,7 +149,8 @@ def tags_near(history: History, end: int) -> list[Snapshot]:
     def is_foreign(tag: Tag) -> bool:
         return not tag.snapshot.is_same(history.snapshot_if_there(tag.snapshot.id))
 
-    tags = (*pending_of(history), *tags_of(history))
+    listed = history.store.list(history.layout.tag_dir)
+    tags = (*pending_of(history, listed), *tags_of(history, tag_names(listed)))
     return [tag.snapshot for tag in tags if tag.snapshot.id < end or is_foreign(tag)]
 
 
@@ -338,12 +348,18 @@ def live_files(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 class Reach:
-    """Finds which of some candidate files are reached; reads each manifest once."""
+    """Finds which of some candidate files are reached.
 
-    def __init__(self, history: History, candidates: pl.DataFrame) -> None:
+    Reads each manifest once, and only if it may hold a file of the candidates' partitions.
+    """
+
+    def __init__(self, history: History, candidates: pl.DataFrame, partitions: Partitions) -> None:
         """`candidates` has the columns `KEY`; `history` is the history of any branch."""
         self._history = history
         self._among = candidates.select(KEY).unique()
+        self._partitions = partitions
+        values = partitions.values(self._among["_PARTITION"].unique().to_list())
+        self._hull = hull_of(values) if partitions.fields and values.num_rows else None
         self._frames: dict[str, pl.DataFrame] = {}
         self._reached: list[pl.DataFrame] = []
 
@@ -403,6 +419,9 @@ class Reach:
         )
 
     def _entries(self, manifests: Sequence[ManifestFile]) -> pl.DataFrame:
+        if self._hull is not None:
+            opened = may_hold(self._hull, manifests, self._partitions)
+            manifests = [each for each, may in zip(manifests, opened, strict=True) if may]
         fresh = [m for m in {m.name: m for m in manifests}.values() if m.name not in self._frames]
         columns = (*KEY, "_KIND")
 

@@ -345,7 +345,7 @@ def _files_of(
 ) -> Deletion | None:
     """The files that only removed states reference; None if a kept state cannot be read."""
     candidates = _candidates(context, record)
-    reach = Reach(context.history, candidates)
+    reach = Reach(context.history, candidates, context.partitions)
     try:
         stays = metadata_of(context, [record.target], changelog=False)
         reach.add_live(record.target)

@@ -170,7 +170,7 @@ def _unreached(context: TableContext, tag: Tag) -> tuple[pl.DataFrame, Metadata]
     history = context.history
     data = live_files(entry_frame(history, history.manifests(tag.snapshot)))
     metadata = metadata_of(context, [tag.snapshot], changelog=False)
-    reach = Reach(history, data)
+    reach = Reach(history, data, context.partitions)
     snapshots, changelogs = [], []
     for branch in (history, *other_branches(context)):
         without = tag.name if branch is history else None

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 # --- count ---------------------------------------------------------------------------------------
 # Counts rows from metadata if possible; otherwise reads as few columns as possible.
 #
+# 0. For a table without keys, deletion vectors and data evolution, the snapshot states the count.
 # 1. For a file that needs no merge, the count is the row count of its manifest entry, minus the
 #    rows
 #    that its deletion vector marks. Files that hold columns of the same rows are counted once.
@@ -65,6 +66,9 @@ def count_rows(rows: BatchSource, condition: pl.Expr | None) -> int:
 
 
 def _merged(rows: TableSource) -> int:
+    total = _total(rows)
+    if total is not None:
+        return total
     counted = 0
     unknown: list[Split] = []
     for split in rows.plan().splits:
@@ -80,6 +84,22 @@ def _merged(rows: TableSource) -> int:
     column = next(iter(schema.trimmed_primary_keys or small))
     with closing(rows.read(unknown, rows.read_plan(unknown, [column]))) as batches:
         return counted + sum(int(batch.num_rows) for batch in batches)
+
+
+def _total(rows: TableSource) -> int | None:
+    """The rows that the snapshot counts; None if a read returns others."""
+    snapshot = rows.snapshot
+    parts = rows.own is not None or rows.only_level is not None or rows.without
+    options = rows.context.options
+    if (
+        snapshot is None
+        or parts
+        or rows.table_schema.primary_keys
+        or snapshot.index_manifest is not None
+        or options.data_evolution_enabled
+    ):
+        return None
+    return snapshot.total_record_count
 
 
 def _stated(split: Split, *, keyed: bool) -> int | None:

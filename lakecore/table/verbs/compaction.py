@@ -255,6 +255,7 @@ def move_postponed(
         return done
     attempts = 0
     while True:
+        require_table(context)
         if newest_schema_id(context) != context.schema.id:
             context = reload_context(context)
         snapshot = context.history.latest_snapshot()

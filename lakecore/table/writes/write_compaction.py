@@ -391,7 +391,7 @@ class WriteCompaction:
         entries: Sequence[ManifestEntry] = ()
         if snapshot is not None and not self._overwrite:
             entries = live_in(context.history, context.partitions, snapshot, touched)
-        if max(context.history.schema_ids(), default=0) > context.schema.id:
+        if (context.history.newest_schema_id(context.schema.id) or 0) > context.schema.id:
             # Use the newest schema: with the writer's own, columns added since would be lost.
             context = replace(reload_context(context), history=context.history)
             if not _compacts(context) or not _is_writable(context):

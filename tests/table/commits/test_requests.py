@@ -1,0 +1,91 @@
+"""How many requests the verbs send to an object store; they cost money and time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.stores import RequestCounter
+from tests.tables import new_table, reopened, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lakecore.table.handle import Table
+
+COLUMNS = {"id": "INT NOT NULL", "v": "STRING"}
+FEW = " | ".join(f"{number} a" for number in range(40))
+ROUNDS = 10
+
+
+def counted() -> tuple[Table, RequestCounter]:
+    """A keyed table of 4 buckets with some commits behind it, and the counter of its requests."""
+    made = new_table(
+        COLUMNS,
+        bucket="4",
+        snapshot__num_retained__min="3",
+        snapshot__num_retained__max="3",
+    )
+    store = RequestCounter(made.context.store)
+    table = reopened(made, store=store)
+    for _ in range(8):
+        table.write(rows(table.schema, FEW))
+    store.requests.clear()
+    store.listed.clear()
+    return table, store
+
+
+def of_each(
+    store: RequestCounter, verb: Callable[[], object], rounds: int = ROUNDS
+) -> Mapping[str, float]:
+    """The requests of a call, by kind, on average."""
+    for _ in range(rounds):
+        verb()
+    return {kind: count / rounds for kind, count in store.requests.items()}
+
+
+VERBS: Mapping[str, tuple[Callable[[Table], object], Mapping[str, float]]] = {
+    "write": (
+        lambda table: table.write(rows(table.schema, FEW)),
+        {"GET": 41, "PUT": 12.7, "LIST": 9, "DELETE": 7.9},
+    ),
+    "write of one bucket": (
+        lambda table: table.write(rows(table.schema, "1 b")),
+        {"GET": 36.1, "PUT": 8.8, "LIST": 9, "DELETE": 4.9},
+    ),
+    "delete": (
+        lambda table: (table.write(rows(table.schema, "3 c")), table.delete("id = 3")),
+        {"GET": 85, "PUT": 18, "LIST": 18, "DELETE": 13},
+    ),
+    "compact, nothing to do": (lambda table: table.compact(), {"GET": 5, "LIST": 1}),
+    "create and delete a tag": (
+        lambda table: (table.create_tag("t"), table.delete_tag("t")),
+        {"GET": 13, "PUT": 2, "LIST": 3, "DELETE": 2},
+    ),
+    "expire, nothing to do": (lambda table: table.expire_snapshots(), {"GET": 7}),
+    "plan": (lambda table: table.explain(), {"GET": 4}),
+    "count": (lambda table: table.count(), {"GET": 20}),
+}
+"""What a call does in a table that compacts and expires, and its most requests by kind."""
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_requests_of_a_verb(name: str) -> None:
+    verb, most = VERBS[name]
+    table, store = counted()
+    found = of_each(store, lambda: verb(table))
+
+    assert {kind: count for kind, count in found.items() if count > most.get(kind, 0)} == {}
+
+
+def test_rows_of_a_table_without_keys_are_counted_by_its_snapshot() -> None:
+    made = new_table(COLUMNS, keys=())
+    for _ in range(3):
+        made.write(rows(made.schema, FEW))
+    store = RequestCounter(made.context.store)
+    table = reopened(made, store=store)
+    store.requests.clear()
+
+    assert table.count() == 3 * FEW.count("|") + 3
+    assert store.requests == {"GET": 4}
