@@ -124,7 +124,7 @@ def _are_scannable(files: Sequence[EngineFile], names: list[str]) -> bool:
     """Whether DuckDB's own reader reads these files correctly."""
     if len(files) > FOOTERS_MAX or any(_PATTERN.search(file.path) for file in files):
         return False
-    marked = sum(file.kept is not None for file in files)
+    marked = sum(file.mask is not None for file in files)
     return marked <= _MARKED_MAX and not (marked and _ROW_NUMBER in map(str.lower, names))
 
 
@@ -141,8 +141,8 @@ def scan_query(
     rows is a table of blocks, which the scan is joined with. Conditions on columns still reach the
     scan. DuckDB evaluates a condition that may raise an error only on rows that are returned.
     """
-    whole = [file.path for file in files if file.kept is None]
-    marked = [file for file in files if file.kept is not None]
+    whole = [file.path for file in files if file.mask is None]
+    marked = [file for file in files if file.mask is not None]
     texts = [f"SELECT {_columns(schema)} {_scan_of(whole, schema)}"] if whole else []
     for number, file in enumerate(marked):
         scan = _scan_of([file.path], schema)
@@ -167,8 +167,8 @@ def bits_of_files(files: Sequence[EngineFile]) -> list[bytes | list[bytes]]:
     size = _BLOCK_ROWS // 8
     found: list[bytes | list[bytes]] = []
     for file in files:
-        if file.kept is not None:
-            bits = file.kept.translate(_REVERSED)
+        if file.mask is not None:
+            bits = file.mask.bits.translate(_REVERSED)
             cut = range(0, len(bits), size) if _in_blocks(file) else ()
             found.append([bits[start : start + size] for start in cut] if cut else bits)
     return found

@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 from polars.selectors import Selector, by_name
@@ -59,11 +58,11 @@ class EngineScan:
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """The matching rows that are not marked."""
-        whole = [file for file in self.files if file.kept is None]
-        marked = [file for file in self.files if file.kept is not None]
+        whole = [file for file in self.files if file.mask is None]
+        marked = [file for file in self.files if file.mask is not None]
         if self.predicate is None and not self.wanted and self.row_limit is None:
             count = self._bare(whole).select(pl.len()).collect().item() if whole else 0
-            yield pl.DataFrame(height=count + sum(file.kept_count for file in marked))
+            yield pl.DataFrame(height=count + sum(file.returned_count for file in marked))
         elif self.row_limit is not None:
             rows = pl.concat(self._limited(self.row_limit)).head(self.row_limit)
             yield from self._filtered(rows, self.predicate)
@@ -81,9 +80,9 @@ class EngineScan:
 
     def _all(self) -> pl.LazyFrame:
         """The rows that are not marked."""
-        whole = [file for file in self.files if file.kept is None]
+        whole = [file for file in self.files if file.mask is None]
         bare = [self._bare(whole)] if whole else []
-        marked = [file for file in self.files if file.kept is not None]
+        marked = [file for file in self.files if file.mask is not None]
         return pl.concat([*bare, *map(self._unmarked, marked)])
 
     def _bare(self, files: Sequence[EngineFile], *, statistics: bool = True) -> pl.LazyFrame:
@@ -103,7 +102,7 @@ class EngineScan:
 
     def _unmarked(self, file: EngineFile, row_count: int | None = None) -> pl.LazyFrame:
         """The rows that are not marked among the first `row_count` rows of a file."""
-        rows, bits = self._bare([file]), _series(file)
+        rows, bits = self._bare([file]), _flags(file)
         if row_count is not None:
             rows, bits = rows.head(row_count), bits.head(row_count)
         # Polars raises an error if the heights differ.
@@ -117,12 +116,11 @@ class EngineScan:
         """
         frames: list[pl.LazyFrame] = []
         for file in self.files:
-            if file.kept is None:
+            if file.mask is None:
                 frames.append(self._bare([file]).head(left))
-                left -= file.row_count
             else:
-                frames.append(self._unmarked(file, _rows_to_read(file, left)))
-                left -= file.kept_count
+                frames.append(self._unmarked(file, file.mask.rows_with(left)))
+            left -= file.returned_count
             if left <= 0:
                 break
         return frames
@@ -149,7 +147,7 @@ class EngineScan:
         for file in files:
             rows = self._numbered(file, start)
             scans.append(rows if skipping.filter is None else rows.filter(skipping.filter))
-            bits.append(_series(file))
+            bits.append(_flags(file))
             start += file.row_count
         marks = pl.concat(bits)
         for frame in pl.concat(scans).collect_batches(maintain_order=False):
@@ -248,20 +246,10 @@ def named(names: list[str]) -> Selector:
     return by_name(*names)
 
 
-def _series(file: EngineFile) -> pl.Series:
-    """A column of booleans: for each row of a file, whether it is returned."""
-    assert file.kept is not None
-    bits = pa.BooleanArray.from_buffers(pa.bool_(), file.row_count, [None, pa.py_buffer(file.kept)])
-    return pl.Series(_MARK, bits)
-
-
-def _rows_to_read(file: EngineFile, limit: int) -> int:
-    """The number of rows to read so that `limit` of them are returned; all if there are fewer."""
-    assert file.kept is not None
-    if limit >= file.kept_count:
-        return file.row_count
-    counts = np.cumsum(np.bitwise_count(np.frombuffer(file.kept, np.uint8)), dtype=np.int64)
-    return min(_BITS * (int(np.searchsorted(counts, limit)) + 1), file.row_count)
+def _flags(file: EngineFile) -> pl.Series:
+    """For each row of a file, whether it is returned."""
+    assert file.mask is not None
+    return pl.Series(_MARK, file.mask.array)
 
 
 def _chunk_rows(schema: pa.Schema, names: list[str]) -> int | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from lakecore.model.row_mask import RowMask
     from lakecore.model.schema import TableSchema
     from lakecore.plan.predicate import Predicate
 
@@ -58,20 +59,17 @@ def checked_columns(columns: object, schema: TableSchema) -> list[str]:
 class EngineFile:
     """A local Parquet file that an engine may scan, and which of its rows are returned.
 
-    `kept` has a bit for each row, the lowest bit of the first byte for the first row; None: all
-    rows are returned.
+    Without a `mask`, all rows are returned.
     """
 
     path: str
     row_count: int
-    kept: bytes | None = None
+    mask: RowMask | None = None
 
     @property
-    def kept_count(self) -> int:
+    def returned_count(self) -> int:
         """The number of rows that are returned."""
-        if self.kept is None:
-            return self.row_count
-        return int.from_bytes(self.kept, "little").bit_count()
+        return self.row_count if self.mask is None else self.mask.count
 
 
 class BatchSource(Protocol):
@@ -150,7 +148,7 @@ class CheckedSource(BatchSource, Protocol):
 
 def whole_files(files: Sequence[EngineFile] | None) -> list[str] | None:
     """The paths of the files if all of their rows are returned; None if a row is left out."""
-    if files is None or any(file.kept is not None for file in files):
+    if files is None or any(file.mask is not None for file in files):
         return None
     return [file.path for file in files]
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakecore.frames.source import EngineFile
+from lakecore.model.row_mask import RowMask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,7 +96,7 @@ class HeldRows:
 
     rows: pa.Table
     files: list[str] | None = None
-    kept: bytes | None = None
+    bits: bytes | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -120,6 +121,10 @@ class HeldRows:
             return None
         counts = [pq.read_metadata(file).num_rows for file in self.files]
         return [
-            EngineFile(path=file, row_count=count, kept=self.kept)
+            EngineFile(
+                path=file,
+                row_count=count,
+                mask=None if self.bits is None else RowMask(self.bits, count),
+            )
             for file, count in zip(self.files, counts, strict=True)
         ]

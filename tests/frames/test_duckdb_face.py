@@ -125,7 +125,7 @@ def test_files_with_marked_rows_go_to_the_reader_of_duckdb(
 ) -> None:
     rows = pa.table({"id": range(9), "s": [*"abcdefghi"]})
     pq.write_table(rows, tmp_path / "0.parquet", row_group_size=2)
-    source = HeldRows(rows, [str(tmp_path / "0.parquet")] * 2, kept=b"\x06\x01")
+    source = HeldRows(rows, [str(tmp_path / "0.parquet")] * 2, bits=b"\x06\x01")
     found = duckdb_face.relation(source, connection)
 
     assert sorted(found.fetchall()) == [(1, "b")] * 2 + [(2, "c")] * 2 + [(8, "i")] * 2
@@ -151,7 +151,7 @@ def test_bits_of_many_rows_are_joined_in_blocks(
     stay = [n for n in range(count) if n % 3]
     kept = sum(1 << n for n in stay).to_bytes(-(-count // 8), "little")
     found = duckdb_face.relation(
-        HeldRows(rows, [str(tmp_path / "0.parquet")], kept=kept), connection
+        HeldRows(rows, [str(tmp_path / "0.parquet")], bits=kept), connection
     )
     keys = connection.sql("SELECT 2 AS k")
 
@@ -174,7 +174,7 @@ def test_condition_is_not_computed_on_a_marked_row(
     monkeypatch.setattr(duckdb_face, "_CONSTANT_ROWS_MAX", rows_max)
     rows = pa.table({"id": [1, 2], "s": ["none", "7"]})
     pq.write_table(rows, tmp_path / "0.parquet")
-    source = HeldRows(rows, [str(tmp_path / "0.parquet")], kept=b"\x02")
+    source = HeldRows(rows, [str(tmp_path / "0.parquet")], bits=b"\x02")
     keys = connection.sql("SELECT 7 AS k")
 
     found = duckdb_face.relation(source, connection)

@@ -154,7 +154,7 @@ def test_files_as_they_are_go_to_the_reader_of_polars(tmp_path: Path) -> None:
 def test_files_with_marked_rows_go_to_the_reader_of_polars(tmp_path: Path) -> None:
     rows = pa.table({"id": range(9), "s": [*"abcdefghi"]})
     pq.write_table(rows, tmp_path / "0.parquet", row_group_size=2)
-    source = HeldRows(rows, [str(tmp_path / "0.parquet")] * 2, kept=b"\x06\x01")
+    source = HeldRows(rows, [str(tmp_path / "0.parquet")] * 2, bits=b"\x06\x01")
 
     assert sorted(scan(source).collect()["id"].to_list()) == [1, 1, 2, 2, 8, 8]
     assert scan(source).filter(pl.col("id") > 2).select("s").collect()["s"].to_list() == ["i", "i"]
@@ -166,7 +166,7 @@ def test_files_with_marked_rows_go_to_the_reader_of_polars(tmp_path: Path) -> No
 def test_filter_is_not_computed_on_a_marked_row(tmp_path: Path) -> None:
     rows = pa.table({"id": [1, 2], "s": ["none", "7"]})
     pq.write_table(rows, tmp_path / "0.parquet")
-    source = HeldRows(rows, [str(tmp_path / "0.parquet")], kept=b"\x02")
+    source = HeldRows(rows, [str(tmp_path / "0.parquet")], bits=b"\x02")
 
     found = scan(source).filter((pl.col("id") > 0) & (pl.col("s").str.to_integer() > 5)).collect()
     assert found["id"].to_list() == [2]

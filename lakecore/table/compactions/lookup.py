@@ -336,7 +336,7 @@ class _File:
             self._groups.append(_Group(None, 0, file.row_count, (), ()))
         self._all = tuple(self._groups)
         self._ends = np.array([group.end for group in self._all])
-        self._deleted = plan.files.deleted_rows(file)
+        self._mask = plan.files.mask(file)
         self._keys = _Forward(plan, file, plan.keys, whole=whole)
         self._rows = _Forward(plan, file, plan.fields, whole=whole)
         self._batch: tuple[int, OrderColumns] | None = None
@@ -358,9 +358,8 @@ class _File:
                 # The next keys may be in this group, too.
                 break
             self._groups.popleft()
-        if self._deleted is not None and len(self._deleted):
-            at = np.minimum(np.searchsorted(self._deleted, positions), len(self._deleted) - 1)
-            positions[self._deleted[at] == positions] = NONE
+        if self._mask is not None:
+            positions[~self._mask.has(positions)] = NONE
         marks = self._plan.marks
         if marks is not None and (hits := positions[positions != NONE]).size:
             marks.setdefault(self._file.name, []).append(hits)

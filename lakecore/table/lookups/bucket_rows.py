@@ -219,13 +219,6 @@ class SplitState:
     files: SplitFiles
     runs: tuple[tuple[BoundedFile, ...], ...]
     direct: bool
-    _deleted: dict[str, np.ndarray | None] = field(default_factory=dict)
-
-    def deleted(self, file: DataFile) -> np.ndarray | None:
-        """The positions in the file's deletion vector; read once."""
-        if file.name not in self._deleted:
-            self._deleted[file.name] = self.files.deleted_rows(file)
-        return self._deleted[file.name]
 
     @property
     def fingerprint(self) -> tuple[object, ...]:
@@ -504,7 +497,7 @@ class BlockReader:
         """
         if not keys.length:
             return
-        deleted = state.deleted(file)
+        mask = state.files.mask(file)
         parts: list[pa.Table] = []
         for group in self._groups(state, file):
             inside = keys if group.index is None else _within(keys, group.low, group.high)
@@ -512,8 +505,8 @@ class BlockReader:
                 continue
             block = self._block(state, file, group)
             _, places = block.find(inside)
-            if deleted is not None and len(places):
-                places = places[~np.isin(places + block.first_row, deleted)]
+            if mask is not None and len(places):
+                places = places[mask.has(places + block.first_row)]
             if len(places):
                 parts.append(block.rows.take(pa.array(places)))
         if parts:

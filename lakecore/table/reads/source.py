@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from lakecore.frames.source import EngineFile
     from lakecore.model.files import Split
     from lakecore.model.manifest import ManifestEntry
+    from lakecore.model.row_mask import RowMask
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.predicate import Predicate
@@ -478,18 +479,18 @@ class TableSource:
             return None
         splits, store = self.plan().splits, self.context.store
         plan = self.read_plan(splits, columns)
-        surviving: dict[str, bytes] = {}
+        surviving: dict[str, RowMask] = {}
         for split in splits:
             if split.raw:
                 continue
-            bits = (
+            masks = (
                 known_survivors(split, plan, store)
                 if known_only
                 else survivors(split, plan, store, self.context.budget)
             )
-            if bits is None:
+            if masks is None:
                 return None
-            surviving |= bits
+            surviving |= masks
         check_files(store, path.paths, columns, self.checks)
         return engine_files(splits, path.paths, plan, store, surviving)
 

@@ -146,12 +146,10 @@ def _placed_rows(
     start, end = marks.starts[number : number + 2].tolist()
     rows = marks.known[start:end]
     places: range | np.ndarray = range(start, end)
-    deleted = files.deleted_rows(file)
-    if deleted is not None:
-        left = np.ones(end - start, bool)
-        left[deleted[deleted < end - start]] = False
-        places = start + np.flatnonzero(left)
-        rows = rows.filter(pl.Series(left))
+    mask = files.mask(file)
+    if mask is not None:
+        places = start + np.flatnonzero(mask.flags)
+        rows = rows.filter(pl.Series(mask.array))
     # Keep the chunks as they were read; do not copy them into one.
     for part in files.slices_of(file, rows.to_arrow().to_batches(rows_max)):
         length = part.keys.length

@@ -38,7 +38,6 @@ from lakecore.model.types import Atomic, Map, arrow_schema, arrow_type
 from lakecore.plan.row_ids import BLOB, anchor_of, columns_of_file, rows_of
 from lakecore.table.stored_rows.late_casts import late_casts
 from lakecore.table.stored_rows.split_files import (
-    KeptRows,
     check_size,
     missing_is_corrupt,
     partition_values,
@@ -201,8 +200,7 @@ def joined_rows(
     files, fields = replace(files, late=late), (*fields, *late.fields)
     sources = _sources(files, fields)
     partition = partition_values(files.split, files.plan.schema, fields)
-    deleted = files.deleted_rows(anchor_of(group)) if files.split.vectors else None
-    kept = KeptRows(deleted, None)
+    mask = files.mask(anchor_of(group)) if files.split.vectors else None
     schema, position = arrow_schema(fields), 0
     with ExitStack() as open_files:
         readers: dict[str, _Reader | BlobColumn] = {}
@@ -231,7 +229,9 @@ def joined_rows(
                 if columns
                 else next(iter(parts.values())).select([])
             )
-            places, batch = kept.of(batch, position)
+            places: np.ndarray | range = range(position, position + count)
+            if mask is not None:
+                places, batch = mask.filter(batch, position)
             position += count
             for rows in late.cast(pa.Table.from_batches([batch])).to_batches() if late else [batch]:
                 yield places[: rows.num_rows], rows

@@ -42,7 +42,6 @@ from lakecore.table.splits.decide import (
 from lakecore.table.splits.read import read_split
 from lakecore.table.splits.read_path import LateMaterialisation, scan_parts
 from lakecore.table.splits.survivors import HELD_TIMES, deciding_columns, window_rows
-from lakecore.table.stored_rows.row_groups import flags_of
 from lakecore.table.stored_rows.split_files import SplitFiles, out_of_order
 
 if TYPE_CHECKING:
@@ -149,9 +148,9 @@ class PolarsRows:
         files, marks = self._files, no_marks(self.split.files)
         marks.rows[:] = True
         for start, file in zip(marks.starts, self.split.files, strict=False):
-            bits = files.kept_bits(file)
-            if bits is not None:
-                marks.rows[start : start + file.row_count] = flags_of(bits, file.row_count)
+            mask = files.mask(file)
+            if mask is not None:
+                marks.rows[start : start + file.row_count] = mask.flags
         marks.decided[:] = np.diff(marks.starts)
         return marks
 

@@ -13,13 +13,10 @@ their deletion vectors, and the rules of the merge.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
-
-import numpy as np
 
 from lakecore.frames.engine_scan import parquet_scan
 from lakecore.frames.polars_source import FAILURES, bytes_in_arrow
@@ -28,6 +25,7 @@ from lakecore.io.cache import Cache
 from lakecore.io.files.data_files import file_columns, row_group_bounds
 from lakecore.io.files.file_checks import check_files, identity_of
 from lakecore.lsm.levels import SortedRun
+from lakecore.model.row_mask import RowMask
 from lakecore.model.types import arrow_schema
 from lakecore.options import LINE_FORMATS
 from lakecore.table.sections.windows import merge_fields
@@ -51,8 +49,7 @@ from lakecore.table.splits.read_path import (
     bytes_to_mark,
     texts_of,
 )
-from lakecore.table.stored_rows.row_groups import kept_bits
-from lakecore.table.stored_rows.split_files import SplitFiles, check_size, missing_is_corrupt
+from lakecore.table.stored_rows.split_files import SplitFiles, check_size, vector_masks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,15 +58,14 @@ if TYPE_CHECKING:
 
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
-    from lakecore.model.files import DataFile, Split, VectorRange
+    from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field
     from lakecore.table.splits.decide import Marks
     from lakecore.table.splits.read_path import Part
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
-    KeptBits: TypeAlias = Mapping[str, bytes]
-    """The bits of each file of a section, by the name of the file; the lowest bit of a byte first.
-        """
+    RowMasks: TypeAlias = Mapping[str, RowMask]
+    """The masks of the files of a section, by the name of the file."""
 
 
 # --- examine -------------------------------------------------------------------------------------
@@ -129,12 +125,10 @@ def examine(
     )
 
 
-# --- kept bits -----------------------------------------------------------------------------------
-# Bitmaps of the rows to return, for engines that scan files with deletion vectors.
-#
-# The bitmaps of the rows that survive a merge (`survivors.py`) are used in the same way.
+# --- engine files --------------------------------------------------------------------------------
+# The files that an engine scans, with masks of the rows that deletion vectors or a merge leave.
 
-NOTHING: Mapping[str, bytes] = MappingProxyType({})
+NOTHING: RowMasks = MappingProxyType({})
 
 
 def engine_files(
@@ -142,46 +136,26 @@ def engine_files(
     paths: Sequence[str],
     plan: ReadPlan,
     store: Store,
-    surviving: Mapping[str, bytes] = NOTHING,
+    surviving: RowMasks = NOTHING,
 ) -> list[EngineFile]:
-    """The files of the splits, at these local paths, each with a bitmap of the rows to return.
+    """The files of the splits, at these local paths, each with a mask of the rows to return.
 
-    `surviving` has the bitmaps of the files of merged sections. A file of a merged section without
-    a surviving row is left out.
+    `surviving` has the masks of the files of merged sections. A file of a merged section without a
+    surviving row is left out.
     """
-    kept = {**_kept_bits([split for split in splits if split.raw], plan, store), **surviving}
+    masks = {**vector_masks((split for split in splits if split.raw), plan, store), **surviving}
     files = [file for split in splits for file in split.files]
     found = [
-        EngineFile(path=path, row_count=file.row_count, kept=kept.get(file.name))
+        EngineFile(path=path, row_count=file.row_count, mask=masks.get(file.name))
         for path, file in zip(paths, files, strict=True)
     ]
     if not surviving:
         return found
     return [
-        replace(file, kept=None) if file.kept_count == file.row_count else file
+        replace(file, mask=None) if file.returned_count == file.row_count else file
         for file in found
-        if file.kept_count
+        if file.returned_count
     ]
-
-
-def _kept_bits(splits: Sequence[Split], plan: ReadPlan, store: Store) -> dict[str, bytes]:
-    """A bitmap for each file with a vector, by file name: a bit is 1 if the row is kept.
-
-    The lowest bit of a byte comes first. An index file is read at most once. Raises CorruptTable if
-    it is missing or damaged.
-    """
-    held: dict[str, list[tuple[DataFile, VectorRange]]] = defaultdict(list)
-    for split in splits:
-        for file in split.files:
-            if file.name in split.vectors:
-                index_file, where = split.vectors[file.name]
-                path = plan.layout.live_index_file(split.partition_path, split.bucket, index_file)
-                held[path].append((file, where))
-    found: dict[str, bytes] = {}
-    for path, parts in held.items():
-        with missing_is_corrupt(path):
-            found |= kept_bits(store, path, parts)
-    return found
 
 
 # --- survivors -----------------------------------------------------------------------------------
@@ -191,10 +165,10 @@ HELD_TIMES = 2
 _WINDOW_ROWS = 1 << 20
 _WINDOW_ROW_SHARE = 256
 """The most rows of a window: the budget in bytes divided by this, but at most `_WINDOW_ROWS`."""
-_KNOWN: Cache[tuple[object, ...], KeptBits] = Cache(1)
+_KNOWN: Cache[tuple[object, ...], RowMasks] = Cache(1)
 
 
-def known_survivors(split: Split, plan: ReadPlan, store: Store) -> KeptBits | None:
+def known_survivors(split: Split, plan: ReadPlan, store: Store) -> RowMasks | None:
     """The bits of the surviving rows of a section, if an earlier read has computed them."""
     identity = _identity(split, plan, store)
     return None if identity is None else _KNOWN.get(identity)
@@ -205,7 +179,7 @@ def forget() -> None:
     _KNOWN.give_back(_KNOWN.size_bytes)
 
 
-def survivors(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> KeptBits | None:
+def survivors(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> RowMasks | None:
     """The bits of the surviving rows of a section; None if another reader must merge it.
 
     The plan has no predicate, so the bits cover all rows. Raises CorruptTable for a file that
@@ -240,8 +214,8 @@ def survivors(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> Kep
         marks = no_marks(split.files, rows)
         for _ in mark_rows(marks, SplitFiles(split, plan, store), window_rows(budget)):
             pass
-    found = _bits(split, marks)
-    _KNOWN.put(identity, found, sum(map(len, found.values())))
+    found = _masks(split, marks)
+    _KNOWN.put(identity, found, sum(len(mask.bits) for mask in found.values()))
     return found
 
 
@@ -277,10 +251,10 @@ def window_rows(budget: Budget) -> int:
     return min(_WINDOW_ROWS, budget.size_bytes // _WINDOW_ROW_SHARE)
 
 
-def _bits(split: Split, marks: Marks) -> dict[str, bytes]:
+def _masks(split: Split, marks: Marks) -> dict[str, RowMask]:
     ends = marks.starts[1:].tolist()
     return {
-        file.name: np.packbits(marks.rows[end - file.row_count : end], bitorder="little").tobytes()
+        file.name: RowMask.of(marks.rows[end - file.row_count : end])
         for file, end in zip(split.files, ends, strict=True)
     }
 

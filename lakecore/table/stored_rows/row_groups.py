@@ -13,11 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.format.index_files import decode_vectors
 from lakecore.format.statistics import stats_columns
-from lakecore.io.cache import Cache
 from lakecore.io.files.data_files import row_group_bounds
-from lakecore.io.files.file_checks import identity_of
 from lakecore.merge.groups import is_valid
 from lakecore.model.rows import KEY_PREFIX
 from lakecore.model.types import Atomic, arrow_schema, arrow_type
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 
     from lakecore.io.files.file_format import RowGroup
     from lakecore.io.stores.store import Store
-    from lakecore.model.files import DataFile, Split, VectorRange
+    from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
     from lakecore.plan.predicate import Predicate
@@ -219,42 +216,3 @@ def _all_null(
     if count not in {0, row_count} or mapping.changed or not isinstance(stored.type, Atomic):
         return None
     return count == row_count
-
-
-# --- vector bits ---------------------------------------------------------------------------------
-# Deletion vectors as one bit for each row of a file; those of local index files are cached.
-
-_KNOWN: Cache[tuple[object, ...], bytes] = Cache(1)
-
-
-def kept_bits(
-    store: Store, path: str, parts: Sequence[tuple[DataFile, VectorRange]]
-) -> Mapping[str, bytes]:
-    """For each file, by name, a bit for each row: 1 unless its vector marks the row.
-
-    The lowest bit of a byte comes first. The index file at `path` is only read for vectors that are
-    not cached, or if it has changed. Raises NotFound for a missing file, CorruptTable for a damaged
-    vector.
-    """
-    identity = identity_of(store, path)
-    found: dict[str, bytes] = {}
-    data: bytes | None = None
-    for file, where in parts:
-        key = (identity, where.offset, where.length, file.name, file.row_count)
-        bits = None if identity is None else _KNOWN.get(key)
-        if bits is None:
-            data = store.read(path) if data is None else data
-            deleted = decode_vectors(data, [where], path, file.row_count)[file.name]
-            kept = np.ones(file.row_count, bool)
-            kept[deleted[deleted < file.row_count]] = False
-            bits = np.packbits(kept, bitorder="little").tobytes()
-            if identity is not None:
-                _KNOWN.put(key, bits, len(bits))
-        found[file.name] = bits
-    return found
-
-
-def flags_of(bits: bytes, row_count: int) -> np.ndarray:
-    """The bits as an array of booleans."""
-    packed = np.frombuffer(bits, np.uint8)
-    return np.unpackbits(packed, count=row_count, bitorder="little").view(bool)

@@ -8,24 +8,27 @@ split, all conditions do (`row_groups.py`).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap
 
 from lakecore.errors import CorruptTable, NotFound, Unsupported
 from lakecore.format.binary_row import decode_rows
+from lakecore.format.index_files import decode_vectors
+from lakecore.io.cache import Cache
 from lakecore.io.files.data_files import read_positions, row_group_bounds
-from lakecore.io.files.file_checks import check_file
+from lakecore.io.files.file_checks import check_file, identity_of
 from lakecore.merge import chooses_value
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
 from lakecore.model.arrow_arrays import CODED, with_texts
 from lakecore.model.line_format import line_format
+from lakecore.model.row_mask import RowMask
 from lakecore.model.rows import KIND_FIELD, ROW_ID, SEQUENCE_FIELD, SEQUENCE_NUMBER
 from lakecore.model.types import arrow_type
 from lakecore.options import LINE_FORMATS
@@ -42,7 +45,7 @@ from lakecore.table.stored_rows.late_casts import (
     naming_files,
 )
 from lakecore.table.stored_rows.read_plan import unexpired
-from lakecore.table.stored_rows.row_groups import flags_of, kept_bits, matching_row_groups
+from lakecore.table.stored_rows.row_groups import matching_row_groups
 from lakecore.table.stored_rows.snapshot_numbers import numbered_by_snapshot
 
 if TYPE_CHECKING:
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
     from lakecore.io.files.data_files import BatchSize
     from lakecore.io.stores.store import Store
     from lakecore.lsm.levels import SortedRun
-    from lakecore.model.files import DataFile, Split
+    from lakecore.model.files import DataFile, Split, VectorRange
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
     from lakecore.rows.mapping import ColumnMapping
@@ -125,44 +128,46 @@ def _line_rows(
         del batch
 
 
-# --- kept rows -----------------------------------------------------------------------------------
-# Which rows of a data file a read keeps, by their positions.
+# --- vector masks --------------------------------------------------------------------------------
+# The rows that deletion vectors leave; masks from local index files are cached.
+
+_KNOWN: Cache[tuple[object, ...], RowMask] = Cache(1)
 
 
-@dataclass(frozen=True, slots=True)
-class KeptRows:
-    """The rows of a file to keep: `selected` (None: all) except `deleted`, both as positions."""
+def vector_masks(splits: Iterable[Split], plan: ReadPlan, store: Store) -> dict[str, RowMask]:
+    """For each file with a deletion vector, by name, the rows that the vector does not mark.
 
-    deleted: np.ndarray | None
-    selected: BitMap | None
+    An index file is read once, and only for vectors that are not cached, or if it has changed.
+    Raises CorruptTable if it is missing or damaged.
+    """
+    held: dict[str, list[tuple[DataFile, VectorRange]]] = defaultdict(list)
+    for split in splits:
+        for file in split.files if split.vectors else ():
+            if file.name in split.vectors:
+                index_file, where = split.vectors[file.name]
+                path = plan.layout.live_index_file(split.partition_path, split.bucket, index_file)
+                held[path].append((file, where))
+    found: dict[str, RowMask] = {}
+    for path, parts in held.items():
+        with missing_is_corrupt(path):
+            found |= _masks_of(store, path, parts)
+    return found
 
-    def of(self, batch: pa.RecordBatch, position: int) -> tuple[np.ndarray | range, pa.RecordBatch]:
-        """The kept rows of a batch, with their positions. Its first row is at `position`."""
-        end = position + batch.num_rows
-        mask: np.ndarray | None = None
-        if self.selected is not None:
-            rows = BitMap()
-            rows.add_range(position, end)
-            mask = np.zeros(batch.num_rows, bool)
-            mask[np.array(self.selected & rows, np.int64) - position] = True
-        if self.deleted is not None:
-            low, high = np.searchsorted(self.deleted, (position, end))
-            if low != high:
-                mask = np.ones(batch.num_rows, bool) if mask is None else mask
-                mask[self.deleted[low:high] - position] = False
+
+def _masks_of(
+    store: Store, path: str, parts: Iterable[tuple[DataFile, VectorRange]]
+) -> Iterator[tuple[str, RowMask]]:
+    identity, data = identity_of(store, path), None
+    for file, where in parts:
+        key = (identity, where.offset, where.length, file.name, file.row_count)
+        mask = None if identity is None else _KNOWN.get(key)
         if mask is None:
-            return range(position, end), batch
-        return position + np.flatnonzero(mask), batch.filter(pa.array(mask))
-
-
-def groups_holding(rows: BitMap, starts: Sequence[int], row_count: int) -> list[int]:
-    """The row groups that hold at least one of these rows; group i begins at `starts[i]`."""
-    ends = [*starts[1:], row_count]
-    return [
-        number
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
-        if rows.range_cardinality(start, end)
-    ]
+            data = store.read(path) if data is None else data
+            deleted = decode_vectors(data, [where], path, file.row_count)[file.name]
+            mask = RowMask.at(deleted, file.row_count, returned=False)
+            if identity is not None:
+                _KNOWN.put(key, mask, len(mask.bits))
+        yield file.name, mask
 
 
 # --- known values --------------------------------------------------------------------------------
@@ -246,6 +251,7 @@ class SplitFiles:
     places: Places | None = None
     late: LateCasts = NO_LATE_CASTS
     coded: frozenset[str] = frozenset()
+    _masks: dict[str, RowMask] = field(default_factory=dict, compare=False)
 
     def path(self, file: DataFile) -> str:
         """The path of a file."""
@@ -272,14 +278,12 @@ class SplitFiles:
         self, file: DataFile, fields: Sequence[Field], size: BatchSize
     ) -> Iterator[tuple[np.ndarray | range, pa.RecordBatch]]:
         """The batches of `rows`, each with the position of each row in the file."""
-        deleted = self.deleted_rows(file)
-        selected = self.split.selected.get(file.name)
-        kept = KeptRows(deleted, selected)
+        mask = self.mask(file)
         late, wanted = NO_LATE_CASTS, keys_wanted(fields, self.plan)
         known = self._known_nulls(file, fields)
         # Before a merge, no row is hidden: an older row would reappear.
         row_filter = self.plan.row_filter if self.split.raw else None
-        drops = any(each is not None for each in (deleted, wanted, selected, row_filter))
+        drops = any(each is not None for each in (mask, wanted, row_filter))
         if drops and not self.late:
             read = [
                 field
@@ -292,7 +296,9 @@ class SplitFiles:
         for position, batch in self._unplaced(
             file, (*fields, *late.fields), size, late or self.late
         ):
-            places, batch = kept.of(batch, position)  # noqa: PLW2901  less its deleted rows
+            places: np.ndarray | range = range(position, position + batch.num_rows)
+            if mask is not None:
+                places, batch = mask.filter(batch, position)  # noqa: PLW2901
             for rows in late.cast(pa.Table.from_batches([batch])).to_batches() if late else [batch]:
                 yield places[: rows.num_rows], self._placed(rows, fields, known)
                 places = places[rows.num_rows :]
@@ -316,7 +322,7 @@ class SplitFiles:
             with missing_is_corrupt(path):
                 check_size(self.store, path, file)
                 check_file(self.store, path, file.row_count, names, plan.checks)
-            self.kept_bits(file)
+            self.mask(file)
 
     def slices(self, run: SortedRun, fields: Sequence[Field], size: BatchSize) -> Iterator[Slice]:
         """The rows of a sorted run, as slices to be merged; see `slices_of`."""
@@ -381,12 +387,13 @@ class SplitFiles:
         Row groups without a selected row are left out, too.
         """
         matching = self._matching_row_groups(file)
-        rows = self.split.selected.get(file.name)
-        starts = None if rows is None else self.row_group_starts(file)
-        if rows is None or starts is None:
+        mask = self.mask(file) if file.name in self.split.selected else None
+        starts = None if mask is None else self.row_group_starts(file)
+        if mask is None or starts is None:
             return matching
-        holding = groups_holding(rows, starts, file.row_count)
-        return holding if matching is None else sorted({*holding} & {*matching})
+        ends = [*starts[1:], file.row_count]
+        numbers = range(len(starts)) if matching is None else matching
+        return [number for number in numbers if mask.has_any(starts[number], ends[number])]
 
     def _matching_row_groups(self, file: DataFile) -> list[int] | None:
         plan = self.plan
@@ -515,20 +522,18 @@ class SplitFiles:
     ) -> pa.RecordBatch:
         return batch if self.places is None else self.places.put_into(batch, fields, known)
 
-    def kept_bits(self, file: DataFile) -> bytes | None:
-        """A bit for each row, 0 if a deletion vector marks it; None if the file has no vector."""
-        split = self.split
-        if file.name not in split.vectors:
-            return None
-        index_file, where = split.vectors[file.name]
-        path = self.plan.layout.live_index_file(split.partition_path, split.bucket, index_file)
-        with missing_is_corrupt(path):
-            return kept_bits(self.store, path, [(file, where)])[file.name]
-
-    def deleted_rows(self, file: DataFile) -> np.ndarray | None:
-        """The positions that the file's deletion vector marks, ascending; None without a vector."""
-        bits = self.kept_bits(file)
-        return None if bits is None else np.flatnonzero(~flags_of(bits, file.row_count))
+    def mask(self, file: DataFile) -> RowMask | None:
+        """The rows that deletion vectors and file indexes leave; None: all rows."""
+        split, masks = self.split, self._masks
+        if not masks and (split.vectors or split.selected):
+            found = vector_masks([split], self.plan, self.store)
+            for each in split.files if split.selected else ():
+                if each.name in split.selected:
+                    rows = np.array(split.selected[each.name], np.int64)
+                    mask = RowMask.at(rows, each.row_count, returned=True)
+                    found[each.name] = mask & found.get(each.name, mask)
+            masks.update(found)
+        return masks.get(file.name)
 
 
 def _last_in_order(column: pa.Array, before: pa.Array | None, path: str) -> pa.Array:

@@ -6,13 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from lakecore.errors import CorruptTable
 from lakecore.io.stores.guarded import unguarded
 from lakecore.io.stores.local import LocalStore
-from lakecore.table.stored_rows.row_groups import flags_of
 from lakecore.table.stored_rows.split_files import SplitFiles
 from tests.table.splits.test_read import source_of
 from tests.tables import new_table
@@ -51,6 +49,11 @@ def marked(
     return files, found
 
 
+def again(files: SplitFiles) -> SplitFiles:
+    """The same files, opened by another reader."""
+    return SplitFiles(files.split, files.plan, files.store)
+
+
 def test_bits_of_a_local_file_are_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,34 +61,31 @@ def test_bits_of_a_local_file_are_read_once(
     (file,) = files.split.files
     expected = [number % 3 == 0 for number in range(20)]
     for _ in range(3):
-        bits = files.kept_bits(file)
-        assert bits is not None
-        assert flags_of(bits, 20).tolist() == [not each for each in expected]
-        deleted = files.deleted_rows(file)
-        assert deleted is not None
-        assert deleted.tolist() == np.flatnonzero(expected).tolist()
+        mask = again(files).mask(file)
+        assert mask is not None
+        assert mask.flags.tolist() == [not each for each in expected]
     assert len(read) == 1
 
 
 def test_a_file_that_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files, read = marked(LocalStore(), str(tmp_path / "t"), monkeypatch)
     (file,) = files.split.files
-    files.kept_bits(file)
+    assert files.mask(file)
     place = Path(read[0].removeprefix("file:"))
     whole = place.read_bytes()
     os.truncate(place, len(whole) - 4)
     with pytest.raises(CorruptTable):
-        files.kept_bits(file)
+        again(files).mask(file)
     place.unlink()
     with pytest.raises(CorruptTable, match="missing"):
-        files.kept_bits(file)
+        again(files).mask(file)
 
 
 def test_bits_of_another_store_are_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     files, read = marked(None, "memory://warehouse/shop.db/marked", monkeypatch)
     (file,) = files.split.files
     for _ in range(2):
-        assert files.kept_bits(file)
+        assert again(files).mask(file)
     assert len(read) == 2
 
 
@@ -96,4 +96,4 @@ def test_a_file_without_a_vector_has_no_bits(tmp_path: Path) -> None:
     (split,) = source.plan().splits
     files = SplitFiles(split, source.read_plan([split], None), table.context.store)
 
-    assert files.kept_bits(split.files[0]) is None
+    assert files.mask(split.files[0]) is None
