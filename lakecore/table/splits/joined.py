@@ -233,10 +233,9 @@ def joined_rows(
             if mask is not None:
                 places, batch = mask.filter(batch, position)
             position += count
-            for rows in late.cast(pa.Table.from_batches([batch])).to_batches() if late else [batch]:
-                yield places[: rows.num_rows], rows
-                places = places[rows.num_rows :]
-                del rows
+            if late:
+                batch = late.cast_batch(batch)
+            yield places[: batch.num_rows], batch
             del batch, parts, columns
         if position != len(rows_of(group)):
             raise CorruptTable(

@@ -136,6 +136,16 @@ class LateCasts:
             ]
         return pa.Table.from_batches(done, schema)
 
+    def cast_batch(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of `cast`, as one batch."""
+        done = self.cast(pa.Table.from_batches([rows]))
+        batches = done.to_batches()
+        if len(batches) == 1:
+            return batches[0]
+        return pa.RecordBatch.from_arrays(
+            [column.combine_chunks() for column in done.columns], schema=done.schema
+        )
+
     def _shown(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows, with null in place of stored values that the row filter hides."""
         if self.row_filter is None:

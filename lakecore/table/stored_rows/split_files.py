@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +49,7 @@ from lakecore.table.stored_rows.row_groups import matching_row_groups
 from lakecore.table.stored_rows.snapshot_numbers import numbered_by_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from lakecore.io.files.data_files import BatchSize
     from lakecore.io.stores.store import Store
@@ -60,72 +60,6 @@ if TYPE_CHECKING:
     from lakecore.rows.mapping import ColumnMapping
     from lakecore.table.stored_rows.read_plan import ReadPlan
     from lakecore.table.stored_rows.row_groups import Places
-
-
-# --- file rows -----------------------------------------------------------------------------------
-# The stored rows of one data file, in any format.
-
-
-def file_rows(  # noqa: PLR0913  what is read, how, and what stands for columns
-    store: Store,
-    path: str,
-    file: DataFile,
-    plan: ReadPlan,
-    size: BatchSize,
-    *,
-    fields: Sequence[Field],
-    row_groups: Iterable[int] | None,
-    known: Mapping[str, pa.Scalar],
-    coded: frozenset[str],
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches of these columns, each with the position of its first row; see `read_positions`."""
-    if file.format in LINE_FORMATS:
-        yield from _line_rows(store, path, file, plan, fields, size)
-        return
-    yield from read_positions(
-        store,
-        path,
-        fields=fields,
-        batch_rows=size.rows,
-        batch_bytes=size.size_bytes,
-        row_groups=row_groups,
-        checks=plan.checks,
-        known=known,
-        coded=coded,
-    )
-
-
-def _line_rows(
-    store: Store,
-    path: str,
-    file: DataFile,
-    plan: ReadPlan,
-    fields: Sequence[Field],
-    size: BatchSize,
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of a file of lines (CSV, JSON, text). Raises Unsupported if the table has a key.
-
-    In a table with a key, Java reads the columns of such files by position, and gets other values
-    than it wrote.
-    """
-    if plan.schema.primary_keys:
-        raise Unsupported(
-            "files of lines are read in tables without a primary key", format=file.format, path=path
-        )
-    names = file.write_columns or plan.schemas[file.schema_id].names
-    lines = line_format(file.format, names, plan.options)
-    assert lines is not None, "a file of lines"
-    texts = text_fields(fields, lines.kind) if fields else ()
-    for position, batch in read_positions(
-        store,
-        path,
-        fields=texts,
-        batch_rows=size.rows,
-        batch_bytes=size.size_bytes,
-        lines=lines,
-    ):
-        yield position, from_texts(batch, fields, path) if fields else batch
-        del batch
 
 
 # --- vector masks --------------------------------------------------------------------------------
@@ -235,6 +169,36 @@ def _of_manifest(name: str, file: DataFile, position: int, count: int) -> pa.Arr
 
 # --- split files ---------------------------------------------------------------------------------
 
+FileRows: TypeAlias = "tuple[np.ndarray | range, pa.RecordBatch]"
+"""The position of each row in its file, and the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSteps:
+    """What happens to each batch of the stored columns of a file, which `mappings` state.
+
+    1. Each function of `each` gets the position of the first row, and keeps every row: types,
+       packed casts, sequence numbers, row ids, places.
+    2. `mask` drops rows.
+    3. The functions of `last` may drop rows that no reader wants: late casts, places.
+    """
+
+    mappings: Sequence[ColumnMapping]
+    each: Sequence[Callable[[pa.RecordBatch, int], pa.RecordBatch]]
+    mask: RowMask | None
+    last: Sequence[Callable[[pa.RecordBatch], pa.RecordBatch]]
+
+    def __call__(self, batch: pa.RecordBatch, position: int) -> FileRows:
+        """The rows of a stored batch whose first row is at this position."""
+        for step in self.each:
+            batch = step(batch, position)
+        positions: np.ndarray | range = range(position, position + batch.num_rows)
+        if self.mask is not None:
+            positions, batch = self.mask.filter(batch, position)
+        for step_of_rest in self.last:
+            batch = step_of_rest(batch)
+        return positions[: batch.num_rows], batch
+
 
 @dataclass(frozen=True, slots=True)
 class SplitFiles:
@@ -276,34 +240,9 @@ class SplitFiles:
 
     def rows_at(
         self, file: DataFile, fields: Sequence[Field], size: BatchSize
-    ) -> Iterator[tuple[np.ndarray | range, pa.RecordBatch]]:
+    ) -> Generator[FileRows, None, None]:
         """The batches of `rows`, each with the position of each row in the file."""
-        mask = self.mask(file)
-        late, wanted = NO_LATE_CASTS, keys_wanted(fields, self.plan)
-        known = self._known_nulls(file, fields)
-        # Before a merge, no row is hidden: an older row would reappear.
-        row_filter = self.plan.row_filter if self.split.raw else None
-        drops = any(each is not None for each in (mask, wanted, row_filter))
-        if drops and not self.late:
-            read = [
-                field
-                for field in fields
-                if field.name not in known
-                and not (self.places is not None and self.places.asks_for_nulls(field))
-            ]
-            late = late_casts([file], read, self.plan.schemas)
-            late = replace(late, wanted=wanted, row_filter=row_filter)
-        for position, batch in self._unplaced(
-            file, (*fields, *late.fields), size, late or self.late
-        ):
-            places: np.ndarray | range = range(position, position + batch.num_rows)
-            if mask is not None:
-                places, batch = mask.filter(batch, position)  # noqa: PLW2901
-            for rows in late.cast(pa.Table.from_batches([batch])).to_batches() if late else [batch]:
-                yield places[: rows.num_rows], self._placed(rows, fields, known)
-                places = places[rows.num_rows :]
-                del rows
-            del batch
+        return self._read(file, self._steps(file, fields), size)
 
     def check(self) -> None:
         """Raise CorruptTable if a local file, or its deletion vector, is visibly damaged.
@@ -376,9 +315,10 @@ class SplitFiles:
         `row_groups` are the row groups to read; None: all that the plan's predicate leaves.
         Raises CorruptTable if the row count differs from the manifest's.
         """
-        known = self._known_nulls(file, fields)
-        for position, batch in self._unplaced(file, fields, size, self.late, row_groups):
-            yield position, self._placed(batch, fields, known)
+        steps = self._steps(file, fields, all_rows=True)
+        for positions, batch in self._read(file, steps, size, row_groups):
+            assert isinstance(positions, range), "no row is dropped"
+            yield positions.start, batch
             del batch
 
     def wanted_row_groups(self, file: DataFile) -> list[int] | None:
@@ -417,29 +357,71 @@ class SplitFiles:
             groups = row_group_bounds(self.store, path, ())
         return None if groups is None else [group.first_row for group in groups]
 
-    def _unplaced(
+    def _steps(
+        self, file: DataFile, fields: Sequence[Field], *, all_rows: bool = False
+    ) -> FileSteps:
+        """How a file is read. With `all_rows`, no row is dropped, and nothing is cast late."""
+        plan, places = self.plan, self.places
+        schema = plan.schemas[file.schema_id]
+        known: Mapping[str, bool] = {}
+        if places is not None:
+            held = map_fields(fields, (*schema.fields, SEQUENCE_FIELD, KIND_FIELD))
+            known = places.known_nulls(file, schema, held)
+        mask = None if all_rows else self.mask(file)
+        own = NO_LATE_CASTS if all_rows or self.late else self._late(file, fields, known, mask)
+        late = own or self.late
+        read = [field for field in (*fields, *own.fields) if field.name not in known]
+        mappings = late.map_fields(read, _stored_columns(file, schema, plan))
+        if places is not None:
+            mappings = places.uncast(mappings)
+        names = {field.name for field in read}
+        each: list[Callable[[pa.RecordBatch, int], pa.RecordBatch]] = [
+            lambda batch, _: self._typed(batch, mappings, file)
+        ]
+        if late.packed:
+            each.append(lambda batch, _: late.pack(batch))
+        if plan.options.sequence_snapshot_ordering:
+            each.append(lambda batch, _: numbered_by_snapshot(batch, file))
+        if names & {ROW_ID, SEQUENCE_NUMBER}:
+            each.append(lambda batch, position: with_tracking(batch, file, position))
+        if places is not None:
+            each.append(lambda batch, position: places.number(batch, file, position))
+        last: list[Callable[[pa.RecordBatch], pa.RecordBatch]] = []
+        if own:
+            last.append(own.cast_batch)
+        if places is not None:
+            last.append(lambda batch: places.put_into(batch, fields, known))
+        return FileSteps(mappings, each, mask, last)
+
+    def _late(
         self,
         file: DataFile,
         fields: Sequence[Field],
-        size: BatchSize,
-        late: LateCasts,
-        row_groups: Iterable[int] | None = None,
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The batches of `stored_rows`, before `_placed` puts places into them.
+        known: Mapping[str, bool],
+        mask: RowMask | None,
+    ) -> LateCasts:
+        """The casts of a file that wait until rows are dropped: none if no row is."""
+        wanted = keys_wanted(fields, self.plan)
+        # Before a merge, no row is hidden: an older row would reappear.
+        row_filter = self.plan.row_filter if self.split.raw else None
+        if mask is None and wanted is None and row_filter is None:
+            return NO_LATE_CASTS
+        read = [
+            field
+            for field in fields
+            if field.name not in known
+            and not (self.places is not None and self.places.asks_for_nulls(field))
+        ]
+        late = late_casts([file], read, self.plan.schemas)
+        return replace(late, wanted=wanted, row_filter=row_filter)
 
-        Columns whose nulls are known are missing. A column with the place of each row is added.
-        """
-        file_schema, places = self.plan.schemas[file.schema_id], self.places
-        added = (SEQUENCE_FIELD, KIND_FIELD) if self.plan.schema.primary_keys else ()
-        own = (*columns_of_file(file, file_schema), *added)
-        if file.write_columns is not None:
-            # A file that holds only some columns lacks the partition columns.
-            own = tuple(dict.fromkeys((*own, *file_schema.partition_fields)))
-        known = self._known_nulls(file, fields)
-        mappings = late.map_fields([field for field in fields if field.name not in known], own)
-        if places is not None:
-            mappings = places.uncast(mappings)
-        physical = stored_fields(mappings)
+    def _read(
+        self,
+        file: DataFile,
+        steps: FileSteps,
+        size: BatchSize,
+        row_groups: Iterable[int] | None = None,
+    ) -> Generator[FileRows, None, None]:
         path, seen = self.path(file), 0
         with missing_is_corrupt(path):
             if not file.sequence_max and self.store.local_path(path) is not None:
@@ -448,36 +430,78 @@ class SplitFiles:
                 check_size(self.store, path, file)
             if row_groups is None:
                 row_groups = self.wanted_row_groups(file)
-            for position, batch in file_rows(
-                self.store,
-                path,
-                file,
-                self.plan,
-                size,
-                fields=physical,
-                row_groups=row_groups,
-                known=known_values(self.split, file, file_schema, physical),
-                coded=frozenset(
-                    mapping.stored.name
-                    for mapping in mappings
-                    if mapping.read.name in self.coded and mapping.stored is not None
-                ),
-            ):
+            for position, batch in self._decoded(file, steps.mappings, size, row_groups):
                 seen = position + batch.num_rows
                 if seen > file.row_count:
                     raise _other_rows(path, seen, file)
-                with naming_files((file.name,)):
-                    batch = conform_batch(self._readable(batch, mappings, file), mappings)  # noqa: PLW2901
-                batch = late.pack(batch)  # noqa: PLW2901
-                if self.plan.options.sequence_snapshot_ordering:
-                    batch = numbered_by_snapshot(batch, file)  # noqa: PLW2901
-                batch = with_tracking(batch, file, position)  # noqa: PLW2901
-                if places is not None:
-                    batch = places.number(batch, file, position)  # noqa: PLW2901
-                yield position, batch
+                yield steps(batch, position)
                 del batch
             if row_groups is None and seen < file.row_count:
                 raise _other_rows(path, seen, file)
+
+    def _decoded(
+        self,
+        file: DataFile,
+        mappings: Sequence[ColumnMapping],
+        size: BatchSize,
+        row_groups: Iterable[int] | None,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Batches of the stored columns, with the position of their first row: `read_positions`."""
+        fields, path = stored_fields(mappings), self.path(file)
+        if file.format in LINE_FORMATS:
+            return self._lines(file, fields, size)
+        return read_positions(
+            self.store,
+            path,
+            fields=fields,
+            batch_rows=size.rows,
+            batch_bytes=size.size_bytes,
+            row_groups=row_groups,
+            checks=self.plan.checks,
+            known=known_values(self.split, file, self.plan.schemas[file.schema_id], fields),
+            coded=frozenset(
+                mapping.stored.name
+                for mapping in mappings
+                if mapping.read.name in self.coded and mapping.stored is not None
+            ),
+        )
+
+    def _lines(
+        self, file: DataFile, fields: Sequence[Field], size: BatchSize
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The rows of a file of lines (CSV, JSON, text). Raises Unsupported if the table has a key.
+
+        In a table with a key, Java reads the columns of such files by position, and gets other
+        values than it wrote.
+        """
+        plan, path = self.plan, self.path(file)
+        if plan.schema.primary_keys:
+            raise Unsupported(
+                "files of lines are read in tables without a primary key",
+                format=file.format,
+                path=path,
+            )
+        names = file.write_columns or plan.schemas[file.schema_id].names
+        lines = line_format(file.format, names, plan.options)
+        assert lines is not None, "a file of lines"
+        texts = text_fields(fields, lines.kind) if fields else ()
+        for position, batch in read_positions(
+            self.store,
+            path,
+            fields=texts,
+            batch_rows=size.rows,
+            batch_bytes=size.size_bytes,
+            lines=lines,
+        ):
+            yield position, from_texts(batch, fields, path) if fields else batch
+            del batch
+
+    def _typed(
+        self, batch: pa.RecordBatch, mappings: Sequence[ColumnMapping], file: DataFile
+    ) -> pa.RecordBatch:
+        """The stored columns of a batch as the columns that are read."""
+        with naming_files((file.name,)):
+            return conform_batch(self._readable(batch, mappings, file), mappings)
 
     def _readable(
         self, batch: pa.RecordBatch, mappings: Sequence[ColumnMapping], file: DataFile
@@ -509,19 +533,6 @@ class SplitFiles:
                 batch = batch.set_column(at, batch.schema.field(at), with_utf8(text))
         return batch
 
-    def _known_nulls(self, file: DataFile, fields: Sequence[Field]) -> Mapping[str, bool]:
-        """The columns of a file that need not be read, because `places` knows their nulls."""
-        if self.places is None:
-            return {}
-        schema = self.plan.schemas[file.schema_id]
-        mappings = map_fields(fields, (*schema.fields, SEQUENCE_FIELD, KIND_FIELD))
-        return self.places.known_nulls(file, schema, mappings)
-
-    def _placed(
-        self, batch: pa.RecordBatch, fields: Sequence[Field], known: Mapping[str, bool]
-    ) -> pa.RecordBatch:
-        return batch if self.places is None else self.places.put_into(batch, fields, known)
-
     def mask(self, file: DataFile) -> RowMask | None:
         """The rows that deletion vectors and file indexes leave; None: all rows."""
         split, masks = self.split, self._masks
@@ -534,6 +545,14 @@ class SplitFiles:
                     found[each.name] = mask & found.get(each.name, mask)
             masks.update(found)
         return masks.get(file.name)
+
+
+def _stored_columns(file: DataFile, schema: TableSchema, plan: ReadPlan) -> tuple[Field, ...]:
+    """The columns that a file of this schema may hold."""
+    added = (SEQUENCE_FIELD, KIND_FIELD) if plan.schema.primary_keys else ()
+    # A file that holds only some columns lacks the partition columns.
+    parts = schema.partition_fields if file.write_columns is not None else ()
+    return tuple(dict.fromkeys((*columns_of_file(file, schema), *added, *parts)))
 
 
 def _last_in_order(column: pa.Array, before: pa.Array | None, path: str) -> pa.Array:
