@@ -39,6 +39,7 @@ from lakecore.errors import (
     NotFound,
 )
 from lakecore.format import metadata
+from lakecore.model.files import FileSource
 from lakecore.model.manifest import FileKind, ManifestEntry
 from lakecore.model.snapshot import (
     BATCH_COMMIT_IDENTIFIER,
@@ -67,7 +68,6 @@ from lakecore.table.context import newest_schema_id, require_table
 from lakecore.table.publication import LostRace, Published, Refused, SnapshotProposal, Unknown
 from lakecore.table.reads.scan import live_in, live_in_partitions
 from lakecore.table.reads.told import told_by
-from lakecore.table.stored_rows.snapshot_numbers import with_snapshot_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -156,13 +156,29 @@ class Step:
         snapshot id as their sequence numbers; compacted rows keep theirs.
         """
         if options.sequence_snapshot_ordering:
-            delta = with_snapshot_id(self.delta, self.snapshot_id)
+            delta = _with_snapshot_id(self.delta, self.snapshot_id)
             return replace(self, delta=delta, stamped=True)
         if not options.row_tracking_enabled:
             return self
         first = Inherited.of(self.latest).next_row_id
         delta, next_row_id = with_row_ids(self.delta, first, self.snapshot_id)
         return replace(self, delta=delta, next_row_id=next_row_id, tracked=True, stamped=True)
+
+
+def _with_snapshot_id(entries: Sequence[ManifestEntry], snapshot_id: int) -> list[ManifestEntry]:
+    """The entries of a commit; files that writers added get the snapshot id as sequence numbers.
+
+    A file that changes its level, or that a compaction wrote, keeps its numbers.
+    """
+    kept = {entry.file.name for entry in entries if entry.kind is FileKind.DELETE}
+    return [
+        replace(entry, file=replace(entry.file, sequence_min=snapshot_id, sequence_max=snapshot_id))
+        if entry.kind is FileKind.ADD
+        and entry.file.file_source is not FileSource.COMPACT
+        and entry.file.name not in kept
+        else entry
+        for entry in entries
+    ]
 
 
 def next_snapshot(

@@ -41,9 +41,7 @@ from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import Atomic, Root, arrow_schema
 from lakecore.rows.evolution import map_fields
 from lakecore.table.sections.windows import READER
-from lakecore.table.splits.decide import stored_only
-from lakecore.table.splits.read_path import scan_parts
-from lakecore.table.splits.survivors import polars_parts
+from lakecore.table.splits.decide import polars_parts, scan_parts, stored_only
 from lakecore.table.stored_rows.row_groups import bounded_row_groups
 from lakecore.table.stored_rows.split_files import missing_is_corrupt
 
@@ -54,7 +52,7 @@ if TYPE_CHECKING:
     from lakecore.memory import Lease
     from lakecore.model.files import DataFile
     from lakecore.model.types import Field
-    from lakecore.table.splits.read_path import Part
+    from lakecore.table.splits.decide import Part
     from lakecore.table.stored_rows.split_files import SplitFiles
 
 

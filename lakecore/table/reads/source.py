@@ -36,24 +36,20 @@ from lakecore.table.reads.scan import (
 )
 from lakecore.table.sections.large_rows import are_large
 from lakecore.table.sections.windows import READER, on_reader
-from lakecore.table.splits.decide import decide
-from lakecore.table.splits.polars_rows import PolarsRows
-from lakecore.table.splits.read import read_split
-from lakecore.table.splits.read_path import (
+from lakecore.table.splits.decide import (
     Decision,
     EngineScan,
     Examined,
     LateMaterialisation,
     PolarsChunks,
     Reader,
-)
-from lakecore.table.splits.survivors import (
+    decide,
     decide_split,
-    engine_files,
     examine,
-    known_survivors,
-    survivors,
 )
+from lakecore.table.splits.polars_rows import PolarsRows
+from lakecore.table.splits.read import read_split
+from lakecore.table.splits.survivors import engine_files, known_survivors, survivors
 from lakecore.table.stored_rows.followed import columns_to_follow, without_references
 from lakecore.table.stored_rows.read_plan import ReadPlan
 from lakecore.table.stored_rows.split_files import SplitFiles, missing_is_corrupt

@@ -1,320 +1,289 @@
-"""The decision of how rows are read, from values alone: a `ReadPath` and the reason for it.
+"""The decision of how rows are read: a `ReadPath` and the reason for it.
 
-`decide` touches no storage. Its caller looks at the files (`survivors.py`) and carries the decision
-out (`polars_rows.py`, `read.py`); `explain()` shows it.
+- If no file needs a merge, an engine scans the files: Polars, DuckDB or Arrow.
+- Otherwise each split has its own path. Polars decodes the row groups of large splits: all rows of
+  a raw split; from a section, only the values of rows that survive a merge of the keys (late
+  materialisation, `survivors.py`).
+- lakecore's own reader does the rest. It scans a raw split, and merges a section in windows.
+
+`decide` touches no storage: if metadata alone does not decide, it gets the facts that `examine`
+reads. Other modules carry the decision out (`polars_rows.py`, `read.py`); `explain()` shows it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import deque
-from dataclasses import dataclass, field, replace
-from itertools import count, pairwise
-from threading import Lock
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import groupby
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from polars.selectors import by_name
 
 from lakecore.format.binary_row import decode_rows
+from lakecore.frames.engine_scan import parquet_scan
 from lakecore.frames.polars_source import FOOTERS_MAX
+from lakecore.io.files.data_files import file_columns, row_group_bounds
 from lakecore.lsm.levels import SortedRun
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import ChoosesRows
 from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD, TRACKING_FIELDS
 from lakecore.model.types import TIMESTAMPS, Atomic, arrow_type, timestamp_unit, with_nullable
+from lakecore.options import LINE_FORMATS
 from lakecore.plan.predicate import condition_on
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.sections.large_rows import are_large
-from lakecore.table.sections.windows import called_back, merge_fields, section_windows
-from lakecore.table.splits.read_path import (
-    CODECS,
-    Decision,
-    EachSplit,
-    EngineScan,
-    FileScan,
-    Flagged,
-    JoinedFiles,
-    LateMaterialisation,
-    PolarsChunks,
-    Reader,
-    Reason,
-    bytes_to_mark,
-    parts_of,
-)
+from lakecore.table.sections.windows import merge_fields, section_windows
+from lakecore.table.stored_rows.split_files import check_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from lakecore.io.files.file_format import RowGroup
+    from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
-    from lakecore.merge.spec import Slice
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
-    from lakecore.table.splits.read_path import Examined, FileFacts, Part
+    from lakecore.table.sections.windows import Windows
     from lakecore.table.stored_rows.read_plan import ReadPlan
-    from lakecore.table.stored_rows.split_files import SplitFiles
 
 
-# --- marks ---------------------------------------------------------------------------------------
-# Late materialisation: keys decide which rows of a section survive; only their values are read.
-#
-# If a merge returns rows unchanged, the key, sequence number and kind of the rows determine which
-# rows survive. These columns of all rows are held in memory. They are merged window by window, and
-# the surviving rows are marked.
+# --- paths ---------------------------------------------------------------------------------------
+# The ways of reading rows, and the reasons for them.
+
+
+class Reader(Enum):
+    """The readers that a read may use."""
+
+    ENGINE = "an engine may scan all files of the read"
+    MARKING = "an engine may scan all files; bits state which rows of merged files survive"
+    POLARS = "Polars may decode row groups of the split"
+    OWN = "only lakecore's own reader"
+
+
+class Reason(Enum):
+    """Why rows are read by a path. The values are sentences for people."""
+
+    NO_MERGE = "no merge is needed"
+    KEYS_DECIDE = "keys, sequence numbers and kinds decide which rows survive"
+    NEWER_KEYS_DECIDE = "keys of newer runs decide which rows of the oldest run survive"
+    MERGED = "some files must be merged"
+    VECTORS = "many rows are in files with deletion vectors"
+    OWN_READER = "batches of lakecore's own reader are wanted"
+    FEW_ROWS = "the split has few rows"
+    SYSTEM_COLUMNS = "sequence numbers, kinds or row ids are wanted"
+    REFERENCES = "rows hold references to BLOB values, which must be followed"
+    COLUMN_FILES = "several files hold columns of the same rows"
+    LARGE_ROWS = "rows are large for the memory budget"
+    COLUMNS = "no column is wanted, or one twice"
+    CONDITION = "the condition may leave few row groups"
+    FOLDS = "the merge engine computes values"
+    FORMAT = "a file is not Parquet"
+    PARTIAL_FILES = "a file holds only some columns"
+    SCHEMAS = "the files have several schemas"
+    COLUMN_CHANGED = "a column was added, renamed or changed after the files were written"
+    COLUMN_TYPE = "engines read a nested or nanosecond column differently"
+    OLD_FILES = "files of an old Paimon version hold nested columns"
+    NOT_LOCAL = "a file is not on a local disk"
+    MISSING_COLUMNS = "a migrated file lacks columns"
+    ROW_COUNT = "the footer of a file contradicts the manifest"
+    INDEXED = "file indexes leave few rows"
+    CODEC = "Polars does not detect damage in this compression"
+    LARGE_ROW_GROUPS = "row groups are large for the memory budget"
+    LARGE_KEYS = "the keys of the section are large for the memory budget"
+    FEW_ROW_GROUPS = "the condition leaves few row groups of large files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marks:
-    """A flag for each row of a split: whether the row survives. Files are in order.
+class EngineScan:
+    """An engine scans these local files with its own reader, and leaves out deleted rows."""
 
-    The rows of file `n` begin at `starts[n]`; its first `decided[n]` flags are final. `known` holds
-    the columns that decide (key, sequence number, kind) of all rows.
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EachSplit:
+    """An engine cannot scan the files of the read: each split has its own path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolarsChunks:
+    """Polars decodes all these row groups of a raw split, a few at a time."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def all_parts(self) -> tuple[Part, ...]:
+        """The row groups."""
+        return self.parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flagged:
+    """Parts of the oldest run. Their rows survive unless a newer run holds their key.
+
+    A flag for each key in `span` says whether a newer run holds it.
     """
 
-    starts: np.ndarray
-    rows: np.ndarray
-    decided: np.ndarray
-    known: pl.DataFrame = field(default_factory=pl.DataFrame)
-
-    def are_decided(self, start: int, end: int) -> bool:
-        """Whether the flags of the rows from `start` to `end` (exclusive) are final."""
-        inside = slice(
-            int(np.searchsorted(self.starts, start, side="right")) - 1,
-            int(np.searchsorted(self.starts, end, side="left")),
-        )
-        ends = np.minimum(self.starts[1:][inside], end)
-        return bool((self.starts[:-1][inside] + self.decided[inside] >= ends).all())
-
-    def decide(self, places: range | np.ndarray | None, wins: np.ndarray) -> None:
-        """Set the flags of the rows at `places`, the next undecided rows of one file."""
-        assert places is not None
-        self.rows[slice(places.start, places.stop) if isinstance(places, range) else places] = wins
-        number = int(np.searchsorted(self.starts, places[-1], side="right")) - 1
-        self.decided[number] = places[-1] + 1 - self.starts[number]
+    parts: tuple[Part, ...]
+    span: range
 
 
-def decided_by_keys(plan: ReadPlan) -> bool:
-    """Whether key, sequence number and kind alone determine which rows survive."""
-    return isinstance(MERGE_FUNCTIONS[plan.engine], ChoosesRows)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateMaterialisation:
+    """First the `deciding` columns of the parts are merged, then Polars decodes the surviving rows.
 
-
-def no_marks(files: Sequence[DataFile], known: pl.DataFrame | None = None) -> Marks:
-    """Marks in which no row is marked and no flag is final."""
-    starts = np.cumsum([0, *(file.row_count for file in files)])
-    return Marks(
-        starts=starts,
-        rows=np.zeros(int(starts[-1]), bool),
-        decided=np.zeros(len(files), np.int64),
-        known=pl.DataFrame() if known is None else known,
-    )
-
-
-def mark_rows(marks: Marks, files: SplitFiles, window_rows: int) -> Iterator[None]:
-    """Merge the keys of a section for which `decided_by_keys` holds, in windows of `window_rows`.
-
-    Raises CorruptTable for keys out of order, see `SplitFiles.slices_of`.
+    With `flagged`, flags of keys decide for the oldest run, and `parts` does not contain it.
+    `held_bytes` is the memory of the deciding columns and all flags.
     """
-    plan, split = files.plan, files.split
-    engine = MERGE_FUNCTIONS[plan.engine]
-    assert isinstance(engine, ChoosesRows)
-    rows_max = max(1, window_rows // len(split.runs))
-    numbers = count()
-    runs = [
-        deque(
-            part
-            for file in run
-            for part in _placed_rows(marks, files, file, next(numbers), rows_max)
-        )
-        for run in split.runs
+
+    parts: tuple[Part, ...]
+    deciding: tuple[Field, ...]
+    flagged: Flagged | None = None
+    held_bytes: int
+
+    @property
+    def all_parts(self) -> tuple[Part, ...]:
+        """All row groups; the row groups of the oldest run come first."""
+        return self.parts if self.flagged is None else (*self.flagged.parts, *self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class FileScan:
+    """lakecore's own reader scans the files of a raw split."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedFiles:
+    """lakecore's own reader joins files that hold columns of the same rows."""
+
+
+ReadPath: TypeAlias = (
+    "EngineScan | EachSplit | PolarsChunks | LateMaterialisation | FileScan | JoinedFiles | Windows"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """How a read is done (a read path), and the reason for this choice."""
+
+    path: ReadPath
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What was read from storage: facts of each file, in order; and whether few row groups match.
+
+    If a file is not on a local disk, the facts of the other files may be missing.
+    """
+
+    files: tuple[FileFacts, ...]
+    few_row_groups: bool = False
+
+
+# --- parts ---------------------------------------------------------------------------------------
+# What is known about data files: facts from storage, row groups for Polars, size in memory.
+
+CODECS = frozenset({"ZSTD", "UNCOMPRESSED"})
+"""The codecs that Polars may decode: with others, it detects less damage than Arrow."""
+_BYTE = 8
+_CODE_BYTES = 8
+"""Bytes of the number that stands for a value in a comparison."""
+_VIEW_BYTES = 16
+"""Bytes of the view of a decoded string; several views may share the bytes of one string."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """What storage says about a data file.
+
+    - `path`: the local path (None: the file is not on a local disk);
+    - `columns`: the names of the columns (None: all columns of the file's schema);
+    - `groups`: the row groups; empty if they were not examined.
+    """
+
+    path: str | None
+    columns: frozenset[str] | None = None
+    groups: tuple[RowGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A row group of a file at a local path."""
+
+    file: DataFile
+    path: str
+    group: RowGroup
+    size_bytes: int
+
+
+def parts_of(file: DataFile, facts: FileFacts, fields: Sequence[Field]) -> list[Part]:
+    """The row groups of a file, with the size of these fields in bytes."""
+    assert facts.path is not None
+    fixed = _width([field for field in fields if _is_fixed(field)])
+    views = _width(fields) - fixed
+    return [
+        Part(file=file, path=facts.path, group=group, size_bytes=_size_of(group, fixed, views))
+        for group in facts.groups
     ]
-    for window in _windows(runs):
-        for part, wins in engine.winners(window, plan.merge):
-            marks.decide(part.places, wins)
-        yield
-    # Deleted rows at the end of a file were never passed to `decide`.
-    marks.decided[:] = np.diff(marks.starts)
 
 
-def _placed_rows(
-    marks: Marks, files: SplitFiles, file: DataFile, number: int, rows_max: int
-) -> Iterator[Slice]:
-    """The rows of a file that are not deleted, at most `rows_max` in each slice."""
-    start, end = marks.starts[number : number + 2].tolist()
-    rows = marks.known[start:end]
-    places: range | np.ndarray = range(start, end)
-    mask = files.mask(file)
-    if mask is not None:
-        places = start + np.flatnonzero(mask.flags)
-        rows = rows.filter(pl.Series(mask.array))
-    # Keep the chunks as they were read; do not copy them into one.
-    for part in files.slices_of(file, rows.to_arrow().to_batches(rows_max)):
-        length = part.keys.length
-        yield replace(part, places=places[:length])
-        places = places[length:]
+def bytes_to_mark(parts: Sequence[Part], fields: Sequence[Field], key: Sequence[str]) -> int:
+    """The bytes of a merge of keys: these columns of all rows, flags, and the encoded `key`.
 
-
-def _windows(runs: Sequence[deque[Slice]]) -> Iterator[list[Slice]]:
-    """Windows over the runs: the rows of each run up to a common key.
-
-    That key is the smallest last key of the runs that have more slices.
+    The size of string columns comes from each part.
     """
-    while left := [run for run in runs if run]:
-        lasts = [run[0].keys.at(run[0].keys.length - 1) for run in left if len(run) > 1]
-        bound = min(lasts) if lasts else None
-        window: list[Slice] = []
-        for run in left:
-            part = run.popleft()
-            length = part.keys.length
-            inside = length if bound is None else part.keys.count_up_to(bound)
-            if inside < length:
-                run.appendleft(part.cut(inside, length))
-            if inside:
-                window.append(part.cut(0, inside))
-        yield window
-
-
-# --- newer keys ----------------------------------------------------------------------------------
-# Which rows of the oldest run of a section survive, decided while they are decoded.
-#
-# The newest row of a key wins. If every row of the oldest run is older than all other rows, a row
-# of the oldest run survives unless a newer run holds its key. An array has one flag for each
-# possible key between the first and the last key of the newer runs. The oldest run usually has most
-# of the rows; with the flags, its keys need no separate read before its values.
-
-_SPAN_MAX = 8
-"""The most flags for each stored row: then the flags take as many bytes as the keys."""
-_LEAST = -(1 << 63)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewerKeys:
-    """The keys that newer runs hold; `key` is the name of the key column.
-
-    `lacking` has one flag for each key from `low` on: True if no newer run holds the key. One more
-    flag at each end stands for all smaller and all larger keys. The methods are thread-safe.
-    """
-
-    key: str
-    low: int
-    lacking: np.ndarray
-    _ends: dict[int, tuple[int, int]] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
-
-    def lack(self, keys: pl.Series) -> pl.Series:
-        """For each key (a number), whether no newer run holds it; True for a null.
-
-        Raises a Polars error if the keys are not in ascending order.
-        """
-        # Polars may take a name for a pattern, so use an empty one.
-        keys = keys.alias("")
-        if keys.null_count():
-            return self.lack(keys.fill_null(0)) | keys.is_null()
-        numbers = keys.to_numpy()
-        if (numbers[1:] < numbers[:-1]).any():
-            raise pl.exceptions.ComputeError("keys are out of order")
-        # A difference that overflows belongs to a key outside the flags; `clip` handles it.
-        places = numbers - np.int64(self.low - 1)
-        return pl.Series(self.lacking.take(places, mode="clip"))
-
-    def kept(self, rows: pl.LazyFrame, start: int) -> pl.DataFrame:
-        """The rows of the oldest run, from row `start` on, whose keys no newer run holds.
-
-        Raises a Polars error if a key is null or out of order.
-        """
-        # NOTE: the filter is pushed down to the Parquet reader, which may call it with values that
-        # belong to no row.
-        key = by_name(self.key).to_physical()
-        kept = rows.filter(key.map_batches(self.lack, pl.Boolean, is_elementwise=True))
-        with called_back():
-            frame = kept.collect()
-        if frame[self.key].null_count() or not self.are_in_order(start, frame[self.key]):
-            raise pl.exceptions.ComputeError("keys are null, or out of order")
-        return frame
-
-    def are_in_order(self, start: int, keys: pl.Series) -> bool:
-        """Whether the keys of surviving rows ascend, also across the chunks checked before.
-
-        `start` is the position of the chunk's first row in the oldest run.
-        """
-        # The keys are chunked; check each chunk without copying them into one.
-        pieces = [_numbers(piece) for piece in keys.get_chunks() if len(piece)]
-        ends = [(int(piece[0]), int(piece[-1])) for piece in pieces]
-        if not ends:
-            return True
-        rise = all((piece[1:] >= piece[:-1]).all() for piece in pieces)
-        with self._lock:
-            starts = sorted(self._ends)
-            at = bisect_left(starts, start)
-            before, after = starts[:at][-1:], starts[at:][:1]
-            around = [
-                *(self._ends[each] for each in before),
-                *ends,
-                *(self._ends[each] for each in after),
-            ]
-            rise = rise and all(last <= first for (_, last), (first, _) in pairwise(around))
-            if rise:
-                # Record only the bounds of chunks that are in order.
-                self._ends[start] = ends[0][0], ends[-1][1]
-        return rise
-
-
-def flagged_keys(split: Split, plan: ReadPlan) -> range | None:
-    """The range of keys that newer runs may hold, if flags can decide for the oldest run.
-
-    None if they cannot decide, or if the range is too large.
-    """
-    oldest, *newer = (SortedRun(files=run) for run in split.runs)
-    engine, spec = MERGE_FUNCTIONS[plan.engine], plan.merge
-    if not newer or not (isinstance(engine, ChoosesRows) and engine.newest_wins):
-        return None
-    if spec.sequence or spec.ignored or split.vectors or len(spec.key) > 1:
-        return None
-    files = [file for run in newer for file in run.files]
-    if any(may_hold_deletions(file) for file in oldest.files):
-        return None
-    if oldest.sequence_max >= min(file.sequence_min for file in files):
-        return None
-    # With `complete_levels`, the lowest level wins, whatever the sequence numbers are.
-    if min(file.level for file in oldest.files) <= max(file.level for file in files):
-        return None
-    kind = arrow_type(plan.schema.field(spec.key[0]).type)
-    if not (pa.types.is_integer(kind) or pa.types.is_date(kind)):
-        return None
-    bounds = decode_rows(
-        [bound for file in files for bound in (file.key_min, file.key_max)], plan.schema.key_fields
+    copied = [field for field in fields if field.name in key and not _is_wide(field)]
+    row_bytes = 1 + _width(fields) + _CODE_BYTES * len(copied)
+    groups, texts = [part.group for part in parts], texts_of(fields)
+    return sum(
+        row_bytes * group.row_count + sum(group.column_bytes[name] for name in texts)
+        for group in groups
     )
-    (numbers,) = order_columns(bounds.columns).columns
-    low, high = int(np.min(numbers)), int(np.max(numbers))
-    small = high - low < _SPAN_MAX * split.row_count
-    return range(low, high + 1) if small and low > _LEAST else None
 
 
-def newer_keys(plan: ReadPlan, span: range, newer: pl.DataFrame) -> NewerKeys:
-    """Compute the flags from the keys of the newer rows. All these keys must be within `span`."""
-    (key,) = plan.merge.key
-    numbers = _numbers(newer[key])
-    lacking = np.ones(1 + len(span) + 1, bool)
-    lacking[numbers - np.int64(span.start - 1)] = False
-    return NewerKeys(key=key, low=span.start, lacking=lacking)
+def texts_of(fields: Sequence[Field]) -> list[str]:
+    """The columns whose values have variable width."""
+    return [field.name for field in fields if not _is_fixed(field)]
 
 
-def are_within(span: range, keys: pl.Series) -> bool:
-    """Whether these keys are within the span that the manifest states."""
-    numbers = _numbers(keys)
-    return bool(numbers.min() >= span.start and numbers.max() < span.stop)
+def scan_parts(
+    parts: Sequence[Part], schema: pa.Schema, names: list[str], *, by_row_groups: bool = False
+) -> pl.LazyFrame:
+    """The columns `names` of all rows of the parts; parts of one file must be adjacent."""
+    scans = []
+    # In Polars, one scan of several files takes up to twice the time of one scan for each file.
+    for path, own in groupby(parts, lambda part: part.path):
+        groups = [part.group for part in own]
+        count = sum(group.row_count for group in groups)
+        rows = parquet_scan(schema, [path], names, casts=False, by_row_groups=by_row_groups)
+        scans.append(rows.slice(groups[0].first_row, count))
+    return pl.concat(scans)
 
 
-def columns_and_key(plan: ReadPlan) -> list[str]:
-    """The columns to read from the oldest run: the plan's columns, and the key."""
-    return list(dict.fromkeys((*plan.columns, *plan.merge.key)))
+def _size_of(group: RowGroup, fixed: int, views: int) -> int:
+    """The most bytes that Polars needs for columns of these widths in a row group."""
+    return max(group.decoded_bytes, fixed * group.row_count) + views * group.row_count
 
 
-def _numbers(keys: pl.Series) -> np.ndarray:
-    return keys.alias("").to_physical().cast(pl.Int64).to_numpy()
+def _is_fixed(field: Field) -> bool:
+    return bool(pa.types.is_primitive(arrow_type(field.type)))
+
+
+def _is_wide(field: Field) -> bool:
+    """Whether the values of a column are compared directly, without encoding."""
+    return _is_fixed(field) and arrow_type(field.type).bit_width == _BYTE * _CODE_BYTES
+
+
+def _width(fields: Sequence[Field]) -> int:
+    """The bytes of these columns in one row, without the bytes of strings, which rows may share."""
+    kinds = [arrow_type(field.type) for field in fields if _is_fixed(field)]
+    fixed: int = sum(max(kind.bit_width // _BYTE, 1) for kind in kinds)
+    return fixed + _VIEW_BYTES * (len(fields) - len(kinds))
 
 
 # --- decide --------------------------------------------------------------------------------------
@@ -327,12 +296,14 @@ _CHUNK_SHARE = 8
 """A chunk takes at most the budget divided by this: decoded, filtered, and as Arrow batches."""
 _BITS_SHARE = 64
 """The bits of all rows of an engine scan take at most the budget divided by this."""
-_BYTE = 8
 _NUMBERED_MAX = (1 << 31) - 1
 """The most rows of a scan by Polars or DuckDB: both number rows by 32-bit integers."""
 _SCANNERS = (Reader.ENGINE, Reader.MARKING)
 _CHUNK_PARTS_MIN = 8
 """A chunk has room for at least this many row groups, because Polars reads several at once."""
+_SPAN_MAX = 8
+"""The most flags for each stored row: then the flags take as many bytes as the keys."""
+_LEAST = -(1 << 63)
 
 
 def decide(
@@ -591,4 +562,102 @@ def _is_alike(field: Field) -> bool:
     kind = field.type
     return isinstance(kind, Atomic) and not (
         kind.root in TIMESTAMPS and timestamp_unit(kind.precision or 0) == "ns"
+    )
+
+
+def decided_by_keys(plan: ReadPlan) -> bool:
+    """Whether key, sequence number and kind alone determine which rows survive."""
+    return isinstance(MERGE_FUNCTIONS[plan.engine], ChoosesRows)
+
+
+def flagged_keys(split: Split, plan: ReadPlan) -> range | None:
+    """The range of keys that newer runs may hold, if flags can decide for the oldest run.
+
+    None if they cannot decide, or if the range is too large.
+    """
+    oldest, *newer = (SortedRun(files=run) for run in split.runs)
+    engine, spec = MERGE_FUNCTIONS[plan.engine], plan.merge
+    if not newer or not (isinstance(engine, ChoosesRows) and engine.newest_wins):
+        return None
+    if spec.sequence or spec.ignored or split.vectors or len(spec.key) > 1:
+        return None
+    files = [file for run in newer for file in run.files]
+    if any(may_hold_deletions(file) for file in oldest.files):
+        return None
+    if oldest.sequence_max >= min(file.sequence_min for file in files):
+        return None
+    # With `complete_levels`, the lowest level wins, whatever the sequence numbers are.
+    if min(file.level for file in oldest.files) <= max(file.level for file in files):
+        return None
+    kind = arrow_type(plan.schema.field(spec.key[0]).type)
+    if not (pa.types.is_integer(kind) or pa.types.is_date(kind)):
+        return None
+    bounds = decode_rows(
+        [bound for file in files for bound in (file.key_min, file.key_max)], plan.schema.key_fields
+    )
+    (numbers,) = order_columns(bounds.columns).columns
+    low, high = int(np.min(numbers)), int(np.max(numbers))
+    small = high - low < _SPAN_MAX * split.row_count
+    return range(low, high + 1) if small and low > _LEAST else None
+
+
+def columns_and_key(plan: ReadPlan) -> list[str]:
+    """The columns to read from the oldest run: the plan's columns, and the key."""
+    return list(dict.fromkeys((*plan.columns, *plan.merge.key)))
+
+
+# --- examine -------------------------------------------------------------------------------------
+# Reads the facts that `decide` needs: sizes, columns and row groups of local files.
+
+
+def decide_split(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> Decision:
+    """How a split is read: by Polars if that is possible and faster.
+
+    Raises CorruptTable if the size of a file differs from the manifest's, or a footer is damaged.
+    """
+    decision = decide([split], plan, budget, Reader.POLARS)
+    if decision is None:
+        sized = texts_of(polars_columns(split, plan).all)
+        files = examine([split], plan, store, sized)
+        decision = decide([split], plan, budget, Reader.POLARS, Examined(files=files))
+    assert decision is not None
+    return decision
+
+
+def polars_parts(
+    split: Split, plan: ReadPlan, store: Store, fields: Sequence[Field]
+) -> tuple[Part, ...] | None:
+    """The row groups of a split with the size of these columns; None if Polars cannot read them."""
+    if file_refusal([split], stored_only(fields), plan.schemas) is not None:
+        return None
+    parts = parts_or_reason(split, plan, fields, examine([split], plan, store, ()))
+    return parts if isinstance(parts, tuple) else None
+
+
+def examine(
+    splits: Sequence[Split], plan: ReadPlan, store: Store, sized: Sequence[str] | None
+) -> tuple[FileFacts, ...]:
+    """The facts of the files, in order. If one file is not local, the facts of that file alone.
+
+    `sized`: the columns whose size each row group states; None: row groups are not examined.
+    """
+    paths: list[tuple[DataFile, str, str]] = []
+    for split in splits:
+        for file in split.files:
+            path = plan.layout.data_file(split.partition_path, split.bucket, file)
+            local = store.local_path(path)
+            if local is None:
+                return (FileFacts(path=None),)
+            # The engine's reader does not know the manifest, so check the size first.
+            check_size(store, path, file)
+            paths.append((file, path, local))
+    return tuple(
+        FileFacts(
+            path=local,
+            # Files that were migrated from Hive have no sequence numbers and may lack columns.
+            columns=None if named else frozenset(file_columns(store, path)),
+            groups=() if sized is None else tuple(row_group_bounds(store, path, sized) or ()),
+        )
+        for file, path, local in paths
+        for named in (file.sequence_max or file.format in LINE_FORMATS,)
     )

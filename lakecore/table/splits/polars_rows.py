@@ -2,7 +2,7 @@
 
 Polars decodes faster than lakecore's own reader, and in a section only the values of surviving rows
 are copied. This needs one flag for each row, and a read of the keys before the values. The oldest
-run needs neither if the keys of newer runs decide (`decide.py`).
+run needs neither if the keys of newer runs decide (`survivors.py`).
 
 Memory depends on the chunk, not on the split: Polars gets a few row groups in each call. If it got
 the whole split, it would read ahead in proportion to the number of cores.
@@ -29,19 +29,24 @@ from lakecore.io.files.file_checks import check_files
 from lakecore.model.rows import KEY_PREFIX
 from lakecore.table.sections.windows import READER, batch_size, on_reader
 from lakecore.table.splits.decide import (
-    Marks,
-    NewerKeys,
-    are_within,
+    LateMaterialisation,
     chunk_bytes,
     columns_and_key,
-    mark_rows,
-    newer_keys,
-    no_marks,
+    scan_parts,
     stored_only,
 )
 from lakecore.table.splits.read import read_split
-from lakecore.table.splits.read_path import LateMaterialisation, scan_parts
-from lakecore.table.splits.survivors import HELD_TIMES, deciding_columns, window_rows
+from lakecore.table.splits.survivors import (
+    HELD_TIMES,
+    Marks,
+    NewerKeys,
+    are_within,
+    deciding_columns,
+    mark_rows,
+    newer_keys,
+    no_marks,
+    window_rows,
+)
 from lakecore.table.stored_rows.split_files import SplitFiles, out_of_order
 
 if TYPE_CHECKING:
@@ -53,7 +58,7 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
     from lakecore.model.files import Split
-    from lakecore.table.splits.read_path import Part, PolarsChunks
+    from lakecore.table.splits.decide import Part, PolarsChunks
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _CHUNKS_AT_ONCE = 2

@@ -13,149 +13,269 @@ their deletion vectors, and the rules of the merge.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import deque
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import count, pairwise
+from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import polars as pl
+from polars.selectors import by_name
 
 from lakecore.frames.engine_scan import parquet_scan
 from lakecore.frames.polars_source import FAILURES, bytes_in_arrow
 from lakecore.frames.source import EngineFile
 from lakecore.io.cache import Cache
-from lakecore.io.files.data_files import file_columns, row_group_bounds
 from lakecore.io.files.file_checks import check_files, identity_of
 from lakecore.lsm.levels import SortedRun
+from lakecore.merge import MERGE_FUNCTIONS
+from lakecore.merge.spec import ChoosesRows
 from lakecore.model.row_mask import RowMask
 from lakecore.model.types import arrow_schema
-from lakecore.options import LINE_FORMATS
-from lakecore.table.sections.windows import merge_fields
+from lakecore.table.sections.windows import called_back, merge_fields
 from lakecore.table.splits.decide import (
-    decide,
-    decided_by_keys,
-    file_refusal,
-    keys_bytes_max,
-    mark_rows,
-    no_marks,
-    parts_or_reason,
-    polars_columns,
-    stored_only,
-)
-from lakecore.table.splits.read_path import (
-    Decision,
-    Examined,
-    FileFacts,
-    Reader,
     Reason,
     bytes_to_mark,
+    decided_by_keys,
+    examine,
+    file_refusal,
+    keys_bytes_max,
+    parts_or_reason,
+    stored_only,
     texts_of,
 )
-from lakecore.table.stored_rows.split_files import SplitFiles, check_size, vector_masks
+from lakecore.table.stored_rows.split_files import SplitFiles, vector_masks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import polars as pl
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
+    from lakecore.merge.spec import Slice
     from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field
-    from lakecore.table.splits.decide import Marks
-    from lakecore.table.splits.read_path import Part
+    from lakecore.table.splits.decide import Part
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
     RowMasks: TypeAlias = Mapping[str, RowMask]
     """The masks of the files of a section, by the name of the file."""
 
 
-# --- examine -------------------------------------------------------------------------------------
-# Reads the facts that `decide` needs: sizes, columns and row groups of local files.
+# --- marks ---------------------------------------------------------------------------------------
+# Late materialisation: keys decide which rows of a section survive; only their values are read.
+#
+# If a merge returns rows unchanged, the key, sequence number and kind of the rows determine which
+# rows survive. These columns of all rows are held in memory. They are merged window by window, and
+# the surviving rows are marked.
 
 
-def decide_split(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> Decision:
-    """How a split is read: by Polars if that is possible and faster.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """A flag for each row of a split: whether the row survives. Files are in order.
 
-    Raises CorruptTable if the size of a file differs from the manifest's, or a footer is damaged.
+    The rows of file `n` begin at `starts[n]`; its first `decided[n]` flags are final. `known` holds
+    the columns that decide (key, sequence number, kind) of all rows.
     """
-    decision = decide([split], plan, budget, Reader.POLARS)
-    if decision is None:
-        sized = texts_of(polars_columns(split, plan).all)
-        files = examine([split], plan, store, sized)
-        decision = decide([split], plan, budget, Reader.POLARS, Examined(files=files))
-    assert decision is not None
-    return decision
 
+    starts: np.ndarray
+    rows: np.ndarray
+    decided: np.ndarray
+    known: pl.DataFrame = field(default_factory=pl.DataFrame)
 
-def polars_parts(
-    split: Split, plan: ReadPlan, store: Store, fields: Sequence[Field]
-) -> tuple[Part, ...] | None:
-    """The row groups of a split with the size of these columns; None if Polars cannot read them."""
-    if file_refusal([split], stored_only(fields), plan.schemas) is not None:
-        return None
-    parts = parts_or_reason(split, plan, fields, examine([split], plan, store, ()))
-    return parts if isinstance(parts, tuple) else None
-
-
-def examine(
-    splits: Sequence[Split], plan: ReadPlan, store: Store, sized: Sequence[str] | None
-) -> tuple[FileFacts, ...]:
-    """The facts of the files, in order. If one file is not local, the facts of that file alone.
-
-    `sized`: the columns whose size each row group states; None: row groups are not examined.
-    """
-    paths: list[tuple[DataFile, str, str]] = []
-    for split in splits:
-        for file in split.files:
-            path = plan.layout.data_file(split.partition_path, split.bucket, file)
-            local = store.local_path(path)
-            if local is None:
-                return (FileFacts(path=None),)
-            # The engine's reader does not know the manifest, so check the size first.
-            check_size(store, path, file)
-            paths.append((file, path, local))
-    return tuple(
-        FileFacts(
-            path=local,
-            # Files that were migrated from Hive have no sequence numbers and may lack columns.
-            columns=None if named else frozenset(file_columns(store, path)),
-            groups=() if sized is None else tuple(row_group_bounds(store, path, sized) or ()),
+    def are_decided(self, start: int, end: int) -> bool:
+        """Whether the flags of the rows from `start` to `end` (exclusive) are final."""
+        inside = slice(
+            int(np.searchsorted(self.starts, start, side="right")) - 1,
+            int(np.searchsorted(self.starts, end, side="left")),
         )
-        for file, path, local in paths
-        for named in (file.sequence_max or file.format in LINE_FORMATS,)
+        ends = np.minimum(self.starts[1:][inside], end)
+        return bool((self.starts[:-1][inside] + self.decided[inside] >= ends).all())
+
+    def decide(self, places: range | np.ndarray | None, wins: np.ndarray) -> None:
+        """Set the flags of the rows at `places`, the next undecided rows of one file."""
+        assert places is not None
+        self.rows[slice(places.start, places.stop) if isinstance(places, range) else places] = wins
+        number = int(np.searchsorted(self.starts, places[-1], side="right")) - 1
+        self.decided[number] = places[-1] + 1 - self.starts[number]
+
+
+def no_marks(files: Sequence[DataFile], known: pl.DataFrame | None = None) -> Marks:
+    """Marks in which no row is marked and no flag is final."""
+    starts = np.cumsum([0, *(file.row_count for file in files)])
+    return Marks(
+        starts=starts,
+        rows=np.zeros(int(starts[-1]), bool),
+        decided=np.zeros(len(files), np.int64),
+        known=pl.DataFrame() if known is None else known,
     )
 
 
-# --- engine files --------------------------------------------------------------------------------
-# The files that an engine scans, with masks of the rows that deletion vectors or a merge leave.
+def mark_rows(marks: Marks, files: SplitFiles, window_rows: int) -> Iterator[None]:
+    """Merge the keys of a section for which `decided_by_keys` holds, in windows of `window_rows`.
 
-NOTHING: RowMasks = MappingProxyType({})
-
-
-def engine_files(
-    splits: Sequence[Split],
-    paths: Sequence[str],
-    plan: ReadPlan,
-    store: Store,
-    surviving: RowMasks = NOTHING,
-) -> list[EngineFile]:
-    """The files of the splits, at these local paths, each with a mask of the rows to return.
-
-    `surviving` has the masks of the files of merged sections. A file of a merged section without a
-    surviving row is left out.
+    Raises CorruptTable for keys out of order, see `SplitFiles.slices_of`.
     """
-    masks = {**vector_masks((split for split in splits if split.raw), plan, store), **surviving}
-    files = [file for split in splits for file in split.files]
-    found = [
-        EngineFile(path=path, row_count=file.row_count, mask=masks.get(file.name))
-        for path, file in zip(paths, files, strict=True)
+    plan, split = files.plan, files.split
+    engine = MERGE_FUNCTIONS[plan.engine]
+    assert isinstance(engine, ChoosesRows)
+    rows_max = max(1, window_rows // len(split.runs))
+    numbers = count()
+    runs = [
+        deque(
+            part
+            for file in run
+            for part in _placed_rows(marks, files, file, next(numbers), rows_max)
+        )
+        for run in split.runs
     ]
-    if not surviving:
-        return found
-    return [
-        replace(file, mask=None) if file.returned_count == file.row_count else file
-        for file in found
-        if file.returned_count
-    ]
+    for window in _windows(runs):
+        for part, wins in engine.winners(window, plan.merge):
+            marks.decide(part.places, wins)
+        yield
+    # Deleted rows at the end of a file were never passed to `decide`.
+    marks.decided[:] = np.diff(marks.starts)
+
+
+def _placed_rows(
+    marks: Marks, files: SplitFiles, file: DataFile, number: int, rows_max: int
+) -> Iterator[Slice]:
+    """The rows of a file that are not deleted, at most `rows_max` in each slice."""
+    start, end = marks.starts[number : number + 2].tolist()
+    rows = marks.known[start:end]
+    places: range | np.ndarray = range(start, end)
+    mask = files.mask(file)
+    if mask is not None:
+        places = start + np.flatnonzero(mask.flags)
+        rows = rows.filter(pl.Series(mask.array))
+    # Keep the chunks as they were read; do not copy them into one.
+    for part in files.slices_of(file, rows.to_arrow().to_batches(rows_max)):
+        length = part.keys.length
+        yield replace(part, places=places[:length])
+        places = places[length:]
+
+
+def _windows(runs: Sequence[deque[Slice]]) -> Iterator[list[Slice]]:
+    """Windows over the runs: the rows of each run up to a common key.
+
+    That key is the smallest last key of the runs that have more slices.
+    """
+    while left := [run for run in runs if run]:
+        lasts = [run[0].keys.at(run[0].keys.length - 1) for run in left if len(run) > 1]
+        bound = min(lasts) if lasts else None
+        window: list[Slice] = []
+        for run in left:
+            part = run.popleft()
+            length = part.keys.length
+            inside = length if bound is None else part.keys.count_up_to(bound)
+            if inside < length:
+                run.appendleft(part.cut(inside, length))
+            if inside:
+                window.append(part.cut(0, inside))
+        yield window
+
+
+# --- newer keys ----------------------------------------------------------------------------------
+# Which rows of the oldest run of a section survive, decided while they are decoded.
+#
+# The newest row of a key wins. If every row of the oldest run is older than all other rows, a row
+# of the oldest run survives unless a newer run holds its key. An array has one flag for each
+# possible key between the first and the last key of the newer runs. The oldest run usually has most
+# of the rows; with the flags, its keys need no separate read before its values.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewerKeys:
+    """The keys that newer runs hold; `key` is the name of the key column.
+
+    `lacking` has one flag for each key from `low` on: True if no newer run holds the key. One more
+    flag at each end stands for all smaller and all larger keys. The methods are thread-safe.
+    """
+
+    key: str
+    low: int
+    lacking: np.ndarray
+    _ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def lack(self, keys: pl.Series) -> pl.Series:
+        """For each key (a number), whether no newer run holds it; True for a null.
+
+        Raises a Polars error if the keys are not in ascending order.
+        """
+        # Polars may take a name for a pattern, so use an empty one.
+        keys = keys.alias("")
+        if keys.null_count():
+            return self.lack(keys.fill_null(0)) | keys.is_null()
+        numbers = keys.to_numpy()
+        if (numbers[1:] < numbers[:-1]).any():
+            raise pl.exceptions.ComputeError("keys are out of order")
+        # A difference that overflows belongs to a key outside the flags; `clip` handles it.
+        places = numbers - np.int64(self.low - 1)
+        return pl.Series(self.lacking.take(places, mode="clip"))
+
+    def kept(self, rows: pl.LazyFrame, start: int) -> pl.DataFrame:
+        """The rows of the oldest run, from row `start` on, whose keys no newer run holds.
+
+        Raises a Polars error if a key is null or out of order.
+        """
+        # NOTE: the filter is pushed down to the Parquet reader, which may call it with values that
+        # belong to no row.
+        key = by_name(self.key).to_physical()
+        kept = rows.filter(key.map_batches(self.lack, pl.Boolean, is_elementwise=True))
+        with called_back():
+            frame = kept.collect()
+        if frame[self.key].null_count() or not self.are_in_order(start, frame[self.key]):
+            raise pl.exceptions.ComputeError("keys are null, or out of order")
+        return frame
+
+    def are_in_order(self, start: int, keys: pl.Series) -> bool:
+        """Whether the keys of surviving rows ascend, also across the chunks checked before.
+
+        `start` is the position of the chunk's first row in the oldest run.
+        """
+        # The keys are chunked; check each chunk without copying them into one.
+        pieces = [_numbers(piece) for piece in keys.get_chunks() if len(piece)]
+        ends = [(int(piece[0]), int(piece[-1])) for piece in pieces]
+        if not ends:
+            return True
+        rise = all((piece[1:] >= piece[:-1]).all() for piece in pieces)
+        with self._lock:
+            starts = sorted(self._ends)
+            at = bisect_left(starts, start)
+            before, after = starts[:at][-1:], starts[at:][:1]
+            around = [
+                *(self._ends[each] for each in before),
+                *ends,
+                *(self._ends[each] for each in after),
+            ]
+            rise = rise and all(last <= first for (_, last), (first, _) in pairwise(around))
+            if rise:
+                # Record only the bounds of chunks that are in order.
+                self._ends[start] = ends[0][0], ends[-1][1]
+        return rise
+
+
+def newer_keys(plan: ReadPlan, span: range, newer: pl.DataFrame) -> NewerKeys:
+    """Compute the flags from the keys of the newer rows. All these keys must be within `span`."""
+    (key,) = plan.merge.key
+    numbers = _numbers(newer[key])
+    lacking = np.ones(1 + len(span) + 1, bool)
+    lacking[numbers - np.int64(span.start - 1)] = False
+    return NewerKeys(key=key, low=span.start, lacking=lacking)
+
+
+def are_within(span: range, keys: pl.Series) -> bool:
+    """Whether these keys are within the span that the manifest states."""
+    numbers = _numbers(keys)
+    return bool(numbers.min() >= span.start and numbers.max() < span.stop)
+
+
+def _numbers(keys: pl.Series) -> np.ndarray:
+    return keys.alias("").to_physical().cast(pl.Int64).to_numpy()
 
 
 # --- survivors -----------------------------------------------------------------------------------
@@ -300,3 +420,36 @@ def _stored(split: Split, plan: ReadPlan, store: Store) -> tuple[object, ...]:
         ),
     ]
     return tuple(identity_of(store, path) for path in paths)
+
+
+# --- engine files --------------------------------------------------------------------------------
+# The files that an engine scans, with masks of the rows that deletion vectors or a merge leave.
+
+NOTHING: RowMasks = MappingProxyType({})
+
+
+def engine_files(
+    splits: Sequence[Split],
+    paths: Sequence[str],
+    plan: ReadPlan,
+    store: Store,
+    surviving: RowMasks = NOTHING,
+) -> list[EngineFile]:
+    """The files of the splits, at these local paths, each with a mask of the rows to return.
+
+    `surviving` has the masks of the files of merged sections. A file of a merged section without a
+    surviving row is left out.
+    """
+    masks = {**vector_masks((split for split in splits if split.raw), plan, store), **surviving}
+    files = [file for split in splits for file in split.files]
+    found = [
+        EngineFile(path=path, row_count=file.row_count, mask=masks.get(file.name))
+        for path, file in zip(paths, files, strict=True)
+    ]
+    if not surviving:
+        return found
+    return [
+        replace(file, mask=None) if file.returned_count == file.row_count else file
+        for file in found
+        if file.returned_count
+    ]

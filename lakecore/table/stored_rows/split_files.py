@@ -27,6 +27,7 @@ from lakecore.merge import chooses_value
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
 from lakecore.model.arrow_arrays import CODED, with_texts
+from lakecore.model.files import FileSource
 from lakecore.model.line_format import line_format
 from lakecore.model.row_mask import RowMask
 from lakecore.model.rows import KIND_FIELD, ROW_ID, SEQUENCE_FIELD, SEQUENCE_NUMBER
@@ -46,7 +47,6 @@ from lakecore.table.stored_rows.late_casts import (
 )
 from lakecore.table.stored_rows.read_plan import unexpired
 from lakecore.table.stored_rows.row_groups import matching_row_groups
-from lakecore.table.stored_rows.snapshot_numbers import numbered_by_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -165,6 +165,34 @@ def _of_manifest(name: str, file: DataFile, position: int, count: int) -> pa.Arr
         raise CorruptTable("rows of a file have no ids", file=file.name)
     first = file.first_row_id + position
     return pa.array(np.arange(first, first + count, dtype=np.int64))
+
+
+# --- snapshot numbers ----------------------------------------------------------------------------
+# `sequence.snapshot-ordering`: the sequence number of a row is the id of its snapshot.
+#
+# The commit puts its snapshot id into the manifest entries of the files that writers added, and of
+# the files with which a compaction moves postponed rows to real buckets. The sequence numbers in
+# these files were assigned earlier and are ignored. Any other compaction stores the snapshot ids of
+# its rows in its files (https://paimon.apache.org/docs/master/primary-key-table/sequence-rowkind/).
+#
+# INVARIANT: a merge never uses the sequence numbers that a writer's file stores.
+
+
+def numbered_by_snapshot(rows: pa.RecordBatch, file: DataFile) -> pa.RecordBatch:
+    """The rows of a file; those of a writer's file get the snapshot id as sequence number.
+
+    Raises Unsupported for a file that does not state whether a write or a compaction made it.
+    """
+    at = rows.schema.get_field_index(SEQUENCE_NUMBER)
+    if file.file_source is None:
+        raise Unsupported(
+            "a file of a table with sequence.snapshot-ordering does not say what wrote it",
+            file=file.name,
+        )
+    if at < 0 or file.file_source is not FileSource.APPEND:
+        return rows
+    numbers = pa.repeat(pa.scalar(file.sequence_min, pa.int64()), rows.num_rows)
+    return rows.set_column(at, rows.schema.field(at), numbers)
 
 
 # --- split files ---------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from lakecore.model.types import arrow_type, parse_type
 from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
 from lakecore.table.reads.source import TableSource
 from lakecore.table.sections.windows import merge_fields
-from lakecore.table.splits.read_path import scan_parts
+from lakecore.table.splits.decide import scan_parts
 from lakecore.table.stored_rows.split_files import SplitFiles
 from tests.tables import new_table, put
 

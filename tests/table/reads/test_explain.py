@@ -10,13 +10,13 @@ from lakecore.io.stores.local import LocalStore
 from lakecore.table.reads import source
 from lakecore.table.reads.explain import path_text
 from lakecore.table.splits import decide
-from lakecore.table.splits.survivors import decide_split
+from lakecore.table.splits.decide import decide_split
 from tests.tables import new_table, put
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakecore.table.splits.read_path import Decision
+    from lakecore.table.splits.decide import Decision
 
 COLUMNS = {"id": "INT NOT NULL", "p": "STRING NOT NULL"}
 

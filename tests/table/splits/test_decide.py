@@ -25,8 +25,7 @@ from lakecore.options import parse_options
 from lakecore.plan.predicate import from_polars
 from lakecore.table.reads.explain import path_text
 from lakecore.table.sections.windows import Windows
-from lakecore.table.splits.decide import decide
-from lakecore.table.splits.read_path import (
+from lakecore.table.splits.decide import (
     Decision,
     EachSplit,
     EngineScan,
@@ -39,6 +38,7 @@ from lakecore.table.splits.read_path import (
     Reader,
     ReadPath,
     Reason,
+    decide,
 )
 from lakecore.table.stored_rows.read_plan import ReadPlan
 

@@ -18,9 +18,10 @@ from lakecore.memory import Budget
 from lakecore.table.run_writer import file_shape
 from lakecore.table.sections.windows import on_reader
 from lakecore.table.splits import decide, polars_rows
-from lakecore.table.splits.decide import NewerKeys, flagged_keys
+from lakecore.table.splits.decide import flagged_keys
 from lakecore.table.splits.polars_rows import PolarsRows
 from lakecore.table.splits.read import read_split
+from lakecore.table.splits.survivors import NewerKeys
 from tests.damage import PLAIN, replace_in
 from tests.table.splits.test_polars_rows import (
     late_of,

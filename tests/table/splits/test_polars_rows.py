@@ -25,10 +25,9 @@ from lakecore.table.publication import write_schema
 from lakecore.table.reads import source
 from lakecore.table.sections import windows
 from lakecore.table.splits import decide, polars_rows, survivors
+from lakecore.table.splits.decide import Decision, LateMaterialisation, PolarsChunks, decide_split
 from lakecore.table.splits.polars_rows import PolarsRows
 from lakecore.table.splits.read import read_split
-from lakecore.table.splits.read_path import Decision, LateMaterialisation, PolarsChunks
-from lakecore.table.splits.survivors import decide_split
 from tests.damage import PLAIN, replace_in
 from tests.table.splits.test_read import hide, source_of
 from tests.tables import new_table, put, reopened, with_options
