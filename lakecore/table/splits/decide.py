@@ -401,7 +401,7 @@ def file_refusal(
     return None
 
 
-def paths_of(
+def _paths_of(
     splits: Sequence[Split], schemas: Mapping[int, TableSchema], files: Sequence[FileFacts]
 ) -> tuple[str, ...] | Reason:
     """The local paths of the files, or why engines cannot read them."""
@@ -415,11 +415,11 @@ def paths_of(
     return tuple(facts.path for facts in files if facts.path is not None)
 
 
-def parts_or_reason(
+def _parts_or_reason(
     split: Split, plan: ReadPlan, fields: Sequence[Field], files: Sequence[FileFacts]
 ) -> tuple[Part, ...] | Reason:
     """The row groups of a split with the size of these columns, or why Polars cannot read them."""
-    paths = paths_of([split], plan.schemas, files)
+    paths = _paths_of([split], plan.schemas, files)
     if isinstance(paths, Reason):
         return paths
     parts: list[Part] = []
@@ -507,13 +507,13 @@ def _path(
 ) -> EngineScan | PolarsChunks | LateMaterialisation | Reason:
     """How an engine reads the splits, or why it cannot. Metadata alone did not rule it out."""
     if by in _SCANNERS:
-        paths = paths_of(splits, plan.schemas, examined.files)
+        paths = _paths_of(splits, plan.schemas, examined.files)
         if isinstance(paths, Reason):
             return paths
         return Reason.FEW_ROW_GROUPS if examined.few_row_groups else EngineScan(paths=paths)
     (split,) = splits
     columns = polars_columns(split, plan)
-    parts = parts_or_reason(split, plan, columns.wanted, examined.files)
+    parts = _parts_or_reason(split, plan, columns.wanted, examined.files)
     if isinstance(parts, Reason):
         return parts
     if max(part.size_bytes for part in parts) * _CHUNK_PARTS_MIN > chunk_bytes(budget):
@@ -625,12 +625,15 @@ def decide_split(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> 
 
 
 def polars_parts(
-    split: Split, plan: ReadPlan, store: Store, fields: Sequence[Field]
+    split: Split, plan: ReadPlan, store: Store, fields: Sequence[Field], sized: Sequence[str] = ()
 ) -> tuple[Part, ...] | None:
-    """The row groups of a split with the size of these columns; None if Polars cannot read them."""
+    """The row groups of a split with the size of these columns; None if Polars cannot read them.
+
+    `sized`: the columns whose size each row group states.
+    """
     if file_refusal([split], stored_only(fields), plan.schemas) is not None:
         return None
-    parts = parts_or_reason(split, plan, fields, examine([split], plan, store, ()))
+    parts = _parts_or_reason(split, plan, fields, examine([split], plan, store, sized))
     return parts if isinstance(parts, tuple) else None
 
 

@@ -41,11 +41,9 @@ from lakecore.table.splits.survivors import (
     Marks,
     NewerKeys,
     are_within,
-    deciding_columns,
-    mark_rows,
+    merge_of_keys,
     newer_keys,
     no_marks,
-    window_rows,
 )
 from lakecore.table.stored_rows.split_files import SplitFiles, out_of_order
 
@@ -112,9 +110,9 @@ class PolarsRows:
             return
         held_bytes = HELD_TIMES * late.held_bytes
         with self.budget.acquire_up_to(held_bytes, held_bytes):
-            known = self._deciding_columns(late)
-            if known is not None:
-                yield from self._section(late, known)
+            chunks = self._section(late)
+            if chunks is not None:
+                yield from self._frames(*chunks)
                 return
         yield from to_frames(read_split(self.split, self.plan, self.store, self.budget))
 
@@ -132,17 +130,6 @@ class PolarsRows:
     def _files(self) -> SplitFiles:
         return SplitFiles(self.split, self.plan, self.store)
 
-    def _deciding_columns(self, late: LateMaterialisation) -> pl.DataFrame | None:
-        """The key, sequence number and kind of all rows of the parts.
-
-        None if Polars cannot read them.
-        """
-        rows = deciding_columns(late.parts, late.deciding, self.budget)
-        if rows is None or late.flagged is None:
-            return rows
-        (key, *_) = self.plan.merge.key
-        return rows if are_within(late.flagged.span, rows[key]) else None
-
     def _undeleted(self) -> Marks | None:
         """Marks in which all rows survive that no deletion vector marks.
 
@@ -159,18 +146,23 @@ class PolarsRows:
         marks.decided[:] = np.diff(marks.starts)
         return marks
 
-    def _section(
-        self, late: LateMaterialisation, known: pl.DataFrame
-    ) -> Generator[pl.DataFrame, None, None]:
-        files, flagged = self._files, late.flagged
+    def _section(self, late: LateMaterialisation) -> tuple[list[_Chunk], Iterator[None]] | None:
+        """The chunks of a section, and the merge of its keys. None if Polars cannot read them."""
+        split, flagged = self.split, late.flagged
         if flagged is not None:
-            files = replace(files, split=replace(self.split, runs=self.split.runs[1:]))
-        marks = no_marks(files.split.files, known)
+            split = replace(split, runs=split.runs[1:])
+        merge = merge_of_keys(split, self.plan, self.store, self.budget, late.parts, late.deciding)
+        if merge is None:
+            return None
+        marks, windows = merge
         chunks = [*self._chunks(late.parts, marks)]
         if flagged is not None:
-            newer = newer_keys(self.plan, flagged.span, known)
+            (key, *_) = self.plan.merge.key
+            if not are_within(flagged.span, marks.known[key]):
+                return None
+            newer = newer_keys(self.plan, flagged.span, marks.known)
             chunks = [*self._chunks(flagged.parts, newer), *chunks]
-        yield from self._frames(chunks, mark_rows(marks, files, window_rows(self.budget)))
+        return chunks, windows
 
     def _frames(
         self, chunks: Iterable[_Chunk], marking: Iterable[None]

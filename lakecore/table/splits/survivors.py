@@ -38,14 +38,10 @@ from lakecore.model.row_mask import RowMask
 from lakecore.model.types import arrow_schema
 from lakecore.table.sections.windows import called_back, merge_fields
 from lakecore.table.splits.decide import (
-    Reason,
     bytes_to_mark,
     decided_by_keys,
-    examine,
-    file_refusal,
     keys_bytes_max,
-    parts_or_reason,
-    stored_only,
+    polars_parts,
     texts_of,
 )
 from lakecore.table.stored_rows.split_files import SplitFiles, vector_masks
@@ -114,7 +110,7 @@ def no_marks(files: Sequence[DataFile], known: pl.DataFrame | None = None) -> Ma
     )
 
 
-def mark_rows(marks: Marks, files: SplitFiles, window_rows: int) -> Iterator[None]:
+def _mark_rows(marks: Marks, files: SplitFiles, window_rows: int) -> Iterator[None]:
     """Merge the keys of a section for which `decided_by_keys` holds, in windows of `window_rows`.
 
     Raises CorruptTable for keys out of order, see `SplitFiles.slices_of`.
@@ -316,11 +312,8 @@ def survivors(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> Row
     if known is not None:
         return known
     fields = _deciding_fields(split, plan)
-    if file_refusal([split], stored_only(fields), plan.schemas) is not None:
-        return None
-    files = examine([split], plan, store, texts_of(fields))
-    parts = parts_or_reason(split, plan, fields, files)
-    if isinstance(parts, Reason):
+    parts = polars_parts(split, plan, store, fields, texts_of(fields))
+    if parts is None:
         return None
     held_bytes = bytes_to_mark(parts, fields, plan.merge.key)
     if held_bytes > keys_bytes_max(budget):
@@ -328,11 +321,11 @@ def survivors(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> Row
     with budget.acquire_up_to(HELD_TIMES * held_bytes, HELD_TIMES * held_bytes):
         paths = list(dict.fromkeys(part.path for part in parts))
         check_files(store, paths, [field.name for field in fields], plan.checks)
-        rows = deciding_columns(parts, fields, budget)
-        if rows is None:
+        merge = merge_of_keys(split, plan, store, budget, parts, fields)
+        if merge is None:
             return None
-        marks = no_marks(split.files, rows)
-        for _ in mark_rows(marks, SplitFiles(split, plan, store), window_rows(budget)):
+        marks, windows = merge
+        for _ in windows:
             pass
     found = _masks(split, marks)
     _KNOWN.put(identity, found, sum(len(mask.bits) for mask in found.values()))
@@ -345,7 +338,28 @@ def _deciding_fields(split: Split, plan: ReadPlan) -> tuple[Field, ...]:
     return merge_fields(runs, replace(plan, columns=()))
 
 
-def deciding_columns(
+def merge_of_keys(
+    split: Split,
+    plan: ReadPlan,
+    store: Store,
+    budget: Budget,
+    parts: Sequence[Part],
+    fields: Sequence[Field],
+) -> tuple[Marks, Iterator[None]] | None:
+    """Marks for the rows of a section, and the merge of its keys, which sets them.
+
+    The merge goes on by a window each time that the iterator is asked. `fields` are the columns of
+    the parts that decide. None if Polars cannot read them.
+    """
+    known = _deciding_columns(parts, fields, budget)
+    if known is None:
+        return None
+    marks = no_marks(split.files, known)
+    window_rows = min(_WINDOW_ROWS, budget.size_bytes // _WINDOW_ROW_SHARE)
+    return marks, _mark_rows(marks, SplitFiles(split, plan, store), window_rows)
+
+
+def _deciding_columns(
     parts: Sequence[Part], fields: Sequence[Field], budget: Budget
 ) -> pl.DataFrame | None:
     """The deciding columns of the parts, as Polars decodes them.
@@ -364,11 +378,6 @@ def deciding_columns(
         if small and whole and not any(rows[name].null_count() for name in given):
             return rows
     return None
-
-
-def window_rows(budget: Budget) -> int:
-    """The most rows of a window of deciding columns."""
-    return min(_WINDOW_ROWS, budget.size_bytes // _WINDOW_ROW_SHARE)
 
 
 def _masks(split: Split, marks: Marks) -> dict[str, RowMask]:

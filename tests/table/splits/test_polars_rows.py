@@ -535,7 +535,7 @@ def test_deciding_text_that_is_no_utf8_is_named(decides: str, tmp_path: Path) ->
 def test_deciding_texts_that_are_shared_and_too_large_apart_are_left_to_windows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(polars_rows, "mark_rows", None)
+    monkeypatch.setattr(survivors, "_mark_rows", None)
     columns = {"k": "STRING NOT NULL", "id": "INT NOT NULL", "v": "INT"}
     table = local_table(tmp_path, columns, keys=["k", "id"], write_only="true")
     ids = pa.array(range(2_000), pa.int32())
