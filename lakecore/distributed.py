@@ -130,7 +130,6 @@ if TYPE_CHECKING:
     from lakecore.table.compactions.compact_work import Failures, Tally, Work, do_work
     from lakecore.table.context import TableContext, crosses_partitions, reload_context
     from lakecore.table.maintenance.consumers import write_consumer
-    from lakecore.table.reads.fallback import falls_back
     from lakecore.table.reads.row_values import Condition, parse_condition, setting_of
     from lakecore.table.reads.scan import hides_level_0
     from lakecore.table.reads.source import TableSource
@@ -251,7 +250,6 @@ HOMES = {
     "lakecore.table.compactions.compact_work": "Failures Tally Work do_work",
     "lakecore.table.context": "TableContext crosses_partitions reload_context",
     "lakecore.table.maintenance.consumers": "write_consumer",
-    "lakecore.table.reads.fallback": "falls_back",
     "lakecore.table.reads.row_values": "Condition parse_condition setting_of",
     "lakecore.table.reads.scan": "hides_level_0",
     "lakecore.table.reads.source": "TableSource",

@@ -27,7 +27,6 @@ from lakecore.distributed import (
     as_of,
     changes_of_options,
     check_size,
-    falls_back,
     parse_condition,
     resolve,
     setting_of,
@@ -99,7 +98,7 @@ class PlannedRead:
 def pin(context: TableContext, travel: Travel) -> Pinned:
     """The state that the request names; by default the latest."""
     context.options.require_readable()
-    if falls_back(context):
+    if context.falls_back:
         raise Unsupported(
             "Spark reads one branch of a table; take scan.fallback-branch away",
             option="scan.fallback-branch",

@@ -248,3 +248,17 @@ def as_blob(data_type: DataType) -> DataType:
             return replace(data_type, value=as_blob(data_type.value))
         case _:
             return data_type
+
+
+def columns_to_follow(schema: TableSchema, options: TableOptions) -> frozenset[str]:
+    """The columns whose references a read follows."""
+    return frozenset(
+        field.name
+        for field in schema.fields
+        if holds_references(field, schema, options)
+        and (
+            options.blob_view_resolve_enabled
+            if field.name in options.blob_view_field
+            else not options.blob_as_descriptor
+        )
+    )

@@ -10,10 +10,15 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from lakecore.model.rows import TRACKING_FIELDS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyroaring import BitMap
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.types import Field
 
 EMPTY_ROW = bytes(12)
 """The serialized BinaryRow without fields: the partition of an unpartitioned table."""
@@ -69,6 +74,12 @@ class DataFile:
     first_row_id: int | None = None
     write_columns: tuple[str, ...] | None = None
     write_columns_sequences: tuple[int, ...] | None = None
+
+    def columns_of(self, schema: TableSchema) -> tuple[Field, ...]:
+        """The columns that the file holds; `schema` is the schema of the file."""
+        if self.write_columns is None:
+            return schema.fields
+        return tuple(f for f in (*schema.fields, *TRACKING_FIELDS) if f.name in self.write_columns)
 
     @property
     def format(self) -> str:

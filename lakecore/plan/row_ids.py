@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import Field
     from lakecore.options import TableOptions
     from lakecore.plan.predicate import Predicate
 
@@ -76,13 +75,6 @@ def with_tracking_columns(schema: TableSchema) -> TableSchema:
     """
     tracking = (replace(f, type=with_nullable(f.type, nullable=True)) for f in TRACKING_FIELDS)
     return replace(schema, fields=(*schema.fields, *tracking))
-
-
-def columns_of_file(file: DataFile, schema: TableSchema) -> tuple[Field, ...]:
-    """The columns that a file holds; `schema` is the schema of the file."""
-    if file.write_columns is None:
-        return schema.fields
-    return tuple(f for f in (*schema.fields, *TRACKING_FIELDS) if f.name in file.write_columns)
 
 
 def by_row_ids(files: Iterable[DataFile]) -> list[tuple[DataFile, ...]]:

@@ -10,7 +10,7 @@ INVARIANT: a column that did not change is returned as read from the file, witho
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -39,7 +39,6 @@ from lakecore.model.types import (
     with_nullable,
 )
 from lakecore.rows.casts import cast, cast_may_fail, rule_of
-from lakecore.rows.mapping import ColumnMapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,6 +46,20 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
 
 _STRING = Atomic(root=Root.VARCHAR, length=LENGTH_MAX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnMapping:
+    """A column to read, and the file's column that holds it; None if the file has none."""
+
+    read: Field
+    stored: Field | None
+    changed: bool
+
+    @property
+    def renamed(self) -> bool:
+        """Whether the column has another name in the file."""
+        return self.stored is not None and self.stored.name != self.read.name
 
 
 def map_fields(read: Sequence[Field], stored: Sequence[Field]) -> tuple[ColumnMapping, ...]:

@@ -16,7 +16,7 @@ from lakecore.model.arrow_arrays import inner_of, nested_like
 from lakecore.model.types import BINARIES, STRINGS, Atomic
 
 if TYPE_CHECKING:
-    from lakecore.rows.mapping import ColumnMapping
+    from lakecore.model.types import DataType
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _WORD_BYTES = 8
@@ -39,15 +39,16 @@ def decode_text(array: pa.Array) -> pa.Array:
         return pa.array(shown, pa.string())
 
 
-def text_of(array: pa.Array, mapping: ColumnMapping) -> pa.Array | None:
+def text_of(array: pa.Array, stored: DataType, read: DataType) -> pa.Array | None:
     """The array as strings whose UTF-8 is not checked; None for a column that is not text.
+
+    `stored` and `read` are the types of the column in the file and in the result.
 
     If a BYTES column became STRING, its bytes are read as strings.
     """
-    stored, read = mapping.stored, mapping.read.type
     if _holds_text(array.type):
         return array
-    if stored is None or not isinstance(stored.type, Atomic) or stored.type.root not in BINARIES:
+    if not isinstance(stored, Atomic) or stored.root not in BINARIES:
         return None
     is_text = isinstance(read, Atomic) and read.root in STRINGS
     return array.cast(pa.binary()).view(pa.string()) if is_text else None

@@ -40,7 +40,6 @@ from lakecore.sql.query_errors import raise_interrupt
 from lakecore.sql.statement_views import NativeView, TableView
 from lakecore.sql.tokens import quoted, quoted_text
 from lakecore.table.changes.between import changes_of_options
-from lakecore.table.reads.fallback import falls_back
 from lakecore.table.reads.readable import rows_of
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.told import told_snapshot
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
 def stored_rows(table: Table, travel: ReadState) -> int | None:
     """An upper bound of the rows of a state: the stored rows, before merging; None if unknown."""
     read: object = table  # a catalog gives system tables the type of a table
-    if isinstance(read, SystemTable) or falls_back(table.context):
+    if isinstance(read, SystemTable) or table.context.falls_back:
         return None
     if not travel and changes_of_options(table.context) is not None:
         return None

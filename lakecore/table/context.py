@@ -53,6 +53,11 @@ class TableContext:
         """Raise Unsupported for a column name that Polars reads as a pattern."""
         require_plain_names(self.schema, self.identifier)
 
+    @property
+    def falls_back(self) -> bool:
+        """Whether reads of the table fall back to another branch."""
+        return self.options.scan_fallback_branch not in {None, self.layout.branch}
+
     def __reduce__(self) -> NoReturn:
         """Refuse pickling, also inside a `Table`: locks and caches belong to one process."""
         raise Unsupported(

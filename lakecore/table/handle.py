@@ -39,7 +39,7 @@ from lakecore.table.maintenance.retention_verbs import RetentionVerbs
 from lakecore.table.maintenance.tag_verbs import TagVerbs
 from lakecore.table.publication import EXCLUSIVE_CREATE
 from lakecore.table.reads.explain import Explanation, explain
-from lakecore.table.reads.fallback import FallbackSource, falls_back, with_fallback
+from lakecore.table.reads.fallback import FallbackSource, with_fallback
 from lakecore.table.reads.guarded import GuardedSource, guarded
 from lakecore.table.reads.readable import Readable, lazy
 from lakecore.table.reads.row_values import as_filter, setting_of, sql_condition
@@ -616,7 +616,7 @@ class Table(
         snapshot, schema = resolve(self._context, travel)
         context = as_of(self._context, schema)
         source = TableSource(context=context, snapshot=snapshot, table_schema=schema)
-        falls = falls_back(self._context)
+        falls = self._context.falls_back
         return with_fallback(source, self._context, travel) if falls else source
 
 

@@ -17,7 +17,6 @@ from lakecore.plan.predicate import Column, Op, compare
 from lakecore.plan.row_ids import (
     anchor_of,
     by_row_ids,
-    columns_of_file,
     may_hold_row_ids,
     rows_of,
     with_row_ids,
@@ -90,8 +89,8 @@ def test_a_file_holds_the_columns_it_names() -> None:
     schema = create_schema({"k": "INT", "v": "STRING"}, options={}, now_ms=0)
     names = ("_SEQUENCE_NUMBER", "v", "_ROW_ID")
 
-    assert columns_of_file(FILE, schema) == schema.fields
-    partial = columns_of_file(replace(FILE, write_columns=names), schema)
+    assert FILE.columns_of(schema) == schema.fields
+    partial = replace(FILE, write_columns=names).columns_of(schema)
     assert partial == (schema.field("v"), *TRACKING_FIELDS)
 
 

@@ -39,7 +39,6 @@ from lakecore.plan.row_changes import Taken, mode_between, taken_between
 from lakecore.plan.row_ids import overlapping
 from lakecore.table.changes.changes import ChangesSource, StoredRows
 from lakecore.table.changes.starts import retained_changes
-from lakecore.table.reads.fallback import falls_back
 from lakecore.table.reads.scan import (
     commit_order,
     hides_level_0,
@@ -310,7 +309,7 @@ def changes_of_options(context: TableContext) -> ChangesSource | None:
 
 def _check_no_fallback(context: TableContext) -> None:
     """Raise Unsupported for a table with a fallback branch: which changes to read is undefined."""
-    if falls_back(context):
+    if context.falls_back:
         raise Unsupported(
             "changes between two points cannot be read with a fallback branch; use "
             'table.copy({"scan.fallback-branch": ""})',

@@ -20,7 +20,6 @@ from lakecore.model.rows import (
     RowKind,
 )
 from lakecore.model.types import is_blob
-from lakecore.plan.row_ids import columns_of_file
 from lakecore.rows.read_rules import inputs_of
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import with_levels_of
@@ -188,7 +187,7 @@ class Wanted:
         for split in splits if needed else ():
             held: set[int] = set()
             for file in split.files:
-                held.update(f.id for f in columns_of_file(file, history.schema(file.schema_id)))
+                held.update(f.id for f in file.columns_of(history.schema(file.schema_id)))
             missing = [field.name for field in needed if field.id not in held]
             if missing:
                 raise Unsupported(
@@ -220,7 +219,7 @@ class Wanted:
         kept: set[str] = set()
         for files in groups:
             schemas = ((file, history.schema(file.schema_id)) for file in files)
-            own = {field.id for file, schema in schemas for field in columns_of_file(file, schema)}
+            own = {field.id for file, schema in schemas for field in file.columns_of(schema)}
             kept.update(file.name for file in files if needed <= own)
         runs = (tuple(file for file in run if file.name in kept) for run in split.runs)
         return replace(split, runs=tuple(filter(None, runs)))

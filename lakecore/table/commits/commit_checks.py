@@ -40,7 +40,7 @@ from lakecore.plan.conflicts import (
     check_newest,
     check_vectors,
 )
-from lakecore.plan.row_ids import BLOB, by_row_ids, columns_of_file
+from lakecore.plan.row_ids import BLOB, by_row_ids
 from lakecore.rows.fit import show
 from lakecore.table.commits.commit_change import committed_since, was_rolled_back
 from lakecore.table.context import crosses_partitions, with_schema
@@ -382,7 +382,7 @@ def _check_columns(
 
 def _column_ids(context: TableContext, file: DataFile) -> frozenset[int]:
     schema = context.history.schema(file.schema_id)
-    return frozenset(field.id for field in columns_of_file(file, schema))
+    return frozenset(field.id for field in file.columns_of(schema))
 
 
 def _overlap(one: DataFile, other: DataFile) -> bool:

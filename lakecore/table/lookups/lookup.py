@@ -35,6 +35,7 @@ from lakecore.frames.polars_source import frames_of
 from lakecore.frames.source import checked_columns
 from lakecore.io.cache import Cache
 from lakecore.merge.keys import order_columns
+from lakecore.model.blob_rules import columns_to_follow
 from lakecore.model.rows import KEY_PREFIX
 from lakecore.model.types import Atomic, arrow_schema, with_nullable
 from lakecore.options import LookupCache
@@ -52,7 +53,6 @@ from lakecore.table.reads.guarded import GuardedSource, guarded_now
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.told import told_call
 from lakecore.table.reads.travel import Travel
-from lakecore.table.stored_rows.followed import columns_to_follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

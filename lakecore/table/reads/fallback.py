@@ -38,11 +38,6 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 
-def falls_back(context: TableContext) -> bool:
-    """Whether reads of the table fall back to another branch."""
-    return context.options.scan_fallback_branch not in {None, context.layout.branch}
-
-
 def with_fallback(source: TableSource, context: TableContext, travel: Travel) -> FallbackSource:
     """The rows of the source, and the rows of partitions that only the fallback branch has.
 

@@ -21,7 +21,6 @@ import pyarrow as pa
 from lakecore.errors import Unsupported
 from lakecore.model.types import arrow_type
 from lakecore.plan.predicate import condition_on
-from lakecore.table.reads.fallback import falls_back
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import Travel, as_of, resolve
 from lakecore.table.splits.read import scan_at
@@ -49,7 +48,7 @@ def with_metadata(context: TableContext, travel: Travel, names: Sequence[str]) -
     and position, if files have to be merged.
     """
     context.options.require_readable()
-    if falls_back(context):
+    if context.falls_back:
         raise Unsupported(
             "rows of two branches have no metadata columns; read each branch by itself",
             columns=list(names),

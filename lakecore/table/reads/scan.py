@@ -32,6 +32,7 @@ from lakecore.format.statistics import key_bounds, stats_frame
 from lakecore.io.parallel import read_all
 from lakecore.lsm.packing import in_order
 from lakecore.merge.keys import order_columns, shared_codes
+from lakecore.model.blob_rules import holds_references
 from lakecore.model.files import DELETION_VECTORS, Split
 from lakecore.model.manifest import fold
 from lakecore.model.rows import ROW_ID, TRACKING_FIELDS
@@ -43,7 +44,6 @@ from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.plan.pruning import matches_exactly, may_match, prune_buckets
 from lakecore.plan.row_ids import by_row_ids, may_hold_row_ids
 from lakecore.plan.splits import folds_values, pack, plan_bucket
-from lakecore.table.stored_rows.followed import without_references
 from lakecore.table.stored_rows.split_files import missing_is_corrupt
 
 if TYPE_CHECKING:
@@ -283,6 +283,14 @@ def keep_row_ids(
     mask = may_hold_row_ids([entry.file for entry in entries], predicate)
     kept = [entry for entry, keep in zip(entries, mask, strict=True) if keep]
     return kept, len(entries) - len(kept)
+
+
+def without_references(
+    predicate: Predicate | None, schema: TableSchema, options: TableOptions
+) -> Predicate | None:
+    """The part of a predicate that stored values decide: no references to BLOB values."""
+    stored = [field.name for field in schema.fields if not holds_references(field, schema, options)]
+    return predicate if len(stored) == len(schema.fields) else condition_on(predicate, stored)
 
 
 def on_stored_columns(schema: TableSchema, predicate: Predicate | None) -> Predicate | None:

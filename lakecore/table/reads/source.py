@@ -21,7 +21,7 @@ from lakecore.io.files.file_checks import check_files, unchecked_bytes
 from lakecore.io.files.file_format import Checks
 from lakecore.merge.spec import merge_spec
 from lakecore.model.arrow_arrays import size_of
-from lakecore.model.blob_rules import require_known_blobs
+from lakecore.model.blob_rules import columns_to_follow, require_known_blobs
 from lakecore.plan.predicate import columns_of
 from lakecore.plan.splits import folds_values
 from lakecore.rows.evolution import require_types
@@ -33,6 +33,7 @@ from lakecore.table.reads.scan import (
     on_stored_columns,
     plan_scan,
     visible_partitions,
+    without_references,
 )
 from lakecore.table.sections.large_rows import are_large
 from lakecore.table.sections.windows import READER, on_reader
@@ -50,7 +51,6 @@ from lakecore.table.splits.decide import (
 from lakecore.table.splits.polars_rows import PolarsRows
 from lakecore.table.splits.read import read_split
 from lakecore.table.splits.survivors import engine_files, known_survivors, survivors
-from lakecore.table.stored_rows.followed import columns_to_follow, without_references
 from lakecore.table.stored_rows.read_plan import ReadPlan
 from lakecore.table.stored_rows.split_files import SplitFiles, missing_is_corrupt
 

@@ -33,7 +33,7 @@ from lakecore.format.blob_references import BlobDescriptor
 from lakecore.model.blob_rules import in_blob_files
 from lakecore.model.rows import TRACKING_FIELDS
 from lakecore.model.types import Atomic, Map, arrow_schema, arrow_type
-from lakecore.plan.row_ids import BLOB, anchor_of, columns_of_file, rows_of
+from lakecore.plan.row_ids import BLOB, anchor_of, rows_of
 from lakecore.table.sections.merge_runs import LEASE_LEAST_BYTES, LEASE_SHARE, merge_runs
 from lakecore.table.sections.windows import Windows, batch_size
 from lakecore.table.splits.decide import JoinedFiles, Reader, decide
@@ -365,7 +365,7 @@ def _ids(plan: ReadPlan, file: DataFile) -> frozenset[int]:
 
     Any file provides row ids and sequence numbers.
     """
-    stored = columns_of_file(file, plan.schemas[file.schema_id])
+    stored = file.columns_of(plan.schemas[file.schema_id])
     return frozenset(field.id for field in (*stored, *TRACKING_FIELDS))
 
 

@@ -16,9 +16,7 @@ from lakecore.format.blob_file import blobs_of, with_each_blob
 from lakecore.format.blob_references import is_view
 from lakecore.frames.source import reading
 from lakecore.io.referenced_blobs import ReferencedBlobs
-from lakecore.model.blob_rules import holds_references
 from lakecore.model.types import arrow_type
-from lakecore.plan.predicate import condition_on
 from lakecore.rows.read_rules import judged
 
 if TYPE_CHECKING:
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
 
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
-    from lakecore.model.schema import TableSchema
-    from lakecore.options import TableOptions
-    from lakecore.plan.predicate import Predicate
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _SHARE = 8
@@ -37,28 +32,6 @@ _LEAST_BYTES = 8 << 20
 ARRAY_BYTES_MAX = 1 << 30
 """An Arrow array of binaries holds less than 2 GiB."""
 _HUGE_BYTES = 1 << 40
-
-
-def columns_to_follow(schema: TableSchema, options: TableOptions) -> frozenset[str]:
-    """The columns whose references a read follows."""
-    return frozenset(
-        field.name
-        for field in schema.fields
-        if holds_references(field, schema, options)
-        and (
-            options.blob_view_resolve_enabled
-            if field.name in options.blob_view_field
-            else not options.blob_as_descriptor
-        )
-    )
-
-
-def without_references(
-    predicate: Predicate | None, schema: TableSchema, options: TableOptions
-) -> Predicate | None:
-    """The part of a predicate that stored values decide: no references to BLOB values."""
-    stored = [field.name for field in schema.fields if not holds_references(field, schema, options)]
-    return predicate if len(stored) == len(schema.fields) else condition_on(predicate, stored)
 
 
 def followed(

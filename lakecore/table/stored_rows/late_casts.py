@@ -37,8 +37,7 @@ from lakecore.merge.groups import is_valid
 from lakecore.model.rows import KEY_PREFIX
 from lakecore.model.types import Atomic, Field, arrow_schema, arrow_type, with_nullable
 from lakecore.plan.predicate import condition_on, to_arrow
-from lakecore.rows.evolution import convert, map_fields, may_fail
-from lakecore.rows.mapping import ColumnMapping
+from lakecore.rows.evolution import ColumnMapping, convert, map_fields, may_fail
 from lakecore.rows.read_rules import inputs_of, judged
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
     from lakecore.plan.predicate import Predicate
-    from lakecore.rows.mapping import ColumnMapping
+    from lakecore.rows.evolution import ColumnMapping
 
 _LOW, _HIGH, _NULLS = range(3)
 

@@ -34,7 +34,6 @@ from lakecore.model.rows import KIND_FIELD, ROW_ID, SEQUENCE_FIELD, SEQUENCE_NUM
 from lakecore.model.types import arrow_type
 from lakecore.options import LINE_FORMATS
 from lakecore.plan.predicate import columns_of, condition_on
-from lakecore.plan.row_ids import columns_of_file
 from lakecore.rows.evolution import conform_batch, map_fields, stored_fields
 from lakecore.rows.line_texts import from_texts, text_fields
 from lakecore.rows.utf8 import is_utf8, text_of, with_utf8
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile, Split, VectorRange
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
-    from lakecore.rows.mapping import ColumnMapping
+    from lakecore.rows.evolution import ColumnMapping
     from lakecore.table.stored_rows.read_plan import ReadPlan
     from lakecore.table.stored_rows.row_groups import Places
 
@@ -374,7 +373,7 @@ class SplitFiles:
         if condition is None:
             return None
         fields = [plan.schema.field(name) for name in sorted(columns_of(condition))]
-        own = columns_of_file(file, plan.schemas[file.schema_id])
+        own = file.columns_of(plan.schemas[file.schema_id])
         columns = {mapping.read.name: mapping for mapping in map_fields(fields, own)}
         return matching_row_groups(self.store, self.path(file), condition, columns)
 
@@ -548,7 +547,7 @@ class SplitFiles:
                     shown = with_texts(column, with_utf8)
                     batch = batch.set_column(at, batch.schema.field(at), shown)
                 continue
-            text = text_of(column, mapping)
+            text = text_of(column, mapping.stored.type, mapping.read.type)
             if text is None or is_utf8(text):
                 continue
             if not chooses_value(self.plan.merge, mapping.read.name):
@@ -580,7 +579,7 @@ def _stored_columns(file: DataFile, schema: TableSchema, plan: ReadPlan) -> tupl
     added = (SEQUENCE_FIELD, KIND_FIELD) if plan.schema.primary_keys else ()
     # A file that holds only some columns lacks the partition columns.
     parts = schema.partition_fields if file.write_columns is not None else ()
-    return tuple(dict.fromkeys((*columns_of_file(file, schema), *added, *parts)))
+    return tuple(dict.fromkeys((*file.columns_of(schema), *added, *parts)))
 
 
 def _last_in_order(column: pa.Array, before: pa.Array | None, path: str) -> pa.Array:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
-    from lakecore.rows.mapping import ColumnMapping
+    from lakecore.rows.evolution import ColumnMapping
     from lakecore.table.context import TableContext
 
 _NULL = "null"

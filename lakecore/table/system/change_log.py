@@ -40,7 +40,6 @@ from lakecore.table.changes.between import Difference, changes_of_options
 from lakecore.table.changes.changes import State
 from lakecore.table.changes.stream import StreamRequest, open_stream
 from lakecore.table.changes.wanted import Wanted, column_to_count
-from lakecore.table.reads.fallback import falls_back
 from lakecore.table.reads.guarded import guarded
 from lakecore.table.reads.source import side_by_side
 from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
@@ -359,7 +358,7 @@ class ChangeLog(SystemTable):
         between = changes_of_options(context) if at == Travel() else None
         if between is not None:
             return self._of_changes(between)
-        if falls_back(context):
+        if context.falls_back:
             raise Unsupported(
                 "rows with their kinds are not read with a fallback branch; take the option away",
                 option="scan.fallback-branch",

@@ -24,7 +24,7 @@ from lakecore.display import public_names
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.rows import TRACKING_FIELDS
 from lakecore.suggestions import did_you_mean
-from lakecore.table.reads.fallback import FallbackSource, falls_back, with_fallback
+from lakecore.table.reads.fallback import FallbackSource, with_fallback
 from lakecore.table.reads.guarded import guarded
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import as_of, resolve, schema_read
@@ -73,7 +73,7 @@ class ReadOptimized(SystemTable):
         snapshot, schema = resolve(self._of, at)
         context = as_of(self._of, schema)
         own = _last_level(TableSource(context=context, snapshot=snapshot, table_schema=schema))
-        if not falls_back(self._of):
+        if not self._of.falls_back:
             return guarded(own, self._of)
         found = with_fallback(own, self._of, at)
         return guarded(replace(found, rest=_last_level(found.rest)), self._of)
@@ -116,7 +116,7 @@ class RowTracking(SystemTable):
 
     def _rows(self, at: Travel) -> TableSource | GuardedSource:
         self._of.options.require_readable(filters_rows=True)
-        if falls_back(self._of):
+        if self._of.falls_back:
             raise Unsupported(
                 "row ids are not read with a fallback branch; take the option away",
                 option="scan.fallback-branch",

@@ -16,7 +16,7 @@ from lakecore.model.types import field_to_json
 from lakecore.table.context import require_table
 from lakecore.table.maintenance.branches import branch_times
 from lakecore.table.maintenance.consumers import list_consumers
-from lakecore.table.reads.fallback import fallback_source, falls_back
+from lakecore.table.reads.fallback import fallback_source
 from lakecore.table.reads.told import told_snapshot
 from lakecore.table.reads.travel import Travel, resolve
 from lakecore.table.system.cell_texts import (
@@ -333,7 +333,7 @@ def system_rows(context: TableContext, name: str) -> pa.Table:
         snapshot, travelled = resolve(context, Travel())
         then = replace(context, schema=travelled)
         rows = () if snapshot is None else ROWS_OF_SNAPSHOT[name](then, snapshot)
-        if name == "partitions" and falls_back(context):
+        if name == "partitions" and context.falls_back:
             rows = _with_fallback_partitions(context, rows)
     return table_of(rows, system_schema(name))
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.merge.keys import sequence_codes
+from lakecore.model.blob_rules import columns_to_follow
 from lakecore.model.rows import ROW_KIND, RowKind
 from lakecore.model.snapshot import CommitResult, stated_identifier
 from lakecore.options import ChangelogProducer, MergeEngine, SortOrder
@@ -30,7 +31,6 @@ from lakecore.rows.fit import show
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.context import require_table
 from lakecore.table.reads.source import TableSource
-from lakecore.table.stored_rows.followed import columns_to_follow
 from lakecore.table.writes import batch_write
 from lakecore.table.writes.batch_write import batch_writer, commit_or_clean, compact_again
 

@@ -25,12 +25,12 @@ from lakecore.format.layout import FILE_INDEX_SUFFIX, statistics_name, value_tex
 from lakecore.format.metadata import encode_statistics
 from lakecore.frames.source import checked_columns, reading
 from lakecore.io.files.data_files import BatchSize
+from lakecore.model.blob_rules import columns_to_follow
 from lakecore.model.file_indexes import IndexesRewritten, indexed_columns, takes
 from lakecore.model.files import CommitMessage, Split
 from lakecore.model.manifest import AnalyzeResult, ColumnStatistics, TableStatistics
 from lakecore.model.types import BINARIES, STRINGS, TIMESTAMPS, Atomic, Field, Root, arrow_type
 from lakecore.plan.conflicts import may_tie
-from lakecore.plan.row_ids import columns_of_file
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.context import reload_context, require_table
 from lakecore.table.maintenance.after_commit import commit_and_maintain
@@ -38,7 +38,6 @@ from lakecore.table.reads.scan import has_index
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.told import gated
 from lakecore.table.run_writer.rolling_writer import FileIndexes
-from lakecore.table.stored_rows.followed import columns_to_follow
 from lakecore.table.stored_rows.split_files import SplitFiles
 from lakecore.table.verbs.compact_choice import chosen_entries
 from lakecore.table.writes.batch_write import author
@@ -209,7 +208,7 @@ def _columns_to_index(
     context: TableContext, file: DataFile, schema: TableSchema
 ) -> list[IndexedColumn]:
     """The wanted indexes of a file with this schema; a column that it lacks gets none."""
-    held = {field.id: field for field in columns_of_file(file, schema)}
+    held = {field.id: field for field in file.columns_of(schema)}
     found = []
     for column in indexed_columns(context.schema, context.options):
         twin = held.get(column.field.id)

@@ -24,7 +24,7 @@ from lakecore.plan.predicate import from_polars
 from lakecore.table.publication import write_schema
 from lakecore.table.reads import source
 from lakecore.table.sections import windows
-from lakecore.table.splits import decide, polars_rows, survivors
+from lakecore.table.splits import decide, survivors
 from lakecore.table.splits.decide import Decision, LateMaterialisation, PolarsChunks, decide_split
 from lakecore.table.splits.polars_rows import PolarsRows
 from lakecore.table.splits.read import read_split
