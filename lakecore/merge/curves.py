@@ -293,13 +293,13 @@ def _hilbert(columns: Sequence[pa.Array]) -> list[Words]:
 _ZORDER_COLUMNS_MAX = 4
 
 
-def write_ordering(options: TableOptions, *, primary_key: bool) -> Ordering | None:
-    """The sort order of a batch write; None if it does not sort.
+def write_ordering(options: TableOptions) -> Ordering | None:
+    """The sort order of a batch write into a table without a primary key; None if it does not sort.
 
-    As in Paimon, only tables without a primary key and without buckets are sorted. With incremental
+    As in Paimon, only tables without buckets are sorted. With incremental
     clustering, writes leave it to compaction unless the table says otherwise.
     """
-    if primary_key or options.bucket != -1 or not options.clustering_columns:
+    if options.bucket != -1 or not options.clustering_columns:
         return None
     if options.clustering_incremental and not options.clustering_incremental_optimize_write:
         return None

@@ -177,7 +177,7 @@ def merge_spec(
         ignored=ignored_kinds(options),
         keep_deletions=keep_deletions,
         in_key_order=in_key_order,
-        aggregates=_aggregates(schema, options),
+        aggregates=_aggregates(schema, options) if options.folds_rows else (),
         groups=groups,
         remove_on_delete=removes.get(engine, False),
         complete_levels=options.needs_lookup,

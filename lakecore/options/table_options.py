@@ -162,6 +162,15 @@ class TableOptions(
         return self.merge_engine in (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
 
     @property
+    def reads_changes(self) -> bool:
+        """Whether a read that names no state returns the changes between two states."""
+        return (
+            self.incremental_between is not None
+            or self.incremental_between_timestamp is not None
+            or self.scan_mode is ScanMode.INCREMENTAL
+        )
+
+    @property
     def needs_lookup(self) -> bool:
         """Whether every compaction of level 0 looks up the rows of higher levels."""
         return (

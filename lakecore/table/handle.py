@@ -608,9 +608,12 @@ class Table(
 
     def _rows(self, travel: Travel) -> TableSource | FallbackSource | ChangesSource | GuardedSource:
         """The rows of a state, or the rows added between two states if the options say so."""
-        self._context.options.require_readable(filters_rows=True)
-        between = changes_of_options(self._context) if travel == Travel() else None
-        return guarded(self._source(travel) if between is None else between, self._context)
+        options = self._context.options
+        options.require_readable(filters_rows=True)
+        asked = options.reads_changes and travel == Travel()
+        between = changes_of_options(self._context) if asked else None
+        source = self._source(travel) if between is None else between
+        return guarded(source, self._context) if options.query_auth_enabled else source
 
     def _source(self, travel: Travel) -> TableSource | FallbackSource:
         snapshot, schema = resolve(self._context, travel)

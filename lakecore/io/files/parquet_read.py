@@ -41,6 +41,7 @@ from lakecore.io.stores.guarded import unguarded
 from lakecore.io.stores.store import MemoryStore, plain_errors
 from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import fits, size_of
+from lakecore.model.types import has_variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -341,6 +342,12 @@ NARROW_BYTES_MAX = (1 << 31) - 1
 """Bytes that an array of text with 32-bit offsets can hold."""
 
 
+def _shredded(stored: pa.Schema, fields: Sequence[Field], path: str) -> frozenset[str]:
+    """The VARIANT columns of a file that are shredded."""
+    variants = [field for field in fields if has_variant(field.type)]
+    return shredded_columns(stored, variants, path) if variants else frozenset()
+
+
 def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and how
     store: Store,
     path: str,
@@ -357,10 +364,10 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
     """
     pages = checks is not Checks.NEVER
     with open_parquet(store, path, pages=pages) as whole:
-        stored, shredded = shredded_columns(whole.schema_arrow, fields, path)
-        there = set(stored)
+        stored = dict.fromkeys(whole.schema_arrow.names)
+        shreds = _shredded(whole.schema_arrow, fields, path)
         # Rows can only be counted if some column is read.
-        columns = [field.name for field in fields if field.name in there] or stored[:1]
+        columns = [field.name for field in fields if field.name in stored] or [*stored][:1]
         metadata = whole.metadata
         firsts = first_rows(metadata)
         leaves = leaf_indexes(metadata, columns)
@@ -411,7 +418,7 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
                         rows = part.num_rows
                         if rows:
                             sizes.see(part)
-                            yield at, with_whole_variants(part, shredded, path)
+                            yield at, with_whole_variants(part, shreds, path) if shreds else part
                         at += rows
                         # A row may be large: free this one before the next one is read.
                         decoded = None

@@ -33,12 +33,11 @@ from lakecore.model.types import (
     Row,
     Variant,
     arrow_type,
-    has_variant,
     inner_types,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _INT96 = pa.binary(INT96_BYTES)
 _MICROS = 6
@@ -123,16 +122,14 @@ def _to_int96(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(_INT96, len(values), [validity, pa.py_buffer(out)])
 
 
-def shredded_columns(
-    stored: pa.Schema, fields: Sequence[Field], path: str
-) -> tuple[list[str], frozenset[str]]:
-    """The columns of a file, and those of `fields` that are shredded VARIANT columns.
+def shredded_columns(stored: pa.Schema, fields: Sequence[Field], path: str) -> frozenset[str]:
+    """The columns of `fields`, whose types hold a VARIANT, that are shredded in a file.
 
     Raises Unsupported if a VARIANT within another type is shredded.
     """
     shredded: set[str] = set()
     for field in fields:
-        at = stored.get_field_index(field.name) if has_variant(field.type) else -1
+        at = stored.get_field_index(field.name)
         if at < 0 or not _is_shredded(field.type, stored.field(at).type):
             continue
         if not isinstance(field.type, Variant):
@@ -140,11 +137,11 @@ def shredded_columns(
                 "a shredded VARIANT is not read within another type", column=field.name, path=path
             )
         shredded.add(field.name)
-    return list(stored.names), frozenset(shredded)
+    return frozenset(shredded)
 
 
 def with_whole_variants(
-    batch: pa.RecordBatch, shredded: frozenset[str], path: str
+    batch: pa.RecordBatch, shredded: Iterable[str], path: str
 ) -> pa.RecordBatch:
     """The batch with the values of shredded VARIANT columns reassembled."""
     for name in shredded:

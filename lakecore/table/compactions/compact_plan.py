@@ -200,9 +200,9 @@ def plan_bucket(
     lows, highs = key_ranks(files, context.schema)
     runs = level_runs(files, lows, highs)
     last = policy.level_max(runs)
-    expiry = record_expiry(context.options, context.ambient.now_ms())
-    expired = frozenset[str]()
-    if expiry is not None:
+    expiry, expired = None, frozenset[str]()
+    if context.options.record_level_expire_time_ms is not None:
+        expiry = record_expiry(context.options, context.ambient.now_ms())
         schemas = {file.schema_id: context.history.schema(file.schema_id) for file in files}
         expired = expiry.expired_files(files, context.schema, schemas)
     if full:

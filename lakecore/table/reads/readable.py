@@ -321,7 +321,7 @@ class Readable(ABC):
         """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         rows = self._rows(at)
-        source, condition = row_filtered(rows, where, rows.table_schema, _setting(rows))
+        source, condition = _row_filtered(rows, where)
         return count_rows(source, condition)
 
     def __str__(self) -> str:
@@ -390,7 +390,7 @@ def batch_reader(
     limit: int | None = None,
 ) -> pa.RecordBatchReader:
     """The rows as a stream of Arrow batches."""
-    source, expression = row_filtered(rows, where, rows.table_schema, _setting(rows))
+    source, expression = _row_filtered(rows, where)
     names = None if columns is None else checked_columns(columns, rows.table_schema)
     return arrow_stream.reader(source, names, expression, limit)
 
@@ -400,6 +400,15 @@ def _matching(rows: RowSource, where: pl.Expr | str | None) -> BatchSource:
     if where is None:
         return rows
     return FilteredSource(rows, parse_condition(where, rows.table_schema, _setting(rows)))
+
+
+def _row_filtered(
+    rows: RowSource, where: pl.Expr | str | None
+) -> tuple[BatchSource, pl.Expr | None]:
+    """The source, and the expression by which its batches must still be filtered."""
+    if where is None:
+        return rows, None
+    return row_filtered(rows, where, rows.table_schema, _setting(rows))
 
 
 def _setting(rows: RowSource) -> Setting:

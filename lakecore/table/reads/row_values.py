@@ -125,10 +125,10 @@ def filtered(
 
 
 def row_filtered(
-    source: BatchSource, where: pl.Expr | str | None, schema: TableSchema, setting: Setting
+    source: BatchSource, where: pl.Expr | str, schema: TableSchema, setting: Setting
 ) -> tuple[BatchSource, pl.Expr | None]:
     """Like `filtered`, for a stream of batches: the condition must apply to each row alone."""
-    if where is None or isinstance(where, str):
+    if isinstance(where, str):
         return filtered(source, where, schema, setting)
     return source, as_row_filter(where, schema)
 

@@ -20,7 +20,7 @@ visible keys is not dropped.
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -134,41 +134,43 @@ def _merged_runs(
     spec = plan.merge if places is None else replace(plan.merge, in_key_order=True)
     files = SplitFiles(split, plan, store, places, late)
     readers = _LOCAL_READERS if files.are_local else _REMOTE_READERS
-    with budget.acquire_up_to(budget.size_bytes // merging.share, LEASE_LEAST_BYTES) as lease:
+    with (
+        budget.acquire_up_to(budget.size_bytes // merging.share, LEASE_LEAST_BYTES) as lease,
+        ExitStack() as opened,
+    ):
         batches = BATCHES_HELD * min(len(runs), windows.open_runs) + merging.extra_batches
         size = batch_size(fields, lease.size_bytes // batches)
-        with closing(SpillDirectory()) as spills:
-            if not windows.rounds:
-                if places is None and not late:
-                    files = replace(files, coded=merging.coded)
-                slices = [files.slices(run, fields, size) for run in runs]
-            else:
-                # In a run that was merged from several runs, sequence numbers order a key's rows.
-                fields = tuple(dict.fromkeys((*fields, SEQUENCE_FIELD)))
-                rounds = Rounds(
-                    merge=engine,
-                    spec=spec,
-                    budget=budget,
-                    spills=spills,
-                    open_run=lambda run: files.slices(run, fields, size),
-                    commit_order=lambda run: split.commit_order.get(run.files[0].name, 0),
-                    readers=readers,
-                )
-                slices = rounds.streams(runs, windows.open_runs)
-            merged = merge_slices(slices, merge, spec, budget, readers)
-            if late:
-                with closing(merged):
-                    for table in merged:
-                        yield late.cast(table)
-                        del table
-                return
-            if places is None:
-                yield from merged
-                return
-            values = Values(places, fields, plan, store)
-            with closing(merged), closing(values):
+        if not windows.rounds:
+            if places is None and not late:
+                files = replace(files, coded=merging.coded)
+            slices = [files.slices(run, fields, size) for run in runs]
+        else:
+            # In a run that was merged from several runs, sequence numbers order a key's rows.
+            fields = tuple(dict.fromkeys((*fields, SEQUENCE_FIELD)))
+            rounds = Rounds(
+                merge=engine,
+                spec=spec,
+                budget=budget,
+                spills=opened.enter_context(closing(SpillDirectory())),
+                open_run=lambda run: files.slices(run, fields, size),
+                commit_order=lambda run: split.commit_order.get(run.files[0].name, 0),
+                readers=readers,
+            )
+            slices = rounds.streams(runs, windows.open_runs)
+        merged = merge_slices(slices, merge, spec, budget, readers)
+        if late:
+            with closing(merged):
                 for table in merged:
-                    yield from values.rows(table)
+                    yield late.cast(table)
+                    del table
+            return
+        if places is None:
+            yield from merged
+            return
+        values = Values(places, fields, plan, store)
+        with closing(merged), closing(values):
+            for table in merged:
+                yield from values.rows(table)
 
 
 def _visible_keys(

@@ -65,7 +65,8 @@ def read_split(
 
     `path` is the decision of `decide`, if lakecore's own reader carries it out.
     """
-    yield from followed(_stored(split, plan, store, budget, path), plan, store, budget)
+    rows = _stored(split, plan, store, budget, path)
+    yield from followed(rows, plan, store, budget) if plan.followed else rows
 
 
 def _stored(

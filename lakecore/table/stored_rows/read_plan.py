@@ -124,14 +124,13 @@ class RecordExpiry:
         return np.asarray(older)
 
 
-def record_expiry(options: TableOptions, now_ms: int) -> RecordExpiry | None:
-    """The expiry of a table's rows at a time; None if its rows do not expire.
+def record_expiry(options: TableOptions, now_ms: int) -> RecordExpiry:
+    """The expiry of a table's rows at a time; `record-level.expire-time` must be set.
 
     Raises InvalidRequest if the options do not name the column with the time.
     """
     column, age_ms = options.record_level_time_field, options.record_level_expire_time_ms
-    if age_ms is None:
-        return None
+    assert age_ms is not None, "rows expire"
     if column is None:
         raise InvalidRequest(
             "record-level.expire-time needs record-level.time-field", table=options.table
@@ -139,13 +138,8 @@ def record_expiry(options: TableOptions, now_ms: int) -> RecordExpiry | None:
     return RecordExpiry(column=column, cutoff_s=now_ms // 1000 - age_ms // 1000)
 
 
-def unexpired(
-    expiry: RecordExpiry | None, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """The rows that have not expired, without empty batches; all batches if rows do not expire."""
-    if expiry is None:
-        yield from batches
-        return
+def unexpired(expiry: RecordExpiry, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows that have not expired, without empty batches."""
     for batch in batches:
         kept = expiry.kept(batch)
         if kept.num_rows:

@@ -297,7 +297,9 @@ class SplitFiles:
         all_come = self.plan.predicate is None and not self.split.vectors and expiry is None
         for file in run.files:
             left_below = left - file.row_count
-            for part in self.slices_of(file, unexpired(expiry, self.rows(file, fields, size))):
+            rows = self.rows(file, fields, size)
+            rows = rows if expiry is None else unexpired(expiry, rows)
+            for part in self.slices_of(file, rows):
                 left -= part.keys.length
                 yield replace(part, more=left > 0 if all_come else None)
                 # Free this part before the next one is read: a row may be large.

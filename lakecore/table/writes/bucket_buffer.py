@@ -392,7 +392,7 @@ class BucketBuffer:
 def _clustering_sort(context: TableContext) -> ExternalSort | None:
     """The sort of the rows of a batch write; None if they are not sorted."""
     options = context.options
-    ordering = write_ordering(options, primary_key=bool(context.schema.primary_keys))
+    ordering = None if context.schema.primary_keys else write_ordering(options)
     if ordering is None:
         return None
     room_bytes = max(context.budget.size_bytes // _SORT_SHARE, _SORT_LEAST_BYTES)
