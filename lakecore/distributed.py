@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from lakecore.io.parallel import IN_THREADS, delete_all, read_all
     from lakecore.io.stores.guarded import unguarded
     from lakecore.io.stores.store import FileStatus, MemoryStore, Store
-    from lakecore.memory import Budget
+    from lakecore.memory import Budget, Share
     from lakecore.merge.keys import common_ranks
     from lakecore.model.arguments import check_flags
     from lakecore.model.arrow_arrays import retype, with_offsets
@@ -204,7 +204,7 @@ HOMES = {
     "lakecore.io.parallel": "IN_THREADS delete_all read_all",
     "lakecore.io.stores.guarded": "unguarded",
     "lakecore.io.stores.store": "FileStatus MemoryStore Store",
-    "lakecore.memory": "Budget",
+    "lakecore.memory": "Budget Share",
     "lakecore.merge.keys": "common_ranks",
     "lakecore.model.arguments": "check_flags",
     "lakecore.model.arrow_arrays": "retype with_offsets",

@@ -7,11 +7,8 @@ A cache *keeps* memory that it can lose at any time. Kept bytes never delay a le
 caches together exceed the budget, caches give memory back until they fit. Caches keep at most a
 quarter of the budget.
 
-Shares of the budget:
-
-- a read or a merge: a quarter for its batches;
-- a compaction: a sixth, up to a quarter for encoding, and an eighth for look-ups;
-- writers: a quarter to a third for their buffers.
+What a holder takes at most is a `Share` of the budget. `PLANS` states which shares a verb holds at
+the same time, and a test adds them up.
 
 A lease counts the bytes that its holder plans to hold. It does not count memory that allocators
 keep in addition; docs/decisions has the measurements.
@@ -26,6 +23,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol, Self
 from weakref import WeakSet
 
@@ -34,10 +32,85 @@ from lakecore.forks import require_threads
 from lakecore.options import SIZE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
 BUDGET_DEFAULT_BYTES = 1 << 30
-_KEPT_SHARE = 4
+LARGE_LEAST_BYTES = 1 << 20
+"""Rows with fewer bytes are never large, whatever the budget."""
+
+
+class Share(Enum):
+    """Parts of the budget, each as a fraction with what it is for."""
+
+    # Caches.
+    KEPT = 1, 4, "all caches together"
+    VIEW_MASKS = 1, 32, "the masks of all views of SQL queries"
+    FOOTERS = 1, 32, "the Parquet footers that DuckDB caches"
+
+    # Reads and merges.
+    BATCHES = 1, 4, "the batches of a read, or of the runs that it merges"
+    OPEN_RUNS = 1, 4, "open runs, in addition to their batches"
+    AHEAD = 1, 8, "batches that wait for the consumer"
+    BLOBS = 1, 8, "BLOB values that are read together"
+    KEY = 1, 4, "the rows of one key; merging them takes as much again"
+    DECIDING = 1, 8, "the columns that decide which rows of a section survive, and their flags"
+    CHUNK = 1, 8, "row groups that Polars decodes together"
+    SCAN_MASKS = 1, 64, "the masks of the rows of a scan by an engine"
+    LINE_FILES = 1, 2, "DuckDB, while it reads files of rows"
+
+    # Compactions.
+    WINDOWS = 1, 6, "the windows of a merge whose rows are encoded at the same time"
+    ENCODING = 1, 4, "the rows that are encoded, for data files and changelogs"
+    UPPER_LEVELS = 1, 8, "reading the levels in which a compaction looks up keys"
+    SORT = 1, 4, "the rows that are sorted together"
+
+    # Writes.
+    BUFFERS = 7, 20, "buffered rows; sorting and encoding them needs more memory"
+    BUFFERS_LEAST = 3, 10, "buffered rows if the budget is small"
+    BUFFERS_FREE = 2, 5, "buffered rows, of what the libraries leave of the budget"
+    BATCH = 1, 8, "a batch of incoming rows"
+    KEY_INDEX = 1, 8, "the index of keys that may move to another partition"
+
+    # Changes of rows.
+    SOURCE = 1, 8, "a part of the source of a MERGE"
+    SENT = 1, 16, "the source of a MERGE that every task of Spark gets, of the memory of a task"
+    CHANGED = 1, 8, "the changed rows of files that are written together"
+    WAITING = 1, 64, "changed rows before they are spilled"
+
+    # Bounds within one of the shares above.
+    LARGE_ROW = 1, 64, "a row that is large: only one is held at a time"
+    UNBUFFERED_ROW = 7, 80, "a row that is written at once, not buffered"
+    PIECE = 1, 256, "a piece of a spilled run"
+    RELEASED = 1, 32, "freed memory before it is returned to the system"
+    MANY_OF_A_KEY = 1, 64, "a batch that may hold many rows of one key"
+    KEY_ROWS = 1, 2, "the rows of one key without their values"
+    WINDOW_ROWS = 1, 256, "a row of a window of keys: as many rows as bytes"
+
+    def __init__(self, over: int, under: int, meaning: str) -> None:
+        self.over, self.under, self.meaning = over, under, meaning
+
+    def of(self, size_bytes: int) -> int:
+        """The part that the share is of a number of bytes."""
+        return size_bytes * self.over // self.under
+
+
+PLANS: Mapping[str, tuple[Share, ...]] = {
+    "read": (Share.BATCHES, Share.OPEN_RUNS, Share.AHEAD, Share.BLOBS),
+    "read, one key has many rows": (Share.BATCHES, Share.KEY, Share.KEY),
+    "read by Polars": (*(Share.DECIDING,) * 2, *(Share.CHUNK,) * 3, Share.AHEAD),
+    "scan by an engine": (*(Share.DECIDING,) * 2, Share.SCAN_MASKS),
+    "query": (Share.BATCHES, Share.AHEAD, Share.VIEW_MASKS, Share.FOOTERS),
+    "import": (Share.LINE_FILES, Share.BUFFERS),
+    "write": (Share.BUFFERS, Share.BATCH, Share.KEY_INDEX),
+    "write, sorted": (Share.SORT, Share.BATCH, Share.ENCODING),
+    "compaction": (Share.WINDOWS, Share.OPEN_RUNS, Share.ENCODING, Share.UPPER_LEVELS),
+    "clustering": (Share.SORT, Share.BATCHES, Share.ENCODING),
+    "MERGE": (Share.SOURCE, Share.BATCHES, Share.BUFFERS, Share.BATCH),
+    "MERGE in a task of Spark": (Share.SENT, Share.SOURCE, Share.BATCHES, Share.BUFFERS),
+    "MERGE of columns": (Share.SOURCE, Share.BATCHES, Share.CHANGED, Share.WAITING),
+}
+"""For each verb, the shares that it may hold at the same time. Caches give way to them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -117,6 +190,10 @@ class Budget:
         self._make_room()
         return Lease(self, size_bytes)
 
+    def is_large(self, row_bytes: float, share: Share = Share.LARGE_ROW) -> bool:
+        """Whether a row of this size takes at least this share of the budget."""
+        return row_bytes >= max(share.of(self.size_bytes), LARGE_LEAST_BYTES)
+
     @property
     def kept_bytes(self) -> int:
         """Bytes that caches keep now."""
@@ -126,7 +203,7 @@ class Budget:
     @property
     def cache_bytes_max(self) -> int:
         """The bytes that all caches together may keep."""
-        return self.size_bytes // _KEPT_SHARE
+        return Share.KEPT.of(self.size_bytes)
 
     def add_keeper(self, keeper: Keeper) -> None:
         """Include the memory of a cache in the budget, until the cache is garbage-collected."""

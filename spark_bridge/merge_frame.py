@@ -34,6 +34,7 @@ from lakecore.distributed import (
     Match,
     MergeInto,
     MergeRequest,
+    Share,
     Sql,
     Verb,
     bucket_key_fields,
@@ -308,8 +309,6 @@ SOURCE_ROWS = 100_000
 """If Spark has no estimate, the driver merges up to that many rows itself."""
 _UNKNOWN_BYTES = 1 << 60
 """Spark's estimate of a frame of unknown size is larger."""
-_SENT_SHARE = 16
-"""A source is sent to every task if it takes at most the memory of a task divided by this."""
 
 
 @named_arguments
@@ -459,7 +458,7 @@ class _SparkMerge:
         inserts = bool(plan.steps[Match.NOT_MATCHED])
         keyed = bool(context.schema.primary_keys)
         groups = groups_of(context, target.plan().splits, parallelism(self.spark))
-        fits = rows.nbytes <= self.memory_bytes // _SENT_SHARE
+        fits = rows.nbytes <= Share.SENT.of(self.memory_bytes)
         if not fits or not groups or (keyed and inserts):
             return [merged(context, target, rows, request).changed], None
         task = job.task(target, request)

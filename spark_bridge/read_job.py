@@ -23,6 +23,7 @@ from lakecore.distributed import (
     FilteredSource,
     Predicate,
     ReadPlan,
+    Share,
     SplitFiles,
     all_of,
     batch_size,
@@ -44,7 +45,6 @@ MEMORY_PER_TASK = 512 << 20
 """The budget of a task, of which a merge takes a quarter: many Python workers share a machine."""
 
 
-_LEASE_SHARE = 4
 _BATCHES = 3
 """The copies of a batch in memory: as read, in the types for Spark, and in Spark's own buffer."""
 
@@ -114,7 +114,7 @@ class _PieceSource:
         with missing_is_corrupt(files.path(file)):
             wanted = files.wanted_row_groups(file)
         groups = own if wanted is None else [group for group in wanted if group in own]
-        with self.budget.acquire_up_to(self.budget.size_bytes // _LEASE_SHARE, 0) as lease:
+        with self.budget.acquire_up_to(Share.BATCHES.of(self.budget.size_bytes), 0) as lease:
             size = batch_size(fields, lease.size_bytes // _BATCHES)
             rows = (batch for _, batch in files.stored_rows(file, fields, size, row_groups=groups))
             yield from followed(rows, plan, self.job.store, self.budget)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import gc
+import re
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,10 +12,46 @@ import lakecore as lc
 from lakecore import memory
 from lakecore.errors import InvalidRequest
 from lakecore.io.cache import Cache
-from lakecore.memory import Budget, process_budget, set_process_budget
+from lakecore.memory import PLANS, Budget, Share, process_budget, set_process_budget
 
-if TYPE_CHECKING:
-    from pathlib import Path
+SOURCES = sorted(Path(lc.__file__).parent.rglob("*.py"))
+OWN_SHARE = re.compile(r"budget(?:\(\))?\.size_bytes\s*(?://|/|\*)")
+
+
+@pytest.mark.parametrize("verb", PLANS)
+def test_shares_that_a_verb_holds_together_fit_the_budget(verb: str) -> None:
+    size_bytes = 1 << 30
+
+    assert sum(share.of(size_bytes) for share in PLANS[verb]) <= size_bytes
+
+
+def test_each_share_is_in_a_plan_or_a_part_of_one_that_is() -> None:
+    planned = {share for shares in PLANS.values() for share in shares}
+    bounds = [share for share in Share if share not in planned]
+
+    assert [share.name for share in bounds] == [
+        "KEPT",
+        "BUFFERS_LEAST",
+        "BUFFERS_FREE",
+        "LARGE_ROW",
+        "UNBUFFERED_ROW",
+        "PIECE",
+        "RELEASED",
+        "MANY_OF_A_KEY",
+        "KEY_ROWS",
+        "WINDOW_ROWS",
+    ]
+
+
+def test_no_other_module_divides_the_budget() -> None:
+    found = {
+        f"{path.name}: {match.group()}"
+        for path in SOURCES
+        if path.name != "memory.py"
+        for match in OWN_SHARE.finditer(path.read_text())
+    }
+
+    assert found == set()
 
 
 def test_lease_is_given_back_once() -> None:

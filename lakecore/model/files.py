@@ -220,6 +220,11 @@ class Split:
         return sum(file.row_count for file in self.files)
 
     @property
+    def row_bytes(self) -> float:
+        """Bytes of a row as stored: the average of the file with the largest rows."""
+        return max((file.size_bytes / max(1, file.row_count) for file in self.files), default=0)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of the files as stored."""
         return sum(file.size_bytes for file in self.files)

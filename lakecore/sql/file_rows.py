@@ -26,7 +26,7 @@ import pyarrow as pa
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 from lakecore.io.json_lines import bad_record, line_of_record
 from lakecore.io.local_files import line_of_row, remarks, undecodable, uneven_line
-from lakecore.memory import process_budget
+from lakecore.memory import Share, process_budget
 from lakecore.model.types import (
     BINARIES,
     TIMESTAMPS,
@@ -241,7 +241,7 @@ class FileRows:
         """Examine the files. Raises InvalidRequest if they cannot be read."""
         if self.format.kind not in KINDS:
             raise Unsupported("files are CSV, JSON or Parquet", format=self.format.kind)
-        memory = max(process_budget().size_bytes // 2, _MEMORY_BYTES_MIN)
+        memory = max(Share.LINE_FILES.of(process_budget().size_bytes), _MEMORY_BYTES_MIN)
         self._connection = duckdb.connect(
             config={
                 "autoinstall_known_extensions": "false",

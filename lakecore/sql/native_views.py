@@ -36,6 +36,7 @@ from lakecore.frames.duckdb_face import (
 )
 from lakecore.io.files.file_checks import are_unchanged
 from lakecore.io.files.file_format import Checks
+from lakecore.memory import Share
 from lakecore.sql.query_errors import raise_interrupt
 from lakecore.sql.statement_views import NativeView, TableView
 from lakecore.sql.tokens import quoted, quoted_text
@@ -84,10 +85,6 @@ def pruning_columns(table: Table) -> frozenset[str]:
 _VIEWS_MAX = 256
 _VIEWS_MIN = 16
 """So many views are kept, however large their bitmaps are: open results may still read them."""
-_BITS_SHARE = 32
-"""The bitmaps of all views take at most 1 / 32 of the memory budget."""
-_FOOTERS_SHARE = 32
-"""The caching of Parquet footers stops when they take more than 1 / 32 of the memory budget."""
 _FOOTERS_EVERY = 64
 """After this many new views, the size of the cached footers is checked."""
 
@@ -185,7 +182,7 @@ class NativeViews:
         self._keep(source, view)
         self._created += 1
         if self._created % _FOOTERS_EVERY == 0 and isinstance(source, TableSource):
-            self._limit_footers(source.context.budget.size_bytes // _FOOTERS_SHARE)
+            self._limit_footers(Share.FOOTERS.of(source.context.budget.size_bytes))
         return view
 
     def shown(self, source: BatchSource) -> NativeView | None:
@@ -225,7 +222,7 @@ class NativeViews:
         key = _state(source) if isinstance(source, TableSource) else None
         self._views[(view.name,) if key is None else key] = view
         if isinstance(source, TableSource):
-            self._bits_max = source.context.budget.size_bytes // _BITS_SHARE
+            self._bits_max = Share.VIEW_MASKS.of(source.context.budget.size_bytes)
 
     def begin(self) -> None:
         """Drop the oldest views if there are too many, before a statement uses some of them."""

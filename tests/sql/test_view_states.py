@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 import lakecore as lc
+from lakecore.memory import Share
 from lakecore.sql import native_views
 from lakecore.sql.queries import Queries
 from lakecore.table.splits import survivors
@@ -65,7 +66,7 @@ def test_row_ids_are_columns_of_another_view(catalog: lc.Session) -> None:
 def test_cached_footers_have_a_limit(catalog: lc.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     cached = "SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'OBJECT_CACHE'"
     monkeypatch.setattr(native_views, "_FOOTERS_EVERY", 1)
-    monkeypatch.setattr(native_views, "_FOOTERS_SHARE", 1 << 40)
+    monkeypatch.setattr(Share.FOOTERS, "under", 1 << 40)
     table = overlapping(catalog)
     sizes = []
     for _ in range(4):

@@ -30,6 +30,7 @@ from lakecore.frames.source import reading
 from lakecore.io.files.file_format import Checks
 from lakecore.lsm.levels import SortedRun
 from lakecore.lsm.universal import CompactionPolicy, Moment, pick, pick_full
+from lakecore.memory import Share
 from lakecore.merge.curves import incremental_ordering
 from lakecore.model.files import CommitMessage, FileSource
 from lakecore.plan.row_ids import with_tracking_columns
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
 
 RowsDone: TypeAlias = "Callable[[int], None]"
 """Called with the number of rows read since the last call."""
-_SORT_SHARE = 4
-"""A sort takes the budget divided by this."""
 _SORT_LEAST_BYTES = 8 << 20
 
 
@@ -228,7 +227,7 @@ def _sort(
     runs_at_once = context.options.local_sort_max_num_file_handles
     read = written = 0
     first = min(file.sequence_min for file in work.files)
-    wanted = context.budget.size_bytes // _SORT_SHARE
+    wanted = Share.SORT.of(context.budget.size_bytes)
     with (
         context.budget.acquire_up_to(wanted, _SORT_LEAST_BYTES) as lease,
         ExternalSort(work.ordering, context.budget, lease.size_bytes, runs_at_once) as sort,

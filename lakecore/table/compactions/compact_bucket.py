@@ -29,6 +29,7 @@ from lakecore.io.files.file_format import Checks
 from lakecore.io.freed_memory import release_all_freed, release_freed, reused_memory
 from lakecore.lsm.levels import SortedRun
 from lakecore.lsm.universal import Rewrite
+from lakecore.memory import Share
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.changelog import (
     ChangedKeys,
@@ -333,13 +334,6 @@ class EqualPlaces:
 # --- compact bucket ------------------------------------------------------------------------------
 
 _KIND_ROWS = 262_144
-_MERGE_SHARE = 6
-"""The windows take the budget divided by this: less than in a read, because the merged rows are
-encoded at the same time."""
-_ENCODING_SHARE = 4
-_RELEASE_SHARE = 32
-_LOOKUP_SHARE = 8
-"""Reading the upper levels takes the budget divided by this."""
 _LOOKUP_LEAST_BYTES = 8 << 20
 _LOOKUP_BATCHES = 8
 """Batches held for a level: keys, rows, the encoded form of each, and the rows taken."""
@@ -427,11 +421,12 @@ class _Rewriter:
         self._before_level = deepest or level
         self._plan = self._read_plan()
         self._fields = merge_fields((), self._plan)
-        read = tuple((file,) for file in (*compaction.files, *self._above))
-        self._places = places_of(self._split_of(read), self._fields, self._plan, context.budget)
+        read = self._split_of(tuple((file,) for file in (*compaction.files, *self._above)))
+        large = context.budget.is_large(read.row_bytes)
+        self._places = places_of(read, self._fields, self._plan) if large else None
         self._late = NO_LATE_CASTS
         if self._places is None:
-            self._late = casts_after_merge(self._split_of(read).files, self._fields, self._plan)
+            self._late = casts_after_merge(read.files, self._fields, self._plan)
         self._values: list[Values] = []
         self._writers: list[RollingWriter] = []
         self._changelog: RollingWriter | None = None
@@ -440,7 +435,7 @@ class _Rewriter:
             self._changelog = RollingWriter(self._place, changelog_shape(schema, options, level))
             self._writers.append(self._changelog)
         wanted = self._shape.encoding_bytes * (1 if self._changelog is None else 2)
-        wanted = min(wanted, context.budget.size_bytes // _ENCODING_SHARE)
+        wanted = min(wanted, Share.ENCODING.of(context.budget.size_bytes))
         self._encoding = context.budget.acquire_up_to(wanted, 0)
         self._changes, self._equal = self._changed_rows()
         self._upper: UpperLevels | None = None
@@ -595,14 +590,14 @@ class _Rewriter:
         if plan.merge.lacks_older:
             assert merge is None, "with older rows missing, nothing is looked up or compared"
             function = WholeFold(MERGE_FUNCTIONS[context.options.merge_engine])
-        merging = Merging(function=function, share=_MERGE_SHARE, extra_batches=extra, coded=coded)
+        merging = Merging(function=function, share=Share.WINDOWS, extra_batches=extra, coded=coded)
         merged = merge_runs(split, plan, store, budget, how, merging)
         with reading(merged) as windows:
             for rows in windows:
                 if writer is not None:
                     writer.write(rows)
                 held_bytes += size_of(rows)
-                if held_bytes >= context.budget.size_bytes // _RELEASE_SHARE:
+                if held_bytes >= Share.RELEASED.of(context.budget.size_bytes):
                     # Allocators keep freed memory for the thread that used it: give it back.
                     release_freed(context.budget.size_bytes)
                     held_bytes = 0
@@ -654,7 +649,7 @@ class _Rewriter:
         context = self._context
         split = self._split_of(tuple((file,) for file in self._above))
         levels = {file.level for file in self._above}
-        wanted = context.budget.size_bytes // _LOOKUP_SHARE
+        wanted = Share.UPPER_LEVELS.of(context.budget.size_bytes)
         lease = context.budget.acquire_up_to(wanted, _LOOKUP_LEAST_BYTES)
         plan = LookupPlan(
             files=SplitFiles(split, self._plan, context.store, self._places, self._late),

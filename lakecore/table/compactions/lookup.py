@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -40,7 +39,7 @@ from lakecore.merge.spec import Slice
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import Atomic, Root, arrow_schema
 from lakecore.rows.evolution import map_fields
-from lakecore.table.sections.windows import READER
+from lakecore.table.sections.windows import reader_threads
 from lakecore.table.splits.decide import polars_parts, scan_parts, stored_only
 from lakecore.table.stored_rows.row_groups import bounded_row_groups
 from lakecore.table.stored_rows.split_files import missing_is_corrupt
@@ -80,7 +79,7 @@ class RowGroupLookup:
 
         None if Polars cannot read them; lakecore's own reader then reports the damage.
         """
-        with suppress(*FAILURES), ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=READER) as pool:
+        with suppress(*FAILURES), reader_threads(_AT_ONCE) as pool:
             chunks = self._chunks(groups)
             tasks = [pool.submit(self._read, chunk, positions) for chunk in chunks]
             try:

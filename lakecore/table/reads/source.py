@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -19,6 +18,7 @@ from lakecore.frames.polars_source import to_frames
 from lakecore.frames.source import limited
 from lakecore.io.files.file_checks import check_files, unchecked_bytes
 from lakecore.io.files.file_format import Checks
+from lakecore.memory import Share
 from lakecore.merge.spec import merge_spec
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.blob_rules import columns_to_follow, require_known_blobs
@@ -35,8 +35,7 @@ from lakecore.table.reads.scan import (
     visible_partitions,
     without_references,
 )
-from lakecore.table.sections.large_rows import are_large
-from lakecore.table.sections.windows import READER, on_reader
+from lakecore.table.sections.windows import on_reader, reader_threads
 from lakecore.table.splits.decide import (
     Decision,
     EngineScan,
@@ -230,7 +229,7 @@ class _Ahead(Generic[Batch]):
         self._stream = stream
         self._ahead_bytes = ahead_bytes
         self._read_bytes = self._given_bytes = 0
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix=READER)
+        self._pool = reader_threads(1)
         self._tasks = deque(self._next() for _ in range(_TASKS_AHEAD))
 
     def __iter__(self) -> Iterator[Batch]:
@@ -287,8 +286,6 @@ _UNCHECKED_BYTES_MAX = 64 << 20
 """With at most this many unverified bytes, verifying the files is always cheap enough."""
 _FEW_SHARE = 4
 """Matching row groups are few if they are at most all row groups divided by this."""
-_AHEAD_SHARE = 8
-"""Batches that wait for the consumer take about the budget divided by this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -571,14 +568,14 @@ class TableSource:
         Nothing is read ahead if rows are large.
         """
         budget = self.context.budget
-        if len(splits) <= 1 or any(are_large(split.files, budget) for split in splits):
+        if len(splits) <= 1 or any(budget.is_large(split.row_bytes) for split in splits):
             for split in splits:
                 yield from read(split, plan)
             return
         yield from side_by_side(
             [read(split, plan) for split in splits],
             # Read at least something ahead under any budget.
-            max(1, budget.size_bytes // _AHEAD_SHARE),
+            max(1, Share.AHEAD.of(budget.size_bytes)),
         )
 
     def _windows_of(self, split: Split, plan: ReadPlan) -> Iterator[pa.RecordBatch]:

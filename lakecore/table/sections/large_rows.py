@@ -22,6 +22,7 @@ import pyarrow as pa
 from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.io.files.data_files import BatchSize
 from lakecore.io.freed_memory import release_all_freed
+from lakecore.memory import LARGE_LEAST_BYTES
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.model.types import arrow_schema, arrow_type
 from lakecore.rows.read_rules import inputs_of, judged
@@ -30,36 +31,18 @@ from lakecore.table.stored_rows.row_groups import Places, row_of
 from lakecore.table.stored_rows.split_files import SplitFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from lakecore.io.stores.store import Store
-    from lakecore.memory import Budget
     from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
-_LARGE_SHARE = 1 / 64
-_LEAST_BYTES = 1 << 20
-"""Rows with fewer bytes are never large, whatever the budget."""
-_ONE = BatchSize(1, _LEAST_BYTES)
+_ONE = BatchSize(1, LARGE_LEAST_BYTES)
 
 
-def are_large(files: Iterable[DataFile], budget: Budget) -> bool:
-    """Whether the average stored row of any of the files is large."""
-    return any(is_large(file.size_bytes, file.row_count, budget) for file in files)
-
-
-def is_large(size_bytes: int, row_count: int, budget: Budget, share: float = _LARGE_SHARE) -> bool:
-    """Whether the average of `row_count` rows takes at least `share` of the budget."""
-    return size_bytes >= max(budget.size_bytes * share, _LEAST_BYTES) * max(1, row_count)
-
-
-def places_of(
-    split: Split, fields: Sequence[Field], plan: ReadPlan, budget: Budget
-) -> Places | None:
-    """The columns to merge by place. None if rows are not large or must be merged by value."""
-    if not are_large(split.files, budget):
-        return None
+def places_of(split: Split, fields: Sequence[Field], plan: ReadPlan) -> Places | None:
+    """The columns to merge by place if rows are large. None if they must be merged by value."""
     late = {each.column for each in casts_after_merge(split.files, fields, plan).casts}
     columns = frozenset(
         field.name

@@ -31,6 +31,7 @@ from lakecore.errors import Uncomputable
 from lakecore.io.files.data_files import small_dictionaries
 from lakecore.io.spill import SpillDirectory
 from lakecore.lsm.levels import SortedRun
+from lakecore.memory import Share
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.merge.fold import Sparing, stored
 from lakecore.model.rows import SEQUENCE_FIELD
@@ -64,8 +65,6 @@ if TYPE_CHECKING:
 _LOCAL_READERS, _REMOTE_READERS = 2, 8
 """Concurrent readers of the runs of a section. A remote read mostly waits for the network; a local
 one keeps a core busy, except while it waits for the interpreter lock."""
-LEASE_SHARE = 4
-"""The merge of a read takes the budget divided by this."""
 LEASE_LEAST_BYTES = 8 << 20
 
 
@@ -74,7 +73,7 @@ class Merging:
     """The merge function of a compaction, and its memory. By default, rows merge as in a read.
 
     - `function`: the merge function (None: the plan's engine);
-    - `share`: the merge leases one part in `share` of the budget;
+    - `share`: the part of the budget that the merge leases;
     - `extra_batches`: how many batches the function holds besides the batches of the runs;
     - `coded`: columns that are returned dictionary-encoded where possible;
     - `compared`: this section and those that it is compared with, if any. A key that is visible in
@@ -82,7 +81,7 @@ class Merging:
     """
 
     function: MergeFunction | None = None
-    share: int = LEASE_SHARE
+    share: Share = Share.BATCHES
     extra_batches: int = 0
     coded: frozenset[str] = frozenset()
     compared: tuple[Split, ...] = ()
@@ -135,7 +134,7 @@ def _merged_runs(
     files = SplitFiles(split, plan, store, places, late)
     readers = _LOCAL_READERS if files.are_local else _REMOTE_READERS
     with (
-        budget.acquire_up_to(budget.size_bytes // merging.share, LEASE_LEAST_BYTES) as lease,
+        budget.acquire_up_to(merging.share.of(budget.size_bytes), LEASE_LEAST_BYTES) as lease,
         ExitStack() as opened,
     ):
         batches = BATCHES_HELD * min(len(runs), windows.open_runs) + merging.extra_batches

@@ -33,7 +33,7 @@ from lakecore.errors import InvalidRequest
 from lakecore.io.files.data_files import BatchSize
 from lakecore.io.freed_memory import release_freed
 from lakecore.lsm.levels import SortedRun, runs_are_ordered
-from lakecore.memory import process_budget
+from lakecore.memory import Share, process_budget
 from lakecore.merge import interim_function
 from lakecore.merge.deduplicate import KEEP_ALL, whole_keys
 from lakecore.merge.keys import order_columns
@@ -57,28 +57,17 @@ if TYPE_CHECKING:
     from lakecore.table.stored_rows.read_plan import ReadPlan
     from lakecore.table.stored_rows.row_groups import Places
 
-READER = "lakecore-read"
-"""Prefix of the names of the threads that read ahead."""
-_FOREIGN = "Dummy-"
-"""Prefix of the names that Python gives to threads it did not create."""
 _AHEAD = 2
 BATCHES_HELD = 1 + _AHEAD
 """The batches of a run that are in memory: the current one, and those read ahead."""
-_LARGE_SHARE = 6
+_LARGE_PART = 6
 """A batch is large if it exceeds a run's share of the budget divided by this: twice the planned
 size of a batch. No batch is read ahead while a large batch is held."""
 _HELD_LEAST_BYTES = 64 << 20
 """Batches of this total size may be held under any budget."""
-_KEY_SHARE = 4
-"""The rows of one key take at most the budget divided by this. Merging them takes more than the
-same amount in addition."""
 _KEY_LEAST_BYTES = 32 << 20
 _KEY_ROW_BYTES = 96
 """Bytes that merging takes for each row of a key with many rows, in addition to its values."""
-_KEY_ROWS_SHARE = 2
-"""All rows of a key, `_KEY_ROW_BYTES` each, take at most the budget divided by this."""
-_KEY_BATCH_SHARE = 64
-"""Only a batch with many rows of one key takes more than the budget divided by this."""
 
 
 def merge_slices(
@@ -97,8 +86,8 @@ def merge_slices(
     """
     budget_bytes = (process_budget() if budget is None else budget).size_bytes
     held_max_bytes = max(budget_bytes, _HELD_LEAST_BYTES)
-    large_bytes = held_max_bytes // (_LARGE_SHARE * max(1, len(runs)))
-    ahead = ThreadPoolExecutor(readers, thread_name_prefix=READER)
+    large_bytes = held_max_bytes // (_LARGE_PART * max(1, len(runs)))
+    ahead = reader_threads(readers)
     cursors = [_Cursor(slices, ahead, large_bytes) for slices in runs]
     try:
         yield from _merge_windows(cursors, merge, spec, held_max_bytes)
@@ -110,6 +99,24 @@ def merge_slices(
     ahead.shutdown()
 
 
+class _Here(threading.local):
+    """What the current thread is for."""
+
+    reads_ahead = False
+
+
+_HERE = _Here()
+
+
+def reader_threads(count: int) -> ThreadPoolExecutor:
+    """A pool of threads that read ahead, which `on_reader` recognises."""
+
+    def begin() -> None:
+        _HERE.reads_ahead = True
+
+    return ThreadPoolExecutor(count, "lakecore-read", begin)
+
+
 def on_reader() -> bool:
     """Whether the current thread reads ahead, or is a Polars thread in a callback.
 
@@ -118,8 +125,11 @@ def on_reader() -> bool:
     itself, it could deadlock; its pool ends when the current read is done. A Polars thread in a
     callback must not block either: it may be the one the read is waiting for.
     """
-    name = threading.current_thread().name
-    return name.startswith(READER) or (_CALLED_BACK.under_way > 0 and name.startswith(_FOREIGN))
+    if _HERE.reads_ahead:
+        return True
+    # Python represents a thread that it did not start by a thread of this class.
+    foreign = isinstance(threading.current_thread(), threading._DummyThread)  # noqa: SLF001
+    return _CALLED_BACK.under_way > 0 and foreign
 
 
 class _CalledBack:
@@ -154,7 +164,7 @@ def _merge_windows(
         for cursor in cursors:
             cursor.fill()
             held_bytes += cursor.size_bytes
-            if cursor.size_bytes > held_max_bytes // _KEY_BATCH_SHARE:
+            if cursor.size_bytes > Share.MANY_OF_A_KEY.of(held_max_bytes):
                 key_rows += cursor.key_rows
             if held_bytes > held_max_bytes:
                 raise InvalidRequest(
@@ -164,7 +174,7 @@ def _merge_windows(
                     runs=len(cursors),
                     batch_bytes=cursor.size_bytes,
                 )
-        if key_rows * _KEY_ROW_BYTES > held_max_bytes // _KEY_ROWS_SHARE:
+        if key_rows * _KEY_ROW_BYTES > Share.KEY_ROWS.of(held_max_bytes):
             raise InvalidRequest(
                 "one key has more rows than the memory budget lets its merge engine see at once: "
                 "write them in several commits, or set lakecore.memory-budget higher",
@@ -329,7 +339,7 @@ def with_whole_keys(
 
     Raises InvalidRequest if the rows of a key take more than their share of the budget.
     """
-    return whole_keys(pieces, key, max(budget.size_bytes // _KEY_SHARE, _KEY_LEAST_BYTES))
+    return whole_keys(pieces, key, max(Share.KEY.of(budget.size_bytes), _KEY_LEAST_BYTES))
 
 
 def _next_filled(slices: Iterator[Slice]) -> Slice | None:
@@ -353,15 +363,12 @@ def _next_filled(slices: Iterator[Slice]) -> Slice | None:
 # A group is merged by the table's merge function if that may merge the rows of a key in several
 # steps; otherwise all rows are kept (`interim_function`). Tombstones are always kept.
 
-_OPEN_SHARE = 4
-"""Open runs, without their batches, take at most the budget divided by this."""
 _COLUMN_BYTES = 768 << 10
 """Bytes of memory for the pages of a column, stored and decoded."""
 _ROW_GROUP_BYTES = 24 << 20
 """Bytes of memory for the decoded row groups and the footer of a run with many columns."""
 _DECODED_RATIO = 4
 _AT_ONCE_MIN = 4
-_PIECE_SHARE = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -401,7 +408,7 @@ class Rounds:
             first = next(merged, None)
             if first is None:
                 return iter(())
-            piece_bytes = max(1, self.budget.size_bytes // _PIECE_SHARE)
+            piece_bytes = max(1, Share.PIECE.of(self.budget.size_bytes))
             row_bytes = max(1, size_of(first) // first.num_rows)
             rows_max = max(1, piece_bytes // row_bytes)
 
@@ -441,7 +448,7 @@ def runs_at_once(runs: Sequence[SortedRun], columns: int, budget: Budget) -> int
         for run in runs
     ]
     mean = max(1, sum(held) // max(1, len(held)))
-    return max(_AT_ONCE_MIN, budget.size_bytes // _OPEN_SHARE // mean)
+    return max(_AT_ONCE_MIN, Share.OPEN_RUNS.of(budget.size_bytes) // mean)
 
 
 # --- windows plan --------------------------------------------------------------------------------
@@ -472,7 +479,7 @@ class Windows:
 def section_windows(split: Split, plan: ReadPlan, budget: Budget) -> Windows:
     """How a read merges a section."""
     fields = merge_fields([SortedRun(files=files) for files in split.runs], plan)
-    places = places_of(split, fields, plan, budget)
+    places = places_of(split, fields, plan) if budget.is_large(split.row_bytes) else None
     late = NO_LATE_CASTS if places is not None else casts_after_merge(split.files, fields, plan)
     return windows_with(split, plan, budget, places, late)
 

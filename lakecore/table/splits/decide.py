@@ -26,6 +26,7 @@ from lakecore.frames.engine_scan import parquet_scan
 from lakecore.frames.polars_source import FOOTERS_MAX
 from lakecore.io.files.data_files import file_columns, row_group_bounds
 from lakecore.lsm.levels import SortedRun
+from lakecore.memory import Share
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import ChoosesRows
@@ -34,7 +35,6 @@ from lakecore.model.types import TIMESTAMPS, Atomic, arrow_type, timestamp_unit,
 from lakecore.options import LINE_FORMATS
 from lakecore.plan.predicate import condition_on
 from lakecore.plan.splits import may_hold_deletions
-from lakecore.table.sections.large_rows import are_large
 from lakecore.table.sections.windows import merge_fields, section_windows
 from lakecore.table.stored_rows.split_files import check_size
 
@@ -290,12 +290,6 @@ def _width(fields: Sequence[Field]) -> int:
 
 _ROWS_MIN = 65_536
 """For fewer rows, calling Polars costs more than it saves."""
-_KEYS_SHARE = 8
-"""The deciding columns and marks of a section take at most the budget divided by this."""
-_CHUNK_SHARE = 8
-"""A chunk takes at most the budget divided by this: decoded, filtered, and as Arrow batches."""
-_BITS_SHARE = 64
-"""The bits of all rows of an engine scan take at most the budget divided by this."""
 _NUMBERED_MAX = (1 << 31) - 1
 """The most rows of a scan by Polars or DuckDB: both number rows by 32-bit integers."""
 _SCANNERS = (Reader.ENGINE, Reader.MARKING)
@@ -371,7 +365,7 @@ def polars_columns(split: Split, plan: ReadPlan) -> PolarsColumns:
 
 def chunk_bytes(budget: Budget) -> int:
     """The most bytes that the row groups of a chunk take."""
-    return budget.size_bytes // _CHUNK_SHARE
+    return Share.CHUNK.of(budget.size_bytes)
 
 
 def file_refusal(
@@ -458,7 +452,7 @@ def _refusal(splits: Sequence[Split], plan: ReadPlan, budget: Budget, by: Reader
         (Reason.INDEXED, lambda: bool(split.selected)),
         (Reason.FEW_ROWS, lambda: split.row_count < _ROWS_MIN),
         (Reason.SYSTEM_COLUMNS, lambda: plan.system_columns),
-        (Reason.LARGE_ROWS, lambda: are_large(split.files, budget)),
+        (Reason.LARGE_ROWS, lambda: budget.is_large(split.row_bytes)),
         (Reason.COLUMNS, lambda: not 0 < len(set(plan.columns)) == len(plan.columns)),
         (Reason.CONDITION, lambda: condition_on(plan.predicate, pruning) is not None),
         (Reason.FOLDS, lambda: not split.raw and not decided_by_keys(plan)),
@@ -493,7 +487,7 @@ def _bits_fit(splits: Sequence[Split], budget: Budget) -> bool:
         if not split.raw or file.name in split.vectors
     ]
     rows = sum(file.row_count for file in files)
-    bytes_max = budget.size_bytes // _BITS_SHARE
+    bytes_max = Share.SCAN_MASKS.of(budget.size_bytes)
     return len(files) <= FOOTERS_MAX and rows <= min(_BYTE * bytes_max, _NUMBERED_MAX)
 
 
@@ -540,7 +534,7 @@ def _late(
 
 def keys_bytes_max(budget: Budget) -> int:
     """The most bytes that the columns deciding a merge may take for a section."""
-    return budget.size_bytes // _KEYS_SHARE
+    return Share.DECIDING.of(budget.size_bytes)
 
 
 def _is_unchanged(field: Field, schema: TableSchema) -> bool:

@@ -14,7 +14,6 @@ whole split) and names the damage.
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -27,7 +26,7 @@ from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.polars_source import FAILURES, select, to_batches, to_frames
 from lakecore.io.files.file_checks import check_files
 from lakecore.model.rows import KEY_PREFIX
-from lakecore.table.sections.windows import READER, batch_size, on_reader
+from lakecore.table.sections.windows import batch_size, on_reader, reader_threads
 from lakecore.table.splits.decide import (
     LateMaterialisation,
     chunk_bytes,
@@ -178,7 +177,7 @@ class PolarsRows:
     def _frames_ahead(
         self, waiting: deque[_Chunk], marking: Iterable[None], at_once: int
     ) -> Generator[pl.DataFrame, None, None]:
-        pool = ThreadPoolExecutor(at_once, thread_name_prefix=READER)
+        pool = reader_threads(at_once)
         coming: deque[Future[pl.DataFrame]] = deque()
 
         def read_on() -> None:

@@ -30,11 +30,12 @@ from lakecore.format.blob_file import (
     value_of,
 )
 from lakecore.format.blob_references import BlobDescriptor
+from lakecore.memory import Share
 from lakecore.model.blob_rules import in_blob_files
 from lakecore.model.rows import TRACKING_FIELDS
 from lakecore.model.types import Atomic, Map, arrow_schema, arrow_type
 from lakecore.plan.row_ids import BLOB, anchor_of, rows_of
-from lakecore.table.sections.merge_runs import LEASE_LEAST_BYTES, LEASE_SHARE, merge_runs
+from lakecore.table.sections.merge_runs import LEASE_LEAST_BYTES, merge_runs
 from lakecore.table.sections.windows import Windows, batch_size
 from lakecore.table.splits.decide import JoinedFiles, Reader, decide
 from lakecore.table.stored_rows.followed import followed
@@ -107,7 +108,7 @@ def scan_at(
         return
     fields = [plan.schema.field(name) for name in plan.columns]
     files = SplitFiles(split, plan, store)
-    with budget.acquire_up_to(budget.size_bytes // LEASE_SHARE, LEASE_LEAST_BYTES) as lease:
+    with budget.acquire_up_to(Share.BATCHES.of(budget.size_bytes), LEASE_LEAST_BYTES) as lease:
         size = batch_size(fields, lease.size_bytes // 3)
         for file in split.files:
             yield from files.rows_at(file, fields, size)
@@ -117,7 +118,7 @@ def _joined(
     split: Split, plan: ReadPlan, store: Store, budget: Budget
 ) -> Generator[tuple[np.ndarray | range, pa.RecordBatch], None, None]:
     fields = [plan.schema.field(name) for name in plan.columns]
-    with budget.acquire_up_to(budget.size_bytes // LEASE_SHARE, LEASE_LEAST_BYTES) as lease:
+    with budget.acquire_up_to(Share.BATCHES.of(budget.size_bytes), LEASE_LEAST_BYTES) as lease:
         size = batch_size(fields, lease.size_bytes // 3)
         yield from joined_rows(SplitFiles(split, plan, store), fields, size)
 
@@ -127,7 +128,7 @@ def _scanned(
 ) -> Iterator[pa.RecordBatch]:
     fields = [plan.schema.field(name) for name in plan.columns]
     files = SplitFiles(split, plan, store)
-    with budget.acquire_up_to(budget.size_bytes // LEASE_SHARE, LEASE_LEAST_BYTES) as lease:
+    with budget.acquire_up_to(Share.BATCHES.of(budget.size_bytes), LEASE_LEAST_BYTES) as lease:
         size = batch_size(fields, lease.size_bytes // 3)
         for file in split.files:
             yield from files.rows(file, fields, size)

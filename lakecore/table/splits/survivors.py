@@ -32,6 +32,7 @@ from lakecore.frames.source import EngineFile
 from lakecore.io.cache import Cache
 from lakecore.io.files.file_checks import check_files, identity_of
 from lakecore.lsm.levels import SortedRun
+from lakecore.memory import Share
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.spec import ChoosesRows
 from lakecore.model.row_mask import RowMask
@@ -279,8 +280,6 @@ def _numbers(keys: pl.Series) -> np.ndarray:
 HELD_TIMES = 2
 """Copies of the deciding columns in memory while they are read or encoded for comparison."""
 _WINDOW_ROWS = 1 << 20
-_WINDOW_ROW_SHARE = 256
-"""The most rows of a window: the budget in bytes divided by this, but at most `_WINDOW_ROWS`."""
 _KNOWN: Cache[tuple[object, ...], RowMasks] = Cache(1)
 
 
@@ -355,7 +354,7 @@ def merge_of_keys(
     if known is None:
         return None
     marks = no_marks(split.files, known)
-    window_rows = min(_WINDOW_ROWS, budget.size_bytes // _WINDOW_ROW_SHARE)
+    window_rows = min(_WINDOW_ROWS, Share.WINDOW_ROWS.of(budget.size_bytes))
     return marks, _mark_rows(marks, SplitFiles(split, plan, store), window_rows)
 
 

@@ -16,6 +16,7 @@ from lakecore.format.blob_file import blobs_of, with_each_blob
 from lakecore.format.blob_references import is_view
 from lakecore.frames.source import reading
 from lakecore.io.referenced_blobs import ReferencedBlobs
+from lakecore.memory import Share
 from lakecore.model.types import arrow_type
 from lakecore.rows.read_rules import judged
 
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
     from lakecore.memory import Budget
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
-_SHARE = 8
 _LEAST_BYTES = 8 << 20
-"""The values that are read at once take the budget divided by `_SHARE`, or a single row."""
 ARRAY_BYTES_MAX = 1 << 30
 """An Arrow array of binaries holds less than 2 GiB."""
 _HUGE_BYTES = 1 << 40
@@ -49,7 +48,7 @@ def followed(
     storage = plan.options.blob_descriptor_storage
     with (
         reading(batches) as rows,
-        budget.acquire_up_to(budget.size_bytes // _SHARE, _LEAST_BYTES) as lease,
+        budget.acquire_up_to(Share.BLOBS.of(budget.size_bytes), _LEAST_BYTES) as lease,
         ReferencedBlobs(store, plan.layout, storage) as blobs,
     ):
         for batch in rows:

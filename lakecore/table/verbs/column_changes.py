@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable, LakecoreError, Unsupported
 from lakecore.io.files.file_format import Checks
+from lakecore.memory import Share
 from lakecore.model.blob_rules import in_blob_files
 from lakecore.model.files import CommitMessage
 from lakecore.model.rows import SEQUENCE_NUMBER
@@ -420,10 +421,6 @@ def with_values(rows: pa.Table, values: Mapping[str, pa.ChunkedArray]) -> pa.Tab
 
 _UNIT = "_lakecore_unit"
 _POSITION = "_lakecore_position"
-_SHARE = 8
-"""The changed rows of the units that are written together take the budget divided by this."""
-_WAITING_SHARE = 64
-"""Changed rows wait in memory until they take the budget divided by this."""
 
 
 def changes_of(
@@ -554,7 +551,7 @@ class ColumnChanges:
         rows = rows.append_column(_UNIT, pa.repeat(number, rows.num_rows))
         self._waiting.append(rows.append_column(_POSITION, pa.array(positions)))
         self._waiting_bytes += rows.nbytes
-        if self._waiting_bytes >= self._context.budget.size_bytes // _WAITING_SHARE:
+        if self._waiting_bytes >= Share.WAITING.of(self._context.budget.size_bytes):
             self._spill()
 
     def _spill(self) -> None:
@@ -629,7 +626,7 @@ class ColumnChanges:
             return
         self._spill()
         units = dict(self._units.values())
-        limit = max(1, self._context.budget.size_bytes // _SHARE)
+        limit = max(1, Share.CHANGED.of(self._context.budget.size_bytes))
         count = min(FAN, 1 + self._changes_bytes // limit)
         for number in range(count):
             parts = list(self._changes.part(number, count))

@@ -29,6 +29,7 @@ from lakecore.errors import InvalidRequest
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.incoming import incoming_batches
 from lakecore.frames.source import reading
+from lakecore.memory import Share
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.types import with_nullable
 from lakecore.plan.predicate import UNKNOWN, Column, all_of, between, is_in
@@ -360,8 +361,6 @@ def in_chunks(batches: Iterator[pa.RecordBatch], rows_min: int) -> Iterator[pa.T
 # local disk and merged in parts (`row_parts.py`). The hash of the `on` columns determines the part
 # of a row on both sides, so a row and its matches are in parts of the same number.
 
-SHARE = 8
-"""One part of a source takes the budget divided by this."""
 _UNLEASED_BYTES = 1 << 20
 _HELD_BYTES_MAX = 1 << 30  # Arrow counts string bytes in 32 bits when it reorders rows
 
@@ -379,7 +378,7 @@ class MergeSource:
         """`columns` are those of the table: their types decide how Python values are read."""
         self._on = on
         self._budget = budget
-        self._limit = min(budget.size_bytes // SHARE, _HELD_BYTES_MAX)
+        self._limit = min(Share.SOURCE.of(budget.size_bytes), _HELD_BYTES_MAX)
         self._lease = budget.acquire(0)
         self._spilled = RowParts([field.name for field in on], nulls_anywhere=True)
         self._held: list[pa.Table] = []

@@ -32,6 +32,7 @@ import pyarrow as pa
 from lakecore.frames.incoming import BYTES_MAX
 from lakecore.io.freed_memory import release_freed
 from lakecore.io.stores.store import discard
+from lakecore.memory import Share
 from lakecore.merge import MERGE_FUNCTIONS, interim_function
 from lakecore.merge.curves import write_ordering
 from lakecore.merge.deduplicate import KEEP_ALL
@@ -50,7 +51,6 @@ from lakecore.table.run_writer.file_shape import (
 )
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 from lakecore.table.sections.external_sort import ExternalSort
-from lakecore.table.sections.large_rows import is_large
 from lakecore.table.sections.windows import counted, in_pieces, merge_slices, with_whole_keys
 
 if TYPE_CHECKING:
@@ -62,9 +62,6 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 RUNS_MERGED = 16
-_SPILL_PIECE_SHARE = 256
-"""A piece of a spilled run takes the budget divided by this. A merge holds 3 or 4 pieces of each
-run."""
 _LARGE_ROW_BYTES = 1 << 20
 _PIECE_ROWS = 131_072
 _SMALL_BUCKET_BYTES = 8 << 20
@@ -75,8 +72,6 @@ _NARROW_ROW_BYTES = 60
 budget reserves is proportional to the counted bytes. Sorting takes about 110 bytes per row in
 addition to the values (sequence number, key code, position, masks). For rows of fewer than about 80
 bytes, a count of the values alone would be too small."""
-_SORT_SHARE = 4
-"""The merge of sorted rows takes the budget divided by this."""
 _SORT_LEAST_BYTES = 8 << 20
 _OPEN_RUNS_MAX = 8
 """If more rows of a key stay apart, the files of the newer ones are closed after each piece."""
@@ -183,7 +178,7 @@ class BucketBuffer:
             self._data.flush()
             return
         rows = self._take()
-        large = is_large(rows.nbytes, rows.num_rows, self._context.budget)
+        large = self._context.budget.is_large(rows.nbytes / max(1, rows.num_rows))
         if spill and not large and self._has_room_on_disk():
             release_freed(self._context.budget.size_bytes)
             self._spill(rows)
@@ -268,7 +263,7 @@ class BucketBuffer:
         return limit is None or sum(each.run.size_bytes for each in self._spilled) < limit
 
     def _spill(self, rows: pa.Table) -> None:
-        piece_bytes = self._context.budget.size_bytes // _SPILL_PIECE_SHARE
+        piece_bytes = Share.PIECE.of(self._context.budget.size_bytes)
         row_bytes = max(1, rows.nbytes // rows.num_rows)
         piece_rows = max(1, min(_PIECE_ROWS, piece_bytes // row_bytes))
         low, high = self._numbers_of(rows)
@@ -395,7 +390,7 @@ def _clustering_sort(context: TableContext) -> ExternalSort | None:
     ordering = None if context.schema.primary_keys else write_ordering(options)
     if ordering is None:
         return None
-    room_bytes = max(context.budget.size_bytes // _SORT_SHARE, _SORT_LEAST_BYTES)
+    room_bytes = max(Share.SORT.of(context.budget.size_bytes), _SORT_LEAST_BYTES)
     return ExternalSort(
         ordering, context.budget, room_bytes, options.local_sort_max_num_file_handles
     )
@@ -518,15 +513,10 @@ def _in_order(files: tuple[DataFile, ...]) -> list[DataFile]:
 # --- buffer limits -------------------------------------------------------------------------------
 # How much of the memory budget the buffers of a writer and a batch of rows may take.
 
-BUFFER_SHARE = 0.35
-"""The share of the budget for buffered rows. Sorting and encoding need more memory."""
-_BUFFER_SHARE_LEAST = 0.3
-_BUFFER_SHARE_FREE = 0.4
 _LIBRARIES_BYTES = 128 << 20
 """Memory that the libraries take. It matters only if the budget is small."""
 UNLEASED_BYTES = 1 << 20
 """Bytes that a writer may buffer without a lease."""
-_BATCH_SHARE = 1 / 8
 _BLOB_BYTES_MAX = 512 << 20
 """Open files of BLOB values take at most so much memory, whatever the budget: they are few then."""
 
@@ -536,14 +526,14 @@ def batch_limit(budget_bytes: int) -> int:
 
     If several rows share the bytes of a value, the bytes count for each row.
     """
-    return max(UNLEASED_BYTES, min(BYTES_MAX, int(budget_bytes * _BATCH_SHARE)))
+    return max(UNLEASED_BYTES, min(BYTES_MAX, Share.BATCH.of(budget_bytes)))
 
 
 def buffer_limit(budget_bytes: int) -> int:
     """The most bytes that all buffers of a writer may hold."""
-    available_bytes = int((budget_bytes - _LIBRARIES_BYTES) * _BUFFER_SHARE_FREE)
-    least = int(budget_bytes * _BUFFER_SHARE_LEAST)
-    return max(least, min(int(budget_bytes * BUFFER_SHARE), available_bytes))
+    available_bytes = Share.BUFFERS_FREE.of(budget_bytes - _LIBRARIES_BYTES)
+    least = Share.BUFFERS_LEAST.of(budget_bytes)
+    return max(least, min(Share.BUFFERS.of(budget_bytes), available_bytes))
 
 
 def held_bytes(buffer: BucketBuffer | PostponedBuffer) -> int:

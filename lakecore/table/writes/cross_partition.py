@@ -28,6 +28,7 @@ from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format.binary_row import encode_rows, hash_rows
 from lakecore.format.index_files import decode_hashes, encode_hashes
 from lakecore.io.spill import SpillDirectory
+from lakecore.memory import Share
 from lakecore.model.files import HASH_INDEX, IndexFile
 from lakecore.model.rows import VALUE_KIND, RowKind
 from lakecore.model.types import Atomic, Root
@@ -147,8 +148,6 @@ def bucket_rule(options: TableOptions) -> DynamicBucketRule:
 UNKNOWN = -1
 """The place of a key that is not in the index."""
 _SHARD_BITS = 6
-_BUDGET_SHARE = 8
-"""Runs in memory take at most the budget divided by this."""
 _LEASE_STEP_BYTES = 4 << 20
 _UNLEASED_BYTES = 1 << 20
 
@@ -248,7 +247,7 @@ class KeyIndex:
         """Move all runs to files if they take too much memory, or always."""
         held = self.size_bytes
         wanted = -(-held // _LEASE_STEP_BYTES) * _LEASE_STEP_BYTES
-        limit = self._budget.size_bytes // _BUDGET_SHARE
+        limit = Share.KEY_INDEX.of(self._budget.size_bytes)
         small = held <= _UNLEASED_BYTES or (held <= limit and self._lease.resize(wanted))
         if small and not always:
             return

@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.frames.incoming import incoming_batches
 from lakecore.io.spill import SpillDirectory
+from lakecore.memory import Share
 from lakecore.merge.spec import merge_spec, refused_kinds
 from lakecore.model.files import CommitMessage
 from lakecore.model.rows import VALUE_KIND, RowKind
@@ -38,9 +39,7 @@ from lakecore.options import POSTPONE_BUCKET
 from lakecore.rows.conform import ConformedBatch, KindRule, conform
 from lakecore.table.commits.commit_change import check_messages, check_not_committed, delete_files
 from lakecore.table.reads.told import gated
-from lakecore.table.sections.large_rows import is_large
 from lakecore.table.writes.bucket_buffer import (
-    BUFFER_SHARE,
     UNLEASED_BYTES,
     BucketBuffer,
     BucketKey,
@@ -64,8 +63,6 @@ if TYPE_CHECKING:
     from lakecore.table.writes.cross_partition import RealBuckets
 
 _LEASE_STEP_BYTES = 16 << 20
-_LARGE_ROW_SHARE = BUFFER_SHARE / 4
-"""A row that takes at least this share of the budget is written directly, not buffered."""
 _FLUSHERS = 4
 _ENDED = (
     "the writer has ended, by close or a failure, and what it took in since the last "
@@ -323,7 +320,8 @@ class TableWrite:
 
     def _add(self, bucket: BucketBuffer | PostponedBuffer, rows: pa.Table) -> None:
         held = bucket.add(rows)
-        if is_large(held.nbytes, held.num_rows, self._context.budget, _LARGE_ROW_SHARE):
+        row_bytes = held.nbytes / max(1, held.num_rows)
+        if self._context.budget.is_large(row_bytes, Share.UNBUFFERED_ROW):
             # Encode large rows before more rows arrive.
             bucket.empty(spill=False)
 

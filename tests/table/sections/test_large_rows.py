@@ -11,6 +11,7 @@ import pytest
 
 from bench.child import PEAK_SHARE_MAX
 from bench.large_rows import BUDGET_MIB, CASES, STEPS, VERBS, measured
+from lakecore import memory
 from lakecore.errors import CorruptTable
 from lakecore.io.spill import SpillDirectory
 from lakecore.memory import Budget
@@ -19,8 +20,6 @@ from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.publication import write_schema
 from lakecore.table.reads.source import TableSource
-from lakecore.table.sections import large_rows
-from lakecore.table.sections.large_rows import are_large
 from lakecore.table.sections.merge_runs import merge_runs
 from lakecore.table.stored_rows.split_files import SplitFiles
 from property_tests.profile import sized
@@ -61,7 +60,7 @@ PRODUCERS = {
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Budget:
     """A budget under which every row is large."""
-    monkeypatch.setattr(large_rows, "_LEAST_BYTES", 0)
+    monkeypatch.setattr(memory, "LARGE_LEAST_BYTES", 0)
     return Budget(64)
 
 
@@ -113,7 +112,7 @@ def test_large_rows_are_read_as_others_are(
     table = some_runs(engine, seed, file__format=file_format)
     small = reopened(table, budget_bytes=tiny.size_bytes)
 
-    assert all(are_large(split.files, tiny) for split in plan_of(table)[0])
+    assert all(tiny.is_large(split.row_bytes) for split in plan_of(table)[0])
     assert held(small) == held(table)
     assert held(small, columns=["n", "id"]) == held(table, columns=["n", "id"])
     assert held(small, where="id > 11") == held(table, where="id > 11")

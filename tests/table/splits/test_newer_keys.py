@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakecore.errors import CorruptTable
-from lakecore.memory import Budget
+from lakecore.memory import Budget, Share
 from lakecore.table.run_writer import file_shape
 from lakecore.table.sections.windows import on_reader
 from lakecore.table.splits import decide, polars_rows
@@ -52,7 +52,7 @@ def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def chunks_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "_CHUNK_SHARE", 1 << 20)
+    monkeypatch.setattr(Share.CHUNK, "under", 1 << 20)
     monkeypatch.setattr(decide, "_CHUNK_PARTS_MIN", 0)
 
 
@@ -340,7 +340,7 @@ def test_keys_out_of_order_are_named(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if where != "in a chunk":
-        monkeypatch.setattr(decide, "_CHUNK_SHARE", 1 << 20)
+        monkeypatch.setattr(Share.CHUNK, "under", 1 << 20)
         monkeypatch.setattr(decide, "_CHUNK_PARTS_MIN", 0)
     table = with_old_rows(tmp_path, range(0, 1_000, 2), **PLAIN)
     written(table, [4], "new")

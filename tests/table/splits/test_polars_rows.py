@@ -17,7 +17,7 @@ import pytest
 from lakecore.errors import CorruptTable, Unsupported
 from lakecore.frames.polars_source import to_batches
 from lakecore.io.stores.local import LocalStore
-from lakecore.memory import Budget
+from lakecore.memory import Budget, Share
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.plan.predicate import from_polars
@@ -398,7 +398,7 @@ def test_other_splits_are_left_to_windows(
     if reason == "few rows":
         monkeypatch.setattr(decide, "_ROWS_MIN", 4)
     if reason == "budget":
-        monkeypatch.setattr(decide, "_KEYS_SHARE", table.context.budget.size_bytes)
+        monkeypatch.setattr(Share.DECIDING, "under", table.context.budget.size_bytes)
     chosen = ["id", "v"] if reason == "nanoseconds decide" else None
     where = pl.col("id") == 1 if reason == "a condition on keys" else None
 

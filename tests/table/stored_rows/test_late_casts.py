@@ -9,11 +9,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from lakecore import memory
 from lakecore.errors import InvalidRequest
+from lakecore.memory import Share
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import Change, SchemaChange
 from lakecore.table.publication import write_schema
-from lakecore.table.sections import large_rows, windows
+from lakecore.table.sections import windows
 from lakecore.table.stored_rows import late_casts
 from tests.tables import changed, held, new_table, put, reopened
 
@@ -68,8 +70,8 @@ def test_hidden_value_needs_no_cast(engine: str) -> None:
 
 @pytest.fixture
 def every_row_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_rows, "_LEAST_BYTES", 1)
-    monkeypatch.setattr(large_rows.is_large, "__defaults__", (0.0,))
+    monkeypatch.setattr(memory, "LARGE_LEAST_BYTES", 0)
+    monkeypatch.setattr(Share.LARGE_ROW, "over", 0)
 
 
 @pytest.fixture(params=["small", "large"])
