@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 
 def marked(
-    store: Store | None, path: str, monkeypatch: pytest.MonkeyPatch
+    store: Store | None, path: str, monkeypatch: pytest.MonkeyPatch, file_count: int = 1
 ) -> tuple[SplitFiles, list[str]]:
-    """The files of a table of rows 0 to 19, of which every third is marked; and what is read."""
+    """The files of a table, each with the rows 0 to 19, and what is read from now on.
+
+    Every third row is marked.
+    """
     table = new_table(
         {"id": "INT"},
         keys=[],
@@ -31,7 +34,8 @@ def marked(
         bucket="-1",
         deletion_vectors__enabled="true",
     )
-    table.write([{"id": number} for number in range(20)])
+    for _ in range(file_count):
+        table.write([{"id": number} for number in range(20)])
     table.delete("id % 3 = 0")
     own = unguarded(table.context.store)
     found: list[str] = []
@@ -87,6 +91,14 @@ def test_bits_of_another_store_are_not_cached(monkeypatch: pytest.MonkeyPatch) -
     for _ in range(2):
         assert again(files).mask(file)
     assert len(read) == 2
+
+
+def test_a_reader_reads_the_index_of_several_files_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, read = marked(None, "memory://warehouse/shop.db/several", monkeypatch, file_count=3)
+    masks = [files.mask(file) for file in files.split.files]
+
+    assert [mask and mask.count for mask in masks] == [13, 13, 13]
+    assert len(read) == 1
 
 
 def test_a_file_without_a_vector_has_no_bits(tmp_path: Path) -> None:
