@@ -37,7 +37,7 @@ from lakecore.model.types import Atomic, Map, arrow_schema, arrow_type
 from lakecore.plan.row_ids import BLOB, anchor_of, rows_of
 from lakecore.table.sections.merge_runs import LEASE_LEAST_BYTES, merge_runs
 from lakecore.table.sections.windows import Windows, batch_size
-from lakecore.table.splits.decide import JoinedFiles, Reader, decide
+from lakecore.table.splits.decide import Reader, decide
 from lakecore.table.stored_rows.followed import followed
 from lakecore.table.stored_rows.late_casts import late_casts
 from lakecore.table.stored_rows.split_files import (
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from lakecore.model.types import Field
     from lakecore.table.splits.decide import ReadPath
     from lakecore.table.stored_rows.read_plan import ReadPlan
+    from lakecore.table.stored_rows.split_files import FileRows
 
 
 def read_split(
@@ -77,13 +78,10 @@ def _stored(
     if path is None:
         decision = decide([split], plan, budget, Reader.OWN)
         path = None if decision is None else decision.path
-    if isinstance(path, JoinedFiles):
-        for _, batch in _joined(split, plan, store, budget):
+    if not isinstance(path, Windows):
+        for _, batch in _of_files(split, plan, store, budget):
             yield batch
             del batch
-        return
-    if not isinstance(path, Windows):
-        yield from _scanned(split, plan, store, budget)
         return
     columns = list(plan.columns)
     for table in merge_runs(split, plan, store, budget, path):
@@ -93,7 +91,7 @@ def _stored(
 
 def scan_at(
     split: Split, plan: ReadPlan, store: Store, budget: Budget
-) -> Generator[tuple[np.ndarray | range, pa.RecordBatch], None, None]:
+) -> Generator[FileRows, None, None]:
     """The rows of the files of a raw split, with the position of each row in its file.
 
     If the files of the split hold columns of the same rows, a row has the same position in each.
@@ -103,35 +101,22 @@ def scan_at(
     """
     assert plan.predicate is None, "positions of pruned rows are not known"
     assert plan.row_filter is None, "positions of filtered rows are not known"
-    if not split.raw:
-        yield from _joined(split, plan, store, budget)
-        return
+    return _of_files(split, plan, store, budget)
+
+
+def _of_files(
+    split: Split, plan: ReadPlan, store: Store, budget: Budget
+) -> Generator[FileRows, None, None]:
+    """The rows of files that are scanned or joined, with their positions."""
     fields = [plan.schema.field(name) for name in plan.columns]
     files = SplitFiles(split, plan, store)
     with budget.acquire_up_to(Share.BATCHES.of(budget.size_bytes), LEASE_LEAST_BYTES) as lease:
         size = batch_size(fields, lease.size_bytes // 3)
+        if not split.raw:
+            yield from joined_rows(files, fields, size)
+            return
         for file in split.files:
             yield from files.rows_at(file, fields, size)
-
-
-def _joined(
-    split: Split, plan: ReadPlan, store: Store, budget: Budget
-) -> Generator[tuple[np.ndarray | range, pa.RecordBatch], None, None]:
-    fields = [plan.schema.field(name) for name in plan.columns]
-    with budget.acquire_up_to(Share.BATCHES.of(budget.size_bytes), LEASE_LEAST_BYTES) as lease:
-        size = batch_size(fields, lease.size_bytes // 3)
-        yield from joined_rows(SplitFiles(split, plan, store), fields, size)
-
-
-def _scanned(
-    split: Split, plan: ReadPlan, store: Store, budget: Budget
-) -> Iterator[pa.RecordBatch]:
-    fields = [plan.schema.field(name) for name in plan.columns]
-    files = SplitFiles(split, plan, store)
-    with budget.acquire_up_to(Share.BATCHES.of(budget.size_bytes), LEASE_LEAST_BYTES) as lease:
-        size = batch_size(fields, lease.size_bytes // 3)
-        for file in split.files:
-            yield from files.rows(file, fields, size)
 
 
 # --- blob column ---------------------------------------------------------------------------------
@@ -275,9 +260,7 @@ class BlobColumn:
 # each of them.
 
 
-def joined_rows(
-    files: SplitFiles, fields: Sequence[Field], size: BatchSize
-) -> Iterator[tuple[np.ndarray | range, pa.RecordBatch]]:
+def joined_rows(files: SplitFiles, fields: Sequence[Field], size: BatchSize) -> Iterator[FileRows]:
     """The rows of a split whose files hold columns of the same rows, the newest file first.
 
     Each batch has the positions of its rows, unless the plan has a row filter. Rows that a deletion
