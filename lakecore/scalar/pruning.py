@@ -346,8 +346,7 @@ def _timestamp(text: str, target: pa.DataType) -> pa.Scalar | None:
     date, time, fraction, zone, minutes = match.groups()
     if bool(zone) != bool(target.tz):
         return None
-    seconds = time if time is None or time.count(":") > 1 else f"{time}:00"
-    plain = f"{date} {seconds or '00:00:00'}" + (f".{fraction}" if fraction else "")
+    plain = f"{date} {time or '00:00:00'}" + (f".{fraction}" if fraction else "")
     offset = "" if zone is None else "Z" if zone == "Z" else f"{zone}:{minutes or '00'}"
     return pa.scalar(plain + offset).cast(pa.timestamp(unit, target.tz))
 

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         ("ms > '2026-01-01 12:00:00.0001'", c("ms", ">", NOON)),
         ("ms = '2026-01-01 12:00:00.0000000'", c("ms", "=", NOON)),
         ("us = '2026-01-01 12:00:00.0000001'", c("us", "=", NOON)),  # microseconds, as DuckDB reads
+        ("us > '2026-01-01'", c("us", ">", dt.datetime(2026, 1, 1))),
         ("us > 'epoch'", c("us", ">", dt.datetime(1970, 1, 1))),
         ("f BETWEEN 1.5 AND 2", And((c("f", ">=", 1.5), c("f", "<=", 2.0)))),
         ("s BETWEEN 'a' AND 'b'", And((c("s", ">=", "a"), c("s", "<=", "b")))),
