@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -237,6 +237,32 @@ def test_readers_see_the_rows_of_random_histories(
     assert readers.ask("tags", path=path) == {
         tag.name: tag.snapshot_id for tag in history.table.tags()
     }
+
+
+VALUES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "time": ({"v": "TIME(3)"}, {"v": time(1, 2, 3, 4000)}),
+    "numbers": ({"f": "FLOAT", "s": "SMALLINT"}, {"f": float("nan"), "s": -3}),
+    "zero": ({"f": "FLOAT", "d": "DOUBLE"}, {"f": -0.0, "d": -0.0}),
+    "lengths": ({"c": "CHAR(3)", "b": "BINARY(2)"}, {"c": "a", "b": b"ab"}),
+    "multiset": ({"v": "MULTISET<STRING>"}, {"v": [("a", 2)]}),
+    "seconds": ({"v": "TIMESTAMP(0)"}, {"v": datetime(2024, 1, 1)}),
+    "names": ({"a b": "INT", "ä.x": "STRING", "1c": "INT"}, {"a b": 1, "ä.x": "q", "1c": 2}),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_readers_see_other_types(name: str, readers: Peer, tmp_path: Path) -> None:
+    types, row = VALUES[name]
+    table = lc.open_table(tmp_path / "t", schema=types, create=True)
+    table.write([row, dict.fromkeys(row)])
+    wrong = differing(
+        readers.ask("read", path=table.export_iceberg().metadata_path), rows_of(table)
+    )
+    if name == "time":
+        # Paimon stores milliseconds.
+        assert "time32[ms]" in wrong.pop("pyiceberg")
+
+    assert wrong == {}
 
 
 @pytest.mark.parametrize("kind", ["append", "key", "key with vectors"])
