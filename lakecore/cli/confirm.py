@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import is_dataclass, replace
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from lakecore.errors import InvalidRequest
 
@@ -30,11 +31,20 @@ def confirmed(verb: Verb[R], question: Callable[[R], str | None], care: Care) ->
     `question` returns None, there is nothing to remove: then nothing is asked or done.
     """
     planned = verb(dry_run=True)
-    asked = None if care.dry_run else question(planned)
-    if asked is None:
+    if care.dry_run:
         return planned
+    asked = question(planned)
+    if asked is None:
+        return _done(planned)
     require_consent(asked, yes=care.yes)
     return verb(dry_run=False)
+
+
+def _done(result: R) -> R:
+    """The result of a verb with nothing to remove, which is no dry run."""
+    if is_dataclass(result) and not isinstance(result, type) and hasattr(result, "dry_run"):
+        return cast("R", replace(result, dry_run=False))
+    return result
 
 
 def require_consent(question: str, *, yes: bool) -> None:

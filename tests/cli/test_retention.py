@@ -68,6 +68,9 @@ def test_snapshots_expire_after_a_question(
     _, out, _ = run(capfd, *what, "--yes", "--json")
     assert json.loads(out)["snapshots_expired"] == 2
     assert live(path) == (3,)
+
+    _, out, _ = run(capfd, *what)
+    assert ("snapshots" in out, "dry run" in out) == (True, False)
     assert run(capfd, *what)[0] == 0  # there is nothing left to ask about
 
 

@@ -629,5 +629,5 @@ def missing_is_corrupt(path: str) -> Iterator[None]:
         yield
     except NotFound as error:
         raise CorruptTable(
-            "a file of the snapshot is missing; has the snapshot expired since?", file=path
+            "a file of the snapshot is missing; the snapshot may have expired since", file=path
         ) from error
