@@ -11,6 +11,9 @@ A column can be *relabelled*: Arrow's writer cannot write INT96 for a single col
 twelve fixed bytes exactly as INT96. Only the type in the footer differs, and is changed here. The
 statistics of such a column are dropped, because INT96 has no order.
 
+A TIME column is *marked* as adjusted to UTC, as in files of Java Paimon. Not every version of Arrow
+can write that.
+
 A column can be *copied*: if two columns have the same values, they are encoded once, and the bytes
 are written twice, because readers expect each column to have its own bytes.
 
@@ -257,6 +260,8 @@ _ELEMENT_TYPE, _ELEMENT_LENGTH, _ELEMENT_NAME, _ELEMENT_CHILDREN, _ELEMENT_ID = 
 _ELEMENT_REPETITION, _ELEMENT_CONVERTED, _ELEMENT_LOGICAL = 3, 6, 10
 _REPEATED = 2
 _CONVERTED_MAP, _CONVERTED_ENTRY, _CONVERTED_LIST = 1, 2, 3
+_CONVERTED_TIME_MILLIS = 7
+_LOGICAL_TIME, _TIME_IS_ADJUSTED, _TIME_UNIT, _UNIT_MILLIS = 7, 1, 2, 1
 _GROUP_COLUMNS, _GROUP_DECODED_BYTES, _GROUP_OFFSET, _GROUP_BYTES, _GROUP_ORDINAL = 1, 2, 5, 6, 7
 _CHUNK_OFFSET, _CHUNK_META, _CHUNK_INDEXES = 2, 3, (4, 6)
 _META_TYPE, _META_PATH, _META_DECODED_BYTES, _META_BYTES, _META_STATISTICS = 1, 3, 6, 7, 12
@@ -368,12 +373,14 @@ class FooterJoin:
         return group
 
     def _elements(self, elements: list[Struct]) -> list[Wire]:
-        """The schema's elements: the root renamed, copies added, INT96 columns relabelled.
+        """The schema's elements: root renamed, copies added, INT96 relabelled, times marked.
 
         Elements are in depth-first order. Each states the number of its children, which come next.
         """
         root = elements[0]
         _set(root, _ELEMENT_NAME, self.name.encode())
+        for element in elements:
+            _mark_time(element)
         copied = [_copied_element(elements, name, copy) for name, copy in self.copies.items()]
         _set(root, _ELEMENT_CHILDREN, _int(_get(root, _ELEMENT_CHILDREN)) + len(copied))
         elements[1:1] = copied
@@ -394,6 +401,19 @@ class FooterJoin:
             while open_ and open_[-1][1] == 0:
                 open_.pop()
         return list(elements)
+
+
+def _mark_time(element: Struct) -> None:
+    """Mark a TIME in milliseconds as adjusted to UTC; other elements stay as they are."""
+    logical = _get(element, _ELEMENT_LOGICAL)
+    time = _get(logical, _LOGICAL_TIME) if isinstance(logical, list) else None
+    unit = _get(time, _TIME_UNIT) if isinstance(time, list) else None
+    if isinstance(time, list) and isinstance(unit, list) and _get(unit, _UNIT_MILLIS) is not None:
+        _set(time, _TIME_IS_ADJUSTED, True)
+        _drop(element, _ELEMENT_CONVERTED)
+        before = [place for place, part in enumerate(element) if part[0] < _ELEMENT_CONVERTED]
+        converted = (_ELEMENT_CONVERTED, _I32, _CONVERTED_TIME_MILLIS)
+        element.insert(before[-1] + 1, converted)
 
 
 def split(file: memoryview) -> tuple[int, Struct]:

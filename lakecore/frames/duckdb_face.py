@@ -181,9 +181,15 @@ def _in_blocks(file: EngineFile) -> bool:
 def _scan(
     owner: DuckDBConnection, files: Sequence[EngineFile], schema: pa.Schema
 ) -> DuckDBRelation:
-    bits = {f"kept{number}": each for number, each in enumerate(bits_of_files(files))}
-    text = scan_query(files, schema, lambda number: f"$kept{number}")
-    return owner.sql(text, params=bits) if bits else owner.sql(text)
+    # Not as parameters: DuckDB 1 runs a query that has some at once, and keeps all its rows.
+    bits = [_constant(each) for each in bits_of_files(files)]
+    return owner.sql(scan_query(files, schema, bits.__getitem__))
+
+
+def _constant(bits: bytes | list[bytes]) -> str:
+    if isinstance(bits, bytes):
+        return f"unhex('{bits.hex()}')"
+    return f"[{', '.join(map(_constant, bits))}]"
 
 
 def _columns(schema: pa.Schema, table: str | None = None) -> str:

@@ -16,7 +16,8 @@ import atexit
 import re
 import threading
 from contextlib import closing
-from typing import TYPE_CHECKING
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
@@ -50,6 +51,12 @@ _TWO_TIMES = re.compile(
     r"series '(?P<other>.*)' of dtype: Datetime\('..'(?:, '(?P<other_zone>[^']*)')?\)"
 )
 _EXIT_WAIT_SECONDS_MAX = 10.0
+_NAME_IN_PLANS: dict[str, Any] = (
+    {"explain_name": "lakecore"}
+    if "explain_name" in signature(register_io_source).parameters
+    else {}
+)
+"""Polars 1 does not take the name that plans show."""
 
 
 def scan(source: BatchSource) -> pl.LazyFrame:
@@ -67,9 +74,8 @@ def scan(source: BatchSource) -> pl.LazyFrame:
             else:
                 yield from frame.iter_slices(batch_rows)
 
-    return register_io_source(
-        read, schema=polars_schema(source.schema), is_pure=True, explain_name="lakecore"
-    )
+    schema = polars_schema(source.schema)
+    return register_io_source(read, schema=schema, is_pure=True, **_NAME_IN_PLANS)
 
 
 def select(frame: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Literal
 
     from numpy.typing import NDArray
 
@@ -25,6 +27,20 @@ Leaf: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 
 _t = pa.types
 _FEW_COLUMNS = 64
+
+
+def search_sorted(values: pa.Array, asked: pa.Array, side: Literal["left", "right"]) -> pa.Array:
+    """For each asked value, the position where it keeps the order of the values; null for null.
+
+    `values` are sorted and not null. Not for decimals.
+    """
+    if hasattr(pc, "search_sorted"):
+        return pc.search_sorted(values, asked, side=side).cast(pa.int64())
+    # Older versions of Arrow cannot search.
+    if _t.is_boolean(values.type):
+        values, asked = values.cast(pa.uint8()), asked.cast(pa.uint8())
+    found = pl.Series("", values).search_sorted(pl.Series("", asked), side)
+    return pc.if_else(asked.is_valid(), pa.array(found.to_numpy(), pa.int64()), None)
 
 
 def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -22,6 +22,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakecore.model.arrow_arrays import search_sorted
 from lakecore.model.types import arrow_field
 from lakecore.options import BucketFunction
 from lakecore.plan.bucketing import bucket_ids
@@ -232,7 +233,7 @@ def _may_be_in(values: pa.Array, low: pa.Array, high: pa.Array) -> Masks:
     if pa.types.is_decimal(values.type):  # Arrow cannot search them: use the range
         true = _mask(pc.less_equal(low, greatest)) & _mask(pc.greater_equal(high, least))
     else:
-        at = pc.search_sorted(values, low, side="left").cast(pa.int64())
+        at = search_sorted(values, low, "left")
         inside = pc.min_element_wise(at, len(values) - 1, skip_nulls=False)
         true = _mask(pc.less_equal(values.take(inside), high)) & _mask(pc.less(at, len(values)))
     constant = _sure(pc.equal(low, high)) & _sure(pc.is_in(low, value_set=values))

@@ -9,24 +9,23 @@ nested values differently from DuckDB. The optimizer rule that pushes filters is
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import threading
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import duckdb
 
 from lakecore.errors import InvalidRequest
+from lakecore.scalar import syntax_trees
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     import pyarrow as pa
 
-Json: TypeAlias = "str | dict[str, Json] | list[Json] | int | float | bool | None"
-Node: TypeAlias = dict[str, Json]
+    from lakecore.scalar.syntax_trees import Json, Node
 
 MEMORY_LIMIT = "256MB"
 """What DuckDB may hold in its own buffers while it evaluates one batch."""
@@ -73,8 +72,7 @@ def syntax_tree(text: str) -> Node:
     """
     try:
         text.encode()
-        (answer,) = _connection("").execute("SELECT json_serialize_sql(?)", [text]).fetchall()
-        return cast("Node", json.loads(answer[0]))
+        return syntax_trees.syntax_tree(_connection(""), text)
     except UnicodeEncodeError as error:
         raise InvalidRequest("the SQL text is not Unicode", text=repr(text)) from error
     except RecursionError as error:
@@ -130,7 +128,7 @@ def quoted_words(text: str, words: Collection[str]) -> str:
     data = text.encode()
     for begin, kind in reversed(duckdb.tokenize(text)):
         match = _WORD.match(data, begin)
-        if kind is not duckdb.token_type.keyword or match is None:
+        if kind != duckdb.token_type.keyword or match is None:
             continue
         if match[0].decode().lower() in words and not data[match.end() :].lstrip().startswith(b"("):
             data = data[:begin] + b'"' + match[0] + b'"' + data[match.end() :]

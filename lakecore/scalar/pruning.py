@@ -39,8 +39,8 @@ from lakecore.scalar.syntax import column_number
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.scalar.engine import Json, Node
     from lakecore.scalar.syntax import Sql
+    from lakecore.scalar.syntax_trees import Json, Node
 
 
 # --- literals ------------------------------------------------------------------------------------

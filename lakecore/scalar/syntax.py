@@ -30,7 +30,7 @@ from lakecore.suggestions import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from lakecore.scalar.engine import Json, Node
+    from lakecore.scalar.syntax_trees import Json, Node
 
 
 # --- names ---------------------------------------------------------------------------------------

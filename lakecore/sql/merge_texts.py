@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakecore.model.data_types import DataType
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
-    from lakecore.scalar.engine import Json, Node
+    from lakecore.scalar.syntax_trees import Json, Node
     from lakecore.sql.statements import Chain, Merge, MergeClause
     from lakecore.sql.tokens import Token
 

@@ -5,7 +5,6 @@ An interrupted query raises KeyboardInterrupt, whatever error DuckDB or Arrow ra
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from lakecore import errors
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
+from lakecore.scalar.syntax_trees import syntax_tree
 from lakecore.sql import statements as s
 from lakecore.sql.references import placeholders
 from lakecore.sql.tokens import syntax_error
@@ -297,8 +297,7 @@ def _check(text: str, part: str, before: str, connection: duckdb.DuckDBPyConnect
     # Blanks keep the position of the part, and so that of its error.
     place = max(text.find(part) - len(before), 0)
     padded = re.sub(r"[^\n]", " ", text[:place]) + before + part
-    answer = connection.execute("SELECT json_serialize_sql(?)", [placeholders(padded)[0]])
-    tree = json.loads(answer.fetchall()[0][0])
+    tree = syntax_tree(connection, placeholders(padded)[0])
     message = str(tree.get("error_message", "")).partition("\n")[0]
     if not tree["error"] or _NOT_A_QUERY in message:
         return

@@ -9,12 +9,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.scalar.syntax_trees import syntax_tree
 from lakecore.sql.cursor import Cursor
 from lakecore.sql.query_errors import syntax_hint
 from lakecore.sql.references import PLACEHOLDER, Reference, placeholders, selects
@@ -145,8 +145,8 @@ def _joins_naturally(node: object) -> bool:
 
 # --- rewrite -------------------------------------------------------------------------------------
 
-_HAS_QUERY = '"subquery_type":"ANY"'
-"""A tree as JSON has this text if the query has `IN (SELECT ...)`."""
+_MAY_HAVE_QUERY = re.compile(r"\b(?:IN|ANY|SOME)\b", re.IGNORECASE)
+"""A text with `IN (SELECT ...)` has one of these words."""
 _PLAIN_NAME = re.compile(rb"[A-Za-z_][A-Za-z_0-9]*(?![A-Za-z_0-9$\x80-\xff])")
 _VERBS = frozenset({"SUMMARIZE", "PIVOT", "UNPIVOT", "FROM", "JOIN", "DESCRIBE", "TABLE"})
 
@@ -216,8 +216,7 @@ class _Rewrite:
 
     def replaced(self, text: str) -> str:
         """The text with views in place of tables."""
-        answer = self.connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0]
-        tree = json.loads(answer)
+        tree = syntax_tree(self.connection, text)
         if tree["error"]:
             if "Only SELECT" not in tree["error_message"]:
                 raise _bad(text, tree)
@@ -228,7 +227,7 @@ class _Rewrite:
         if any(table.place >= _NOWHERE for table in tables):
             return _by_tokens(text, self.references, self.view_of)
         encoded = text.encode()
-        held = candidates(tree, encoded) if _HAS_QUERY in answer else []
+        held = candidates(tree, encoded) if _MAY_HAVE_QUERY.search(text) else []
         if PREFIX in text.lower():
             self._note_metadata(tables, wanted_at(tree))
         patches, views = self._tables(tables, held, encoded)

@@ -6,7 +6,6 @@ snapshot.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.scalar.syntax_trees import text_of
 from lakecore.sql.python_objects import as_relation, is_of, is_read_once
 from lakecore.sql.query_errors import raise_interrupt
 from lakecore.sql.references import nodes, selects
@@ -302,25 +302,11 @@ def _query(
     text = f"FROM {quoted(source.side.view)} AS {quoted(source.name)}"
     try:
         if conditions:
-            text += f" WHERE {_text(connection, conditions)}"
+            text += f" WHERE {text_of(connection, conditions)}"
     except duckdb.Error:
         return None
     within = f" WHERE {' AND '.join(reduced)}" if reduced else ""
     return f"SELECT {key} AS key FROM (SELECT * {text}){within}"  # noqa: S608 - parts of the query
-
-
-def _text(connection: duckdb.DuckDBPyConnection, conditions: Sequence[Node]) -> str:
-    """The conditions as SQL. DuckDB converts a parsed query to text."""
-    ((answer,),) = connection.execute("SELECT json_serialize_sql('SELECT 1 WHERE 1')").fetchall()
-    tree = json.loads(answer)
-    pieces = []
-    for each in conditions:
-        tree["statements"][0]["node"]["where_clause"] = each
-        ((text,),) = connection.execute(
-            "SELECT json_deserialize_sql(?)", [json.dumps(tree)]
-        ).fetchall()
-        pieces.append("(" + str(text).partition(" WHERE ")[2] + ")")
-    return " AND ".join(pieces)
 
 
 def _filter(connection: duckdb.DuckDBPyConnection, query: str, column: str) -> str | None:

@@ -14,6 +14,7 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.ambient import SYSTEM
 from lakecore.model.rows import ROW_KIND
 from lakecore.options.kinds import parse_duration
+from lakecore.scalar.syntax_trees import syntax_tree
 from lakecore.sql.query_errors import drop_table, error_of
 from lakecore.sql.references import nodes
 from lakecore.sql.rewrite import rewritten
@@ -181,8 +182,7 @@ class StreamingInserts:
 
     def _shape(self, text: str) -> _Shape:
         """The form of a query. Raises Unsupported for a query that would need all earlier rows."""
-        answer = self._queries.connection.execute("SELECT json_serialize_sql(?)", [_plain(text)])
-        tree = json.loads(answer.fetchall()[0][0])
+        tree = syntax_tree(self._queries.connection, _plain(text))
         statements = tree.get("statements") or []
         node = statements[0].get("node") if len(statements) == 1 else None
         if not isinstance(node, dict) or node.get("type") != "SELECT_NODE":

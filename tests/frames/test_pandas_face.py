@@ -14,6 +14,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.frames.pandas_face import to_pandas
+from tests.versions import PANDAS_TEXT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,7 +104,7 @@ def test_columns_stay_in_order_and_names_may_be_alike() -> None:
     frame = to_pandas(rows)
 
     assert list(frame.columns) == ["b", "a", "b", "c"]
-    assert [str(each) for each in frame.dtypes] == ["Int64", "str", "Int64", "int64"]
+    assert [str(each) for each in frame.dtypes] == ["Int64", PANDAS_TEXT, "Int64", "int64"]
     assert frame.iloc[:, 2].tolist() == [pd.NA, 2]
 
 

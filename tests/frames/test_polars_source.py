@@ -18,6 +18,7 @@ from lakecore.frames.engine_scan import polars_schema
 from lakecore.frames.polars_source import FOOTERS_MAX, scan
 from lakecore.plan.predicate import Compare, Op, to_polars
 from tests.frames.made_rows import HeldRows, MadeRows
+from tests.versions import ENGINES_THAT_STOP
 
 ROOT = Path(__file__).parents[2]
 Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]
@@ -63,7 +64,7 @@ def test_a_limit_stops_the_source(engine: Engine) -> None:
     assert source.last.closed
 
 
-@pytest.mark.parametrize("engine", ["auto", "streaming"])
+@pytest.mark.parametrize("engine", ENGINES_THAT_STOP)
 def test_a_limit_after_a_filter_stops_the_source(engine: Engine) -> None:
     """Polars lets a source run ahead, so how far is not certain; this one has no end.
 

@@ -263,6 +263,8 @@ def test_number_beside_a_float_is_rounded_to_one_as_duckdb_does(text: str) -> No
         }
     )
     with duckdb.connect() as connection:
+        # DuckDB 1 lets Arrow filter, which takes NaN for less than any number.
+        connection.execute("SET disabled_optimizers = 'filter_pushdown'")
         asked = connection.from_arrow(rows).filter(text).project("n").fetchall()
     exact = to_polars(from_sql(text, rows.schema))
 

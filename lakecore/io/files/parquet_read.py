@@ -153,8 +153,9 @@ def check_chunks(
     """
     if checks is Checks.NEVER or not groups or not leaves:
         return
-    with plain_errors(local), pa.OSFile(local, "r") as file:
-        descriptor = file.fileno()
+    # Arrow's own file does not tell its descriptor in each version of Arrow.
+    with plain_errors(local), open(local, "rb") as opened, pa.PythonFile(opened) as file:
+        descriptor = opened.fileno()
         key = _key(local, os.fstat(descriptor))
         known = _KNOWN.of(key, (metadata.num_row_groups, metadata.num_columns)).chunks
         if checks is Checks.ONCE and known[np.ix_(groups, leaves)].all():

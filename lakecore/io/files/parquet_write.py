@@ -393,7 +393,6 @@ class ParquetWriter:
             write_statistics=[path for path in encoding.bounded if path not in coded],
             store_schema=False,
             store_decimal_as_integer=True,
-            write_time_adjusted_to_utc=True,
             write_page_checksum=True,
             memory_pool=encoding_pool(),
         )

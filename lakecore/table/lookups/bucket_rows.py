@@ -32,7 +32,7 @@ from lakecore.io.spill import SpillDirectory
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.keys import OrderColumns, order_columns
 from lakecore.merge.spec import Slice
-from lakecore.model.arrow_arrays import size_of
+from lakecore.model.arrow_arrays import search_sorted, size_of
 from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD
 from lakecore.model.types import Atomic, Root
 from lakecore.plan.bucketing import bucket_ids, partition_groups
@@ -115,10 +115,7 @@ class Block:
 
     def _find_texts(self, asked: np.ndarray | pa.Array) -> tuple[np.ndarray, np.ndarray]:
         column = self.keys.columns[0]
-        starts, ends = (
-            pc.search_sorted(column, asked, side=side).to_numpy().astype(np.int64)
-            for side in ("left", "right")
-        )
+        starts, ends = (search_sorted(column, asked, side).to_numpy() for side in ("left", "right"))
         return _ranges(starts, ends)
 
     @cached_property
