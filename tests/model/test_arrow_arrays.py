@@ -1,13 +1,14 @@
-"""Arrays without offsets, as Arrow for Java before 19 writes them below what is empty."""
+"""Arrays without offsets, as Arrow for Java before 19 writes them below what is empty; search."""
 
 from __future__ import annotations
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lakecore.frames.incoming import incoming_batches
-from lakecore.model.arrow_arrays import with_offsets
+from lakecore.model.arrow_arrays import search_sorted, with_offsets
 
 LISTS = pa.list_(pa.list_(pa.string()))
 MAPS = pa.map_(pa.string(), pa.list_(pa.binary()))
@@ -63,3 +64,38 @@ def test_batch_that_lacks_nothing_comes_back_as_it_is() -> None:
     batch = pa.record_batch({"x": pa.array([[["a"]], [None]], LISTS), "s": pa.array(["a", None])})
 
     assert with_offsets(batch) is batch
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(
+    ("values", "asked", "left", "right"),
+    [
+        (pa.array([1, 3, 5]), pa.array([0, 1, None, 4, 9]), [0, 0, None, 2, 3], [0, 1, None, 2, 3]),
+        (pa.array(["a", "é"]), pa.array(["A", "a", "b", "zz"]), [0, 0, 1, 1], [0, 1, 1, 1]),
+        (pa.array([b"\x00", b"\xff"]), pa.array([b"", b"\x01"]), [0, 1], [0, 1]),
+        (pa.array([False, True]), pa.array([True, False, None]), [1, 0, None], [2, 1, None]),
+        (pa.array([0.5], pa.float32()), pa.array([0.4], pa.float32()), [0], [0]),
+        (pa.array([7], pa.date32()), pa.array([7, 8], pa.date32()), [0, 1], [1, 1]),
+        (pa.array([7], pa.time32("ms")), pa.array([7], pa.time32("ms")), [0], [1]),
+        (
+            pa.array([7], pa.timestamp("us", "UTC")),
+            pa.array([6, 7], pa.timestamp("us", "UTC")),
+            [0, 0],
+            [0, 1],
+        ),
+    ],
+)
+def test_values_are_found_by_every_version_of_arrow(
+    values: pa.Array,
+    asked: pa.Array,
+    left: list[int | None],
+    right: list[int | None],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    native: bool,
+) -> None:
+    if not native:
+        monkeypatch.delattr(pc, "search_sorted", raising=False)
+
+    assert search_sorted(values, asked, "left").to_pylist() == left
+    assert search_sorted(values, asked, "right").to_pylist() == right
