@@ -9,15 +9,6 @@ import duckdb
 import pandas as pd
 import polars as pl
 
-__all__ = [
-    "DUCKDB_1",
-    "ENGINES_THAT_STOP",
-    "NO_EXPRESSION",
-    "PANDAS_TEXT",
-    "POLARS_1",
-    "SYMMETRIC",
-]
-
 DUCKDB_1 = duckdb.__version__.startswith("1.")
 POLARS_1 = pl.__version__.startswith("1.")
 
