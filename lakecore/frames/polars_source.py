@@ -16,8 +16,9 @@ import atexit
 import re
 import threading
 from contextlib import closing
+from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
@@ -51,10 +52,10 @@ _TWO_TIMES = re.compile(
     r"series '(?P<other>.*)' of dtype: Datetime\('..'(?:, '(?P<other_zone>[^']*)')?\)"
 )
 _EXIT_WAIT_SECONDS_MAX = 10.0
-_NAME_IN_PLANS: dict[str, Any] = (
-    {"explain_name": "lakecore"}
+_register = (
+    partial(register_io_source, explain_name="lakecore")
     if "explain_name" in signature(register_io_source).parameters
-    else {}
+    else register_io_source
 )
 """Polars 1 does not take the name that plans show."""
 
@@ -75,7 +76,7 @@ def scan(source: BatchSource) -> pl.LazyFrame:
                 yield from frame.iter_slices(batch_rows)
 
     schema = polars_schema(source.schema)
-    return register_io_source(read, schema=schema, is_pure=True, **_NAME_IN_PLANS)
+    return _register(read, schema=schema, is_pure=True)
 
 
 def select(frame: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = "str | dict[str, Json] | list[Json] | int | float | bool | None"
 Node: TypeAlias = dict[str, Json]
+Tree: TypeAlias = "dict[str, Any]"
+"""A tree as JSON, whose parts have any type before they are checked."""
 
 NOWHERE = 2**64 - 1
 """The location of a node of which DuckDB does not know the place in the text."""
@@ -54,13 +56,13 @@ _BARE = re.compile(rb"\b(?:TABLE|DESC|DESCRIBE|SHOW|SUMMARIZE)" + _GAP + rb"\Z",
 _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UBIGINT", "HUGEINT"})
 
 
-def syntax_tree(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, Any]:
+def syntax_tree(connection: duckdb.DuckDBPyConnection, text: str) -> Tree:
     """The syntax tree of a text of SELECT statements, or of the error in it.
 
     Raises duckdb.Error; RecursionError for text that is nested too deeply.
     """
     (answer,) = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()
-    tree: dict[str, Any] = json.loads(answer[0])
+    tree: Tree = json.loads(answer[0])
     if _IS_OLD and tree["error"]:
         # DuckDB 2 counts bytes, as everything else here does.
         place = str(tree.get("position", ""))
@@ -79,7 +81,7 @@ def text_of(
     DuckDB converts a parsed query to text.
     """
     ((answer,),) = connection.execute("SELECT json_serialize_sql('SELECT 1 WHERE 1')").fetchall()
-    tree: dict[str, Any] = json.loads(answer)
+    tree: Tree = json.loads(answer)
     pieces = []
     for each in conditions:
         own = each.origin if isinstance(each, _Converted) else each
