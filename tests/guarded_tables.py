@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 
 from lakecore.errors import StorageError
 from lakecore.rows.read_rules_json import StatedRules
+from lakecore.session import Session
 from lakecore.table.handle import Table
 from lakecore.table.publication import ExclusiveCreate
 from tests.tables import new_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from lakecore.session import Session
 
 COLUMNS = {"id": "INT NOT NULL", "owner": "STRING NOT NULL", "card": "STRING", "n": "BIGINT"}
 ROWS = [
@@ -108,3 +107,8 @@ class GuardedCatalog:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.session._catalog, name)  # noqa: SLF001
+
+
+def guarded_session(session: Session, access: Access) -> Session:
+    """The session as a user of this access sees it."""
+    return Session(cast("Any", GuardedCatalog(session, access)))

@@ -11,7 +11,6 @@ import lakecore as lc
 from lakecore.errors import StorageError, Unsupported
 from lakecore.plan.predicate import from_polars
 from lakecore.rows.read_rules_json import StatedRules
-from lakecore.session import Session
 from lakecore.table.handle import Table
 from lakecore.table.publication import ExclusiveCreate
 from lakecore.table.reads import readable
@@ -22,8 +21,8 @@ from tests.guarded_tables import (
     ROWS,
     SHOWN,
     Access,
-    GuardedCatalog,
     equal,
+    guarded_session,
     guarded_table,
     rows_of,
     with_rules,
@@ -181,7 +180,7 @@ def test_sql_is_filtered_and_masked(tmp_path: Any) -> None:
     with pytest.raises(Unsupported, match="REST catalog"):
         session.sql("SELECT * FROM shop.t").fetchall()
     access = Access()
-    seen = Session(GuardedCatalog(session, access))
+    seen = guarded_session(session, access)
 
     def rows(text: str) -> list[tuple[object, ...]]:
         return list(seen.sql(text).fetchall())
@@ -216,7 +215,7 @@ def test_attached_tables_are_filtered_and_masked(tmp_path: Any) -> None:
     table.write(ROWS)
     access = Access()
     connection = duckdb.connect()
-    Session(GuardedCatalog(session, access)).attach(connection, name="lake")
+    guarded_session(session, access).attach(connection, name="lake")
 
     assert rows_of(connection.sql("FROM lake.shop.t").pl()) == SHOWN
     # A mask may be null, also that of a column that is not.

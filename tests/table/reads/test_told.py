@@ -23,7 +23,7 @@ from lakecore.session import Session
 from lakecore.table.handle import Table
 from lakecore.table.reads.told import gated
 from lakecore.table.system.inspect import Inspect
-from tests.guarded_tables import Access, GuardedCatalog, equal, with_rules
+from tests.guarded_tables import Access, equal, guarded_session, with_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -194,7 +194,7 @@ def test_a_session_tells_nothing_of_hidden_rows(
     session = lc.connect(str(shutil.copytree(made, tmp_path / "w")))
     if damaged:
         _damage(session.get_table(f"d.{table}"))
-    seen: Any = Session(GuardedCatalog(session, Access(StatedRules((equal("owner", "ann"),)))))
+    seen: Any = guarded_session(session, Access(StatedRules((equal("owner", "ann"),))))
     caplog.set_level(logging.DEBUG)
 
     told = "\n".join([*_texts(lambda: SESSION[name](seen, f"d.{table}")), *caplog.messages])
@@ -355,7 +355,7 @@ def test_no_statement_tells_of_hidden_rows(
     session = lc.connect(str(shutil.copytree(made, tmp_path / "w")))
     if damaged:
         _damage(session.get_table(f"d.{name}"))
-    seen = Session(GuardedCatalog(session, Access(StatedRules((equal("owner", "ann"),)))))
+    seen = guarded_session(session, Access(StatedRules((equal("owner", "ann"),))))
     for statement in STATEMENTS:
         asked = statement.replace("d.t", f"d.{name}")
 
