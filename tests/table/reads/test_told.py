@@ -111,6 +111,7 @@ GATED: Calls = {
     "rename_branch": lambda t: t.rename_branch("b", "new"),
     "delete_branch": lambda t: t.delete_branch("b"),
     "fast_forward": lambda t: t.fast_forward("b"),
+    "export_iceberg": lambda t: t.export_iceberg(),
     "repair_hints": lambda t: t.repair_hints(),
     "repair_earliest_snapshot": lambda t: t.repair_earliest_snapshot(1),
 }
