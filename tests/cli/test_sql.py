@@ -151,7 +151,7 @@ def test_a_query_without_a_table_loads_no_tables_and_no_unused_catalogs() -> Non
 
     assert (rows, one) == ("x", "1")
     heavy = re.compile(
-        r"lakecore\.(table\.(?!publication$)|merge|lsm|plan|rows|scalar\.(?!infinity$)|sql\.(procedures|run_)|"
+        r"lakecore\.(table\.(?!publication$)|merge|lsm|plan|rows|scalar\.(?!infinity$|syntax_trees$)|sql\.(procedures|run_)|"
         r"catalog\.(hive|jdbc|rest))|pyarrow\.dataset|urllib\.request"
     )
     # Not pandas: Arrow imports it, if it is installed, to convert its first value.

@@ -45,6 +45,7 @@ TABLE = {
     "expire_snapshots": "expire snapshots",
     "expire_tags": "tag expire",
     "explain": "explain",
+    "export_iceberg": "iceberg",
     "fast_forward": "branch fast-forward",
     "head": "read",
     "identifier": "table describe",
