@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
+
 from tests.services.setup import HIVE, classes, jars
 
 if TYPE_CHECKING:
@@ -60,8 +62,19 @@ class Server:
         raise AssertionError(f"{self.name} does not listen:\n{log.read_text()[-3000:]}")
 
     def kill(self) -> None:
-        """End the process group without a chance to clean up."""
+        """End the process and all that it started without a chance to clean up.
+
+        Each session of PostgreSQL has a process group of its own, and would answer once more.
+        """
+        started = []
+        if self.process is not None:
+            with suppress(psutil.NoSuchProcess):
+                started = psutil.Process(self.process.pid).children(recursive=True)
+        for process in started:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         self._end(signal.SIGKILL)
+        psutil.wait_procs(started, timeout=30)
 
     def stop(self) -> None:
         self._end(signal.SIGTERM)
