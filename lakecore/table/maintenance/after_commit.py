@@ -38,7 +38,7 @@ from lakecore.table.maintenance.expire_snapshots import (
     keeps_changelogs,
 )
 from lakecore.table.maintenance.expire_tags import maintain_tags
-from lakecore.table.maintenance.iceberg import publish_if_asked, require_publishable
+from lakecore.table.maintenance.iceberg_hooks import publish_if_asked, require_publishable
 from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:

@@ -23,18 +23,9 @@ tries again from what the documents say (docs/decisions/0229).
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import wraps
-from typing import (
-    TYPE_CHECKING,
-    Concatenate,
-    ParamSpec,
-    Protocol,
-    TypeVar,
-    cast,
-)
+from typing import TYPE_CHECKING
 
 from lakecore.errors import (
     AlreadyExists,
@@ -55,11 +46,10 @@ from lakecore.model.snapshot import CommitKind, IcebergExport
 from lakecore.options.choices import IcebergLocation, IcebergStorage
 from lakecore.table.context import require_table
 from lakecore.table.maintenance.reachable import tags_of
-from lakecore.table.reads.told import told_by
 from lakecore.table.vectors import BucketVectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from lakecore.format.iceberg.schemas import Json
     from lakecore.io.stores.store import Store
@@ -69,24 +59,9 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
-log = logging.getLogger("lakecore.iceberg")
-
 _ATTEMPTS_MAX = 5
 _ENTRIES_MAX = 50_000
 """The most entries of a manifest."""
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class _HasContext(Protocol):
-    @property
-    def _context(self) -> TableContext:
-        """The table as the verbs see it."""
-
-
-_Owner = TypeVar("_Owner", bound=_HasContext)
 
 
 def export_iceberg(context: TableContext, *, rebuild: bool = False) -> IcebergExport:
@@ -95,56 +70,11 @@ def export_iceberg(context: TableContext, *, rebuild: bool = False) -> IcebergEx
     With `rebuild`, it begins again from the files of the latest snapshot.
     """
     require_table(context)
-    _check(context)
-    return _publish(context, rebuild=rebuild)
+    check_publishable(context)
+    return publish(context, rebuild=rebuild)
 
 
-def publish_if_asked(context: TableContext, what: str) -> bool:
-    """Bring the metadata up to date after `what`, if an option asks for it.
-
-    Returns False, after a warning, if that failed.
-    """
-    if not _is_asked(context):
-        return True
-    try:
-        _check(context)
-        _publish(context)
-    except (LakecoreError, OSError) as error:
-        log.warning(
-            "%s succeeded, but its Iceberg metadata was not written; the next commit tries again, "
-            "and so does export_iceberg: table=%s reason=%s",
-            what,
-            context.identifier,
-            told_by(error, context),
-        )
-        return False
-    return True
-
-
-def republished(verb: Callable[Concatenate[_Owner, P], T]) -> Callable[Concatenate[_Owner, P], T]:
-    """A method of a table that changes snapshots or tags, followed by their publication."""
-
-    @wraps(verb)
-    def call(self: _Owner, *args: P.args, **kwargs: P.kwargs) -> T:
-        result = verb(self, *args, **kwargs)
-        publish_if_asked(self._context, verb.__name__)
-        return result
-
-    return cast("Callable[Concatenate[_Owner, P], T]", call)
-
-
-def require_publishable(context: TableContext) -> None:
-    """Raise an error before a commit whose Iceberg metadata could never be written."""
-    if _is_asked(context):
-        _check(context)
-
-
-def _is_asked(context: TableContext) -> bool:
-    asked = context.options.metadata_iceberg_storage is not IcebergStorage.DISABLED
-    return asked and context.layout.branch == MAIN_BRANCH
-
-
-def _check(context: TableContext) -> None:
+def check_publishable(context: TableContext) -> None:
     """Raise an error for a table that has no Iceberg form."""
     options, schema = context.options, context.schema
     options.require_all_rows()
@@ -212,7 +142,8 @@ class _Head:
     snapshot: Snapshot | None = None
 
 
-def _publish(context: TableContext, *, rebuild: bool = False) -> IcebergExport:
+def publish(context: TableContext, *, rebuild: bool = False) -> IcebergExport:
+    """Steps 1 to 5 of the module; repeated if another commit came in between."""
     publication = _Publication(context)
     for _ in range(_ATTEMPTS_MAX):
         latest = context.history.latest_snapshot()

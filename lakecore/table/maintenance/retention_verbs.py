@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from lakecore.deferred import deferred
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound
 from lakecore.format.layout import CHANGELOG_PREFIX, SNAPSHOT_PREFIX, parse_numbered
 from lakecore.model.arguments import check_flags
@@ -21,7 +22,7 @@ from lakecore.table.maintenance import expire_snapshots as snapshots
 from lakecore.table.maintenance.deletion import require_whole
 from lakecore.table.maintenance.expire_partitions import expire_partitions, partition_rule_of
 from lakecore.table.maintenance.expire_snapshots import changelog_retention_of, expire_changelogs
-from lakecore.table.maintenance.iceberg import export_iceberg, republished
+from lakecore.table.maintenance.iceberg_hooks import republished
 from lakecore.table.maintenance.orphans import remove_orphan_files
 from lakecore.table.maintenance.rollback import rollback_to
 from lakecore.table.reads.told import gated
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from lakecore.model.times import Time
     from lakecore.plan.retention import Retention
     from lakecore.table.context import TableContext
+    from lakecore.table.maintenance.iceberg import export_iceberg
+else:
+    export_iceberg = deferred("lakecore.table.maintenance.iceberg", "export_iceberg")
 
 
 # --- hints ---------------------------------------------------------------------------------------

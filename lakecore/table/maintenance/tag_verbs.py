@@ -11,7 +11,7 @@ from lakecore.table.context import reload_context
 from lakecore.table.maintenance import branches, tags
 from lakecore.table.maintenance.branches import fast_forward
 from lakecore.table.maintenance.expire_tags import expire_tags
-from lakecore.table.maintenance.iceberg import republished
+from lakecore.table.maintenance.iceberg_hooks import republished
 from lakecore.table.maintenance.reachable import tags_of
 from lakecore.table.reads.told import gated
 from lakecore.table.reads.travel import Travel
