@@ -125,6 +125,14 @@ def may_hold(
     return mask
 
 
+def holding(
+    predicate: Predicate, manifests: Sequence[ManifestFile], partitions: Partitions
+) -> list[ManifestFile]:
+    """The manifests that may contain an entry of a matching partition."""
+    mask = may_hold(predicate, manifests, partitions)
+    return [each for each, may in zip(manifests, mask, strict=True) if may]
+
+
 # --- entries -------------------------------------------------------------------------------------
 # The entries that remain when manifests are merged, computed on columns.
 #

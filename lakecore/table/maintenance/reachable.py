@@ -30,7 +30,7 @@ from lakecore.io.history import tag_names
 from lakecore.io.parallel import read_all
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import Tag
-from lakecore.plan.manifests import hull_of, may_hold
+from lakecore.plan.manifests import holding, hull_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -420,8 +420,7 @@ class Reach:
 
     def _entries(self, manifests: Sequence[ManifestFile]) -> pl.DataFrame:
         if self._hull is not None:
-            opened = may_hold(self._hull, manifests, self._partitions)
-            manifests = [each for each, may in zip(manifests, opened, strict=True) if may]
+            manifests = holding(self._hull, manifests, self._partitions)
         fresh = [m for m in {m.name: m for m in manifests}.values() if m.name not in self._frames]
         columns = (*KEY, "_KIND")
 

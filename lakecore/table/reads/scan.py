@@ -38,7 +38,7 @@ from lakecore.model.manifest import fold
 from lakecore.model.rows import ROW_ID, TRACKING_FIELDS
 from lakecore.options import MergeEngine
 from lakecore.plan.file_indexes import column_indexes, rows_that_may_match
-from lakecore.plan.manifests import hull_of, live_count, may_hold
+from lakecore.plan.manifests import holding, hull_of, live_count
 from lakecore.plan.partitions import bucket_key_fields, hash_is_settled
 from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.plan.pruning import matches_exactly, may_match, prune_buckets
@@ -173,11 +173,10 @@ def live_files(
     known = history.live_if_known(snapshot)
     if known is None:
         manifests = history.manifests(snapshot)
-        opened = may_hold(condition, manifests, partitions)
-        chosen = [each for each, may in zip(manifests, opened, strict=True) if may]
+        chosen = holding(condition, manifests, partitions)
         if not history.is_small(snapshot):
             return _of_large(history, partitions, chosen, condition), live_count(manifests)
-        if not opened.all():
+        if len(chosen) < len(manifests):
             entries = in_partitions(history.entries(chosen), partitions, condition)
             return fold(entries), live_count(manifests)
         known = history.live_entries(snapshot)
@@ -239,8 +238,7 @@ def manifests_of(
     manifests = history.manifests(snapshot)
     if not partitions.fields:
         return manifests
-    opened = may_hold(hull_of(partitions.values(values)), manifests, partitions)
-    return [each for each, may in zip(manifests, opened, strict=True) if may]
+    return holding(hull_of(partitions.values(values)), manifests, partitions)
 
 
 def in_partitions(
@@ -500,8 +498,7 @@ def _visible_of_large(
 ) -> frozenset[bytes]:
     manifests = context.history.manifests(snapshot)
     if on_partitions is not None:
-        opened = may_hold(on_partitions, manifests, context.partitions)
-        manifests = [each for each, may in zip(manifests, opened, strict=True) if may]
+        manifests = holding(on_partitions, manifests, context.partitions)
     live = context.history.live_columns(manifests)
     partitions, facts = live.partitions(), live.facts()
     hidden = (pl.col("bucket") == POSTPONE_BUCKET) | (pl.lit(settled) & (pl.col("level") == 0))

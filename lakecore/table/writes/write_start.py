@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import polars as pl
 
@@ -76,7 +76,9 @@ def read_start(context: TableContext, snapshot: Snapshot | None) -> WriteStart:
     if not context.history.is_small(snapshot):
         large = _LargeTable(context, snapshot)
         return WriteStart(
-            snapshot=snapshot, bucket_counts=_Counts(large), sequences=_Sequences(large)
+            snapshot=snapshot,
+            bucket_counts=_Facts(large, large.counts, lambda partition: partition),
+            sequences=_Facts(large, large.sequences, lambda bucket: bucket[0]),
         )
     counts: dict[bytes, int] = {}
     sequences: dict[BucketKey, int] = {}
@@ -106,6 +108,7 @@ def overwritten_since(context: TableContext, base: WriteStart) -> bool:
 # The facts of the partitions that a writer touches. A writer of many partitions reads all at once.
 
 _ONE_BY_ONE_MAX = 16
+_K = TypeVar("_K")
 
 
 class _LargeTable:
@@ -163,45 +166,28 @@ class _LargeTable:
         return history.live_columns(manifests, {partition: None})
 
 
-class _Counts(Mapping[bytes, int]):
-    """`WriteStart.bucket_counts` of a large table."""
+class _Facts(Mapping[_K, int]):
+    """The numbers of a large table by partition or bucket, read when they are asked for."""
 
-    def __init__(self, table: _LargeTable) -> None:
+    def __init__(
+        self, table: _LargeTable, known: Mapping[_K, int], partition_of: Callable[[_K], bytes]
+    ) -> None:
+        """`known` are those that `table` has read; it grows."""
         self._table = table
+        self._known = known
+        self._partition_of = partition_of
 
-    def __getitem__(self, partition: bytes) -> int:
-        self._table.read(partition)
-        return self._table.counts[partition]
+    def __getitem__(self, key: _K) -> int:
+        self._table.read(self._partition_of(key))
+        return self._known[key]
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[_K]:
         self._table.read_all()
-        return iter(self._table.counts)
+        return iter(self._known)
 
     def __len__(self) -> int:
         self._table.read_all()
-        return len(self._table.counts)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return dict, (dict(self),)
-
-
-class _Sequences(Mapping["BucketKey", int]):
-    """`WriteStart.sequences` of a large table."""
-
-    def __init__(self, table: _LargeTable) -> None:
-        self._table = table
-
-    def __getitem__(self, key: BucketKey) -> int:
-        self._table.read(key[0])
-        return self._table.sequences[key]
-
-    def __iter__(self) -> Iterator[BucketKey]:
-        self._table.read_all()
-        return iter(self._table.sequences)
-
-    def __len__(self) -> int:
-        self._table.read_all()
-        return len(self._table.sequences)
+        return len(self._known)
 
     def __reduce__(self) -> tuple[object, ...]:
         return dict, (dict(self),)
