@@ -57,9 +57,13 @@ def decode_document(data: bytes, path: str) -> Json:
         document: Json = json.loads(data)
         snapshots = document["snapshots"]
         current = document["current-snapshot-id"]
-        known = {each["snapshot-id"]: each["manifest-list"] for each in snapshots}
+        names = [canonical(each["manifest-list"]) for each in snapshots]
+        numbers = [int(document[key]) for key in ("format-version", "last-column-id")]
+        numbers += [int(each["schema-id"]) for each in (*document["schemas"], *snapshots)]
+        numbers += [int(each["timestamp-ms"]) for each in snapshots]
         complete = isinstance(document["table-uuid"], str) and canonical(document["location"])
-        if complete and int(document["format-version"]) and current in known:
+        known = {each["snapshot-id"] for each in snapshots}
+        if complete and all(names) and numbers[0] and current in known:
             return document
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptTable("the file is no metadata of Iceberg", path=path) from error

@@ -500,3 +500,31 @@ def test_metadata_of_java_is_continued(name: str, rows: int, tmp_path: Path) -> 
     assert found["snapshots"][: len(before["snapshots"])] == before["snapshots"]
     assert found["refs"] == before["refs"]
     assert rows_shown(table) == rows + 1
+
+
+@pytest.mark.parametrize(
+    ("part", "of_snapshot"),
+    [
+        *((name, False) for name in ("schemas", "last-column-id", "location", "snapshots")),
+        *((name, True) for name in ("schema-id", "timestamp-ms", "manifest-list", "snapshot-id")),
+    ],
+)
+def test_a_commit_over_metadata_that_lacks_a_part_begins_it_again(
+    part: str, tmp_path: Path, *, of_snapshot: bool
+) -> None:
+    options = {"metadata.iceberg.storage": "table-location"}
+    table = lc.open_table(
+        tmp_path / "w" / "d.db" / "t", create=True, schema={"a": "INT"}, options=options
+    )
+    table.write([{"a": 1}])
+    first = tmp_path / "w" / "d.db" / "t" / "metadata" / "v1.metadata.json"
+    document = json.loads(first.read_text())
+    del (document["snapshots"][0] if of_snapshot else document)[part]
+    first.write_text(json.dumps(document))
+
+    done = table.write([{"a": 2}])
+
+    assert "iceberg_failed" not in done.facts
+    newest = json.loads(first.with_name("v2.metadata.json").read_text())
+    assert [each["snapshot-id"] for each in newest["snapshots"]] == [2]
+    assert newest["snapshots"][0]["summary"]["total-records"] == "2"
