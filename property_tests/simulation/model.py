@@ -7,7 +7,7 @@ at one snapshot may have given out the same number, and then the one that was co
 number of a row is known by bounds only, and a key has a set of rows that it may show (`may_show`).
 
 A deletion that a compaction dropped hides nothing any more: a version of a lower number, which was
-committed after it and which that compaction did not see, shows again (docs/compacting.md).
+committed after it and which that compaction did not see, shows again (docs/compaction-rules.md).
 
 DELETE, UPDATE and MERGE look at the rows of one snapshot, the base, and may only be committed where
 nobody has changed their keys since (`table/commits/commit_checks.py`). Which base it was, nobody

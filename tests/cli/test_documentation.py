@@ -1,4 +1,4 @@
-"""Every example of `docs/command-line.md` is run, and prints what the page says."""
+"""Every example of the pages about the command line is run, and prints what the page says."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ import pytest
 from lakecore.cli import main
 from lakecore.cli.registry import COMMANDS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
-FILES = re.findall(r"this file, `([^`]+)`:\n\n```\w+\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-BLOCKS = re.findall(r"^```(python|console)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+DOCS = Path(__file__).parents[2] / "docs"
+ALL = (  # in the order in which they run: later ones use the tables of earlier ones
+    "command-line",
+    "command-line-settings",
+    "command-line-rows",
+    "sql-shell",
+    "command-line-operate",
+)
+PAGES = "\n".join((DOCS / f"{name}.md").read_text() for name in ALL)
+FILES = re.findall(r"this file, `([^`]+)`:\n\n```\w+\n(.*?)^```", PAGES, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```(python|console)\n(.*?)^```", PAGES, re.MULTILINE | re.DOTALL)
 
 
 def examples(block: str) -> list[tuple[str, str]]:
@@ -57,4 +65,4 @@ def test_every_example_prints_what_the_page_shows(
 
 
 def test_every_command_is_on_the_page() -> None:
-    assert [name for name in COMMANDS if f"| `lakecore {name}` |" not in PAGE] == []
+    assert [name for name in COMMANDS if f"| `lakecore {name}` |" not in PAGES] == []

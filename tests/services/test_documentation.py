@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 STORAGE = BLOCK.findall((DOCS / "storage.md").read_text(encoding="utf-8"))
-CATALOGS = BLOCK.findall((DOCS / "catalogs.md").read_text(encoding="utf-8"))
+CATALOGS = [
+    block
+    for page in ("catalogs.md", "hive-catalog.md")
+    for block in BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
+]
 
 
 def run(block: str, replaced: dict[str, str], root: Path, patch: pytest.MonkeyPatch) -> None:
@@ -39,7 +43,7 @@ def test_blocks_that_need_a_server_are_all_here() -> None:
     ]
 
     in_spark = ["spark-cdc.md"]  # its block runs in tests/spark/test_cdc.py
-    assert sorted(others) == sorted(["catalogs.md", "storage.md", *in_spark])
+    assert sorted(others) == sorted(["catalogs.md", "hive-catalog.md", "storage.md", *in_spark])
     assert (len(STORAGE), len(CATALOGS)) == (5, 2)
 
 
