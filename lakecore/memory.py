@@ -158,6 +158,7 @@ class Budget:
         self.size_bytes = size_bytes
         self._used = 0
         self._keepers: WeakSet[Keeper] = WeakSet()
+        self._kept_most = 0  # at least `kept_bytes`: to count many caches at each lease is slow
         self._is_set = False
         self._changed = threading.Condition()
 
@@ -198,7 +199,8 @@ class Budget:
     def kept_bytes(self) -> int:
         """Bytes that caches keep now."""
         with self._changed:
-            return sum(keeper.size_bytes for keeper in self._keepers)
+            self._kept_most = sum(keeper.size_bytes for keeper in self._keepers)
+            return self._kept_most
 
     @property
     def cache_bytes_max(self) -> int:
@@ -209,12 +211,18 @@ class Budget:
         """Include the memory of a cache in the budget, until the cache is garbage-collected."""
         with self._changed:
             self._keepers.add(keeper)
+            self._kept_most += keeper.size_bytes
+
+    def note_growth(self, size_bytes: int) -> None:
+        """A cache calls this after it has grown by this many bytes."""
+        with self._changed:
+            self._kept_most += size_bytes
 
     def caches_fit(self) -> bool:
         """Whether the caches keep at most their share, and leave enough memory for leases."""
         with self._changed:
             room = min(self.cache_bytes_max, self.size_bytes - self._used)
-            return self.kept_bytes <= room
+            return self._kept_most <= room or self.kept_bytes <= room
 
     def set_size(self, size_bytes: int) -> None:
         """Change the size; existing leases keep theirs."""
@@ -249,7 +257,8 @@ class Budget:
         that take both locks in different orders would wait for each other for ever.
         """
         with self._changed:
-            excess = self._used + self.kept_bytes - self.size_bytes
+            room = self.size_bytes - self._used
+            excess = self.kept_bytes - room if self._kept_most > room else 0
             keepers = tuple(self._keepers) if excess > 0 else ()
         for keeper in keepers:
             excess -= keeper.give_back(excess) if excess > 0 else 0

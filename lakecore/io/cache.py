@@ -66,6 +66,7 @@ class Cache(Generic[Key, Value]):
                 return
             self._values[key] = (value, size_bytes)
             self._size_bytes += size_bytes
+            self._budget.note_growth(size_bytes)
             while len(self._values) > 1 and (self._has_too_many() or not self._budget.caches_fit()):
                 self._drop_oldest()
 

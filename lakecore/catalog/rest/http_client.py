@@ -16,6 +16,7 @@ import importlib
 import json
 import weakref
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote_plus
 
@@ -32,6 +33,7 @@ from lakecore.io.stores.services import Timeouts
 from lakecore.masking import masked
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator, Mapping
     from types import ModuleType
 
@@ -64,6 +66,13 @@ def http_library() -> ModuleType:
             package="httpx",
             install="pip install 'lakecore[rest]'",
         ) from error
+
+
+@cache
+def _tls(library: ModuleType) -> ssl.SSLContext:
+    """How servers are verified: to load the certificates takes longer than most requests."""
+    context: ssl.SSLContext = library.create_ssl_context()
+    return context
 
 
 class Authorization(Protocol):
@@ -127,6 +136,7 @@ class RestClient:
         self._client: httpx.Client = library.Client(
             timeout=library.Timeout(timeouts.catalog_answer, connect=timeouts.connect, pool=None),
             follow_redirects=False,
+            verify=_tls(library),
         )
         # Catalogs have no `close`: close the connections when the catalog and its tables are gone.
         self.close = weakref.finalize(self, self._client.close)
