@@ -27,15 +27,18 @@ from typing import TYPE_CHECKING, TypeAlias
 import duckdb
 import pyarrow as pa
 
+from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
-from lakecore.frames.arrow_dataset import SourceDataset
 from lakecore.frames.polars_source import FOOTERS_MAX
 from lakecore.frames.source import CheckedSource, SurvivingSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from lakecore.frames.arrow_dataset import SourceDataset
     from lakecore.frames.source import BatchSource, EngineFile
+else:
+    SourceDataset = deferred("lakecore.frames.arrow_dataset", "SourceDataset")
 
 DuckDBConnection: TypeAlias = duckdb.DuckDBPyConnection
 DuckDBRelation: TypeAlias = duckdb.DuckDBPyRelation

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from lakecore.errors import InvalidRequest
 from lakecore.frames.python_values import (
@@ -38,6 +37,7 @@ from lakecore.frames.python_values import (
     batches_of_columns,
     batches_of_dicts,
     batches_of_pandas,
+    is_of,
     zoned_time,
 )
 from lakecore.model.arrow_arrays import cut, with_offsets
@@ -48,6 +48,7 @@ from lakecore.scalar.infinity import finite_rows
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import pyarrow.dataset as ds
     from duckdb import DuckDBPyRelation
 
     from lakecore.model.types import Field
@@ -90,7 +91,7 @@ def incoming_batches(
         del batch
 
 
-def _batches(data: object, named: Named) -> Iterator[pa.RecordBatch]:  # noqa: C901  one case a library
+def _batches(data: object, named: Named) -> Iterator[pa.RecordBatch]:  # noqa: C901, PLR0912  one case a library
     if isinstance(data, type):
         raise _not_taken(data, "this is a class: pass an instance of it")
     if isinstance(data, pa.RecordBatch):
@@ -101,8 +102,10 @@ def _batches(data: object, named: Named) -> Iterator[pa.RecordBatch]:  # noqa: C
         return _of_reader(data)
     if isinstance(data, pl.DataFrame | pl.LazyFrame):
         return _of_polars(data)
-    if isinstance(data, ds.Dataset | ds.Scanner):
-        return _of_dataset(data)
+    if is_of(data, "pyarrow.dataset", "Scanner"):
+        return _of_reader(cast("ds.Scanner", data).to_reader())
+    if is_of(data, "pyarrow.dataset", "Dataset"):
+        return _of_dataset(cast("ds.Dataset", data))
     held = getattr(data, "relation", None)
     if _foreign_name(held) == "duckdb.DuckDBPyRelation":
         data = held  # the result of an SQL statement
@@ -155,9 +158,7 @@ def _of_reader(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         yield _empty(reader.schema)
 
 
-def _of_dataset(data: ds.Dataset | ds.Scanner) -> Iterator[pa.RecordBatch]:
-    if isinstance(data, ds.Scanner):
-        return _of_reader(data.to_reader())
+def _of_dataset(data: ds.Dataset) -> Iterator[pa.RecordBatch]:
     check_once(data.schema.names)
     return _of_reader(data.scanner().to_reader())
 

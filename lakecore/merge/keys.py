@@ -127,11 +127,11 @@ def _sortable(column: pa.Array | pa.ChunkedArray) -> list[np.ndarray | pa.Array]
     if t.is_binary(kind) or t.is_large_binary(kind) or t.is_fixed_size_binary(kind):
         return [column]
     if t.is_integer(kind):
-        return [column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)]
+        return [_numbers(column).astype(np.int64, copy=False)]
     if t.is_date32(kind) or t.is_time32(kind):
-        return [column.view(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64)]
+        return [_numbers(column.view(pa.int32())).astype(np.int64)]
     if t.is_timestamp(kind) or t.is_time64(kind):
-        return [column.view(pa.int64()).to_numpy(zero_copy_only=False)]
+        return [_numbers(column.view(pa.int64()))]
     if t.is_boolean(kind):
         return [column.to_numpy(zero_copy_only=False).astype(np.int64)]
     if t.is_float32(kind):
@@ -150,6 +150,13 @@ def _sortable(column: pa.Array | pa.ChunkedArray) -> list[np.ndarray | pa.Array]
         return [np.ascontiguousarray(words[:, 1]), low]
     message = f"no order for keys of type {kind}"
     raise AssertionError(message)
+
+
+def _numbers(column: pa.Array) -> np.ndarray:
+    """The integers of a column without nulls. NOTE: the first `to_numpy` imports pandas (0.3 s)."""
+    width = column.type.bit_width // 8
+    data, start = column.buffers()[1] or b"", width * column.offset
+    return np.frombuffer(data, f"i{width}", len(column), start)
 
 
 def _total_order(

@@ -82,6 +82,7 @@ __all__ = [
     "parse_field",
     "parse_type",
     "plain_type",
+    "string_array",
     "timestamp_unit",
     "type_to_json",
     "with_nullable",
@@ -111,6 +112,14 @@ _ARROW: dict[Root, pa.DataType] = {
     Root.DATE: pa.date32(),
     Root.TIME: pa.time32("ms"),
 }
+
+
+def string_array(texts: Sequence[str]) -> pa.StringArray:
+    """The texts as an Arrow array, for constants of modules.
+
+    NOTE: the first `pa.array` or `pa.scalar` of a process imports pandas, which takes 0.3 s.
+    """
+    return pl.Series(texts).to_arrow().cast(pa.string())
 
 
 def timestamp_unit(precision: int) -> str:

@@ -27,7 +27,16 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.casts import may_cast
-from lakecore.model.types import BINARIES, INTEGERS, LENGTH_MAX, STRINGS, Atomic, Root, arrow_type
+from lakecore.model.types import (
+    BINARIES,
+    INTEGERS,
+    LENGTH_MAX,
+    STRINGS,
+    Atomic,
+    Root,
+    arrow_type,
+    string_array,
+)
 from lakecore.rows.utf8 import decode_text
 
 if TYPE_CHECKING:
@@ -40,8 +49,8 @@ if TYPE_CHECKING:
 # Text that cannot be parsed raises NoCast with the first such value. A regular expression matches
 # the whole column at once; numbers are then computed from its groups.
 
-_TRUE_TEXTS = pa.array(["t", "true", "y", "yes", "1"])
-_FALSE_TEXTS = pa.array(["f", "false", "n", "no", "0"])
+_TRUE_TEXTS = string_array(["t", "true", "y", "yes", "1"])
+_FALSE_TEXTS = string_array(["f", "false", "n", "no", "0"])
 
 _INTEGER = r"^[+-]?(?:\d+\.?\d*|\.\d*)$"
 _FLOAT = (

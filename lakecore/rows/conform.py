@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND, RowKind
-from lakecore.model.types import LENGTH_MAX, Atomic, Root, with_nullable
+from lakecore.model.types import LENGTH_MAX, Atomic, Root, string_array, with_nullable
 from lakecore.rows.casts import cast
 from lakecore.rows.fit import Place, check_names, check_once, fit, show
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakecore.model.types import Field
 
 _STRING = Atomic(root=Root.VARCHAR, length=LENGTH_MAX)
-_KIND_TEXTS = pa.array(KIND_TEXTS)
+_KIND_TEXTS = string_array(KIND_TEXTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ _STRING = parse_type("STRING")
 _COUNTS = {"BETWEEN": 2, "NOT_BETWEEN": 2, "IS_NULL": 0, "IS_NOT_NULL": 0, "TRUE": 0, "FALSE": 0}
 """The number of literals of these tests; of the others, only IN and NOT_IN may have several."""
 _ANY_COUNT = ("IN", "NOT_IN")
-_ONE_ROW = pa.RecordBatch.from_pydict({"": [None]})
+_ONE_ROW = pa.RecordBatch.from_arrays([pa.nulls(1)], [""])
 _TEXT_TESTS = ("STARTS_WITH", "ENDS_WITH", "CONTAINS", "LIKE")
 _INPUTS_MAX = 1 << 16
 _TEXT_INPUTS = {

@@ -6,7 +6,6 @@ exist if the module is already imported.
 
 from __future__ import annotations
 
-import sys
 from functools import wraps
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -14,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, LakecoreError
+from lakecore.frames.python_values import is_of
 from lakecore.sql.query_errors import FAILURES, error_of_result
 
 if TYPE_CHECKING:
@@ -182,12 +182,6 @@ def is_read_once(held: object) -> bool:
         or hasattr(held, "to_duckdb")
         or any(is_of(held, *kind) for kind in _READ_AGAIN)
     )
-
-
-def is_of(held: object, module: str, kind: str) -> bool:
-    """Whether an object is an instance of a class of this module. Does not import the module."""
-    loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(held, getattr(loaded, kind))
 
 
 def _has_rows(held: object) -> bool:

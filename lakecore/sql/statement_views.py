@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.frames.python_values import is_of
 from lakecore.scalar.syntax_trees import text_of
-from lakecore.sql.python_objects import as_relation, is_of, is_read_once
+from lakecore.sql.python_objects import as_relation, is_read_once
 from lakecore.sql.query_errors import raise_interrupt
 from lakecore.sql.references import nodes, selects
 from lakecore.sql.rewrite import rewritten

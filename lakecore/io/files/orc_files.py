@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import zstandard
 from pyarrow import orc
 
+from lakecore.deferred import deferred_module
 from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, Unsupported
 from lakecore.format.orc_tail import (
     MAGIC,
@@ -55,9 +55,13 @@ from lakecore.model.types import TIMESTAMPS, Atomic, DataType, Field, Root, arro
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
+    import pyarrow.dataset as ds
+
     from lakecore.format.orc_tail import PostScript, Stripe
     from lakecore.io.files.file_format import BatchSize, WriteFormat
     from lakecore.io.stores.store import Store
+else:
+    ds = deferred_module("pyarrow.dataset")
 
 ID_ATTRIBUTE = "paimon.id"
 _CODECS = {"none": "uncompressed", "zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "lz4": "lz4"}

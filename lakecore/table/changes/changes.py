@@ -27,7 +27,7 @@ from lakecore.model.manifest import FileKind, fold
 from lakecore.model.rows import KIND_TEXTS, RETRACTS, ROW_KIND, VALUE_KIND, VALUE_KIND_ID, RowKind
 from lakecore.model.snapshot import CommitKind
 from lakecore.model.times import to_wall_clock
-from lakecore.model.types import Field, parse_type
+from lakecore.model.types import Field, parse_type, string_array
 from lakecore.options import ChangelogProducer
 from lakecore.plan.predicate import condition_on
 from lakecore.plan.row_changes import files_of_first_plan
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 KIND_COLUMN = Field(id=VALUE_KIND_ID, name=ROW_KIND, type=parse_type("STRING NOT NULL"))
-_TEXTS = pa.array(KIND_TEXTS, pa.string())
+_TEXTS = string_array(KIND_TEXTS)
 _ADDING = np.array([kind not in RETRACTS for kind in RowKind])
 
 

@@ -9,9 +9,10 @@ from abc import ABC, abstractmethod
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from lakecore.deferred import deferred
 from lakecore.display import CELL_MAX, one_line, pairs_html, pairs_text, public_names
 from lakecore.errors import InvalidRequest, LakecoreError
-from lakecore.frames import arrow_dataset, duckdb_face, pandas_face, polars_source
+from lakecore.frames import duckdb_face, pandas_face, polars_source
 from lakecore.frames import filtered as arrow_stream
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.filtered import FilteredSource
@@ -38,11 +39,14 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from lakecore.frames.arrow_dataset import SourceDataset
     from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
     from lakecore.frames.source import BatchSource, RowSource
     from lakecore.model.files import Split
     from lakecore.model.times import Time
     from lakecore.scalar.values import Setting
+else:
+    SourceDataset = deferred("lakecore.frames.arrow_dataset", "SourceDataset")
 
 
 # --- count ---------------------------------------------------------------------------------------
@@ -254,7 +258,7 @@ class Readable(ABC):
         snapshot_id: int | None = None,
         tag: str | None = None,
         timestamp: Time | None = None,
-    ) -> arrow_dataset.SourceDataset:
+    ) -> SourceDataset:
         """The rows as an Arrow dataset; engines such as DuckDB push columns and filters into it.
 
         DuckDB, Polars, `pyarrow.dataset.write_dataset` and the dataset's own methods can read it.
@@ -262,7 +266,7 @@ class Readable(ABC):
         merged. `where` works as in `to_batches`.
         """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
-        return arrow_dataset.SourceDataset(_matching(self._rows(at), where))
+        return SourceDataset(_matching(self._rows(at), where))
 
     def to_duckdb(
         self,

@@ -34,7 +34,7 @@ from lakecore.model.rows import (
     VALUE_KIND_ID,
     RowKind,
 )
-from lakecore.model.types import Array, Field, parse_type, with_nullable
+from lakecore.model.types import Array, Field, parse_type, string_array, with_nullable
 from lakecore.plan.predicate import condition_on
 from lakecore.table.changes.between import Difference, changes_of_options
 from lakecore.table.changes.changes import State
@@ -159,7 +159,7 @@ class BinlogSource:
 AUDIT_LOG, BINLOG = "audit_log", "binlog"
 _KIND_COLUMN = Field(id=VALUE_KIND_ID, name=KIND, type=parse_type("STRING"))
 _UPDATE_COLUMN = Field(id=UPDATE_ID, name=UPDATE, type=parse_type("INT"))
-_TEXTS = pa.array(KIND_TEXTS, pa.string())
+_TEXTS = string_array(KIND_TEXTS)
 
 
 @dataclass(frozen=True, kw_only=True)
