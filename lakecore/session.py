@@ -28,8 +28,6 @@ from lakecore.io.stores.open import locate, open_store
 from lakecore.io.stores.services import flag
 from lakecore.model.arguments import check_flags
 from lakecore.options import OptionValue, option_texts
-from lakecore.sql.engine import SqlEngine
-from lakecore.sql.python_objects import SqlRelation, names_in_scope
 from lakecore.table.publication import EXCLUSIVE_CREATE
 
 if TYPE_CHECKING:
@@ -46,6 +44,8 @@ if TYPE_CHECKING:
     from lakecore.model.schema_change import Change
     from lakecore.model.times import Time
     from lakecore.sql.attached import Attached, attach
+    from lakecore.sql.engine import SqlEngine
+    from lakecore.sql.python_objects import SqlRelation, names_in_scope
     from lakecore.table.handle import Table, load_table
 else:
     attach = deferred("lakecore.sql.attached", "attach")
@@ -54,6 +54,9 @@ else:
     create_filled = deferred("lakecore.catalog.new_table", "create_filled")
     first_schema = deferred("lakecore.catalog.new_table", "first_schema")
     load_table = deferred("lakecore.table.handle", "load_table")
+    names_in_scope = deferred("lakecore.sql.python_objects", "names_in_scope")
+    SqlEngine = deferred("lakecore.sql.engine", "SqlEngine")
+    SqlRelation = deferred("lakecore.sql.python_objects", "SqlRelation")
 
 __all__ = ["Session", "connect", "open_table", "sql", "sql_engine"]
 

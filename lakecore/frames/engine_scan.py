@@ -230,7 +230,7 @@ def _typed(
 
 def polars_schema(schema: pa.Schema) -> pl.Schema:
     """The Polars equivalent of an Arrow schema."""
-    return to_frame(schema.empty_table()).schema
+    return to_frame(pa.Table.from_batches([], schema)).schema
 
 
 def of_columns(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from lakecore.deferred import deferred, deferred_module
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.forks import require_threads
 from lakecore.format.layout import MAIN_BRANCH, Layout
@@ -20,12 +21,7 @@ from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.model.validation import check_dynamic_rules
 from lakecore.options import check_dynamic_options, option_texts, parse_options
 from lakecore.plan.predicate import from_polars
-from lakecore.table.changes.between import changes_between, changes_of_options
 from lakecore.table.changes.changes import ChangesSource
-from lakecore.table.changes.stream import ConsumerVerbs
-from lakecore.table.commits.commit import CommitRequest, last_committed
-from lakecore.table.commits.commit_change import check_commit
-from lakecore.table.compactions.change_options import check_vectors_change
 from lakecore.table.context import (
     TableContext,
     load_context,
@@ -33,39 +29,15 @@ from lakecore.table.context import (
     require_table,
     with_options,
 )
-from lakecore.table.lookups.lookup import LookupVerbs
-from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.maintenance.retention_verbs import RetentionVerbs
-from lakecore.table.maintenance.tag_verbs import TagVerbs
+from lakecore.table.methods import TableMethods
 from lakecore.table.publication import EXCLUSIVE_CREATE
-from lakecore.table.reads.explain import Explanation, explain
 from lakecore.table.reads.fallback import FallbackSource, with_fallback
 from lakecore.table.reads.guarded import GuardedSource, guarded
 from lakecore.table.reads.readable import Readable, lazy
-from lakecore.table.reads.row_values import as_filter, setting_of, sql_condition
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.told import gated
 from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
-from lakecore.table.system.inspect import Inspect
-from lakecore.table.verbs.change_rows import delete_rows, update_rows
-from lakecore.table.verbs.compact_choice import idle_ms
-from lakecore.table.verbs.compaction import CompactionRequest, compact_table
-from lakecore.table.verbs.mark_partition_done import mark_partition_done
-from lakecore.table.verbs.merge_files import MergeInto
-from lakecore.table.verbs.repair_verbs import RepairVerbs, purge_files
-from lakecore.table.verbs.rescale import RescaleRequest, rescale_grown, rescale_table
-from lakecore.table.verbs.statistics_verbs import StatisticsVerbs
-from lakecore.table.writes import batch_write
-from lakecore.table.writes.batch_write import (
-    author,
-    clear_partitions,
-    overwrite_rows,
-    records_nothing,
-    write_rows,
-)
-from lakecore.table.writes.evolving import evolve_for, type_changes_of
-from lakecore.table.writes.stream_write import StreamWrites
-from lakecore.table.writes.write import TableWrite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,21 +54,49 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.times import Time
     from lakecore.options import OptionValue, TableOptions
+    from lakecore.table.changes import between
+    from lakecore.table.commits import commit, commit_change
+    from lakecore.table.compactions import change_options
+    from lakecore.table.maintenance import after_commit
     from lakecore.table.publication import Publication
+    from lakecore.table.reads import explain, row_values
+    from lakecore.table.reads.explain import Explanation
+    from lakecore.table.system.inspect import Inspect
+    from lakecore.table.verbs import (
+        change_rows,
+        compact_choice,
+        compaction,
+        mark_partition_done,
+        repair_verbs,
+        rescale,
+    )
+    from lakecore.table.verbs.merge_files import MergeInto
+    from lakecore.table.writes import batch_write, evolving
+    from lakecore.table.writes.write import TableWrite
+else:
+    after_commit = deferred_module("lakecore.table.maintenance.after_commit")
+    batch_write = deferred_module("lakecore.table.writes.batch_write")
+    between = deferred_module("lakecore.table.changes.between")
+    change_options = deferred_module("lakecore.table.compactions.change_options")
+    change_rows = deferred_module("lakecore.table.verbs.change_rows")
+    commit = deferred_module("lakecore.table.commits.commit")
+    commit_change = deferred_module("lakecore.table.commits.commit_change")
+    compact_choice = deferred_module("lakecore.table.verbs.compact_choice")
+    compaction = deferred_module("lakecore.table.verbs.compaction")
+    evolving = deferred_module("lakecore.table.writes.evolving")
+    explain = deferred_module("lakecore.table.reads.explain")
+    mark_partition_done = deferred_module("lakecore.table.verbs.mark_partition_done")
+    row_values = deferred_module("lakecore.table.reads.row_values")
+    repair_verbs = deferred_module("lakecore.table.verbs.repair_verbs")
+    rescale = deferred_module("lakecore.table.verbs.rescale")
+    Inspect = deferred("lakecore.table.system.inspect", "Inspect")
+    MergeInto = deferred("lakecore.table.verbs.merge_files", "MergeInto")
+    TableWrite = deferred("lakecore.table.writes.write", "TableWrite")
 
 MEMORY_BUDGET = "lakecore.memory-budget"
 
 
-class Table(
-    TagVerbs,
-    RetentionVerbs,
-    ConsumerVerbs,
-    StreamWrites,
-    StatisticsVerbs,
-    RepairVerbs,
-    LookupVerbs,
-    Readable,
-):
+class Table(TableMethods, RetentionVerbs, Readable):
     """A Paimon table.
 
     Returned by `Session.get_table`, `Session.create_table` and `lakecore.open_table`.
@@ -199,7 +199,7 @@ class Table(
         check_dynamic_rules(context.schema, options, table=context.identifier)
         validate_scan(options)
         keyed = bool(context.schema.primary_keys)
-        check_vectors_change(context.history, context.options, options, keyed=keyed)
+        change_options.check_vectors_change(context.history, context.options, options, keyed=keyed)
         _set_budget(context.budget, options, given)
         return Table(with_options(context, options))
 
@@ -247,16 +247,18 @@ class Table(
         committed. Raises CommitConflict if a concurrent commit conflicts with this one, and
         CommitUnknown if the outcome is not known.
         """
-        by = author(self._context, commit_user, identifier, watermark)
-        types = type_changes_of(self._context.options, evolve_schema=evolve_schema)
+        by = batch_write.author(self._context, commit_user, identifier, watermark)
+        types = evolving.type_changes_of(self._context.options, evolve_schema=evolve_schema)
         if types is None:
-            result = write_rows(self._context, data, by)
-            rescale_grown(self._context, result)
+            result = batch_write.write_rows(self._context, data, by)
+            rescale.rescale_grown(self._context, result)
             return result
-        evolved = evolve_for(self._context, data, types)
-        result = write_rows(evolved.context, evolved.rows, by, unstored=evolved.unstored)
+        evolved = evolving.evolve_for(self._context, data, types)
+        result = batch_write.write_rows(
+            evolved.context, evolved.rows, by, unstored=evolved.unstored
+        )
         self._bound = evolved.context
-        rescale_grown(self._context, result)
+        rescale.rescale_grown(self._context, result)
         return result
 
     @gated
@@ -288,13 +290,13 @@ class Table(
         if dynamic is None:
             dynamic = context.options.dynamic_partition_overwrite
         check_flags(dynamic=dynamic)
-        by = author(context, commit_user, identifier, watermark)
+        by = batch_write.author(context, commit_user, identifier, watermark)
         spec = {} if partition is None else partition
-        types = type_changes_of(self._context.options, evolve_schema=evolve_schema)
+        types = evolving.type_changes_of(self._context.options, evolve_schema=evolve_schema)
         if types is None:
-            return overwrite_rows(context, data, spec, by, dynamic=dynamic)
-        evolved = evolve_for(context, data, types)
-        result = overwrite_rows(
+            return batch_write.overwrite_rows(context, data, spec, by, dynamic=dynamic)
+        evolved = evolving.evolve_for(context, data, types)
+        result = batch_write.overwrite_rows(
             evolved.context, evolved.rows, spec, by, dynamic=dynamic, unstored=evolved.unstored
         )
         self._bound = evolved.context
@@ -317,8 +319,8 @@ class Table(
 
             table.delete("price < 0")
         """
-        by = author(self._context, commit_user, identifier)
-        return delete_rows(self._context, where, by)
+        by = batch_write.author(self._context, commit_user, identifier)
+        return change_rows.delete_rows(self._context, where, by)
 
     def update(
         self,
@@ -340,8 +342,8 @@ class Table(
 
             table.update({"price": lakecore.sql_expr("price * 2")}, "id = 7")
         """
-        by = author(self._context, commit_user, identifier)
-        return update_rows(self._context, values, where, by)
+        by = batch_write.author(self._context, commit_user, identifier)
+        return change_rows.update_rows(self._context, values, where, by)
 
     def merge(self, source: object, on: Sequence[str] | pl.Expr | str) -> MergeInto:
         """A MERGE statement: add its clauses, then call `execute`.
@@ -357,7 +359,7 @@ class Table(
     @gated
     def truncate(self) -> CommitResult:
         """Remove all rows, in one commit."""
-        return clear_partitions(self._context, batch_write.everything, "TRUNCATE")
+        return batch_write.clear_partitions(self._context, batch_write.everything, "TRUNCATE")
 
     @gated
     def drop_partition(self, *partitions: Mapping[str, object]) -> CommitResult:
@@ -365,7 +367,7 @@ class Table(
         if not partitions:
             raise InvalidRequest("name the partitions to drop", table=self.identifier)
         chosen = batch_write.matching(self._context, partitions)
-        return clear_partitions(self._context, chosen, "OVERWRITE")
+        return batch_write.clear_partitions(self._context, chosen, "OVERWRITE")
 
     @gated
     def purge_files(self) -> Purged:
@@ -380,7 +382,7 @@ class Table(
 
             table.purge_files()
         """
-        return purge_files(self._context)
+        return repair_verbs.purge_files(self._context)
 
     @gated
     def mark_partition_done(self, *partitions: Mapping[str, object]) -> tuple[str, ...]:
@@ -396,7 +398,7 @@ class Table(
 
             table.mark_partition_done({"day": datetime.date(2024, 1, 1)})
         """
-        return mark_partition_done(self._context, partitions)
+        return mark_partition_done.mark_partition_done(self._context, partitions)
 
     def compact(  # noqa: PLR0913 - the public verb
         self,
@@ -443,7 +445,7 @@ class Table(
         - Unsupported for features that lakecore lacks.
         """
         check_flags(full=full, dry_run=dry_run)
-        request = CompactionRequest(
+        request = compaction.CompactionRequest(
             full=full,
             partitions=partitions,
             where=where,
@@ -452,9 +454,9 @@ class Table(
             dry_run=dry_run,
             order_strategy=order_strategy,
             order_by=order_by,
-            partition_idle_ms=idle_ms(partition_idle_time, order_by),
+            partition_idle_ms=compact_choice.idle_ms(partition_idle_time, order_by),
         )
-        return compact_table(self._context, request)
+        return compaction.compact_table(self._context, request)
 
     def rescale(
         self,
@@ -487,8 +489,8 @@ class Table(
             table.rescale(bucket_num=8, partition={"day": datetime.date(2024, 1, 1)})
         """
         partitions = [partition] if isinstance(partition, Mapping) else partition
-        request = RescaleRequest(bucket_num=bucket_num, partitions=partitions, where=where)
-        result = rescale_table(self._context, request)
+        request = rescale.RescaleRequest(bucket_num=bucket_num, partitions=partitions, where=where)
+        result = rescale.rescale_table(self._context, request)
         self._bound = reload_context(self._context)
         return result
 
@@ -516,23 +518,23 @@ class Table(
         Raises InvalidRequest if a file of the messages does not exist: the messages belong to
         another table, or they were aborted.
         """
-        by = author(self._context, commit_user, identifier)
-        check_commit(messages, watermark, properties)
-        request = CommitRequest(
+        by = batch_write.author(self._context, commit_user, identifier)
+        commit_change.check_commit(messages, watermark, properties)
+        request = commit.CommitRequest(
             messages=messages,
             user=by.user,
             identifier=identifier,
             from_elsewhere=True,
             watermark=watermark,
             properties=properties,
-            force=records_nothing(self._context, identifier),
+            force=batch_write.records_nothing(self._context, identifier),
         )
-        return commit_and_maintain(self._context, request)
+        return after_commit.commit_and_maintain(self._context, request)
 
     def last_identifier(self, commit_user: str) -> int | None:
         """The identifier of the newest commit of a user; None if it has none."""
-        author(self._context, commit_user)
-        snapshot = last_committed(self._context, commit_user)
+        batch_write.author(self._context, commit_user)
+        snapshot = commit.last_committed(self._context, commit_user)
         require_table(self._context)
         return None if snapshot is None else snapshot.commit_identifier
 
@@ -563,11 +565,13 @@ class Table(
         schema = source.table_schema
         predicate = None
         if isinstance(where, str):
-            predicate = sql_condition(where, schema, setting_of(self._context)).predicate
+            predicate = row_values.sql_condition(
+                where, schema, row_values.setting_of(self._context)
+            ).predicate
         elif where is not None:
-            predicate = from_polars(as_filter(where, schema), schema)
+            predicate = from_polars(row_values.as_filter(where, schema), schema)
         names = None if columns is None else checked_columns(columns, schema)
-        return explain(
+        return explain.explain(
             self.identifier,
             source,
             tuple(names or schema.names),
@@ -601,7 +605,7 @@ class Table(
         Raises NotFound, naming the earliest snapshot left, if the changes have expired.
         """
         self._context.options.require_readable(filters_rows=True)
-        changes = changes_between(self._context, start, end)
+        changes = between.changes_between(self._context, start, end)
         return lazy(guarded(changes, self._context), columns, where)
 
     # --- sources ---------------------------------------------------------------------------------
@@ -611,8 +615,8 @@ class Table(
         options = self._context.options
         options.require_readable(filters_rows=True)
         asked = options.reads_changes and travel == Travel()
-        between = changes_of_options(self._context) if asked else None
-        source = self._source(travel) if between is None else between
+        changes = between.changes_of_options(self._context) if asked else None
+        source = self._source(travel) if changes is None else changes
         return guarded(source, self._context) if options.query_auth_enabled else source
 
     def _source(self, travel: Travel) -> TableSource | FallbackSource:

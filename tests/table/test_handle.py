@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import lakecore as lc
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
@@ -25,6 +28,7 @@ from tests.tables import PATH, held, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int32()), "v": ["a", None]})
 
@@ -547,3 +551,15 @@ def test_condition_on_several_rows_is_for_a_scan() -> None:
         table.to_arrow(where=above)
     with pytest.raises(InvalidRequest, match=r"with null.* is_null\(\)"):
         table.to_arrow(where=pl.col("a") == pl.lit(None))
+
+
+def test_a_read_without_a_merge_loads_little(tmp_path: Path) -> None:
+    lc.open_table(tmp_path / "t", create=True, schema={"id": "INT"}).write([{"id": 1}])
+    code = f"""
+import sys, lakecore
+assert lakecore.open_table({str(tmp_path / "t")!r}).to_polars(limit=5).height == 1
+heavy = ("pandas", "duckdb", "lakecore.table.verbs", "lakecore.table.commits")
+print([name for name in sys.modules if name.startswith(heavy)])
+"""
+
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"

@@ -11,20 +11,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from lakecore.deferred import deferred
+from lakecore.deferred import deferred, deferred_module
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound
 from lakecore.format.layout import CHANGELOG_PREFIX, SNAPSHOT_PREFIX, parse_numbered
 from lakecore.model.arguments import check_flags
 from lakecore.model.times import to_milliseconds
 from lakecore.options import DURATION, parse_options
 from lakecore.table.context import require_table
-from lakecore.table.maintenance import expire_snapshots as snapshots
-from lakecore.table.maintenance.deletion import require_whole
-from lakecore.table.maintenance.expire_partitions import expire_partitions, partition_rule_of
-from lakecore.table.maintenance.expire_snapshots import changelog_retention_of, expire_changelogs
 from lakecore.table.maintenance.iceberg_hooks import republished
-from lakecore.table.maintenance.orphans import remove_orphan_files
-from lakecore.table.maintenance.rollback import rollback_to
 from lakecore.table.reads.told import gated
 from lakecore.table.reads.travel import Travel
 
@@ -40,8 +34,16 @@ if TYPE_CHECKING:
     from lakecore.model.times import Time
     from lakecore.plan.retention import Retention
     from lakecore.table.context import TableContext
+    from lakecore.table.maintenance import deletion, orphans, rollback
+    from lakecore.table.maintenance import expire_partitions as partitions
+    from lakecore.table.maintenance import expire_snapshots as snapshots
     from lakecore.table.maintenance.iceberg import export_iceberg
 else:
+    deletion = deferred_module("lakecore.table.maintenance.deletion")
+    orphans = deferred_module("lakecore.table.maintenance.orphans")
+    partitions = deferred_module("lakecore.table.maintenance.expire_partitions")
+    rollback = deferred_module("lakecore.table.maintenance.rollback")
+    snapshots = deferred_module("lakecore.table.maintenance.expire_snapshots")
     export_iceberg = deferred("lakecore.table.maintenance.iceberg", "export_iceberg")
 
 
@@ -89,7 +91,7 @@ def _is_expiring(context: TableContext, directory: str, snapshot_id: int) -> boo
     if snapshot is None or context.history.listed_snapshot(snapshot_id) is not None:
         return False
     try:
-        require_whole(context, snapshot)
+        deletion.require_whole(context, snapshot)
     except CorruptTable:
         return True
     return False
@@ -242,10 +244,10 @@ class RetentionVerbs:
         check_flags(delete_all=delete_all, dry_run=dry_run)
         context = self._context
         keep = _wanted(
-            context, changelog_retention_of(context), retain_max, retain_min, max_deletes
+            context, snapshots.changelog_retention_of(context), retain_max, retain_min, max_deletes
         )
         given = replace(keep, older_than_ms=_moment(context, older_than, keep.older_than_ms))
-        return expire_changelogs(context, given, all_of_them=delete_all, dry_run=dry_run)
+        return snapshots.expire_changelogs(context, given, all_of_them=delete_all, dry_run=dry_run)
 
     @gated
     @republished
@@ -287,14 +289,14 @@ class RetentionVerbs:
         }
         texts = {key: str(value) for key, value in given.items() if value is not None}
         options = parse_options({**context.options.texts, **texts}, table=context.identifier)
-        rule = partition_rule_of(options)
+        rule = partitions.partition_rule_of(options)
         if rule is None:
             raise InvalidRequest(
                 "set how long partitions live: expiration_time, or the option "
                 "partition.expiration-time",
                 table=context.identifier,
             )
-        return expire_partitions(context, rule, dry_run=dry_run)
+        return partitions.expire_partitions(context, rule, dry_run=dry_run)
 
     @gated
     def export_iceberg(self, *, rebuild: bool = False) -> IcebergExport:
@@ -342,7 +344,7 @@ class RetentionVerbs:
         """
         check_flags(dry_run=dry_run)
         travel = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
-        return rollback_to(self._context, travel, dry_run=dry_run)
+        return rollback.rollback_to(self._context, travel, dry_run=dry_run)
 
     @gated
     def remove_orphan_files(
@@ -370,7 +372,9 @@ class RetentionVerbs:
         if given is None:
             raise InvalidRequest("state the age or the time of older_than, such as '1 d'")
         older_than_ms = _moment(self._context, older_than, 0)
-        return remove_orphan_files(self._context, older_than_ms, force=force, dry_run=dry_run)
+        return orphans.remove_orphan_files(
+            self._context, older_than_ms, force=force, dry_run=dry_run
+        )
 
     @gated
     def repair_hints(self) -> tuple[int, int] | None:

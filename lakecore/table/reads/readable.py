@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from lakecore.deferred import deferred
+from lakecore.deferred import deferred, deferred_module
 from lakecore.display import CELL_MAX, one_line, pairs_html, pairs_text, public_names
 from lakecore.errors import InvalidRequest, LakecoreError
-from lakecore.frames import duckdb_face, pandas_face, polars_source
 from lakecore.frames import filtered as arrow_stream
+from lakecore.frames import pandas_face, polars_source
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.source import checked_columns, checked_limit
@@ -22,13 +22,6 @@ from lakecore.model.types import is_blob
 from lakecore.plan.row_ids import anchor_of
 from lakecore.table.context import TableContext
 from lakecore.table.reads.fallback import FallbackSource
-from lakecore.table.reads.row_values import (
-    filtered,
-    local_setting,
-    parse_condition,
-    row_filtered,
-    setting_of,
-)
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import Travel
 
@@ -39,13 +32,17 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from lakecore.frames import duckdb_face
     from lakecore.frames.arrow_dataset import SourceDataset
     from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
     from lakecore.frames.source import BatchSource, RowSource
     from lakecore.model.files import Split
     from lakecore.model.times import Time
     from lakecore.scalar.values import Setting
-else:
+    from lakecore.table.reads import row_values
+else:  # load DuckDB
+    duckdb_face = deferred_module("lakecore.frames.duckdb_face")
+    row_values = deferred_module("lakecore.table.reads.row_values")
     SourceDataset = deferred("lakecore.frames.arrow_dataset", "SourceDataset")
 
 
@@ -378,7 +375,7 @@ def lazy(
 ) -> pl.LazyFrame:
     """The rows as a lazy Polars frame."""
     most = checked_limit(limit)
-    source, expression = filtered(rows, where, rows.table_schema, _setting(rows))
+    source, expression = _filtered(rows, where)
     frame = polars_source.scan(source)
     if expression is not None:
         frame = frame.filter(expression)
@@ -403,7 +400,16 @@ def _matching(rows: RowSource, where: pl.Expr | str | None) -> BatchSource:
     """The rows that match, for a read method that cannot filter by itself."""
     if where is None:
         return rows
-    return FilteredSource(rows, parse_condition(where, rows.table_schema, _setting(rows)))
+    return FilteredSource(
+        rows, row_values.parse_condition(where, rows.table_schema, _setting(rows))
+    )
+
+
+def _filtered(rows: RowSource, where: pl.Expr | str | None) -> tuple[BatchSource, pl.Expr | None]:
+    """The source, and the expression by which its rows must still be filtered."""
+    if where is None:
+        return rows, None
+    return row_values.filtered(rows, where, rows.table_schema, _setting(rows))
 
 
 def _row_filtered(
@@ -412,9 +418,13 @@ def _row_filtered(
     """The source, and the expression by which its batches must still be filtered."""
     if where is None:
         return rows, None
-    return row_filtered(rows, where, rows.table_schema, _setting(rows))
+    return row_values.row_filtered(rows, where, rows.table_schema, _setting(rows))
 
 
 def _setting(rows: RowSource) -> Setting:
     context = getattr(rows, "context", None)
-    return setting_of(context) if isinstance(context, TableContext) else local_setting()
+    return (
+        row_values.setting_of(context)
+        if isinstance(context, TableContext)
+        else row_values.local_setting()
+    )

@@ -108,14 +108,12 @@ def sql_condition(where: str, schema: TableSchema, setting: Setting) -> Conditio
 
 
 def filtered(
-    source: BatchSource, where: pl.Expr | str | None, schema: TableSchema, setting: Setting
+    source: BatchSource, where: pl.Expr | str, schema: TableSchema, setting: Setting
 ) -> tuple[BatchSource, pl.Expr | None]:
     """The source, and the expression by which the caller must still filter its rows.
 
     The expression is None if nothing is left to filter.
     """
-    if where is None:
-        return source, None
     if not isinstance(where, str):
         return source, as_filter(where, schema)
     condition = sql_condition(where, schema, setting)
