@@ -26,7 +26,13 @@ from lakecore.memory import LARGE_LEAST_BYTES
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.model.types import arrow_schema, arrow_type
 from lakecore.rows.read_rules import inputs_of, judged
-from lakecore.table.stored_rows.late_casts import casts_after_merge, keys_wanted, late_casts
+from lakecore.table.stored_rows.late_casts import (
+    NO_LATE_CASTS,
+    casts_after_merge,
+    flags_of,
+    keys_wanted,
+    late_casts,
+)
 from lakecore.table.stored_rows.row_groups import Places, row_of
 from lakecore.table.stored_rows.split_files import SplitFiles
 
@@ -44,11 +50,15 @@ _ONE = BatchSize(1, LARGE_LEAST_BYTES)
 def places_of(split: Split, fields: Sequence[Field], plan: ReadPlan) -> Places | None:
     """The columns to merge by place if rows are large. None if they must be merged by value."""
     late = {each.column for each in casts_after_merge(split.files, fields, plan).casts}
+    judged_first: tuple[str, ...] = ()
+    if plan.row_filter is not None and flags_of(split.files, fields, plan, NO_LATE_CASTS):
+        judged_first = inputs_of(plan.row_filter)
     columns = frozenset(
         field.name
         for field in fields
         if (field in late or not pa.types.is_primitive(arrow_type(field.type)))
         and chooses_value(plan.merge, field.name)
+        and field.name not in judged_first
     )
     if not columns:
         return None

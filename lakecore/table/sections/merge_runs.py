@@ -7,39 +7,41 @@ decoded (`io/files/parquet_read.py`), so batches are requested by bytes, with a 
 INVARIANT: no predicate on values is applied before the merge. If it dropped the newest row of a
 key, an older row would reappear.
 
-If a catalog hides rows, a hidden row that cannot be merged or cast must block no other. If the
-merge returns rows unchanged, values are cast after it (`late_casts.py`). Otherwise:
+If a catalog hides rows, a hidden row that cannot be merged or cast must block no other:
 
-1. Merge the key and the columns of the filter. They say which keys are visible.
-2. The visible keys become a condition, which drops other keys before values are cast, and from a
-   merge that fails.
-
-A key of several columns becomes a condition on each column: a hidden key whose parts all occur in
-visible keys is not dropped.
+1. Engines that fold first merge the key and the columns of the filter alone. They say which keys
+   are visible. The values of visible keys become a condition, which prunes the second merge.
+2. A key that is not visible is left out of a merge that fails.
+3. A value that cannot be cast before the merge is null, and its row is flagged (`late_casts.py`).
+   The merge then does not know which row of the key wins, or its values: it fails, unless the key
+   is hidden in any case (`_Judging`).
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import partial, reduce
+from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
-from lakecore.errors import Uncomputable
+from lakecore.errors import InvalidRequest, Uncomputable
 from lakecore.io.files.data_files import small_dictionaries
 from lakecore.io.spill import SpillDirectory
 from lakecore.lsm.levels import SortedRun
 from lakecore.memory import Share
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.merge.fold import Sparing, stored
+from lakecore.merge.groups import is_valid
+from lakecore.merge.keys import common_ranks, shared_codes
 from lakecore.model.rows import SEQUENCE_FIELD
 from lakecore.model.types import STRINGS, Atomic
 from lakecore.plan.predicate import Column, all_of, condition_on, is_in
 from lakecore.plan.pruning import matches_exactly
 from lakecore.rows.evolution import map_fields
-from lakecore.rows.read_rules import inputs_of, judged
+from lakecore.rows.read_rules import Group, inputs_of, judged
 from lakecore.table.sections.large_rows import Values
 from lakecore.table.sections.windows import (
     BATCHES_HELD,
@@ -48,18 +50,21 @@ from lakecore.table.sections.windows import (
     merge_slices,
     section_windows,
 )
+from lakecore.table.stored_rows.late_casts import UNREAD
 from lakecore.table.stored_rows.split_files import SplitFiles, missing_is_corrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
-    from lakecore.merge.spec import MergeFunction
+    from lakecore.merge.fold import KeyFilter
+    from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
     from lakecore.model.files import Split
     from lakecore.model.types import Field
-    from lakecore.plan.predicate import Predicate
+    from lakecore.rows.read_rules import Condition
     from lakecore.table.sections.windows import Windows
+    from lakecore.table.stored_rows.late_casts import LateCasts
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _LOCAL_READERS, _REMOTE_READERS = 2, 8
@@ -77,7 +82,8 @@ class Merging:
     - `extra_batches`: how many batches the function holds besides the batches of the runs;
     - `coded`: columns that are returned dictionary-encoded where possible;
     - `compared`: this section and those that it is compared with, if any. A key that is visible in
-      one of them counts as visible.
+      one of them counts as visible;
+    - `visible`: the keys that the catalog shows to the reader; None: not known before the merge.
     """
 
     function: MergeFunction | None = None
@@ -85,6 +91,7 @@ class Merging:
     extra_batches: int = 0
     coded: frozenset[str] = frozenset()
     compared: tuple[Split, ...] = ()
+    visible: pa.Table | None = None
 
 
 _OF_A_READ = Merging()
@@ -105,13 +112,20 @@ def merge_runs(
     merged, unless the predicate excludes the key.
     """
     try:
+        keys: pa.Table | None = None
         if plan.row_filter is not None and not MERGE_FUNCTIONS[plan.engine].chooses_rows:
             keys = _visible_keys(merging.compared or (split,), plan, store, budget)
-            if keys is None:
+            if not keys.num_rows:
                 return
-            plan, windows = replace(plan, predicate=keys), None
+            values = [keys.column(name).combine_chunks().unique() for name in keys.schema.names]
+            parts = [
+                is_in(Column(name, each.type), each)
+                for name, each in zip(keys.schema.names, values, strict=True)
+            ]
+            among = parts if plan.predicate is None else [plan.predicate, *parts]
+            plan, windows = replace(plan, predicate=all_of(among)), None
         windows = section_windows(split, plan, budget) if windows is None else windows
-        yield from _merged_runs(split, plan, store, budget, windows, merging)
+        yield from _merged_runs(split, plan, store, budget, windows, replace(merging, visible=keys))
     except Uncomputable as error:
         place = {"partition": split.partition_path, "bucket": split.bucket}
         raise stored(error, table=plan.layout.root, **place) from error
@@ -125,10 +139,12 @@ def _merged_runs(
     windows: Windows,
     merging: Merging,
 ) -> Generator[pa.Table, None, None]:
-    engine = _engine(plan)
+    engine = _engine(plan, merging.visible)
     merge = engine if merging.function is None else merging.function
     runs = [SortedRun(files=files) for files in split.runs]
     fields, places, late = windows.fields, windows.places, windows.late
+    if UNREAD in fields:
+        engine = merge = _Judging(merge, _may_show(plan, merging.visible, late))
     # Values are read in file order, so the merge must keep the key order.
     spec = plan.merge if places is None else replace(plan.merge, in_key_order=True)
     files = SplitFiles(split, plan, store, places, late)
@@ -174,40 +190,154 @@ def _merged_runs(
 
 def _visible_keys(
     splits: Iterable[Split], plan: ReadPlan, store: Store, budget: Budget
-) -> Predicate | None:
-    """The plan's predicate, for the keys whose merged rows are visible; None if there are none."""
+) -> pa.Table:
+    """The keys whose merged rows are visible."""
     assert plan.row_filter is not None, "called only if there is one"
-    names = plan.merge.key
+    names = list(plan.merge.key)
     columns = tuple(dict.fromkeys((*inputs_of(plan.row_filter), *names)))
-    narrow = replace(plan, columns=columns, row_filter=None)
-    found: list[pa.RecordBatch] = []
+    narrow = replace(plan, columns=columns)
+    merging = Merging(function=_Judgeable(MERGE_FUNCTIONS[plan.engine]))
+    found = [plan.schema.arrow.empty_table().select(names)]
     for split in splits:
         windows = section_windows(split, narrow, budget)
-        for table in _merged_runs(split, narrow, store, budget, windows, _OF_A_READ):
+        for table in _merged_runs(split, narrow, store, budget, windows, merging):
             found += (
-                batch.filter(judged(plan.row_filter, batch)).select(names)
+                pa.Table.from_batches([batch.filter(judged(plan.row_filter, batch)).select(names)])
                 for batch in table.select(list(columns)).to_batches()
             )
-    keys = pa.Table.from_batches(found) if found else None
-    if keys is None or not keys.num_rows:
-        return None
-    parts = [] if plan.predicate is None else [plan.predicate]
-    for name in names:
-        values = keys.column(name).combine_chunks().unique()
-        parts.append(is_in(Column(name, values.type), values))
-    return all_of(parts)
+    return pa.concat_tables(found)
 
 
-def _engine(plan: ReadPlan) -> MergeFunction:
+def _engine(plan: ReadPlan, visible: pa.Table | None) -> MergeFunction:
     """The merge function of a read.
 
-    If the predicate excludes a key, an unmergeable key is dropped.
+    An unmergeable key is dropped if the predicate excludes it, or if it is not among `visible`.
     """
     engine = MERGE_FUNCTIONS[plan.engine]
-    wanted = condition_on(plan.predicate, plan.merge.key)
-    if engine.chooses_rows or wanted is None:
-        return engine
-    return Sparing(engine, partial(matches_exactly, wanted))
+    wanted = _wanted_keys(plan, visible)
+    return engine if engine.chooses_rows or wanted is None else Sparing(engine, wanted)
+
+
+def _wanted_keys(plan: ReadPlan, visible: pa.Table | None) -> KeyFilter | None:
+    condition = condition_on(plan.predicate, plan.merge.key)
+    if visible is None:
+        return None if condition is None else partial(matches_exactly, condition)
+
+    def wanted(keys: pa.Table) -> np.ndarray:
+        names = plan.merge.key
+        ours, theirs = ([each.column(name) for name in names] for each in (keys, visible))
+        own, shown = common_ranks([ours, theirs])
+        found = np.isin(own, shown)
+        return found if condition is None else found & matches_exactly(condition, keys)
+
+    return wanted
+
+
+# --- hidden keys ---------------------------------------------------------------------------------
+# Which keys are hidden, although their rows cannot be merged.
+
+
+@dataclass(frozen=True, slots=True)
+class _Judgeable:
+    """A merge function that leaves out the keys that cannot be merged."""
+
+    chooses_rows: ClassVar = False
+    engine: MergeFunction
+
+    def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
+        """The merged rows; see `MergeFunction`."""
+        try:
+            yield from self.engine(window, spec)
+        except Uncomputable:
+            codes = shared_codes([part.keys for part in window])
+            keys = np.unique(np.concatenate(codes))
+            counts = [int(np.searchsorted(own, keys[len(keys) // 2])) for own in codes]
+            ends = [part.keys.length for part in window]
+            for first, last in ((np.zeros_like(counts), counts), (counts, ends)):
+                places = zip(window, first, last, strict=True)
+                half = [part.cut(begin, end) for part, begin, end in places if begin < end]
+                if half and len(keys) > 1:
+                    yield from self(half, spec)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """A merge function that fails if a key with a flagged row may be visible.
+
+    Another such key is hidden, whichever of its rows wins: they are merged as they are. All rows of
+    a key are judged together, so several steps keep them all.
+    """
+
+    chooses_rows: ClassVar = False
+    engine: MergeFunction
+    may_show: Callable[[pa.Table, np.ndarray], bool]
+    """Whether a key may be visible, from rows and the number of the key of each row."""
+
+    def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
+        """The merged rows; see `MergeFunction`."""
+        flags = np.concatenate([is_valid(part.rows.column(UNREAD.name)) for part in window])
+        window = [replace(part, rows=part.rows.drop_columns(UNREAD.name)) for part in window]
+        if flags.any():
+            codes = np.concatenate(shared_codes([part.keys for part in window]))
+            concerned = np.isin(codes, codes[flags])
+            rows = pa.concat_tables([part.rows for part in window]).filter(pa.array(concerned))
+            if self.may_show(rows, np.unique(codes[concerned], return_inverse=True)[1]):
+                raise InvalidRequest("a stored value cannot be cast to the column's type")
+        yield from self.engine(window, spec)
+
+
+def _may_show(
+    plan: ReadPlan, visible: pa.Table | None, late: LateCasts
+) -> Callable[[pa.Table, np.ndarray], bool]:
+    row_filter, wanted = plan.row_filter, _wanted_keys(plan, visible)
+    assert row_filter is not None, "rows are flagged only if there is one"
+    chooses = MERGE_FUNCTIONS[plan.engine].chooses_rows
+
+    def may_show(rows: pa.Table, keys: np.ndarray) -> bool:
+        if wanted is not None:
+            mask = wanted(rows.select(list(plan.merge.key)))
+            rows, keys = rows.filter(pa.array(mask)), keys[mask]
+        if visible is not None or not len(keys):
+            return len(keys) > 0
+        if chooses:
+            parts = (part for batch in rows.to_batches() for part in late.judge(batch, row_filter))
+            return any(bool(np.asarray(keeps).any()) for _, keeps in parts)
+        return bool(_may_pass(row_filter, rows, keys, plan.merge).any())
+
+    return may_show
+
+
+def _may_pass(
+    condition: Condition, rows: pa.Table, keys: np.ndarray, spec: MergeSpec
+) -> np.ndarray:
+    """For each key, whether the condition may be true for a row that is folded from these rows.
+
+    Each value of the folded row is that of any of the rows, or null, unless it is computed.
+    """
+    if isinstance(condition, Group):
+        parts = [_may_pass(part, rows, keys, spec) for part in condition.parts]
+        join = np.logical_and if condition.all_true else np.logical_or
+        return reduce(join, parts, np.full(keys.max() + 1, condition.all_true))
+    names = set(inputs_of(condition))
+    values = names - set(spec.key)
+    may = np.zeros(keys.max() + 1, bool)
+    unordered = replace(spec, key=(), sequence=(), groups=())
+    if len(values) > 1 or not all(chooses_value(unordered, name) for name in values):
+        return ~may
+    given = rows.select(list(names))
+    nulls = pa.table(
+        {
+            name: pa.nulls(len(given), given.column(name).type)
+            if name in values
+            else given.column(name)
+            for name in given.schema.names
+        },
+        schema=given.schema,
+    )
+    for each in (given, nulls):
+        masks = [judged(condition, batch) for batch in each.to_batches()]
+        may[keys[pa.chunked_array(masks, pa.bool_()).to_numpy()]] = True
+    return may
 
 
 # --- coded columns -------------------------------------------------------------------------------

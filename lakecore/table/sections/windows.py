@@ -43,7 +43,12 @@ from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD
 from lakecore.model.types import arrow_type
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.sections.large_rows import places_of
-from lakecore.table.stored_rows.late_casts import NO_LATE_CASTS, LateCasts, casts_after_merge
+from lakecore.table.stored_rows.late_casts import (
+    NO_LATE_CASTS,
+    LateCasts,
+    casts_after_merge,
+    flags_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -489,7 +494,8 @@ def windows_with(
 ) -> Windows:
     """How a section is merged, given the columns merged by place and the late casts."""
     runs = [SortedRun(files=files) for files in split.runs]
-    fields = (*merge_fields(runs, plan), *late.fields)
+    fields = merge_fields(runs, plan)
+    fields = (*fields, *late.fields, *flags_of(split.files, fields, plan, late))
     open_runs = runs_at_once(runs, len(fields), budget)
     rounds = len(runs) > open_runs
     return Windows(fields=fields, places=places, late=late, open_runs=open_runs, rounds=rounds)

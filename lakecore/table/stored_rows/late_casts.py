@@ -16,7 +16,8 @@ the fields of a nested value last.
 
 If a catalog hides rows (`row_filter`), the columns of the filter are cast first. A row for which
 they cannot be cast is dropped; in other hidden rows, the late columns become null. The reader of
-the rows drops them: a comparison of two states still needs them.
+the rows drops them: a comparison of two states still needs them. If a cast before the merge fails,
+the value is null, and the row is flagged (`UNREAD`): the merge decides whether that matters.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from lakecore.errors import InvalidRequest
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.merge.groups import is_valid
 from lakecore.model.rows import KEY_PREFIX
-from lakecore.model.types import Atomic, Field, arrow_schema, arrow_type, with_nullable
+from lakecore.model.types import Atomic, Field, Root, arrow_schema, arrow_type, with_nullable
 from lakecore.plan.predicate import condition_on, to_arrow
-from lakecore.rows.evolution import ColumnMapping, convert, map_fields, may_fail
+from lakecore.rows.evolution import ColumnMapping, conform_batch, convert, map_fields, may_fail
 from lakecore.rows.read_rules import inputs_of, judged
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ if TYPE_CHECKING:
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _FILES_SHOWN = 5
+
+# No column of a table has a name with this prefix, or this id.
+UNREAD = Field(id=-1, name=f"{KEY_PREFIX}UNREAD", type=Atomic(root=Root.BOOLEAN))
+"""Whether a value of the row cannot be cast; null if all can be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,16 +156,23 @@ class LateCasts:
             yield rows
             return
         inputs = inputs_of(self.row_filter)
-        first = [each for each in self.casts if each.column.name in inputs]
-        later = [each.stored.name for each in self.casts if each not in first]
-        for part in _castable(rows, first):
-            keeps = judged(self.row_filter, _cast(part, first))
+        later = [each.stored.name for each in self.casts if each.column.name not in inputs]
+        for part, keeps in self.judge(rows, self.row_filter):
             shown = part
             for name in later:
                 at = part.schema.get_field_index(name)
                 values = pc.if_else(keeps, part.column(at), pa.scalar(None, part.column(at).type))
                 shown = shown.set_column(at, part.schema.field(at), values)
             yield shown
+
+    def judge(
+        self, rows: pa.RecordBatch, row_filter: Condition
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+        """The rows that the filter can judge, in parts, each with its mask."""
+        inputs = inputs_of(row_filter)
+        first = [each for each in self.casts if each.column.name in inputs]
+        for part in _castable(rows, first):
+            yield part, judged(row_filter, _cast(part, first))
 
     @property
     def _stored_names(self) -> Mapping[str, list[str]]:
@@ -219,6 +231,30 @@ def _castable(rows: pa.RecordBatch, casts: Sequence[LateCast]) -> Iterator[pa.Re
     yield rows
 
 
+def flagged(rows: pa.RecordBatch, mappings: Sequence[ColumnMapping]) -> Iterator[pa.RecordBatch]:
+    """The rows of `conform_batch`, with null for values that cannot be cast, and `UNREAD`."""
+    try:
+        yield conform_batch(rows, mappings)
+    except InvalidRequest:
+        half = rows.num_rows // 2
+        if half:
+            yield from flagged(rows.slice(0, half), mappings)
+            yield from flagged(rows.slice(half), mappings)
+            return
+        read = [each if _casts(rows, each) else replace(each, stored=None) for each in mappings]
+        row = conform_batch(rows, read)
+        at = row.schema.get_field_index(UNREAD.name)
+        yield row.set_column(at, row.schema.field(at), pa.array([True]))
+
+
+def _casts(rows: pa.RecordBatch, mapping: ColumnMapping) -> bool:
+    try:
+        conform_batch(rows, [mapping])
+    except InvalidRequest:
+        return False
+    return True
+
+
 @contextmanager
 def naming_files(files: Sequence[str]) -> Iterator[None]:
     """Add the names of the files to the error of a value that cannot be cast."""
@@ -271,6 +307,17 @@ def casts_after_merge(
     late = late_casts(files, chosen, plan.schemas)
     wanted = keys_wanted(fields, plan)
     return replace(late, wanted=wanted, row_filter=plan.row_filter, packed=packed) if late else late
+
+
+def flags_of(
+    files: Iterable[DataFile], fields: Iterable[Field], plan: ReadPlan, late: LateCasts
+) -> tuple[Field, ...]:
+    """`UNREAD`, if rows are hidden and a cast before the merge may fail."""
+    if plan.row_filter is None:
+        return ()
+    columns = {each.column for each in late.casts}
+    early = (field for field in fields if field not in columns)
+    return (UNREAD,) if late_casts(files, early, plan.schemas) else ()
 
 
 def keys_wanted(fields: Iterable[Field], plan: ReadPlan) -> pc.Expression | None:

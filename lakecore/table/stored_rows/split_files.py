@@ -39,7 +39,9 @@ from lakecore.rows.line_texts import from_texts, text_fields
 from lakecore.rows.utf8 import is_utf8, text_of, with_utf8
 from lakecore.table.stored_rows.late_casts import (
     NO_LATE_CASTS,
+    UNREAD,
     LateCasts,
+    flagged,
     keys_wanted,
     late_casts,
     naming_files,
@@ -397,7 +399,8 @@ class SplitFiles:
             held = map_fields(fields, (*schema.fields, SEQUENCE_FIELD, KIND_FIELD))
             known = places.known_nulls(file, schema, held)
         mask = None if all_rows else self.mask(file)
-        own = NO_LATE_CASTS if all_rows or self.late else self._late(file, fields, known, mask)
+        at_once = all_rows or self.late or UNREAD in fields
+        own = NO_LATE_CASTS if at_once else self._late(file, fields, known, mask)
         late = own or self.late
         read = [field for field in (*fields, *own.fields) if field.name not in known]
         mappings = late.map_fields(read, _stored_columns(file, schema, plan))
@@ -530,7 +533,10 @@ class SplitFiles:
     ) -> pa.RecordBatch:
         """The stored columns of a batch as the columns that are read."""
         with naming_files((file.name,)):
-            return conform_batch(self._readable(batch, mappings, file), mappings)
+            rows = self._readable(batch, mappings, file)
+            if not any(each.read == UNREAD for each in mappings):
+                return conform_batch(rows, mappings)
+            return pa.concat_batches([*flagged(rows, mappings)])
 
     def _readable(
         self, batch: pa.RecordBatch, mappings: Sequence[ColumnMapping], file: DataFile

@@ -11,6 +11,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.rows.read_rules_json import StatedRules
+from lakecore.table.sections import windows
 from tests.guarded_tables import Access, equal, with_rules
 from tests.table.stored_rows.test_late_casts import evolved
 from tests.tables import new_table, reopened
@@ -45,6 +46,25 @@ TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
         {"bucket": "1", "write-only": "true", "merge-engine": "partial-update"},
     ),
     "vectors": (["id"], {"bucket": "1", "deletion-vectors.enabled": "true"}),
+    "ordered": (["id"], {"bucket": "1", "write-only": "true", "sequence.field": "c"}),
+    "ordered partial-update": (
+        ["id"],
+        {
+            "bucket": "1",
+            "write-only": "true",
+            "merge-engine": "partial-update",
+            "fields.c.sequence-group": "owner",
+        },
+    ),
+    "ordered aggregation": (
+        ["id"],
+        {
+            "bucket": "1",
+            "write-only": "true",
+            "merge-engine": "aggregation",
+            "sequence.field": "c",
+        },
+    ),
 }
 
 
@@ -73,11 +93,7 @@ def test_hidden_value_that_cannot_be_cast_blocks_nothing(kind: str, tmp_path: Pa
         assert lookup.rows({"id": ["a", "b"]})["c"].to_list() == [1]
     # A filter that cannot be judged on a row hides it.
     judged = with_rules(table, Access(StatedRules((json.dumps(ONE),))))
-    if kind == "partial-update":  # which folds values of several rows
-        with pytest.raises(lc.InvalidRequest, match="cannot be read"):
-            judged.to_polars()
-    else:
-        assert judged.to_polars(["id", "c"]).rows() == [("a", 1)]
+    assert judged.to_polars(["id", "c"]).rows() == [("a", 1)]
     # Rows that are shown must be readable.
     with pytest.raises(lc.InvalidRequest, match="cannot be read") as raised:
         other.to_polars()
@@ -100,6 +116,30 @@ def test_hidden_key_that_cannot_be_merged_blocks_nothing() -> None:
     assert with_rules(table, Access(ANN)).to_polars().rows() == [("a", "ann", 2)]
     with pytest.raises(lc.errors.Uncomputable):
         with_rules(table, Access(BOB)).to_polars()
+    # A filter that reads what cannot be merged cannot be judged, and hides the key.
+    two = json.loads(json.dumps(ONE).replace("[1]", "[2]").replace('"c"', '"n"'))
+    two["transform"]["fieldRef"]["type"] = "TINYINT"
+    judged = with_rules(table, Access(StatedRules((json.dumps(two),))))
+    assert judged.to_polars().rows() == [("a", "ann", 2)]
+
+
+def test_hidden_key_of_visible_parts_blocks_nothing() -> None:
+    columns = {"id": "INT NOT NULL", "part": "INT NOT NULL", "owner": "STRING", "c": "STRING"}
+    table = new_table(
+        columns, keys=["id", "part"], write_only="true", merge_engine="partial-update"
+    )
+    rows = [
+        {"id": one, "part": two, "owner": "ann" if one == two else "bob", "c": "1"}
+        for one in (1, 2)
+        for two in (1, 2)
+    ]
+    rows[1]["c"] = "s3cret"
+    for _ in range(2):
+        table.write(rows)
+    table = evolved(table, lc.SchemaChange.update_column_type("c", "INT"))
+    table = table.copy({"query-auth.enabled": "true"})
+
+    assert with_rules(table, Access(ANN)).to_polars(["id", "c"]).rows() == [(1, 1), (2, 1)]
 
 
 def _stream(opened: Any) -> pl.DataFrame:
@@ -141,6 +181,7 @@ KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "merged": (["id"], {"bucket": "1", "write-only": "true"}),
     "lookup": (["id"], {"bucket": "1", "changelog-producer": "lookup"}),
     "folded": (["id"], {"bucket": "1", "write-only": "true", "merge-engine": "partial-update"}),
+    "ordered": (["id"], {"bucket": "1", "write-only": "true", "sequence.field": "c"}),
 }
 UNREADABLE = [{"id": name, "owner": "bob", "c": "s3cret"} for name in "bd"]
 READABLE = [{"id": name, "owner": "ann", "c": "1"} for name in "ac"]
@@ -200,9 +241,10 @@ def test_hidden_rows_of_a_fallback_branch_block_nothing(tmp_path: Path) -> None:
         with_rules(table, Access(BOB)).to_polars()
 
 
-def test_large_hidden_rows_that_cannot_be_cast_block_nothing() -> None:
+@pytest.mark.parametrize("order", [{}, {"sequence__field": "c"}])
+def test_large_hidden_rows_that_cannot_be_cast_block_nothing(order: dict[str, Any]) -> None:
     columns = COLUMNS | {"big": "STRING"}
-    table = new_table(columns, bucket="1", write_only="true")
+    table = new_table(columns, bucket="1", write_only="true", **order)
     text = np.random.default_rng(1).bytes(2 << 20).hex()
     rows = [row | {"big": text} for row in ROWS]
     table.write(rows)
@@ -211,3 +253,23 @@ def test_large_hidden_rows_that_cannot_be_cast_block_nothing() -> None:
     table = reopened(table, budget_bytes=64 << 20).copy({"query-auth.enabled": "true"})
 
     assert with_rules(table, Access(ANN)).to_polars(["id", "c"]).rows() == [("a", 1), ("c", 3)]
+    if order:
+        # Only the order of `b` is unknown.
+        bob = with_rules(table, Access(BOB))
+        assert bob.to_polars(["id"], where="id = 'a'").is_empty()
+        with pytest.raises(lc.InvalidRequest, match="cannot be read"):
+            bob.to_polars(["id"])
+
+
+def test_order_of_many_runs_is_judged_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "runs_at_once", lambda *_: 4)
+    table = new_table(COLUMNS, bucket="1", write_only="true", sequence__field="c")
+    for number in range(9):
+        table.write([{"id": "b", "owner": "bob", "c": "s3cret" if number == 1 else "1"}])
+    table.write([{"id": "b", "owner": "ann", "c": "0"}])
+    table = evolved(table, lc.SchemaChange.update_column_type("c", "INT"))
+    table = table.copy({"query-auth.enabled": "true"})
+
+    for rules in (ANN, BOB):
+        with pytest.raises(lc.InvalidRequest, match="cannot be read"):
+            with_rules(table, Access(rules)).to_polars()
