@@ -3,10 +3,12 @@
 1. `on_files` adds the pages that live outside `docs/`: changelog, benchmarks, architecture.
 2. `on_page_markdown` keeps decision records out of the search.
 3. `on_page_content` gives each table cell the heading of its column: phones stack the cells.
+4. `on_post_build` makes pages the first results of the words that newcomers type.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +24,35 @@ OUTSIDE = {
     "benchmarks.md": "bench/README.md",
     "architecture.md": "ARCHITECTURE.md",
 }
+WORDS = {  # what a newcomer types: the first result is this page or section
+    "cdc-messages.html": ["kafka"],
+    "cdc.html": ["mysql", "mariadb", "postgres"],
+    "changing.html": ["delete", "update", "merge"],
+    "choose.html": ["partition", "primary key"],
+    "coming-from.html": ["delta", "flink"],
+    "compacting.html": ["optimize", "small files", "vacuum"],
+    "install.html": ["docker", "pip", "windows"],
+    "reading.html": ["pandas", "polars", "select"],
+    "recipes.html#load-a-csv-file-and-keep-it-current": ["csv", "json", "load", "parquet"],
+    "recipes.html#delete-a-person-for-good-gdpr": ["gdpr", "privacy"],
+    "recipes.html#what-changed-since-yesterday": ["yesterday"],
+    "recipes.html#share-a-table-with-flink-trino-and-spark": ["share", "trino"],
+    "recipes.html#back-up-and-restore": ["backup", "restore"],
+    "recipes.html#move-from-delta-iceberg-or-plain-parquet": ["migrate"],
+    "recipes.html#slow-reads-and-performance": ["performance", "slow"],
+    "recipes.html#monitor-tables": ["metrics", "monitor"],
+    "recipes.html#schedule-maintenance": ["cron", "schedule"],
+    "recipes.html#upgrade": ["upgrade"],
+    "retention.html": ["expire", "rollback", "undo"],
+    "schema-changes.html": ["add column", "alter", "schema change"],
+    "spark.html": ["spark"],
+    "storage.html": ["credentials", "minio", "s3"],
+    "troubleshooting.html": ["conflict", "error", "expired"],
+    "troubleshooting.html#rows-appear-twice": ["duplicate"],
+    "tuning.html": ["memory"],
+    "writing.html": ["append", "insert", "upsert"],
+}
+LAST = {"changelog.md", "benchmarks.md", "architecture.md"}
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _HEADING = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
 _ROW = re.compile(r"<tr>\s*(?=<td).*?</tr>", re.DOTALL)
@@ -47,7 +78,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     """Leave decision records out of the search, and the changelog at its end."""
     if page.file.src_uri.startswith("decisions/"):
         page.meta["search"] = {"exclude": True}
-    elif page.file.src_uri in {"changelog.md", "benchmarks.md", "architecture.md"}:
+    elif page.file.src_uri in LAST:
         page.meta["search"] = {"boost": 0.2}
     return markdown
 
@@ -66,3 +97,13 @@ def labelled(table: str) -> str:
         return _CELL.sub(lambda _: f'<td data-label="{next(left, "")}"', found[0])
 
     return _ROW.sub(row, table).replace("<table>", f'<table data-columns="{len(names)}">', 1)
+
+
+def on_post_build(*, config: MkDocsConfig) -> None:
+    """Give pages and sections the words of newcomers as tags, which the search ranks above all."""
+    path = Path(config.site_dir) / "search" / "search_index.json"
+    index = json.loads(path.read_text(encoding="utf-8"))
+    entries = {entry["location"]: entry for entry in index["docs"]}
+    for location, words in WORDS.items():
+        entries[location]["tags"] = words
+    path.write_text(json.dumps(index, separators=(",", ":")), encoding="utf-8")
