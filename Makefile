@@ -5,7 +5,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-PROFILE ?= explore
+PROFILE ?=
 SEED ?=
 # A seed alone is one history, or one simulation, to play again.
 HISTORIES ?= $(if $(SEED),1,300)
@@ -26,8 +26,10 @@ SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore examples tests prop
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fmt lint types props mutate simulate faults interop services cdc-load differential bench browser spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
+.PHONY: help venv extras demo test fmt lint types props mutate simulate faults interop services cdc-load differential bench browser spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
 .DELETE_ON_ERROR:
+# Tests start hundreds of interpreters, and each suite imports the tests: compile each module once.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,13 +42,28 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+EXTRAS_services := jdbc,hive,gcs,azure,hdfs,cdc-kafka,cdc-mysql,cdc-postgres
+EXTRAS_interop := interop
+EXTRAS_browser := browser,docs
+EXTRAS_spark := interop,spark,spark-connect
+EXTRAS_docs := docs
+SUITES := $(addprefix $(VENV)/.installed-,services interop browser spark docs)
+
+$(SUITES): $(VENV)/.installed-%: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,$(EXTRAS_$*)]' $(if $(SPARK),'pyspark==$(SPARK)')
+	@touch $@
+
+extras: $(INSTALLED) ## install what all suites need besides, at once
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,$(EXTRAS_services),$(EXTRAS_browser),$(EXTRAS_spark)]'
+	@touch $(SUITES)
+
 venv: $(INSTALLED) ## create .venv with lakecore and what its development needs
 
 demo: venv ## run lakecore's main job on real data
 	$(BIN)/lakecore demo $(ARGS)
 
-test: venv ## run the tests that need no Java and no network
-	$(PYTEST) -n 2 --dist worksteal $(ARGS)
+test: venv ## run the tests that need no Java and no network, but for the laws and the slow ones
+	$(PYTEST) tests -n 3 --dist worksteal --hypothesis-profile=$(or $(PROFILE),quick) $(ARGS)
 
 fmt: venv ## format the code and sort its imports
 	$(BIN)/ruff check --select I --fix --quiet .
@@ -61,7 +78,7 @@ types: venv ## check the types, strictly
 	$(BIN)/mypy $(SOURCES)
 
 props: venv ## run the laws with many examples, and the slow tests
-	$(PYTEST) -n 2 --dist worksteal -m '(props or slow) and not interop and not services and not spark and not browser' --hypothesis-profile=$(PROFILE) $(ARGS)
+	$(PYTEST) -n 2 --dist worksteal -m '(props or slow) and not interop and not services and not spark and not browser' --hypothesis-profile=$(or $(PROFILE),explore) $(ARGS)
 
 simulate: venv ## play many actors and faults on one table (SEEDS=n, SEED=s to look at one)
 	$(BIN)/python -m property_tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
@@ -84,27 +101,15 @@ services: $(VENV)/.installed-services ## run catalogs, storage and CDC on real s
 cdc-load: $(VENV)/.installed-services ## mirror a MariaDB under a long random load, with kills of both sides (CHANGES=n, TABLES=n)
 	LAKECORE_CDC_CHANGES=$(CHANGES) LAKECORE_CDC_TABLES=$(TABLES) $(PYTEST) -m services tests/services/test_cdc_mysql.py -k random_load $(ARGS)
 
-$(VENV)/.installed-services: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,jdbc,hive,gcs,azure,hdfs,cdc-kafka,cdc-mysql,cdc-postgres]'
-	@touch $@
-
 differential: $(VENV)/.installed-interop ## play random histories on lakecore and on Java (HISTORIES=n, SEED=s, ENGINE=e)
 	$(BIN)/python -m tests.interop.setup_peers
 	HISTORIES=$(HISTORIES) SEED=$(SEED) ENGINE=$(ENGINE) $(PYTEST) -m interop -n 2 tests/differential $(ARGS)
-
-$(VENV)/.installed-interop: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,interop]'
-	@touch $@
 
 bench: venv ## measure each verb
 	$(BIN)/python -m bench $(ARGS)
 
 browser: $(VENV)/.installed-browser ## look at the pages that lakecore writes in a real browser (Chromium)
 	$(PYTEST) -m browser tests/browser $(ARGS)
-
-$(VENV)/.installed-browser: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,browser,docs]'
-	@touch $@
 
 spark: $(VENV)/.installed-spark ## write and read tables by Spark (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers --spark
@@ -124,10 +129,6 @@ bench-spark: $(VENV)/.installed-spark ## measure Spark jobs beside the JVM conne
 	$(BIN)/python -m tests.interop.setup_peers --spark
 	$(BIN)/python -m bench.spark $(ARGS)
 
-$(VENV)/.installed-spark: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,interop,spark,spark-connect]' $(if $(SPARK),'pyspark==$(SPARK)')
-	@touch $@
-
 docs: $(VENV)/.installed-docs ## build the documentation site into site/; a broken link fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet $(ARGS)
 	@echo 'The site is built: open site/index.html, or run make docs-serve'
@@ -135,14 +136,10 @@ docs: $(VENV)/.installed-docs ## build the documentation site into site/; a brok
 docs-serve: $(VENV)/.installed-docs ## serve the documentation on http://127.0.0.1:8000, and build it again after each change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve $(ARGS)
 
-$(VENV)/.installed-docs: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
-	@touch $@
-
 nightly: ## what takes hours: all laws, seeds, histories, mutants, faults and versions of Spark
 	@failed=0; \
-	$(MAKE) -k SEEDS=10000 HISTORIES=600 MUTANTS=200 SEED=$(SEED) \
-	    props simulate interop services cdc-load differential mutate spark-versions || failed=1; \
+	$(MAKE) -k PROFILE=explore SEEDS=10000 HISTORIES=600 MUTANTS=200 SEED=$(SEED) \
+	    test props simulate interop services cdc-load differential mutate spark-versions || failed=1; \
 	$(MAKE) faults ARGS=--also-slow || failed=1; exit $$failed
 
 release-check: venv ## build the packages into dist/, and try them as a new user would

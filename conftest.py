@@ -1,17 +1,22 @@
 """What every test shares: the Hypothesis profiles, and the marker of the property tests.
 
-`brief`, the default, and `quick`, under which long tests are shorter, draw the same examples each
-time, so that a failure is the fault of the change at hand. `explore` (`make props`) draws many
-more, other ones in each run; a failure prints the blob that replays it.
+`brief`, the default, and `quick` (`make test`), under which long tests are shorter, draw the same
+examples each time, so that a failure is the fault of the change at hand. `explore` (`make props`)
+draws many more, other ones in each run; a failure prints the blob that replays it.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PROPERTY_TESTS = Path(__file__).parent / "property_tests"
 
@@ -39,3 +44,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(PROPERTY_TESTS):
             item.add_marker(pytest.mark.props)
     items.sort(key=lambda item: item.name != FIRST)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def disk() -> Iterator[None]:
+    """No test waits for the disk, except under `explore`: an fsync matters only if power fails.
+
+    When there must be one is tested by its calls, in `tests/io/stores/test_local.py`.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if settings.get_current_profile_name() != "explore":
+            patch.setattr(os, "fsync", lambda _: None)
+            patch.setattr(os, "sync", lambda: None)
+        yield
