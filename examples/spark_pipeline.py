@@ -213,7 +213,7 @@ def _stream_until_killed(console: Console, home: Path, session: Session) -> None
     console.print("  starting Spark …")
     began = time.monotonic()
     command = [sys.executable, "-W", "ignore", __file__, "--until-killed", str(home)]
-    died = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  ours
+    died = subprocess.run(command, capture_output=True, text=True, check=False)
     if died.returncode != -signal.SIGKILL:
         raise CorruptTable("the driver was to be killed", code=died.returncode, says=died.stderr)
     batches = len(set(_batches(session)))

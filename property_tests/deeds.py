@@ -14,10 +14,12 @@ from lakecore.memory import Budget
 from lakecore.model.validation import create_schema
 from lakecore.table.handle import Table, load_table
 from lakecore.table.publication import write_schema
-from property_tests.table_model import Rows, counted_arrow
+from lakecore.testing import stores
+from lakecore.testing.stores import files_below
+from lakecore.testing.values import Rows, counted_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from lakecore.io.stores.store import Store
 
@@ -235,19 +237,7 @@ SCENES = {
 
 def copy_of(store: Store) -> MemoryStore:
     """A store in memory with the same files."""
-    copied = MemoryStore()
-    for path in files_below(store, PATH):
-        copied.put(path, store.read(path))
-    return copied
-
-
-def files_below(store: Store, directory: str) -> Iterator[str]:
-    """The path of each file below a directory."""
-    for status in store.list(directory):
-        if status.is_directory:
-            yield from files_below(store, status.path)
-        else:
-            yield status.path
+    return stores.copy_of(store, PATH)
 
 
 def stored_in(store: Store) -> frozenset[tuple[str, bytes]]:

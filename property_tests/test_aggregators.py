@@ -14,8 +14,8 @@ from lakecore.merge.aggregators import AGGREGATORS, Aggregate
 from lakecore.merge.groups import Groups
 from lakecore.model.merge_rules import AGGREGATE_FUNCTIONS
 from lakecore.model.types import arrow_type
-from property_tests.aggregate_model import RETRACTING, Refused, aggregator
-from property_tests.merge_draws import CASES, Case, array_of, values_for
+from lakecore.testing.aggregates import RETRACTING, Refused, aggregator
+from lakecore.testing.function_draws import CASES, Case, array_of, values_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from lakecore.errors import InvalidRequest
 from lakecore.model.rows import ROW_KIND
-from property_tests.engine_draws import ENGINES
-from property_tests.merge_model import Rules
-from property_tests.table_model import plain
+from lakecore.testing.engine_draws import ENGINES
+from lakecore.testing.merging import Rules
+from lakecore.testing.values import plain
 from property_tests.test_engines_table import _arrow, _commit, _versions, small_pieces, tables
 from tests.tables import new_table
 

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakecore.errors import CommitConflict, CommitUnknown, LakecoreError, StorageError
+from lakecore.testing.stores import CHANGES, FailingStore, StoreFailure, WatchedStore
 from property_tests.deeds import (
     SCENES,
     Scene,
@@ -29,16 +30,13 @@ from property_tests.deeds import (
     snapshot_ids,
     stored_in,
 )
-from tests.stores import FailingStore, StoreFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import pyarrow as pa
-
-    from lakecore.io.stores.store import FileStatus, MemoryStore, Store
-    from property_tests.table_model import Rows
+    from lakecore.io.stores.store import MemoryStore, Store
+    from lakecore.testing.values import Rows
 
 
 class Before:
@@ -134,107 +132,29 @@ def test_crash_at_any_store_call_leaves_one_snapshot_or_the_next(
         assert seen == {*range(before.latest, before.last + 1)}
 
 
-class OutageStore:
+class OutageStore(WatchedStore):
     """A store that cannot be reached from one call to another, both counted from 1.
 
     Calls that change something take effect in spite of it with `reply_lost`.
     """
 
     def __init__(self, inner: Store, first: int, count: int, *, reply_lost: bool) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.calls = 0
         self._down = range(first, first + count)
         self._reply_lost = reply_lost
 
-    def read(self, path: str) -> bytes:
-        self._look()
-        return self.inner.read(path)
-
-    def exists(self, path: str) -> bool:
-        self._look()
-        return self.inner.exists(path)
-
-    def size(self, path: str) -> int:
-        self._look()
-        return self.inner.size(path)
-
-    def list(self, directory: str) -> tuple[FileStatus, ...]:
-        self._look()
-        return self.inner.list(directory)
-
-    def put(self, path: str, data: bytes) -> None:
-        with self._change():
-            self.inner.put(path, data)
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        self.calls += 1
-        if self.calls not in self._down:
-            return self.inner.put_if_absent(path, data)
-        if self._reply_lost:
-            self.inner.put_if_absent(path, data)
-            raise CommitUnknown("no reply", path=path)
-        raise StorageError("nobody there", path=path)
-
-    def delete(self, path: str) -> None:
-        with self._change():
-            self.inner.delete(path)
-
-    def delete_directory(self, path: str) -> None:
-        with self._change():
-            self.inner.delete_directory(path)
-
-    def remove_empty_directory(self, path: str) -> None:
-        with self._change():
-            self.inner.remove_empty_directory(path)
-
-    def rename_directory(self, source: str, target: str) -> None:
-        with self._change():
-            self.inner.rename_directory(source, target)
-
-    @property
-    def renames_at_once(self) -> bool:
-        return self.inner.renames_at_once
-
-    def copy_directory(self, source: str, target: str) -> None:
-        with self._change():
-            self.inner.copy_directory(source, target)
-
-    def make_directory(self, path: str) -> None:
-        with self._change():
-            self.inner.make_directory(path)
-
-    def open_input(self, path: str) -> pa.NativeFile:
-        self._look()
-        return self.inner.open_input(path)
-
     @contextmanager
-    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
-        self._look()
-        with self.inner.open_output(path) as sink:
-            yield sink
-            self.calls += 1
-            if self.calls in self._down and not self._reply_lost:
-                raise StorageError("nobody there", path=path)
-        if self.calls in self._down:
-            raise StorageError("no reply", path=path)
-
-    def local_path(self, path: str) -> str | None:
-        return self.inner.local_path(path)
-
-    def _look(self) -> None:
-        self.calls += 1
-        if self.calls in self._down:
-            raise StorageError("nobody there", call=self.calls)
-
-    @contextmanager
-    def _change(self) -> Iterator[None]:
+    def call(self, name: str, path: str) -> Iterator[None]:
         self.calls += 1
         down = self.calls in self._down
-        if down and not self._reply_lost:
-            raise StorageError("nobody there", call=self.calls)
+        reply_lost = self._reply_lost and name in CHANGES - {"open_output"}
+        if down and not reply_lost:
+            raise StorageError("nobody there", path=path, call=self.calls)
         yield
         if down:
-            raise StorageError("no reply", call=self.calls)
+            unknown = name == "put_if_absent"
+            raise (CommitUnknown if unknown else StorageError)("no reply", path=path)
 
 
 @cache

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from lakecore.errors import InvalidRequest
 from lakecore.io.files.file_format import WriteFormat
 from lakecore.model.rows import ROW_KIND
-from property_tests.aggregate_model import RETRACTING, Refused
-from property_tests.engine_draws import ADDS, ENGINES, Merging, mergings
-from property_tests.merge_model import Rules, Version, flush, merge, versions_of
-from property_tests.table_draws import FILES
+from lakecore.testing.aggregates import Refused
+from lakecore.testing.engine_draws import ENGINES, Merging, kinds_of, mergings
+from lakecore.testing.merging import Rules, Version, flush, merge, versions_of
+from lakecore.testing.table_draws import FILES
 from tests.tables import new_table
 
 if TYPE_CHECKING:
@@ -69,20 +69,8 @@ def tables(draw: st.DrawFn, engine: str) -> Merging:
     """Tables, and rows of the kinds that they take back or ignore."""
     merging = draw(mergings(engine))
     options = {**merging.shape.options, **draw(FILES), **draw(BUCKETS), "write-only": "true"}
-    default = options.get("fields.default-aggregate-function", "last_value")
-    heeded = [
-        case.function
-        for name, case in merging.cases.items()
-        if f"fields.{name}.ignore-retract" not in options
-    ]
-    bare = engine == "partial-update" and not any(
-        "sequence-group" in name or "remove-record" in name for name in options
-    )
-    takes_back = engine != "first-row" and not bare and {default, *heeded} <= RETRACTING
-    if takes_back or options.get("ignore-delete") == "true":
-        kinds = merging.kinds
-    else:
-        kinds = (*ADDS, "-U") if options.get("ignore-update-before") == "true" else ADDS
+    taken = kinds_of(options)
+    kinds = tuple(kind for kind in (*merging.kinds, *taken) if kind in taken)
     return replace(merging, kinds=kinds, shape=replace(merging.shape, options=options))
 
 

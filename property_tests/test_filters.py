@@ -32,16 +32,16 @@ from lakecore.model.types import Array, arrow_field
 from lakecore.model.validation import create_schema
 from lakecore.table.handle import Table, load_table
 from lakecore.table.publication import write_schema
-from property_tests.table_draws import (
+from lakecore.testing.table_draws import (
     Shape,
     append_shapes,
     batch_of,
     keyed_shapes,
-    rows,
+    rows_by_id,
     schema_changes,
     values,
 )
-from property_tests.table_model import Rules, counted_arrow
+from lakecore.testing.values import counted_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,19 +79,18 @@ def build(store: Store, path: str, shape: Shape, data: st.DataObject) -> Table:
         options=shape.options,
         now_ms=0,
     )
-    rules = Rules.of(schema)
+    keyed = bool(schema.primary_keys)
     layout = Layout(root=path)
     write_schema(store, layout, schema)
     ambient = seeded(1)
     for step in range(data.draw(st.integers(1, 3), "rounds")):
         table = load_table(store, path, ambient=ambient)
-        kinds = bool(rules.key) and rules.row_kind is None
-        dynamic = bool(rules.key) and table.options.bucket == -1
+        dynamic = keyed and table.options.bucket == -1
         prepared = []
         for _ in range(1 if dynamic else data.draw(st.integers(1, 2), "writers")):
             with table.new_write() as writer:
-                drawn = data.draw(rows(schema, rules.row_kind, keyed=bool(rules.key), max_size=4))
-                writer.write(batch_of(schema, drawn, with_kinds=kinds))
+                drawn = data.draw(rows_by_id(schema, kinds=keyed, max_size=4))
+                writer.write(batch_of(schema, drawn))
                 prepared.append(writer.prepare_commit())
         for messages in data.draw(st.permutations(prepared), "order of commits"):
             table.commit(messages)

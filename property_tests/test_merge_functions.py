@@ -16,9 +16,9 @@ from lakecore.merge.keys import order_columns
 from lakecore.merge.order import runs_decide
 from lakecore.merge.spec import MergeSpec, Slice, merge_spec
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
-from property_tests.aggregate_model import Refused
-from property_tests.engine_draws import ENGINES, Merging, mergings
-from property_tests.merge_model import KINDS, Rules, Version, key_of, merge, versions_of
+from lakecore.testing.aggregates import Refused
+from lakecore.testing.engine_draws import ENGINES, Merging, mergings
+from lakecore.testing.merging import KINDS, Rules, Version, key_of, merge, versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

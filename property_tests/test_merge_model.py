@@ -16,7 +16,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.model.validation import create_schema
-from property_tests.merge_model import Rules, Version, flush, merge, versions_of
+from lakecore.testing.merging import Rules, Version, flush, merge, versions_of
 from tests.golden.test_fixtures import FIXTURES, columns_of, expected
 from tests.interop import values
 from tests.interop.arrow_values import from_arrow, to_arrow

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.lsm.packing import Group
     from lakecore.table.handle import Table
+    from lakecore.testing.values import Rows
     from property_tests.deeds import Deed
-    from property_tests.table_model import Rows
 
 # --- decisions -----------------------------------------------------------------------------------
 

@@ -32,18 +32,19 @@ from lakecore.table.handle import load_table
 from lakecore.table.publication import write_schema
 from lakecore.table.reads.source import TableSource
 from lakecore.table.splits import decide
-from property_tests.filter_draws import as_polars, as_sql, conditions, cut_row_groups, settle
-from property_tests.table_draws import (
+from lakecore.testing.conditions import Condition, conditions
+from lakecore.testing.table_draws import (
     WRITES,
     Shape,
     append_shapes,
     batch_of,
     keyed_shapes,
-    rows,
+    rows_by_id,
     schema_changes,
     with_options,
 )
-from property_tests.table_model import counted_arrow
+from lakecore.testing.values import counted_arrow
+from property_tests.filter_draws import cut_row_groups, settle
 from tests.tables import PATH, held, new_table, put, shown
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.model.schema_change import Change
     from lakecore.table.handle import Table
-    from property_tests.filter_draws import Tree
 
 ROWS = 400_000
 LIMIT = 2
@@ -126,13 +126,11 @@ def drawn_table(store: Store, path: str, shape: Shape, data: st.DataObject) -> T
         now_ms=0,
     )
     assert write_schema(store, layout, schema)
-    kind = schema.parsed_options().rowkind_field
-    kind_id = None if kind is None else schema.field(kind).id
     keyed = bool(schema.primary_keys)
     for step in range(data.draw(st.integers(1, 3), "commits")):
         table = load_table(store, path, ambient=ambient, budget=budget)
-        drawn = data.draw(rows(schema, kind_id, keyed=keyed, max_size=12))
-        batch = batch_of(schema, drawn, with_kinds=keyed and kind is None)
+        drawn = data.draw(rows_by_id(schema, kinds=keyed, max_size=12))
+        batch = batch_of(schema, drawn)
         writer = with_options(table, data.draw(WRITES))
         verb = data.draw(st.sampled_from(["write", "write", "write", "overwrite", "settle"]))
         if verb == "overwrite":
@@ -143,23 +141,22 @@ def drawn_table(store: Store, path: str, shape: Shape, data: st.DataObject) -> T
             settle(table)
         if data.draw(st.integers(0, 2), "alter") == 0:
             change = data.draw(schema_changes(schema, f"n{step}"))
-            if change is not None:
-                schema = evolve(schema, [change], now_ms=step, has_snapshots=True)
-                assert write_schema(store, layout, schema)
+            schema = evolve(schema, [change], now_ms=step, has_snapshots=True)
+            assert write_schema(store, layout, schema)
     return load_table(store, path, ambient=ambient, budget=budget)
 
 
 def assert_faces_agree(table: Table, duck: duckdb.DuckDBPyConnection, data: st.DataObject) -> None:
     names = st.lists(st.sampled_from(table.schema.names), min_size=1, unique=True)
-    tree = data.draw(conditions(table.schema), "condition")
-    assert_filtered(table, duck, tree, data.draw(names, "columns"))
+    condition = data.draw(conditions(table.schema), "condition")
+    assert_filtered(table, duck, condition, data.draw(names, "columns"))
 
 
 def assert_filtered(
-    table: Table, duck: duckdb.DuckDBPyConnection, tree: Tree, columns: list[str]
+    table: Table, duck: duckdb.DuckDBPyConnection, condition: Condition, columns: list[str]
 ) -> None:
     """Each face gives these columns of the matching rows, as many as there are, or the limit."""
-    where, sql, quoted = as_polars(tree), as_sql(tree), ", ".join(columns)
+    where, sql, quoted = condition.as_polars(), condition.as_sql(), ", ".join(columns)
     # Text that is an infinite number or none is DuckDB's alone.
     said = where if "'::double" in sql else sql
     everything = table.to_arrow()
@@ -389,18 +386,16 @@ def test_row_groups_that_cannot_match_are_not_read(
     newer = ids[1000::1000]
     table.write(pa.table({"id": newer, "v": np.full(len(newer), -1, np.int32)}))
     id_, v = table.schema.fields
-    one_key: Tree = ("compare", id_, "=", 250_000)
-    one_value: Tree = ("compare", v, "=", 399)
-    trees: list[Tree] = [
-        one_key,
-        one_value,
+    one_key = Condition(("compare", id_, "=", 250_000))
+    one_value = Condition(("compare", v, "=", 399))
+    others = [
         ("in", id_, [5, 131_072, 399_999]),
         ("and", ("compare", v, "=", 3), ("compare", id_, "<", 100_000)),
         ("not", ("compare", id_, ">=", 1000)),
         ("compare", id_, "<", 0),
     ]
-    for tree in trees:
-        assert_filtered(table, duck, tree, ["v"])
+    for condition in (one_key, one_value, *map(Condition, others)):
+        assert_filtered(table, duck, condition, ["v"])
 
     one_group = 131_072 + len(newer)
     assert rows_read(table, one_key) <= one_group
@@ -410,12 +405,12 @@ def test_row_groups_that_cannot_match_are_not_read(
         assert rows_read(table, one_value) <= one_group
 
 
-def rows_read(table: Table, tree: Tree) -> int:
+def rows_read(table: Table, condition: Condition) -> int:
     """How many rows the source gives out before a face filters them."""
     source = TableSource(
         context=table.context,
         snapshot=table.context.history.latest_snapshot(),
         table_schema=table.schema,
     )
-    predicate = from_polars(as_polars(tree), source.schema)
+    predicate = from_polars(condition.as_polars(), source.schema)
     return sum(batch.num_rows for batch in source.batches(["v"], predicate))

@@ -17,6 +17,7 @@ from lakecore.errors import CommitConflict
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.publication import write_schema
+from lakecore.testing.stores import WatchedStore
 from property_tests.deeds import (
     PAST,
     Deed,
@@ -33,90 +34,26 @@ from property_tests.profile import calls_of, sized
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import pyarrow as pa
-
-    from lakecore.io.stores.store import FileStatus, Store
+    from lakecore.io.stores.store import Store
     from lakecore.table.handle import Table
-    from property_tests.table_model import Rows
+    from lakecore.testing.values import Rows
 
 
-class RacedStore:
+class RacedStore(WatchedStore):
     """A store in which somebody else acts right before a call, counted from 1."""
 
     def __init__(self, inner: Store, at: int, act: Callable[[], object]) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.calls = 0
         self._at = at
         self._act = act
 
-    def read(self, path: str) -> bytes:
-        self._step()
-        return self.inner.read(path)
-
-    def exists(self, path: str) -> bool:
-        self._step()
-        return self.inner.exists(path)
-
-    def size(self, path: str) -> int:
-        self._step()
-        return self.inner.size(path)
-
-    def list(self, directory: str) -> tuple[FileStatus, ...]:
-        self._step()
-        return self.inner.list(directory)
-
-    def put(self, path: str, data: bytes) -> None:
-        self._step()
-        self.inner.put(path, data)
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        self._step()
-        return self.inner.put_if_absent(path, data)
-
-    def delete(self, path: str) -> None:
-        self._step()
-        self.inner.delete(path)
-
-    def delete_directory(self, path: str) -> None:
-        self._step()
-        self.inner.delete_directory(path)
-
-    def remove_empty_directory(self, path: str) -> None:
-        self._step()
-        self.inner.remove_empty_directory(path)
-
-    def rename_directory(self, source: str, target: str) -> None:
-        self._step()
-        self.inner.rename_directory(source, target)
-
-    @property
-    def renames_at_once(self) -> bool:
-        return self.inner.renames_at_once
-
-    def copy_directory(self, source: str, target: str) -> None:
-        self.inner.copy_directory(source, target)
-
-    def make_directory(self, path: str) -> None:
-        self._step()
-        self.inner.make_directory(path)
-
-    def open_input(self, path: str) -> pa.NativeFile:
-        self._step()
-        return self.inner.open_input(path)
-
     @contextmanager
-    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
-        self._step()
-        with self.inner.open_output(path) as sink:
-            yield sink
-
-    def local_path(self, path: str) -> str | None:
-        return self.inner.local_path(path)
-
-    def _step(self) -> None:
-        self.calls += 1
-        if self.calls == self._at:
+    def call(self, name: str, path: str) -> Iterator[None]:  # noqa: ARG002 - each is a step
+        self.calls += name != "close_output"
+        if self.calls == self._at and name != "close_output":
             self._act()
+        yield
 
 
 def add_column(table: Table) -> None:

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakecore.errors import Uncomputable
-from property_tests.aggregate_model import RETRACTING, Refused
-from property_tests.engine_draws import EXACT_TYPES, Merging
-from property_tests.merge_draws import CASES, Case
-from property_tests.merge_model import RETRACTS, Rules, Version, merge, versions_of
-from property_tests.table_draws import Shape
+from lakecore.testing.aggregates import RETRACTING, Refused
+from lakecore.testing.engine_draws import EXACT_TYPES, Merging
+from lakecore.testing.function_draws import CASES, Case
+from lakecore.testing.merging import RETRACTS, Rules, Version, merge, versions_of
+from lakecore.testing.table_draws import Shape
 from property_tests.test_engines_table import Drawn, _arrow, _bag, _commit, _versions, small_pieces
 from tests.tables import new_table
 

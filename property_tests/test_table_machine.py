@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import settings
@@ -25,35 +24,36 @@ from lakecore.io.ambient import seeded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.lsm.levels import level_runs
 from lakecore.memory import Budget
-from lakecore.model.evolution import evolve
 from lakecore.model.snapshot import CommitKind
-from lakecore.model.validation import create_schema
 from lakecore.table.compactions.compact_plan import files_by_bucket
 from lakecore.table.handle import Table, load_table
 from lakecore.table.publication import write_schema
 from lakecore.table.reads.scan import key_ranks
-from property_tests.table_draws import (
+from lakecore.testing.model import Model
+from lakecore.testing.stores import files_below
+from lakecore.testing.table_draws import (
     WRITES,
     Shape,
     append_shapes,
     batch_of,
     keyed_shapes,
-    rows,
+    rows_by_id,
     schema_changes,
     values,
     with_options,
 )
-from property_tests.table_model import Model, Rules, counted_arrow, plain
+from lakecore.testing.values import assert_same_rows, counted_arrow, plain
 
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
-    from property_tests.table_model import Row
 
 PATH = "memory://warehouse/shop.db/orders"
+Drawn = list[tuple[str, dict[int, Any]]]
+"""Rows by field id, with their kinds."""
 BUDGETS = st.sampled_from([1 << 30, 1 << 30, 1 << 16, 1000])
 
 
-class TableMachine(RuleBasedStateMachine):
+class HandlesMachine(RuleBasedStateMachine):
     """What one table goes through; the subclasses say which tables are drawn."""
 
     handles = Bundle("handles")
@@ -70,40 +70,27 @@ class TableMachine(RuleBasedStateMachine):
     def create(self, shape: Shape, budget_bytes: int) -> Table:
         """A new table, and the model of it."""
         self.budget = Budget(budget_bytes)
-        schema = create_schema(
-            shape.columns,
-            primary_keys=shape.primary_keys,
-            partition_keys=shape.partition_keys,
-            options=shape.options,
-            now_ms=self.ambient.now_ms(),
-        )
-        assert write_schema(self.store, Layout(root=PATH), schema)
-        self.newest = schema
-        self.model = Model(rules=Rules.of(schema))
+        self.model = Model(shape.schema)
+        assert write_schema(self.store, Layout(root=PATH), self.newest)
         return self.load()
 
     def load(self) -> Table:
         """The table as a process that just started sees it."""
         return load_table(self.store, PATH, ambient=self.ambient, budget=self.budget)
 
-    def draw_batches(
-        self, data: st.DataObject, schema: TableSchema, *, adds_only: bool = False
-    ) -> list[list[tuple[str, Row]]]:
+    @property
+    def newest(self) -> TableSchema:
+        """The newest schema."""
+        return self.model.schema
+
+    def draw_batches(self, data: st.DataObject, schema: TableSchema) -> list[Drawn]:
         """The rows of some batches, with their kinds."""
-        rules = self.model.rules
-        keyed = bool(rules.key) and not adds_only
-        drawn = data.draw(st.lists(rows(schema, rules.row_kind, keyed=keyed), max_size=3))
-        if adds_only and rules.row_kind is not None:
-            drawn = [[(k, {**row, rules.row_kind: "+I"}) for k, row in batch] for batch in drawn]
-        return drawn
+        return data.draw(st.lists(rows_by_id(schema, kinds=bool(self.model.key)), max_size=3))
 
-    def arrow(self, schema: TableSchema, drawn: list[list[tuple[str, Row]]]) -> list[Any]:
-        with_kinds = bool(self.model.rules.key) and self.model.rules.row_kind is None
-        return [batch_of(schema, batch, with_kinds=with_kinds) for batch in drawn]
+    def arrow(self, schema: TableSchema, drawn: list[Drawn]) -> list[Any]:
+        return [batch_of(schema, batch) for batch in drawn]
 
-    def committed(
-        self, drawn: list[list[tuple[str, Row]]], clears: Any = None, *, always: bool = False
-    ) -> None:
+    def committed(self, drawn: list[Drawn], clears: Any = None, *, always: bool = False) -> None:
         """Note in the model what a commit did; one without rows makes no snapshot.
 
         A write may have compacted what it wrote, which is a snapshot of the same rows.
@@ -173,7 +160,7 @@ class TableMachine(RuleBasedStateMachine):
     def overwrite(self, table: Table, data: st.DataObject, *, dynamic: bool) -> None:
         drawn = self.draw_batches(data, table.schema)
         table.overwrite(self.arrow(table.schema, drawn), dynamic=dynamic)
-        by_partition = dynamic and bool(self.model.rules.partition)
+        by_partition = dynamic and bool(self.model.partition)
         kept = self.model.taken_in(row for batch in drawn for row in batch)
         written = {plain([*self.model.partition_of(row)]) for _, row in kept}
         self.committed(
@@ -182,7 +169,7 @@ class TableMachine(RuleBasedStateMachine):
             always=not by_partition,
         )
 
-    @precondition(lambda self: self.model.rules.partition)
+    @precondition(lambda self: self.model.partition)
     @rule(table=handles, data=st.data())
     def overwrite_partition(self, table: Table, data: st.DataObject) -> None:
         """Replace the partitions of one partition value; the rows lie in them."""
@@ -195,7 +182,7 @@ class TableMachine(RuleBasedStateMachine):
         table.overwrite(self.arrow(table.schema, drawn), partition=spec)
         self.committed(drawn, clears, always=True)
 
-    @precondition(lambda self: self.model.rules.partition)
+    @precondition(lambda self: self.model.partition)
     @rule(table=handles, data=st.data())
     def drop_partition(self, table: Table, data: st.DataObject) -> None:
         spec, clears = self.draw_spec(data, table)
@@ -204,15 +191,13 @@ class TableMachine(RuleBasedStateMachine):
 
     def draw_spec(self, data: st.DataObject, table: Table) -> tuple[dict[str, Any], Any]:
         """A partition spec of some of the partition keys, and what it matches."""
-        rules = self.model.rules
-        chosen = data.draw(
-            st.lists(st.sampled_from(rules.partition), min_size=1, unique=True), "spec"
-        )
+        partition = self.model.partition
+        chosen = data.draw(st.lists(st.sampled_from(partition), min_size=1, unique=True), "spec")
         fixed = {i: data.draw(values(table.schema.by_id[i].type)) for i in chosen}
         spec = {table.schema.by_id[i].name: value for i, value in fixed.items()}
 
         def clears(place: tuple[Any, ...]) -> bool:
-            held = dict(zip(rules.partition, place, strict=True))
+            held = dict(zip(partition, place, strict=True))
             return all(held[i] == value for i, value in fixed.items())
 
         return spec, clears
@@ -237,15 +222,8 @@ class TableMachine(RuleBasedStateMachine):
     def alter(self, data: st.DataObject) -> Table:
         """Change the schema; handles from before go on with the one they know."""
         self.columns += 1
-        change = data.draw(schema_changes(self.newest, f"n{self.columns}"))
-        if change is not None:
-            self.newest = evolve(
-                self.newest,
-                [change],
-                now_ms=self.ambient.now_ms(),
-                has_snapshots=self.model.latest > 0,
-            )
-            assert write_schema(self.store, Layout(root=PATH), self.newest)
+        self.model.alter(data.draw(schema_changes(self.newest, f"n{self.columns}")))
+        assert write_schema(self.store, Layout(root=PATH), self.newest)
         return self.load()
 
     def compacted(self, table: Table, *, full: bool, max_bytes: int | None) -> None:
@@ -275,9 +253,9 @@ class TableMachine(RuleBasedStateMachine):
             read = table.to_arrow()
 
             assert read.schema.equals(self.newest.arrow)
-            assert counted_arrow(read) == self.model.rows(self.model.latest, self.newest)
+            assert_same_rows(read, self.model)
             assert len(table) == read.num_rows
-            assert counted_arrow(pa.table(table)) == counted_arrow(read)
+            assert_same_rows(pa.table(table), read)
             assert self.budget.used_bytes == 0
 
     @precondition(lambda self: self.model.latest)
@@ -285,13 +263,13 @@ class TableMachine(RuleBasedStateMachine):
     def travel(self, table: Table, data: st.DataObject) -> None:
         """A snapshot named by its id, or by a time, is the one of then."""
         snapshot_id = data.draw(st.integers(1, self.model.latest), "snapshot")
-        wanted = self.model.rows(snapshot_id, self.model.schemas[snapshot_id])
+        wanted = self.model.rows(snapshot_id)
         by_option = table.copy({"scan.snapshot-id": str(snapshot_id)})
 
-        assert counted_arrow(table.to_arrow(snapshot_id=snapshot_id)) == wanted
-        assert counted_arrow(by_option.to_arrow()) == wanted
+        assert_same_rows(table.to_arrow(snapshot_id=snapshot_id), wanted)
+        assert_same_rows(by_option, wanted)
         assert by_option.schema.arrow.equals(by_option.to_arrow().schema)
-        assert table.count(snapshot_id=snapshot_id) == len(by_option) == sum(wanted.values())
+        assert table.count(snapshot_id=snapshot_id) == len(by_option) == wanted.num_rows
 
     @precondition(lambda self: self.model.latest)
     @rule(table=handles, data=st.data())
@@ -303,9 +281,7 @@ class TableMachine(RuleBasedStateMachine):
             with pytest.raises(NotFound):
                 table.to_arrow(timestamp=time_ms)
         else:
-            wanted = self.model.rows(then, self.model.schemas[then])
-
-            assert counted_arrow(table.to_arrow(timestamp=time_ms)) == wanted
+            assert_same_rows(table.to_arrow(timestamp=time_ms), self.model.rows(then))
 
     @rule(table=handles)
     def read_by_an_old_schema(self, table: Table) -> None:
@@ -320,29 +296,21 @@ class TableMachine(RuleBasedStateMachine):
         # A compaction writes the columns of its day: what was in others is gone with the old files.
         gone = any(field.id not in self.newest.by_id for field in table.schema.fields)
         if not narrowed and not (gone and self.compactions):
-            assert counted_arrow(read) == self.model.rows(self.model.latest, table.schema)
+            assert_same_rows(read, self.model.rows(schema=table.schema))
 
     def teardown(self) -> None:
         if not hasattr(self, "model"):
             return
         table = self.load()
-        with closing(duckdb.connect()) as connection:
-            for snapshot_id, schema in self.model.schemas.items():
-                read = counted_arrow(table.to_arrow(snapshot_id=snapshot_id))
+        for snapshot_id, schema in self.model.schemas.items():
+            read = table.to_arrow(snapshot_id=snapshot_id)
 
-                assert read == self.model.rows(snapshot_id, schema)
-                assert read == self.model.query(connection, snapshot_id, schema)
+            assert_same_rows(read, self.model.rows(snapshot_id))
+            assert counted_arrow(read) == self.model.query(snapshot_id, schema)
 
     def files(self) -> list[str]:
         """Every file of the table."""
-        return _below(self.store, PATH)
-
-
-def _below(store: MemoryStore, directory: str) -> list[str]:
-    found: list[str] = []
-    for status in store.list(directory):
-        found += _below(store, status.path) if status.is_directory else [status.path]
-    return found
+        return files_below(self.store, PATH)
 
 
 def _narrowed(newest: TableSchema, known: TableSchema) -> bool:
@@ -352,7 +320,7 @@ def _narrowed(newest: TableSchema, known: TableSchema) -> bool:
     )
 
 
-class KeyedMachine(TableMachine):
+class KeyedMachine(HandlesMachine):
     @invariant()
     def levels_are_disjoint(self) -> None:
         """Of what writes and their compactions leave."""
@@ -364,14 +332,14 @@ class KeyedMachine(TableMachine):
             # Or `level_runs` raises.
             level_runs(bucket.files, *key_ranks(bucket.files, self.newest))
 
-    @initialize(target=TableMachine.handles, shape=keyed_shapes(), budget_bytes=BUDGETS)
+    @initialize(target=HandlesMachine.handles, shape=keyed_shapes(), budget_bytes=BUDGETS)
     def start(self, shape: Shape, budget_bytes: int) -> Table:
         return self.create(shape, budget_bytes)
 
     # With sequence fields, a deletion that was dropped no longer hides what comes late.
-    @precondition(lambda self: not self.model.rules.sequence)
+    @precondition(lambda self: not self.newest.parsed_options().sequence_field)
     @rule(
-        table=TableMachine.handles, full=st.booleans(), max_bytes=st.sampled_from([None, 1, 4000])
+        table=HandlesMachine.handles, full=st.booleans(), max_bytes=st.sampled_from([None, 1, 4000])
     )
     def compact(self, table: Table, full: bool, max_bytes: int | None) -> None:  # noqa: FBT001
         self.compacted(table, full=full, max_bytes=max_bytes)
@@ -380,13 +348,13 @@ class KeyedMachine(TableMachine):
             assert table.compact(full=full).snapshot_id is None
 
 
-class AppendMachine(TableMachine):
-    @initialize(target=TableMachine.handles, shape=append_shapes(), budget_bytes=BUDGETS)
+class AppendMachine(HandlesMachine):
+    @initialize(target=HandlesMachine.handles, shape=append_shapes(), budget_bytes=BUDGETS)
     def start(self, shape: Shape, budget_bytes: int) -> Table:
         return self.create(shape, budget_bytes)
 
     @rule(
-        table=TableMachine.handles, full=st.booleans(), max_bytes=st.sampled_from([None, 1, 4000])
+        table=HandlesMachine.handles, full=st.booleans(), max_bytes=st.sampled_from([None, 1, 4000])
     )
     def compact(self, table: Table, full: bool, max_bytes: int | None) -> None:  # noqa: FBT001
         self.compacted(table, full=full, max_bytes=max_bytes)

@@ -35,12 +35,14 @@ AMBIENT = re.compile(
     r"|uuid\.(uuid1|uuid4)|os\.urandom|(random|secrets|numpy\.random)\..*"
 )
 
-# Storage is touched by io; the command line reads what a person names, and demos their data.
+# Storage is touched by io; the command line reads what a person names, and demos and golden tables
+# their data.
 STORAGE_FOLDERS = (
     "lakecore/io",
     "lakecore/forks",
     "lakecore/cli",
     "lakecore/demo",
+    "lakecore/testing/golden.py",
 )
 STORAGE = re.compile(
     r"(os|pathlib|shutil|tempfile|glob|mmap)(\..*)?|open|io\.open|pyarrow\.fs(\..*)?"
@@ -49,19 +51,21 @@ STORAGE_FREE = re.compile(  # names and types, no storage
     r"os\.(PathLike|fspath|cpu_count|getpid)|pathlib\.(PurePath|PurePosixPath)(\..*)?"
 )
 
-# Files and messages of JSON, whose values have any type before they are checked.
+# Files and messages of JSON, whose values have any type before they are checked; and the model and
+# the strategies of rows of any type.
 JSON_FOLDERS = (
     "lakecore/format",
     "lakecore/catalog/rest",
     "lakecore/cdc/formats",
     "lakecore/rest_server",
+    "lakecore/testing",
 )
 
 # Each heavy package is known to the packages that own it.
 OWNERS = {
     "adlfs": ("lakecore/io",),
     "confluent_kafka": ("lakecore/cdc/kafka",),
-    "duckdb": ("lakecore/frames", "lakecore/scalar", "lakecore/sql"),
+    "duckdb": ("lakecore/frames", "lakecore/scalar", "lakecore/sql", "lakecore/testing/model.py"),
     "fsspec": ("lakecore/io",),
     "gcsfs": ("lakecore/io",),
     "msgspec": ("lakecore/cdc/formats",),

@@ -95,35 +95,62 @@ def forked(ambient: Ambient) -> Ambient:
     return replace(ambient, new_uuid=new_uuid)
 
 
-def seeded(seed: int, start_ms: int = START_MS_DEFAULT) -> Ambient:
+class Clock:
+    """A clock that moves only when it is told to, and when a program sleeps by it.
+
+    Times are milliseconds since 1970. Threads may share it.
+
+        clock = Clock()
+        table = lakecore.open_table(path, ambient=seeded_ambient(7, clock))
+        clock.advance(3_600_000)  # for the table, an hour has passed
+    """
+
+    def __init__(self, start_ms: int = START_MS_DEFAULT) -> None:
+        self._now_ms: float = start_ms
+        self._lock = threading.Lock()
+
+    def now_ms(self) -> int:
+        """The time."""
+        with self._lock:
+            return round(self._now_ms)
+
+    def advance(self, milliseconds: float) -> None:
+        """Move the clock forward; a negative number does not move it."""
+        with self._lock:
+            self._now_ms += max(milliseconds, 0.0)
+
+    def sleep(self, seconds: float) -> None:
+        """Move the clock forward, without waiting."""
+        self.advance(seconds * 1000)
+
+
+def seeded(seed: int, clock: Clock | None = None) -> Ambient:
     """An environment that depends only on the seed; a sleep advances its clock without waiting.
 
-    The local time is UTC. Threads may share the environment, but then the order of their calls is
-    not deterministic.
+    Two tables that get the same calls in environments of one seed have the same bytes under the
+    same names. The local time is UTC. Threads may share the environment, but then the order of
+    their calls is not deterministic.
+
+        lakecore.open_table(path, ambient=seeded_ambient(7))
     """
     chance = random.Random(seed)  # noqa: S311 - reproducible on purpose
     lock = threading.Lock()
-    now_seconds = start_ms / 1000
-
-    def now_ms() -> int:
-        with lock:
-            return round(now_seconds * 1000)
+    clock = Clock() if clock is None else clock
 
     def new_uuid() -> str:
         with lock:
             return str(uuid.UUID(int=chance.getrandbits(128), version=4))
-
-    def sleep(seconds: float) -> None:
-        nonlocal now_seconds
-        with lock:
-            now_seconds += max(seconds, 0.0)
 
     def draw() -> float:
         with lock:
             return chance.random()
 
     return Ambient(
-        now_ms=now_ms, local_wall_clock_ms=now_ms, new_uuid=new_uuid, sleep=sleep, random=draw
+        now_ms=clock.now_ms,
+        local_wall_clock_ms=clock.now_ms,
+        new_uuid=new_uuid,
+        sleep=clock.sleep,
+        random=draw,
     )
 
 

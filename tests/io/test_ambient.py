@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lakecore.io.ambient import JOB_ID_LENGTH, SYSTEM, forked, of_job, seeded
+from lakecore.io.ambient import JOB_ID_LENGTH, SYSTEM, Clock, forked, of_job, seeded
 
 
 def test_one_seed_gives_one_course_of_events() -> None:
@@ -20,7 +20,7 @@ def test_one_seed_gives_one_course_of_events() -> None:
 
 
 def test_seeded_sleep_moves_the_clock_without_waiting() -> None:
-    ambient = seeded(7, start_ms=1_000)
+    ambient = seeded(7, Clock(1_000))
     began = time.monotonic()
     ambient.sleep(3600)
 

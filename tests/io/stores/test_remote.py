@@ -16,7 +16,7 @@ from lakecore.errors import (
     StorageError,
     Unsupported,
 )
-from lakecore.io.ambient import Ambient, seeded
+from lakecore.io.ambient import Ambient, Clock, seeded
 from lakecore.io.stores.open import open_store
 from lakecore.io.stores.remote import DIRECTORY_MARKER, RemoteStore
 from lakecore.io.stores.services import SERVICES, Service, Setting
@@ -111,7 +111,7 @@ def test_server_error_leaves_a_doubt(s3: S3Service) -> None:
 
 
 def test_waits_between_attempts_are_the_ambients(s3: S3Service) -> None:
-    ambient = seeded(1, start_ms=0)
+    ambient = seeded(1, Clock(0))
     store, path = ready(s3_store(s3, ambient)), fresh()
     s3.lost_requests = 3
 
@@ -130,7 +130,7 @@ def test_refused_permission_is_certain(s3: S3Service) -> None:
 
 
 def test_conflict_of_two_puts_is_tried_again_and_then_certain(s3: S3Service) -> None:
-    ambient = seeded(1, start_ms=0)
+    ambient = seeded(1, Clock(0))
     store, path = ready(s3_store(s3, ambient)), fresh()
     s3.refusal = "409 Conflict"
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakecore.errors import AlreadyExists, NotFound
-from lakecore.io.ambient import seeded
+from lakecore.io.ambient import Clock, seeded
 from lakecore.io.stores.local import LocalStore
 from lakecore.io.stores.open import open_store
 from lakecore.io.stores.remote import RemoteStore
@@ -300,7 +300,7 @@ def test_local_path_opens_the_file_itself_or_is_none(place: Place) -> None:
 
 
 def test_memory_store_takes_its_times_from_the_ambient() -> None:
-    ambient = seeded(1, start_ms=5_000)
+    ambient = seeded(1, Clock(5_000))
     store = MemoryStore(ambient)
     store.put("memory://x/a", b"")
     ambient.sleep(2.5)

@@ -14,7 +14,7 @@ import pytest
 
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound, Unsupported
 from lakecore.format import metadata
-from lakecore.io.ambient import seeded
+from lakecore.io.ambient import Clock, seeded
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.snapshot import Tag
@@ -42,7 +42,7 @@ def expire(table: Table, *snapshot_ids: int) -> None:
 
 def history(*lines: str, **options: Any) -> Table:
     """A table with a snapshot for each line, ten seconds one after the other."""
-    ambient = seeded(1, START_MS)
+    ambient = seeded(1, Clock(START_MS))
     table = new_table(ambient=ambient, **options)
     for line in lines:
         put(table, line)

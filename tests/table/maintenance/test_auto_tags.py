@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakecore.errors import InvalidRequest
-from lakecore.io.ambient import seeded
+from lakecore.io.ambient import Clock, seeded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.table.maintenance.expire_tags import create_automatic_tags, maintain_tags
 from tests.retention import data_files, files_read
@@ -23,7 +23,7 @@ DAY = int(datetime(2024, 3, 5, tzinfo=UTC).timestamp()) * 1000
 
 
 def table_of(mode: str = "watermark", **options: Any) -> Table:
-    ambient = seeded(3, start_ms=DAY)
+    ambient = seeded(3, Clock(DAY))
     return new_table(
         store=MemoryStore(ambient),
         ambient=ambient,
@@ -110,7 +110,7 @@ def test_process_time_is_that_of_the_snapshot_in_the_zone() -> None:
     assert commit(table) == ("2024-03-04 23",)
 
     other = new_table(
-        ambient=seeded(3, start_ms=DAY),
+        ambient=seeded(3, Clock(DAY)),
         tag__automatic_creation="process-time",
         tag__creation_period="hourly",
         sink__process_time_zone="+05:30",

@@ -9,7 +9,7 @@ import pytest
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.format import metadata
 from lakecore.format.layout import Layout
-from lakecore.io.ambient import seeded
+from lakecore.io.ambient import Clock, seeded
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.snapshot import Tag
@@ -26,7 +26,7 @@ START_MS = 1_700_000_000_000
 @pytest.fixture
 def table() -> Table:
     """Snapshots 1, 2, 3 at seconds 0, 10, 20; the tags `old` and `2` of snapshot 1."""
-    ambient = seeded(1, START_MS)
+    ambient = seeded(1, Clock(START_MS))
     table = new_table(ambient=ambient)
     for line in ("1 a", "1 b", "1 c"):
         put(table, line)

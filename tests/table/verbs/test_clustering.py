@@ -11,7 +11,7 @@ import pytest
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.format.layout import Layout
-from lakecore.io.ambient import seeded
+from lakecore.io.ambient import Clock, seeded
 from lakecore.io.spill import SpillDirectory
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
@@ -478,7 +478,7 @@ def test_idle_partitions_are_clustered_with_the_chosen_ones() -> None:
         }
     )
     put(table, "a 2 | a 1 | b 2 | b 1 | c 1")
-    ambient = seeded(77, start_ms=table.context.ambient.now_ms() + 2 * 3_600_000)
+    ambient = seeded(77, Clock(table.context.ambient.now_ms() + 2 * 3_600_000))
 
     reopened(table).compact(full=True, where="day = 'c'")
     assert levels(table) == [("{a}", 0), ("{b}", 0), ("{c}", 3)]

@@ -12,7 +12,7 @@ import pytest
 import lakecore as lc
 from lakecore.errors import CommitConflict, CorruptTable, InvalidRequest
 from lakecore.format.layout import Layout
-from lakecore.io.ambient import seeded
+from lakecore.io.ambient import Clock, seeded
 from lakecore.model.evolution import evolve
 from lakecore.model.files import DataFile, FileSource
 from lakecore.model.schema_change import SchemaChange
@@ -745,7 +745,7 @@ def test_explicit_compaction_minds_the_hour_and_the_interval() -> None:
 
     def files_at(hour: int, **options: str) -> int:
         at = table.context.ambient.now_ms() // day_ms * day_ms + day_ms + hour * 3_600_000
-        own = reopened(table, ambient=seeded(hour, at)).copy(options)
+        own = reopened(table, ambient=seeded(hour, Clock(at))).copy(options)
         return own.compact(dry_run=True).files_before
 
     # In off-peak hours, a compaction includes much larger runs.

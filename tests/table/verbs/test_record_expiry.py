@@ -12,7 +12,7 @@ import pytest
 
 from lakecore.errors import InvalidRequest
 from lakecore.format.layout import Layout
-from lakecore.io.ambient import seeded
+from lakecore.io.ambient import Clock, seeded
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.publication import write_schema
@@ -30,7 +30,7 @@ OPTIONS: dict[str, Any] = {"record_level__expire_time": "100 s", "record_level__
 
 def at(seconds: int) -> Ambient:
     """The environment of another process, this many seconds after the tables were created."""
-    return seeded(next(SEEDS), start_ms=(NOW_S + seconds) * 1000)
+    return seeded(next(SEEDS), Clock((NOW_S + seconds) * 1000))
 
 
 def made(columns: dict[str, str] | None = None, **options: Any) -> Table:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from lakecore.model.types import parse_type
-from lakecore.model.validation import create_schema
-from property_tests.aggregate_model import RETRACTING
-from property_tests.merge_draws import CASES, Case, pool, values_for, values_of
-from property_tests.table_draws import Shape
-from property_tests.table_model import plain
+from lakecore.testing.aggregates import RETRACTING, same_order
+from lakecore.testing.function_draws import CASES, Case, pool, values_for, values_of
+from lakecore.testing.table_draws import Shape
+from lakecore.testing.values import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lakecore.model.schema import TableSchema
 
@@ -61,13 +60,7 @@ class Merging:
     @property
     def schema(self) -> TableSchema:
         """The schema of the table."""
-        return create_schema(
-            self.shape.columns,
-            primary_keys=self.shape.primary_keys,
-            partition_keys=self.shape.partition_keys,
-            options=self.shape.options,
-            now_ms=0,
-        )
+        return self.shape.schema
 
     @property
     def engine(self) -> str:
@@ -99,10 +92,48 @@ class Merging:
         return plain(value) if case is None else case.comparable(value)
 
 
+def kinds_of(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The kinds of rows that a table with these options takes."""
+    default = options.get("fields.default-aggregate-function", "last_value")
+    engine = options.get("merge-engine", "deduplicate")
+    heeded = [
+        function
+        for option, function in options.items()
+        if option.endswith(".aggregate-function")
+        and option.removesuffix("aggregate-function") + "ignore-retract" not in options
+    ]
+    bare = engine == "partial-update" and not any(
+        "sequence-group" in name or "remove-record" in name for name in options
+    )
+    takes_back = engine != "first-row" and not bare and {default, *heeded} <= RETRACTING
+    if takes_back or options.get("ignore-delete") == "true":
+        return ALL_KINDS
+    return (*ADDS, "-U") if options.get("ignore-update-before") == "true" else ADDS
+
+
+def _exact(functions: Sequence[Case]) -> list[Case]:
+    """The functions whose results are equal value by value."""
+    return [
+        case
+        for case in functions
+        if not case.function.startswith("rbm")
+        and same_order(case.function, case.data_type, case.options)
+    ]
+
+
 @st.composite
-def mergings(draw: st.DrawFn, engine: str, *, regroups: bool = False) -> Merging:
-    """Tables of a merge engine; `regroups`: those of which Paimon promises that rows that are
-    neighbours may be merged first.
+def mergings(
+    draw: st.DrawFn,
+    engine: str,
+    *,
+    regroups: bool = False,
+    exact: bool = False,
+    types: Sequence[str] = FREE,
+) -> Merging:
+    """Tables of a merge engine.
+
+    `regroups`: those of which Paimon promises that neighbouring rows may be merged first. `exact`:
+    their functions leave nothing open. `types`: the types of the columns that have no function.
     """
     keys = draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=2))
     columns = {f"k{index}": f"{name} NOT NULL" for index, name in enumerate(keys)}
@@ -116,15 +147,17 @@ def mergings(draw: st.DrawFn, engine: str, *, regroups: bool = False) -> Merging
         options["sequence.field"] = ",".join(f"s{index}" for index in range(len(names)))
         options["sequence.field.sort-order"] = draw(st.sampled_from(["ascending", "descending"]))
     sums_only = regroups and engine == "aggregation" and kinds != ADDS
-    free = [] if sums_only else draw(st.lists(st.sampled_from(FREE), max_size=3))
+    free = [] if sums_only else draw(st.lists(st.sampled_from(types), max_size=3))
     columns |= {f"v{index}": name for index, name in enumerate(free)}
     cases: dict[str, Case] = {}
     match engine:
         case "aggregation":
             functions = SUMS if sums_only else ASSOCIATIVE if regroups else CASES
-            cases = draw(_aggregates(options, functions))
+            cases = draw(_aggregates(options, _exact(functions) if exact else functions))
         case "partial-update":
-            cases = draw(_groups(columns, options, regroups=regroups))
+            functions = COMMUTING if regroups else CASES
+            functions = _exact(functions) if exact else functions
+            cases = draw(_groups(columns, options, functions, types, regroups=regroups))
     columns |= {name: case.type for name, case in cases.items()}
     _take_back(draw, options, cases, kinds, regroups=regroups)
     columns = {name: columns[name] for name in draw(st.permutations([*columns]))}
@@ -174,7 +207,13 @@ def _aggregates(
 
 @st.composite
 def _groups(
-    draw: st.DrawFn, columns: dict[str, str], options: dict[str, str], *, regroups: bool
+    draw: st.DrawFn,
+    columns: dict[str, str],
+    options: dict[str, str],
+    functions: Sequence[Case],
+    types: Sequence[str],
+    *,
+    regroups: bool,
 ) -> dict[str, Case]:
     """Sequence groups, each of new columns: some with functions, some without."""
     cases: dict[str, Case] = {}
@@ -182,9 +221,9 @@ def _groups(
     for group in range(draw(st.integers(0, 2))):
         order = draw(st.lists(st.sampled_from(SEQUENCES), min_size=1, max_size=2))
         ordering = {f"g{group}{index}": name for index, name in enumerate(order)}
-        bare = draw(st.lists(st.sampled_from(FREE), max_size=2))
+        bare = draw(st.lists(st.sampled_from(types), max_size=2))
         plain_columns = {f"b{group}{index}": name for index, name in enumerate(bare)}
-        drawn = draw(st.lists(st.sampled_from(COMMUTING if regroups else CASES), max_size=2))
+        drawn = draw(st.lists(st.sampled_from(functions), max_size=2))
         own = {f"a{group}{index}": case for index, case in enumerate(drawn)}
         columns |= ordering | plain_columns
         cases |= own

@@ -21,7 +21,7 @@ from pyroaring import BitMap, BitMap64
 
 from lakecore.merge.aggregators import sketches
 from lakecore.model.types import Array, Atomic, DataType, Map, Root, Row
-from property_tests.table_model import plain
+from lakecore.testing.values import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -77,6 +77,8 @@ class Aggregator:
 
 
 class PrimaryKey(Aggregator):
+    """The key, which every row has."""
+
     def agg(self, _state: Any, value: Any, /) -> Any:
         return value
 
@@ -88,6 +90,8 @@ class PrimaryKey(Aggregator):
 
 
 class LastValue(Aggregator):
+    """`last_value`: the newest value, null too."""
+
     def agg(self, _state: Any, value: Any, /) -> Any:
         return value
 
@@ -99,6 +103,8 @@ class LastValue(Aggregator):
 
 
 class LastNonNullValue(Aggregator):
+    """`last_non_null_value`: the newest value that is not null."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         return state if value is None else value
 
@@ -111,6 +117,8 @@ class LastNonNullValue(Aggregator):
 
 
 class FirstValue(Aggregator):
+    """`first_value`: the oldest value, null too."""
+
     def reset(self) -> None:
         self.begun = False
 
@@ -126,6 +134,8 @@ class FirstValue(Aggregator):
 
 
 class FirstNonNullValue(Aggregator):
+    """`first_non_null_value`: the oldest value that is not null."""
+
     def reset(self) -> None:
         self.begun = False
 
@@ -143,6 +153,8 @@ class FirstNonNullValue(Aggregator):
 
 
 class BoolAnd(Aggregator):
+    """`bool_and`: whether all values are true."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         if state is None or value is None:
             return value if state is None else state
@@ -150,6 +162,8 @@ class BoolAnd(Aggregator):
 
 
 class BoolOr(Aggregator):
+    """`bool_or`: whether a value is true."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         if state is None or value is None:
             return value if state is None else state
@@ -157,6 +171,8 @@ class BoolOr(Aggregator):
 
 
 class Max(Aggregator):
+    """`max`: the greatest value."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         if state is None or value is None:
             return value if state is None else state
@@ -164,6 +180,8 @@ class Max(Aggregator):
 
 
 class Min(Aggregator):
+    """`min`: the least value."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         if state is None or value is None:
             return value if state is None else state
@@ -171,6 +189,8 @@ class Min(Aggregator):
 
 
 class Sum(Aggregator):
+    """`sum`: the sum; a retracted value is subtracted."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         if state is None or value is None:
             return value if state is None else state
@@ -198,6 +218,8 @@ class Sum(Aggregator):
 
 
 class Product(Aggregator):
+    """`product`: the product; it is divided by a retracted value."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         if state is None or value is None:
             return value if state is None else state
@@ -213,6 +235,8 @@ class Product(Aggregator):
 
 
 class ListAgg(Aggregator):
+    """`listagg`: strings joined by a delimiter."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         if is_blank(value):
             return state
@@ -238,6 +262,8 @@ class ListAgg(Aggregator):
 
 
 class Collect(Aggregator):
+    """`collect`: the elements of all arrays."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         distinct = self.option("distinct") == "true"
         if state is None and value is None:
@@ -264,6 +290,8 @@ class Collect(Aggregator):
 
 
 class MergeMap(Aggregator):
+    """`merge_map`: the entries of all maps; the newest of a key."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         if state is None or value is None:
             return value if state is None else state
@@ -277,6 +305,8 @@ class MergeMap(Aggregator):
 
 
 class MergeMapWithKeyTime(Aggregator):
+    """`merge_map_with_keytime`: the entry of the greatest time of each key."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         if state is None or value is None:
             return value if state is None else state
@@ -317,6 +347,8 @@ class Nested(Aggregator):
 
 
 class NestedUpdate(Nested):
+    """`nested_update`: rows of an array, one for each nested key."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         if value is None:
             return state
@@ -371,6 +403,8 @@ class NestedUpdate(Nested):
 
 
 class NestedPartialUpdate(Nested):
+    """`nested_partial_update`: rows of an array, merged by nested key."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         if value is None:
             return state
@@ -385,6 +419,8 @@ class NestedPartialUpdate(Nested):
 
 
 class Roaring32(Aggregator):
+    """`rbm32`: the union of bitmaps of 32 bits."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         if state is None or value is None:
             return value if state is None else state
@@ -392,6 +428,8 @@ class Roaring32(Aggregator):
 
 
 class Roaring64(Aggregator):
+    """`rbm64`: the union of bitmaps of 64 bits."""
+
     def agg(self, state: Any, value: Any, /) -> Any:
         if state is None or value is None:
             return value if state is None else state

@@ -6,21 +6,32 @@ import math
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from lakecore.errors import Unsupported
 from lakecore.model.rows import ROW_KIND
 from lakecore.model.schema_change import Change, SchemaChange
-from lakecore.model.types import Array, DataType, arrow_type, parse_type, with_nullable
+from lakecore.model.types import (
+    Array,
+    Atomic,
+    DataType,
+    Root,
+    arrow_type,
+    parse_type,
+    with_nullable,
+)
+from lakecore.model.validation import create_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakecore.model.schema import TableSchema
     from lakecore.table.handle import Table
-    from property_tests.table_model import Row
+    from lakecore.testing.model import Row
 
 LONG = "x" * 40
 POOLS: dict[str, list[Any]] = {
@@ -55,6 +66,7 @@ POOLS: dict[str, list[Any]] = {
     "ARRAY<INT>": [[], [1], [1, None]],
 }
 TYPES = {name: parse_type(name) for name in POOLS}
+TYPE_NAMES = tuple(POOLS)
 KEY_TYPES = [name for name in POOLS if not isinstance(TYPES[name], Array)]
 PARTITION_TYPES = ["STRING", "INT", "DATE", "BOOLEAN"]
 SEQUENCE_TYPES = ["INT", "BIGINT", "STRING", "TIMESTAMP(6)", "DECIMAL(30, 5)", "FLOAT"]
@@ -67,17 +79,40 @@ WIDER = {
     "VARCHAR(5)": ["STRING"],
     "DECIMAL(6, 2)": ["DECIMAL(12, 2)"],
 }
-KINDS = ["+I", "+I", "+I", "+U", "-U", "-D"]
+KINDS = ("+I", "+I", "+I", "+U", "-U", "-D")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What a table is created from."""
+    """What a table is created from, as `schemas` draws it: the arguments of `create_table`.
+
+    `kinds` are the kinds of the rows that it takes, the frequent ones more than once.
+
+        catalog.create_table(
+            "shop.orders",
+            shape.columns,
+            primary_keys=shape.primary_keys,
+            partition_keys=shape.partition_keys,
+            options=shape.options,
+        )
+    """
 
     columns: dict[str, str]
     primary_keys: tuple[str, ...] = ()
     partition_keys: tuple[str, ...] = ()
     options: dict[str, str] = field(default_factory=dict)
+    kinds: tuple[str, ...] = KINDS
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of the new table."""
+        return create_schema(
+            self.columns,
+            primary_keys=self.primary_keys,
+            partition_keys=self.partition_keys,
+            options=self.options,
+            now_ms=0,
+        )
 
 
 FILES = st.fixed_dictionaries(
@@ -120,6 +155,7 @@ WRITES = st.sampled_from(
         {"full-compaction.delta-commits": "3"},
     ]
 )
+"""Dynamic options of one write, which must change no row either."""
 _KEYED = frozenset({"full-compaction.delta-commits"})
 
 
@@ -129,11 +165,8 @@ def with_options(table: Table, options: dict[str, str]) -> Table:
     return table.copy({key: text for key, text in options.items() if keyed or key not in _KEYED})
 
 
-"""Dynamic options of one write, which must change no row either."""
-
-
 @st.composite
-def keyed_shapes(draw: st.DrawFn) -> Shape:
+def keyed_shapes(draw: st.DrawFn, types: Sequence[str] = TYPE_NAMES) -> Shape:
     """Tables with a primary key."""
     keys = draw(st.lists(st.sampled_from(KEY_TYPES), min_size=1, max_size=2))
     columns = {f"k{index}": f"{name} NOT NULL" for index, name in enumerate(keys)}
@@ -142,7 +175,7 @@ def keyed_shapes(draw: st.DrawFn) -> Shape:
         columns["p"] = draw(st.sampled_from(PARTITION_TYPES)) + " NOT NULL"
         partition = ("p",)
     primary = tuple(draw(st.permutations([*columns])))
-    values = draw(st.lists(st.sampled_from([*POOLS]), max_size=3))
+    values = draw(st.lists(st.sampled_from(types), max_size=3))
     columns |= {f"v{index}": name for index, name in enumerate(values)}
     options = (
         draw(FILES)
@@ -197,9 +230,9 @@ def _bucketing(keys: list[str]) -> st.SearchStrategy[dict[str, str]]:
 
 
 @st.composite
-def append_shapes(draw: st.DrawFn) -> Shape:
+def append_shapes(draw: st.DrawFn, types: Sequence[str] = TYPE_NAMES) -> Shape:
     """Tables without a primary key."""
-    values = draw(st.lists(st.sampled_from([*POOLS]), min_size=1, max_size=3))
+    values = draw(st.lists(st.sampled_from(types), min_size=1, max_size=3))
     columns = {f"v{index}": name for index, name in enumerate(values)}
     options = draw(FILES) | draw(MANIFESTS)
     if draw(st.booleans()):
@@ -210,55 +243,101 @@ def append_shapes(draw: st.DrawFn) -> Shape:
         columns["p"] = draw(st.sampled_from(PARTITION_TYPES))
         columns["q"] = draw(st.sampled_from(PARTITION_TYPES))
         partition = draw(st.sampled_from([("p",), ("q", "p")]))
-    return Shape(columns=columns, partition_keys=partition, options=options)
+    return Shape(columns=columns, partition_keys=partition, options=options, kinds=("+I",))
 
 
 def values(data_type: DataType) -> st.SearchStrategy[Any]:
     """Values of a column: of its pool, or null where that is allowed."""
-    drawn = st.sampled_from(_pool(data_type))
+    drawn = st.sampled_from(pool_of(data_type))
     return st.one_of(drawn, st.none()) if data_type.nullable else drawn
 
 
-def _pool(data_type: DataType) -> list[Any]:
+def key_values(data_type: DataType) -> st.SearchStrategy[Any]:
+    """Values of a key column. Keys of more than one column would hardly ever meet again."""
+    return st.one_of(st.sampled_from(pool_of(data_type)[:2]), values(data_type))
+
+
+def pool_of(data_type: DataType) -> list[Any]:
+    """Few values of a type, its ends among them. Raises Unsupported if there are none."""
     bare = str(with_nullable(data_type, nullable=True)).replace(
         "TIMESTAMP(6) WITH LOCAL TIME ZONE", "TIMESTAMP_LTZ(6)"
     )
-    return {"DECIMAL(12, 2)": POOLS["DECIMAL(6, 2)"]}.get(bare) or POOLS[bare]
+    return {"DECIMAL(12, 2)": POOLS["DECIMAL(6, 2)"], **POOLS}.get(bare) or _ends(data_type)
 
 
-def rows(schema: TableSchema, rules_kind: int | None, *, keyed: bool, max_size: int = 8) -> Any:
-    """Rows of a schema with their kinds: those of a batch."""
-    kinds = st.sampled_from(KINDS) if keyed else st.just("+I")
+def _ends(data_type: DataType) -> list[Any]:
+    """Values at the ends of a type that has no pool. Raises Unsupported if it has none."""
+    if not isinstance(data_type, Atomic):
+        raise Unsupported("no rows are drawn of this type", type=str(data_type))
+    length = data_type.length or 1
+    match data_type.root:
+        case Root.DECIMAL:
+            most = 10 ** (data_type.precision or 1) - 1
+            return [Decimal(n).scaleb(-(data_type.scale or 0)) for n in (-most, -1, 0, 1, most)]
+        case Root.CHAR:
+            return ["a" * length, "b" * length]
+        case Root.VARCHAR:
+            return ["", "a", "b" * min(length, 50)]
+        case Root.BINARY:
+            return [bytes(length), b"\xff" * length]
+        case Root.VARBINARY:
+            return [b"", b"\x00", b"\xff" * min(length, 50)]
+        case Root.TIME:
+            return [time(0), time(23, 59, 59)]
+        case Root.TIMESTAMP:
+            return [datetime(1969, 12, 31, 23, 59, 59), datetime(2024, 2, 29, 1)]
+        case Root.TIMESTAMP_LTZ:
+            return [datetime(2001, 1, 1, tzinfo=UTC), datetime(2024, 2, 29, 1, tzinfo=UTC)]
+        case _:
+            raise Unsupported("no rows are drawn of this type", type=str(data_type))
+
+
+def rows_by_id(schema: TableSchema, *, kinds: bool, max_size: int = 8) -> Any:
+    """Rows of a schema by field id, with their kinds: those of a batch."""
+    kind = st.sampled_from(KINDS) if kinds else st.just("+I")
+    of_kind = schema.parsed_options().rowkind_field
     columns = {}
     for column in schema.fields:
         drawn = values(column.type)
-        if column.id == rules_kind:
+        if column.name == of_kind:
             drawn = st.sampled_from(KINDS)
         elif column.name in schema.primary_keys:
-            # Keys of more than one column would hardly ever meet again.
-            drawn = st.one_of(st.sampled_from(_pool(column.type)[:2]), drawn)
+            drawn = key_values(column.type)
         columns[column.id] = drawn
-    return st.lists(st.tuples(kinds, st.fixed_dictionaries(columns)), max_size=max_size)
+    return st.lists(st.tuples(kind, st.fixed_dictionaries(columns)), max_size=max_size)
 
 
-def batch_of(
-    schema: TableSchema, drawn: Sequence[tuple[str, Row]], *, with_kinds: bool
-) -> pa.RecordBatch:
-    """Drawn rows as an Arrow batch."""
+def batch_of(schema: TableSchema, drawn: Sequence[tuple[str, Row]]) -> pa.RecordBatch:
+    """Drawn rows as an Arrow batch, with their kinds if the table takes them from `_row_kind`."""
     columns = [pa.array([row[f.id] for _, row in drawn], arrow_type(f.type)) for f in schema.fields]
     names = [f.name for f in schema.fields]
-    if with_kinds:
+    if schema.primary_keys and schema.parsed_options().rowkind_field is None:
         columns.append(pa.array([kind for kind, _ in drawn], pa.string()))
         names.append(ROW_KIND)
     return pa.RecordBatch.from_arrays(columns, names)
 
 
 @st.composite
-def schema_changes(draw: st.DrawFn, schema: TableSchema, fresh: str) -> Change | None:
-    """A change that the schema allows; `fresh` is a name that no column has."""
+def schema_changes(
+    draw: st.DrawFn, schema: TableSchema | Shape, fresh: str | None = None
+) -> Change:
+    """Changes that the schema allows: a column is added, renamed, dropped or made wider.
+
+    `fresh` names the new column, or gives the renamed one its name; by default, it is unused.
+
+        @given(change=schema_changes(shape))
+        def test_alter(change): catalog.alter_table("d.t", [change])
+    """
+    schema = schema.schema if isinstance(schema, Shape) else schema
     options = schema.parsed_options()
+    fresh = fresh or next(f"n{at}" for at in count() if f"n{at}" not in schema.names)
     held = {*schema.primary_keys, *schema.partition_keys, *options.bucket_key}
     ordering = {*options.sequence_field, options.rowkind_field}
+    # A column with rules of its own cannot go without them.
+    held |= {
+        n for o in schema.options if o.startswith("fields.") for n in o.split(".")[1].split(",")
+    }
+    held |= {n for o, t in schema.options.items() if o.endswith("-group") for n in t.split(",")}
     free = [f for f in schema.fields if f.name not in held | ordering]
     wide = [(f, WIDER[str(f.type)]) for f in free if str(f.type) in WIDER]
     renamable = [f.name for f in schema.fields if f.name not in schema.partition_keys]
@@ -266,8 +345,6 @@ def schema_changes(draw: st.DrawFn, schema: TableSchema, fresh: str) -> Change |
     renamable += 3 * [name for name in renamable if name in ordering]
     verb = draw(st.sampled_from(["add", "drop", "rename", "widen"]))
     match verb:
-        case "add":
-            return SchemaChange.add_column(fresh, draw(st.sampled_from([*POOLS])))
         case "rename":
             return SchemaChange.rename_column(draw(st.sampled_from(renamable)), fresh)
         case "drop" if free and len(schema.fields) > 1:
@@ -276,4 +353,4 @@ def schema_changes(draw: st.DrawFn, schema: TableSchema, fresh: str) -> Change |
             column, targets = draw(st.sampled_from(wide))
             return SchemaChange.update_column_type(column.name, draw(st.sampled_from(targets)))
         case _:
-            return None
+            return SchemaChange.add_column(fresh, draw(st.sampled_from([*POOLS])))

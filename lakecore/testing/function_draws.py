@@ -13,8 +13,8 @@ from pyroaring import BitMap, BitMap64
 
 from lakecore.merge.aggregators import sketches
 from lakecore.model.types import Array, Atomic, DataType, Map, Root, Row, arrow_type, parse_type
-from property_tests.aggregate_model import same_values
-from property_tests.table_draws import POOLS
+from lakecore.testing.aggregates import same_values
+from lakecore.testing.table_draws import POOLS, pool_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -157,13 +157,13 @@ def values_of(data_type: DataType) -> st.SearchStrategy[Any]:
 
 
 def pool(data_type: DataType) -> list[Any]:
-    assert isinstance(data_type, Atomic)
-    if data_type.root is Root.VARCHAR:
+    """Few values of a type, its ends among them."""
+    if isinstance(data_type, Atomic) and data_type.root is Root.VARCHAR:
         return ["", "a", "ab", "\ufffd", "\U0001f600"]
-    if data_type.root is Root.VARBINARY:
+    if isinstance(data_type, Atomic) and data_type.root is Root.VARBINARY:
         return POOLS["BYTES"]
     name = str(data_type).replace("TIMESTAMP(6) WITH LOCAL TIME ZONE", "TIMESTAMP_LTZ(6)")
-    return MORE.get(name) or POOLS[name]
+    return MORE.get(name) or pool_of(data_type)
 
 
 def _key_type(case: Case) -> DataType:

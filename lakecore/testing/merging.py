@@ -26,14 +26,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
-from property_tests.aggregate_model import (
+from lakecore.testing.aggregates import (
     Aggregator,
     LastNonNullValue,
     Refused,
     aggregator,
     ordered,
 )
-from property_tests.table_model import plain
+from lakecore.testing.values import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -1,0 +1,103 @@
+"""The testing kit: a model of a table, strategies, storage that fails, golden tables, a suite.
+
+The names below are the public ones; each is imported when it is first used. They are unstable until
+1.0: a minor version may change them, and the changelog says so. The strategies need the extra
+`testing`, which brings Hypothesis; the other names do not. Nothing else of lakecore imports this
+package. docs/testing.md explains it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from lakecore.errors import Unsupported
+
+if TYPE_CHECKING:
+    from lakecore.io.ambient import Clock
+    from lakecore.io.ambient import seeded as seeded_ambient
+    from lakecore.testing import suite
+    from lakecore.testing.aggregates import Refused
+    from lakecore.testing.conditions import Condition, conditions
+    from lakecore.testing.golden import GoldenTable, golden, golden_names
+    from lakecore.testing.machine import Replay, Step, TableMachine, histories
+    from lakecore.testing.model import Model
+    from lakecore.testing.stores import Crashed, Faults, StoreCall
+    from lakecore.testing.strategies import options, rows, schemas
+    from lakecore.testing.table_draws import Shape, schema_changes
+    from lakecore.testing.values import assert_same_rows
+    from lakecore.testing.warehouse import FaultyWarehouse, every_call, faulty_warehouse
+
+__all__ = [
+    "Clock",
+    "Condition",
+    "Crashed",
+    "Faults",
+    "FaultyWarehouse",
+    "GoldenTable",
+    "Model",
+    "Refused",
+    "Replay",
+    "Shape",
+    "Step",
+    "StoreCall",
+    "TableMachine",
+    "assert_same_rows",
+    "conditions",
+    "every_call",
+    "faulty_warehouse",
+    "golden",
+    "golden_names",
+    "histories",
+    "options",
+    "rows",
+    "schema_changes",
+    "schemas",
+    "seeded_ambient",
+    "suite",
+]
+
+_HOMES = {
+    "lakecore.io.ambient": ("Clock",),
+    "lakecore.testing.aggregates": ("Refused",),
+    "lakecore.testing.conditions": ("Condition", "conditions"),
+    "lakecore.testing.golden": ("GoldenTable", "golden", "golden_names"),
+    "lakecore.testing.machine": ("Replay", "Step", "TableMachine", "histories"),
+    "lakecore.testing.model": ("Model",),
+    "lakecore.testing.stores": ("Crashed", "Faults", "StoreCall"),
+    "lakecore.testing.strategies": ("options", "rows", "schemas"),
+    "lakecore.testing.table_draws": ("Shape", "schema_changes"),
+    "lakecore.testing.values": ("assert_same_rows",),
+    "lakecore.testing.warehouse": ("FaultyWarehouse", "every_call", "faulty_warehouse"),
+}
+_HOME_OF = {name: (home, name) for home, names in _HOMES.items() for name in names}
+_HOME_OF["seeded_ambient"] = ("lakecore.io.ambient", "seeded")
+_MODULES = ("suite",)
+"""Modules that are public as a whole."""
+
+
+def __getattr__(name: str) -> object:
+    """Import the public name when it is first used. Raises Unsupported without Hypothesis."""
+    if name in _MODULES:
+        return import_module(f"lakecore.testing.{name}")
+    if name not in _HOME_OF:
+        message = f"module 'lakecore.testing' has no attribute {name!r}"
+        raise AttributeError(message)
+    try:
+        home, own = _HOME_OF[name]
+        value: object = getattr(import_module(home), own)
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        raise Unsupported(
+            "the strategies need a package that is not installed",
+            name=name,
+            package="hypothesis",
+            install="pip install 'lakecore[testing]'",
+        ) from error
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
