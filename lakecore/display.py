@@ -7,7 +7,12 @@ characters are written as escapes, and HTML is escaped.
 from __future__ import annotations
 
 import html
+import json
+import math
+import re
 from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -132,3 +137,52 @@ def _cell(value: object, most: int = CELL_MAX) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+# --- value texts ---------------------------------------------------------------------------------
+# Values of rows as text, and as JSON.
+
+_FRACTION = re.compile(r"(\.\d*?)0+(?=\D|$)")
+
+
+def value_text(value: object) -> str:
+    """A value of a row as text: bytes in hex, nested values as JSON."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return value.hex()
+        case Decimal():
+            return format(value, "f")
+        case dict() | list():
+            return json.dumps(_storable(value), ensure_ascii=False)
+        case datetime() | time():
+            return _FRACTION.sub(r"\1", str(value))
+        case _:
+            return str(value)
+
+
+def json_text(value: object) -> str:
+    """A Python value as one line of JSON."""
+    return json.dumps(_storable(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _storable(value: object) -> object:
+    """The value converted to Python types that JSON can represent."""
+    match value:
+        case dict():
+            return {str(_storable(key)): _storable(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_storable(each) for each in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case None | bool() | int() | str():
+            return value
+        case bytes():
+            return value.hex()
+        case Decimal():
+            return format(value, "f")
+        case datetime() | date() | time():
+            return value.isoformat()
+        case _:
+            return str(value)

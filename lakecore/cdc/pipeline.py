@@ -102,6 +102,7 @@ class PipelineStatus:
     source: Mapping[str, str]
     left_out: Mapping[str, str]
     quarantine: tuple[Mapping[str, Json], ...] = ()
+    targets: tuple[str, ...] = ()
 
 
 def run_pipeline(
@@ -171,6 +172,7 @@ def statuses(catalog: Catalog, state: str | None, ambient: Ambient) -> list[Pipe
                 if isinstance(left_out, dict)
                 else {},
                 quarantine=tuple(each.to_json() for each in latest.quarantine),
+                targets=latest.targets,
             )
         )
     return found

@@ -28,10 +28,10 @@ from lakecore.cdc.pipeline import (
 )
 from lakecore.cdc.quarantine import SetAside
 from lakecore.cli.flags import Flags, read_flags
-from lakecore.cli.grid import json_text
 from lakecore.cli.printing import note, say
 from lakecore.cli.settings import stated
 from lakecore.cli.target import catalog_options_of
+from lakecore.display import json_text
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.secret_options import with_secrets

@@ -29,11 +29,10 @@ from lakecore.cli.arguments import (
     Verbs,
     partitions_of,
 )
-from lakecore.cli.grid import json_text
 from lakecore.cli.printing import note, say, write_frame, write_record
 from lakecore.cli.settings import stated
 from lakecore.deferred import deferred, deferred_module
-from lakecore.display import show_bytes
+from lakecore.display import json_text, show_bytes
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:

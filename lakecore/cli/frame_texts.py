@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import polars as pl
 
-from lakecore.cli.grid import json_text
+from lakecore.display import json_text
 
 PolarsType: TypeAlias = "pl.DataType | pl.datatypes.DataTypeClass"
 _ISO = "%Y-%m-%dT%H:%M:%S%.f"

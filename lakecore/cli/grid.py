@@ -12,17 +12,13 @@ several lines, each row becomes a block. A single cell of several lines is print
 
 from __future__ import annotations
 
-import json
-import math
-import re
 from dataclasses import dataclass
-from datetime import date, datetime, time
-from decimal import Decimal
 from itertools import zip_longest
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from lakecore.deferred import deferred
+from lakecore.display import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -192,10 +188,9 @@ def _painted(text: str, codes: str, style: Style) -> str:
 
 
 # --- texts ---------------------------------------------------------------------------------------
-# Python values as text: cells of a grid, and JSON.
+# Python values as cells of a grid.
 
 NULL = "NULL"
-_FRACTION = re.compile(r"(\.\d*?)0+(?=\D|$)")
 _ESCAPES = {
     **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},
     **{code: f"\\u{code:04x}" for code in (0x2028, 0x2029)},
@@ -215,49 +210,7 @@ def one_line(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-def json_text(value: object) -> str:
-    """A Python value as one line of JSON."""
-    return json.dumps(_storable(value), ensure_ascii=False, separators=(",", ":"))
-
-
 def _cell(value: object) -> Cell:
     if value in ("", NULL):
         return Cell(f"'{value}'")
-    return Cell("\n".join(map(one_line, _shown(value).split("\n"))))
-
-
-def _shown(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case bytes():
-            return value.hex()
-        case Decimal():
-            return format(value, "f")
-        case dict() | list():
-            return json.dumps(_storable(value), ensure_ascii=False)
-        case datetime() | time():
-            return _FRACTION.sub(r"\1", str(value))
-        case _:
-            return str(value)
-
-
-def _storable(value: object) -> object:
-    """The value converted to Python types that JSON can represent."""
-    match value:
-        case dict():
-            return {str(_storable(key)): _storable(each) for key, each in value.items()}
-        case list() | tuple():
-            return [_storable(each) for each in value]
-        case float():
-            return value if math.isfinite(value) else None
-        case None | bool() | int() | str():
-            return value
-        case bytes():
-            return value.hex()
-        case Decimal():
-            return format(value, "f")
-        case datetime() | date() | time():
-            return value.isoformat()
-        case _:
-            return str(value)
+    return Cell("\n".join(map(one_line, value_text(value).split("\n"))))

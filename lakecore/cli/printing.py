@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakecore.cli.arguments import Format
-from lakecore.cli.grid import NULL, Column, Style, cells, json_text, layout, one_line
+from lakecore.cli.grid import NULL, Column, Style, cells, layout, one_line
 from lakecore.cli.output import BinaryOutput, flush, write
 from lakecore.deferred import deferred
+from lakecore.display import json_text
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:

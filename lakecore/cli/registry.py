@@ -129,6 +129,14 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "serve",
             "Serve a warehouse to other engines by Paimon's REST protocol.",
         ),
+        "ui": (
+            "serve",
+            "Show a warehouse in a browser: tables, snapshots, files, rows. It changes nothing.",
+        ),
+        "metrics": (
+            "serve",
+            "Print numbers of all tables and pipelines in Prometheus's text format.",
+        ),
     },
     "About lakecore": {
         "demo": ("about", "Show what lakecore does, with a year of real flights."),

@@ -1,4 +1,4 @@
-"""`lakecore serve-rest`."""
+"""`lakecore serve-rest`, `lakecore ui` and `lakecore metrics`."""
 
 from __future__ import annotations
 
@@ -15,25 +15,37 @@ from lakecore.errors import InvalidRequest
 if TYPE_CHECKING:
     from lakecore.catalog.registry import open_catalog
     from lakecore.cli.target import catalog_options_of
+    from lakecore.metrics import Numbers, prometheus
     from lakecore.rest_server.app import parse_tokens
     from lakecore.rest_server.serving import serve
+    from lakecore.ui.app import serve_ui
 else:
     catalog_options_of = deferred("lakecore.cli.target", "catalog_options_of")
     open_catalog = deferred("lakecore.catalog.registry", "open_catalog")
     parse_tokens = deferred("lakecore.rest_server.app", "parse_tokens")
+    Numbers = deferred("lakecore.metrics", "Numbers")
+    prometheus = deferred("lakecore.metrics", "prometheus")
     serve = deferred("lakecore.rest_server.serving", "serve")
+    serve_ui = deferred("lakecore.ui.app", "serve_ui")
 
 commands = Verbs()
+
+Host = Annotated[
+    str, typer.Option(help="Address to listen on. Without a token: only a local address.")
+]
+Port = Annotated[int, typer.Option(help="Port to listen on; 0 means any free port.")]
+TokenFile = Annotated[str | None, typer.Option(metavar="FILE", help="A file that holds the token.")]
+Place = Annotated[
+    str | None, typer.Argument(metavar="[WAREHOUSE]", help="Path or URI of the warehouse.")
+]
 
 
 @commands("serve-rest")
 def serve_rest(  # noqa: PLR0913  one parameter per option
     of: OfWarehouse,
     *,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on. Without a token: only a local address.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 means any free port.")] = 8765,
+    host: Host = "127.0.0.1",
+    port: Port = 8765,
     token: Annotated[
         str | None,
         typer.Option(
@@ -43,9 +55,7 @@ def serve_rest(  # noqa: PLR0913  one parameter per option
             help="The token that clients must send. Safer: LAKECORE_REST_TOKEN.",
         ),
     ] = None,
-    token_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A file that holds the token.")
-    ] = None,
+    token_file: TokenFile = None,
     tokens: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="A TOML file with a token and a scope for each user."),
@@ -69,6 +79,41 @@ def serve_rest(  # noqa: PLR0913  one parameter per option
         tokens=known,
         on_start=say,
     )
+
+
+@commands("ui")
+def ui(
+    path: Place = None,
+    *,
+    of: OfWarehouse,
+    host: Host = "127.0.0.1",
+    port: Port = 8766,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            envvar="LAKECORE_UI_TOKEN",
+            show_envvar=False,
+            help="The token that readers must give. Safer: LAKECORE_UI_TOKEN.",
+        ),
+    ] = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Show a warehouse in a browser: tables, snapshots, files, rows. It changes nothing.
+
+    The address is the first line of standard output. Ctrl-C stops the server. Without a token,
+    only programs of this machine can connect.
+    """
+    catalog = open_catalog(catalog_options_of(path, of.warehouse, of.option), create=False)
+    given = _token(token, token_file)
+    serve_ui(catalog, host=host, port=port, token=given, on_start=say)
+
+
+@commands("metrics")
+def metrics(path: Place = None, *, of: OfWarehouse) -> None:
+    """Print numbers of all tables and pipelines in Prometheus's text format."""
+    catalog = open_catalog(catalog_options_of(path, of.warehouse, of.option), create=False)
+    say(prometheus(catalog, Numbers()).rstrip("\n"))
 
 
 def _token(token: str | None, token_file: str | None) -> str | None:

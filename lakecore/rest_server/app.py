@@ -20,10 +20,12 @@ import logging
 import math
 import tomllib
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, unquote_plus
 
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
+from lakecore.metrics import METRICS_TYPE, Numbers, prometheus
 from lakecore.rest_server.replies import Problem, Reply, error_reply, problem_of
 from lakecore.rest_server.served_catalog import PREFIX, ServedCatalog
 
@@ -156,6 +158,7 @@ BODY_BYTES_MAX = 32 << 20
 BODIES_BYTES_MAX = 128 << 20
 BODY_SECONDS = 60.0
 PATH_BYTES_MAX = 8 << 10
+JSON_TYPE = "application/json"
 _VERSION = "v1"
 _NAMING = ("name", "identifier", "source", "destination", "tagName", "branch", "instant")
 
@@ -166,7 +169,7 @@ def server_library(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ImportError as error:
         raise Unsupported(
-            "a REST server needs a package that is not installed",
+            "a server needs a package that is not installed",
             package=name,
             install="pip install 'lakecore[rest-server]'",
         ) from error
@@ -184,6 +187,7 @@ class RestApp:
         self._tokens = tuple(tokens or ())
         self._served = ServedCatalog(catalog)
         self._scoped = {token: self._served.over(visible(catalog, token)) for token in self._tokens}
+        self._catalog, self._numbers, self._counting = catalog, Numbers(), Lock()
         self._bodies_bytes = 0
         self._in_thread = server_library("starlette.concurrency").run_in_threadpool
         self._responses = server_library("starlette.responses")
@@ -207,11 +211,13 @@ class RestApp:
             if call.request.method != "GET":
                 facts = (call.who, call.request.method, call.named, status)
                 audit.info("change who=%s verb=%s object=%s status=%d", *facts)
-        content = b"" if reply.body is None else json.dumps(reply.body).encode()
+        content, kind = b"" if reply.body is None else json.dumps(reply.body).encode(), JSON_TYPE
+        if reply.metrics is not None:
+            content, kind = reply.metrics.encode(), METRICS_TYPE
         # What the client still sends of a body would be taken for the next request.
         headers = {} if call.read else {"connection": "close"}
         response = self._responses.Response(
-            content, status_code=reply.status, media_type="application/json", headers=headers
+            content, status_code=reply.status, media_type=kind, headers=headers
         )
         await response(scope, receive, send)
 
@@ -220,6 +226,9 @@ class RestApp:
         try:
             token = token_of(request.headers.get("authorization"), self._tokens)
             call.who = token.name
+            if (request.method, request.scope["path"]) == ("GET", "/metrics"):
+                call.read = True
+                return Reply(200, metrics=await self._in_thread(self._metrics, token))
             parts, query = _address(request.scope)
             held = _Held(self)
             try:
@@ -240,6 +249,12 @@ class RestApp:
                 log.warning("request failed: %s %s: %s", request.method, call.path, error)
             return error_reply(found)
         return reply
+
+    def _metrics(self, token: Token) -> str:
+        """The metrics of what the token may use; pipelines belong to no single database."""
+        with self._counting:
+            seen = visible(self._catalog, token)
+            return prometheus(seen, self._numbers, with_pipelines=token.databases is None)
 
 
 @dataclass(slots=True)
@@ -295,18 +310,26 @@ class _Held:
 
 def _address(scope: MutableMapping[str, Any]) -> tuple[tuple[str, ...], dict[str, str]]:
     """The decoded parts of a path below `/v1`, and the query."""
+    (version, *decoded), query = split_address(scope)
+    if version != _VERSION or not decoded:
+        raise Problem(404, f"paths begin with /{_VERSION}/")
+    return tuple(decoded[decoded[0] == PREFIX :]), query
+
+
+def split_address(scope: MutableMapping[str, Any]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The decoded parts of a path, at least one, and the query. Raises Problem."""
     raw = bytes(scope.get("raw_path") or scope["path"].encode())
     if len(raw) > PATH_BYTES_MAX:
         raise Problem(414, "the path is too long")
     try:
-        _, version, *parts = raw.decode("ascii").split("/")
+        _, *parts = raw.decode("ascii").split("/")
         decoded = tuple(unquote_plus(part, errors="strict") for part in parts)
         query = dict(parse_qsl(bytes(scope["query_string"]).decode("ascii"), errors="strict"))
     except (UnicodeDecodeError, ValueError):
         raise Problem(400, "the path is not valid") from None
-    if version != _VERSION or not decoded:
-        raise Problem(404, f"paths begin with /{_VERSION}/")
-    return decoded[decoded[0] == PREFIX :], query
+    if not decoded:
+        raise Problem(400, "the path is not valid")
+    return decoded, query
 
 
 def _object(data: bytes) -> dict[str, Any]:

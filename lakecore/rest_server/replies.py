@@ -30,10 +30,11 @@ _PLACE = re.compile(r"[/\\]")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A status and a JSON body."""
+    """A status and a JSON body, or metrics as text."""
 
     status: int
     body: dict[str, Any] | None = None
+    metrics: str | None = None
 
 
 class Problem(Exception):

@@ -42,10 +42,18 @@ def serve(
     known = [*tokens] if token is None else [Token(name="token", text=token), *tokens]
     texts: list[str | None] = [each.text for each in known]
     for text in texts or [None]:
-        _check_token(host, text)
-    uvicorn = server_library("uvicorn")
+        check_token(host, text)
     _show_audit()
-    config = server_config(RestApp(catalog, known))
+    listen(RestApp(catalog, known), host=host, port=port, on_start=on_start)
+
+
+def listen(app: object, *, host: str, port: int, on_start: Callable[[str], None]) -> None:
+    """Serve an application until SIGINT or SIGTERM. `on_start` gets the address of the server.
+
+    Raises InvalidRequest if the port is taken.
+    """
+    uvicorn = server_library("uvicorn")
+    config = server_config(app)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -87,14 +95,15 @@ def server_config(app: object, **changed: object) -> Any:  # noqa: ANN401  uvico
     return uvicorn.Config(app, **settings | changed)
 
 
-def _check_token(host: str, token: str | None) -> None:
+def check_token(host: str, token: str | None) -> None:
+    """Raise InvalidRequest for a server that other machines can reach without a long token."""
     if token is None:
-        if _is_loopback(host):
+        if is_loopback(host):
             return
         raise InvalidRequest(
             "a server that other machines can reach needs a token", option="--token", host=host
         )
-    if len(token) < TOKEN_LENGTH_MIN and not _is_loopback(host):
+    if len(token) < TOKEN_LENGTH_MIN and not is_loopback(host):
         raise InvalidRequest(
             "the token is too short for a server that other machines can reach",
             option="--token-length",
@@ -102,7 +111,8 @@ def _check_token(host: str, token: str | None) -> None:
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine can reach a server on this host."""
     if host == "localhost":
         return True
     try:

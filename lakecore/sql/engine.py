@@ -13,9 +13,10 @@ from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.sql import statements as s
 from lakecore.sql.parse import parse
+from lakecore.sql.printable import printable
 from lakecore.sql.python_objects import names_in_scope
 from lakecore.sql.queries import Queries
-from lakecore.sql.query_errors import check_syntax
+from lakecore.sql.query_errors import FAILURES, check_syntax, error_of_result
 from lakecore.sql.tokens import quoted, split
 from lakecore.sql.workspace import DEFAULT_CATALOG, Workspace
 
@@ -145,6 +146,23 @@ class SqlEngine:
             found = self._run(statement, parameters, find)
         assert found is not None, "there is a statement"
         return found
+
+    def sealed(
+        self, text: str, *, limit: int, memory_bytes: int
+    ) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+        """The columns and the first rows of a query from somebody who may only read.
+
+        The text is one SELECT that reads tables of the catalog and computes: no files, networks,
+        settings or other statements. DuckDB uses at most `memory_bytes`, and no disk.
+        """
+        connection = self._queries.connection
+        connection.execute(f"SET memory_limit = '{memory_bytes} B'")
+        connection.execute("SET temp_directory = ''")
+        relation = printable(self._queries.sealed(text).limit(limit))
+        try:
+            return tuple(relation.columns), relation.fetchall()
+        except FAILURES as error:
+            raise error_of_result(error) from error
 
     def carry_out(self, statement: s.Statement) -> duckdb.DuckDBPyRelation:
         """Run one parsed statement, which reads no Python objects. Returns its rows."""

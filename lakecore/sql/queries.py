@@ -160,6 +160,8 @@ _VIEWS_MAX = 1000
 _REMOTE = re.compile(r"\b(s3|s3a|s3n|gs|gcs|abfss?|wasbs?|oss|hdfs)://", re.IGNORECASE)
 _SMALL_BATCH_ROWS = 8_192
 _BATCH_ROWS = 131_072
+_SEALED = "a sealed query"
+_SHOWS_SECRETS = re.compile(r"\$(options|schemas|aggregation_fields)\b", re.IGNORECASE)
 _FILE_ENDS = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".arrow")
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
@@ -408,6 +410,34 @@ class Queries:
         except duckdb.Error as error:
             raise error_of(error) from error
         return self._run(prepared, None).limit(0).to_arrow_table().schema
+
+    def sealed(self, text: str) -> duckdb.DuckDBPyRelation:
+        """The rows of one SELECT that may only read tables of the current catalog, and compute.
+
+        The text passes the checks of a stored view (`stored_query.py`). Names of tables have two
+        parts, `database.table`. Raises InvalidRequest for everything else, and for system tables
+        that may show secrets.
+        """
+        secret = _SHOWS_SECRETS.search(text)
+        if secret is not None:
+            raise InvalidRequest(
+                "options may hold secrets, so a sealed query does not read this system table",
+                found=secret[0],
+            )
+        views = StatementViews(self, lambda _name: None, None)
+        self._unknown.clear()
+        try:
+            prepared = views.within(_SEALED, self._workspace.catalog_name, text)
+        except duckdb.Error as error:
+            raise error_of(error) from error
+        except InvalidRequest as error:
+            if error.facts.get("view") != _SEALED:
+                raise
+            about = error.message.replace("the query of a stored view", "a sealed query")
+            about = about.replace("a stored view", "a sealed query")
+            facts = {key: value for key, value in error.facts.items() if key != "view"}
+            raise InvalidRequest(about, **facts) from error
+        return self._run(prepared, None)
 
     def full_names(self, chain: Chain) -> list[Chain]:
         """The longer forms of a table's name: `database.table` and `catalog.database.table`."""

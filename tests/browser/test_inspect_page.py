@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakecore as lc
-from lakecore.cli.picture import page_of
 from lakecore.table.system.overview import overview_of
+from lakecore.ui.drawing import overview_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def test_the_page_shows_each_snapshot_and_file_and_asks_nobody(page: Page, tmp_p
         table.write([{"id": number, "day": "<img src=x onerror=alert(1)>"}])
     table.create_tag("first", 1)
     overview = overview_of(table.context)
-    (tmp_path / "page.html").write_text(page_of(overview), encoding="utf-8")
+    (tmp_path / "page.html").write_text(overview_page(overview), encoding="utf-8")
     requests: list[str] = []
     problems: list[str] = []
     page.on("request", lambda request: requests.append(request.url))

@@ -10,8 +10,8 @@ import pytest
 
 import lakecore as lc
 from lakecore.cli import main
-from lakecore.cli.picture import page_of
 from lakecore.table.system.overview import overview_of
+from lakecore.ui.drawing import overview_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +83,7 @@ def test_the_page_needs_nothing_else_and_shows_names_as_text(
     run(capsys, table.path, "--html", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
 
-    assert page == page_of(overview_of(table.context))
+    assert page == overview_page(overview_of(table.context))
     assert "<script" not in page
     assert "http" not in page
     assert "a&lt;b&gt;&amp;" in page
@@ -97,7 +97,7 @@ def test_a_table_without_rows_has_a_picture(
     empty = lc.open_table(tmp_path / "t", create=True, schema={"id": "INT"})
 
     assert "0 snapshots, 0 files" in run(capsys, empty.path)
-    assert "no snapshot yet" in page_of(overview_of(empty.context))
+    assert "no snapshot yet" in overview_page(overview_of(empty.context))
 
 
 def test_a_page_that_cannot_be_written_is_an_error(

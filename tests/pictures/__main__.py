@@ -10,15 +10,19 @@ from pathlib import Path
 
 from tests.pictures.figures import ROOT, terminal
 from tests.pictures.list import PICTURES
+from tests.pictures.screens import screens
 
 IMAGES = ROOT / "docs" / "img"
 
 
 def main() -> None:
     """Write each picture, or those that are named."""
-    wanted = sys.argv[1:] or [*PICTURES, "demo"]
+    wanted = sys.argv[1:] or [*PICTURES, "demo", "ui"]
     with tempfile.TemporaryDirectory() as place:
         for name in wanted:
+            if name == "ui":
+                screens(Path(place), IMAGES)
+                continue
             if name == "demo":
                 text = terminal(played(Path(place) / "demo"))
             else:

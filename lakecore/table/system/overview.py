@@ -118,7 +118,7 @@ def overview_of(context: TableContext) -> Overview:
         options=dict(sorted(context.schema.stated_options.items())),
         snapshots=_with_growth(context, snapshots, entries, tags, consumers),
         snapshot_count=len(ids),
-        buckets=_buckets(context, entries),
+        buckets=bucket_files(context, entries),
         tags=tags,
         branches=branch_names(context),
         consumers=consumers,
@@ -179,7 +179,10 @@ def _by_number(named: Mapping[str, int]) -> Mapping[int, tuple[str, ...]]:
     return found
 
 
-def _buckets(context: TableContext, entries: Sequence[ManifestEntry]) -> tuple[BucketFiles, ...]:
+def bucket_files(
+    context: TableContext, entries: Sequence[ManifestEntry]
+) -> tuple[BucketFiles, ...]:
+    """The files of the entries by partition and bucket, sorted."""
     groups: dict[tuple[str, int], list[DataFile]] = defaultdict(list)
     for entry in entries:
         groups[context.partitions.path(entry.partition), entry.bucket].append(entry.file)

@@ -1,0 +1,356 @@
+"""The numbers of tables and pipelines that operators watch, and the advice that follows from them.
+
+`lakecore ui` shows them; `GET /metrics` and `lakecore metrics` print them in Prometheus's text
+format (https://prometheus.io/docs/instrumenting/exposition_formats/).
+
+- What a snapshot decides is computed once: names of manifest lists are never reused. Reading the
+  numbers again costs a few small files a table, and a listing of its consumers.
+- A table or a pipeline that cannot be read has an error in place of its numbers; the others keep
+  theirs.
+- If the catalog hides rows of a table from its readers, the table has no numbers of rows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from shlex import quote
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from lakecore.catalog.identifier import SYSTEM_DATABASE, parse_identifier
+from lakecore.cdc.pipeline import PipelineStatus, statuses
+from lakecore.errors import LakecoreError, NotFound
+from lakecore.io.cache import Cache
+from lakecore.lsm.packing import PackingPolicy
+from lakecore.masking import masked
+from lakecore.options.choices import MergeEngine
+from lakecore.table.maintenance.consumers import list_consumers
+from lakecore.table.reads.told import told_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lakecore.catalog.catalog import Catalog
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.options import TableOptions
+    from lakecore.table.context import TableContext
+    from lakecore.table.handle import Table
+
+_COUNTED_BYTES, _COUNTED_MAX = 500, 50_000
+_SKEW, _SKEW_BYTES_MIN = 4, 64 << 20
+_VECTOR_SHARE_MAX = 0.2
+_LAG_MAX = 50
+
+
+# --- numbers of tables ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """The numbers of a snapshot's live files.
+
+    `runs_max` and `level0_max` are the most in one bucket, 0 for a table without a key; a level 0
+    file is a run, and so is each other level. `small_max` are the most small files in one bucket of
+    a table without a key. `skew` is the size of the largest bucket, in times of the average bucket
+    of its partition. `deleted` rows are those that deletion vectors mark.
+    """
+
+    files: int = 0
+    size_bytes: int = 0
+    buckets: int = 0
+    runs_max: int = 0
+    level0_max: int = 0
+    small_max: int = 0
+    bucket_bytes_max: int = 0
+    skew: float = 1.0
+    rows_in_files: int = 0
+    deleted: int = 0
+
+    @property
+    def vector_share(self) -> float:
+        """The share of stored rows that deletion vectors mark, from 0 to 1."""
+        return self.deleted / self.rows_in_files if self.rows_in_files else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """How far a consumer is behind: snapshots that it has not read, and the age of the oldest."""
+
+    consumer: str
+    next_snapshot: int
+    snapshots: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableNumbers:
+    """The numbers of a table at its newest snapshot (None: nothing was committed yet)."""
+
+    snapshot_id: int | None
+    time_ms: int | None
+    rows: int | None
+    counted: Counted
+
+
+class Numbers:
+    """Reads numbers of tables. What a snapshot decides is kept. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: Cache[tuple[object, ...], Counted] = Cache(_COUNTED_BYTES, _COUNTED_MAX)
+
+    def of(self, table: Table) -> TableNumbers:
+        """The numbers of a table. Raises CorruptTable if its metadata cannot be read."""
+        context = table.context
+        latest = context.history.latest_snapshot()
+        if latest is None:
+            return TableNumbers(snapshot_id=None, time_ms=None, rows=None, counted=Counted())
+        small_bytes = PackingPolicy.of(context.options).small_file_bytes
+        lists = latest.base_manifest_list, latest.delta_manifest_list
+        key = (context.layout.root, context.layout.branch, *lists, small_bytes)
+        counted = self._known.get(key)
+        if counted is None:
+            counted = _counted(context, latest, small_bytes)
+            self._known.put(key, counted, 1)
+        return TableNumbers(
+            snapshot_id=latest.id,
+            time_ms=latest.time_ms,
+            rows=told_snapshot(latest, context).total_record_count,
+            counted=counted,
+        )
+
+
+def _counted(context: TableContext, snapshot: Snapshot, small_bytes: int) -> Counted:
+    _, facts = context.history.live_facts(snapshot)
+    keyed = bool(context.schema.primary_keys)
+    level, size = pl.col("level"), pl.col("size_bytes")
+    buckets = facts.group_by("partition", "bucket").agg(
+        size.sum(),
+        level0=(level == 0).sum(),
+        levels=level.filter(level > 0).n_unique(),
+        small=(size < small_bytes).sum(),
+    )
+    skew = buckets.select((size / size.mean().over("partition")).max()).item()
+    vectors = [entry.file.vectors or () for entry in context.history.index_entries(snapshot)]
+    return Counted(
+        files=facts.height,
+        size_bytes=int(facts["size_bytes"].sum()),
+        buckets=buckets.height,
+        runs_max=_most(buckets["level0"] + buckets["levels"]) if keyed else 0,
+        level0_max=_most(buckets["level0"]) if keyed else 0,
+        small_max=0 if keyed else _most(buckets["small"]),
+        bucket_bytes_max=_most(buckets["size_bytes"]),
+        skew=1.0 if skew is None or skew != skew else float(skew),  # noqa: PLR0124  NaN: no bytes
+        rows_in_files=int(facts["row_count"].sum()),
+        deleted=sum(vector.cardinality or 0 for each in vectors for vector in each),
+    )
+
+
+def _most(values: pl.Series) -> int:
+    return int(str(values.max() or 0))
+
+
+def consumer_lags(context: TableContext, newest: int | None) -> list[Lag]:
+    """How far each consumer of a table is behind its newest snapshot."""
+    lags = []
+    for each in list_consumers(context):
+        behind = 0 if newest is None else max(newest + 1 - each.next_snapshot, 0)
+        waiting = context.history.snapshot_if_there(each.next_snapshot) if behind else None
+        age_ms = 0 if waiting is None else context.ambient.now_ms() - waiting.time_ms
+        lags.append(
+            Lag(
+                consumer=each.consumer_id,
+                next_snapshot=each.next_snapshot,
+                snapshots=behind,
+                seconds=max(age_ms, 0) / 1000,
+            )
+        )
+    return lags
+
+
+# --- advice --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a table needs, and the command that does it."""
+
+    says: str
+    command: str
+
+
+def advice_of(counted: Counted, options: TableOptions, name: str, warehouse: str) -> list[Advice]:
+    """What the numbers of a table ask for; empty if it is healthy.
+
+    `name` and `warehouse` are those that the commands state.
+    """
+    of = f"{quote(name)} -w {quote(masked(warehouse))}"
+    found = []
+    trigger = options.num_sorted_run_compaction_trigger
+    hides = options.deletion_vectors_enabled or options.merge_engine is MergeEngine.FIRST_ROW
+    if counted.level0_max and hides:
+        says = f"{counted.level0_max} level-0 files in a bucket: reads skip them until a compaction"
+        found.append(Advice(says, f"lakecore compact {of}"))
+    elif counted.runs_max >= trigger:
+        says = f"{counted.runs_max} sorted runs in a bucket: each read merges them"
+        found.append(Advice(says, f"lakecore compact {of}"))
+    if counted.small_max >= max(options.compaction_min_file_num, 2):
+        says = f"{counted.small_max} small files in a bucket"
+        found.append(Advice(says, f"lakecore compact {of}"))
+    if counted.vector_share > _VECTOR_SHARE_MAX:
+        says = f"{counted.vector_share:.0%} of the stored rows are marked as deleted"
+        found.append(Advice(says, f"lakecore compact {of} --full"))
+    skewed = counted.skew >= _SKEW and counted.bucket_bytes_max >= _SKEW_BYTES_MIN
+    if skewed and options.bucket > 0:
+        says = f"the largest bucket has {counted.skew:.1f} times the bytes of the average one"
+        more = f"lakecore rescale {of} --bucket-num {2 * options.bucket}"
+        found.append(Advice(says, more))
+    return found
+
+
+def upkeep_of(
+    context: TableContext, ids: Sequence[int], lags: Sequence[Lag], name: str, warehouse: str
+) -> list[Advice]:
+    """What old snapshots and slow consumers of a table ask for. `ids`: its live snapshots."""
+    of, options = f"{quote(name)} -w {quote(masked(warehouse))}", context.options
+    found = []
+    backlog = len(ids) - options.snapshot_num_retained_min
+    first = context.history.snapshot_if_there(ids[0]) if ids else None
+    old_ms = context.ambient.now_ms() - options.snapshot_time_retained_ms
+    is_old = first is not None and first.time_ms < old_ms
+    over = len(ids) > options.snapshot_num_retained_max
+    if over or (is_old and backlog > options.snapshot_expire_limit):
+        says = f"{len(ids):,} snapshots are kept, the oldest beyond the time to retain them"
+        found.append(Advice(says, f"lakecore expire snapshots {of}"))
+    found += [
+        Advice(
+            f"the consumer {lag.consumer} is {lag.snapshots:,} snapshots behind, and keeps them",
+            f"lakecore consumer list {of}",
+        )
+        for lag in lags
+        if lag.snapshots > _LAG_MAX
+    ]
+    return found
+
+
+# --- prometheus ----------------------------------------------------------------------------------
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+METRICS: Mapping[str, str] = {
+    "lakecore_table_readable": "1 if the metadata of the table can be read, else 0",
+    "lakecore_table_snapshot_id": "The newest snapshot",
+    "lakecore_table_snapshot_age_seconds": "The age of the newest snapshot",
+    "lakecore_table_stored_rows": "Rows of the newest snapshot as stored, before a merge",
+    "lakecore_table_live_files": "Data files of the newest snapshot",
+    "lakecore_table_size_bytes": "Bytes of these files",
+    "lakecore_table_buckets": "Buckets with files, over all partitions",
+    "lakecore_table_bucket_runs_max": "The most sorted runs in one bucket",
+    "lakecore_table_bucket_level0_files_max": "The most level-0 files in one bucket",
+    "lakecore_table_bucket_small_files_max": "The most small files in one bucket (no key)",
+    "lakecore_table_deleted_rows_ratio": "Share of stored rows that deletion vectors mark",
+    "lakecore_consumer_lag_snapshots": "Snapshots that the consumer has not read",
+    "lakecore_consumer_lag_seconds": "The age of the oldest snapshot that it has not read",
+    "lakecore_cdc_readable": "1 if the states of all pipelines can be read, else 0",
+    "lakecore_cdc_lag_seconds": "The age of the newest change that the pipeline has committed",
+    "lakecore_cdc_checkpoint_age_seconds": "The age of its last checkpoint",
+    "lakecore_cdc_quarantine_tables": "Tables that the pipeline has set aside",
+}
+"""The metrics, all of them gauges, with what each means."""
+
+
+def prometheus(catalog: Catalog, numbers: Numbers, *, with_pipelines: bool = True) -> str:
+    """The metrics of all tables of a catalog, and of its pipelines, in Prometheus's text format.
+
+    Pipelines are left out if a server keeps the warehouse: nobody knows where their states are.
+    """
+    lines: dict[str, list[str]] = defaultdict(list)
+
+    def add(name: str, value: float | None, **labels: str) -> None:
+        if value is not None:
+            shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+            number = value if isinstance(value, int) else round(value, 3)
+            lines[name].append(f"{name}{{{shown}}} {number}" if labels else f"{name} {number}")
+
+    for database in catalog.list_databases():
+        for table in catalog.list_tables(database):
+            for name, value, more in _table_metrics(catalog, numbers, database, table):
+                add(name, value, database=database, table=table, **more)
+    if with_pipelines and knows_pipelines(catalog):
+        pipelines, error = pipelines_of(catalog)
+        add("lakecore_cdc_readable", int(error is None))
+        for each in pipelines:
+            add("lakecore_cdc_lag_seconds", each.lag_seconds, pipeline=each.name)
+            add("lakecore_cdc_checkpoint_age_seconds", each.age_seconds, pipeline=each.name)
+            add("lakecore_cdc_quarantine_tables", len(each.quarantine), pipeline=each.name)
+    text = [
+        line
+        for name, meaning in METRICS.items()
+        if lines[name]
+        for line in (f"# HELP {name} {meaning}.", f"# TYPE {name} gauge", *lines[name])
+    ]
+    return "\n".join([*text, ""])
+
+
+def _table_metrics(
+    catalog: Catalog, numbers: Numbers, database: str, name: str
+) -> Iterator[tuple[str, float | None, dict[str, str]]]:
+    try:
+        table = open_data_table(catalog, table_name(database, name))
+        found = numbers.of(table)
+        lags = consumer_lags(table.context, found.snapshot_id)
+    except LakecoreError:
+        yield "lakecore_table_readable", 0, {}
+        return
+    counted, age_ms = found.counted, None
+    if found.time_ms is not None:
+        age_ms = max(table.context.ambient.now_ms() - found.time_ms, 0)
+    keyed = bool(table.schema.primary_keys)
+    for metric, value in (
+        ("readable", 1),
+        ("snapshot_id", found.snapshot_id),
+        ("snapshot_age_seconds", None if age_ms is None else age_ms / 1000),
+        ("stored_rows", found.rows),
+        ("live_files", counted.files),
+        ("size_bytes", counted.size_bytes),
+        ("buckets", counted.buckets),
+        ("bucket_runs_max", counted.runs_max if keyed else None),
+        ("bucket_level0_files_max", counted.level0_max if keyed else None),
+        ("bucket_small_files_max", None if keyed else counted.small_max),
+        ("deleted_rows_ratio", counted.vector_share),
+    ):
+        yield f"lakecore_table_{metric}", value, {}
+    for lag in lags:
+        yield "lakecore_consumer_lag_snapshots", lag.snapshots, {"consumer": lag.consumer}
+        yield "lakecore_consumer_lag_seconds", lag.seconds, {"consumer": lag.consumer}
+
+
+def open_data_table(catalog: Catalog, name: str) -> Table:
+    """The table or branch of that name. Raises NotFound for a system table."""
+    parsed = parse_identifier(name)
+    if parsed.system is not None or parsed.database == SYSTEM_DATABASE:
+        raise NotFound("a system table has no numbers and no page", table=name)
+    return catalog.get_table(name)
+
+
+def table_name(database: str, table: str) -> str:
+    """The name of a table by which `Catalog.get_table` finds it."""
+    parts = [f"`{part.replace('`', '``')}`" for part in (database, table)]
+    return ".".join(parts)
+
+
+def knows_pipelines(catalog: Catalog) -> bool:
+    """Whether the states of pipelines are in the warehouse: a server has no directory for them."""
+    return catalog.option_texts.get("metastore") != "rest"
+
+
+def pipelines_of(catalog: Catalog) -> tuple[list[PipelineStatus], LakecoreError | None]:
+    """The pipelines of the warehouse, or the error why their states cannot be read."""
+    try:
+        return statuses(catalog, None, catalog.names.ambient), None
+    except LakecoreError as error:
+        return [], error
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

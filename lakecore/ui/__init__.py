@@ -1,0 +1,3 @@
+"""`lakecore ui`: a read-only web page over a warehouse or a catalog."""
+
+from __future__ import annotations

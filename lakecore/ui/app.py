@@ -1,0 +1,363 @@
+"""The HTTP layer of the page: who may ask, which page answers, and for how long.
+
+- A server without a token listens on this machine only, and answers requests to names of this
+  machine only: a foreign site whose name is turned to 127.0.0.1 gets nothing (DNS rebinding).
+- With a token, a browser gets a cookie for it by the form of `/login`; programs send the header
+  `Authorization: Bearer TOKEN`.
+- POST is answered only if the request comes from a page of this server, or from no page (CSRF).
+- No page asks another host or runs an inline script: `Content-Security-Policy: default-src 'self'`.
+- A page that reads rows has `SECONDS_MAX`; at most `READS_MAX` of them run at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from threading import Event, Lock
+from typing import TYPE_CHECKING, TypeVar, cast
+from urllib.parse import parse_qsl
+
+from lakecore.display import json_text
+from lakecore.errors import LakecoreError
+from lakecore.io.ambient import SYSTEM
+from lakecore.metrics import METRICS_TYPE, prometheus
+from lakecore.rest_server.app import split_address
+from lakecore.rest_server.replies import Problem, problem_of
+from lakecore.rest_server.serving import check_token, is_loopback, listen
+from lakecore.ui.drawing import static
+from lakecore.ui.html import joined, link, page, tag
+from lakecore.ui.pages import (
+    Asked,
+    Page,
+    Site,
+    files_page,
+    of_table,
+    schema_page,
+    snapshot_page,
+    table_page,
+    tables_page,
+)
+from lakecore.ui.row_pages import Query, changes_page, query_form, rows_page
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+    from typing import TypeAlias
+
+    from lakecore.catalog.catalog import Catalog
+
+    Message: TypeAlias = MutableMapping[str, object]
+
+T = TypeVar("T")
+SECONDS_MAX = 30.0
+READS_MAX = 4
+_BODY_BYTES_MAX = 512 << 10
+_COOKIE = "lakecore_ui"
+_HTML = "text/html; charset=utf-8"
+_STATIC = {"ui.css": "text/css", "ui.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_HEADERS = {
+    "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'; object-src 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+}
+
+
+def serve_ui(
+    catalog: Catalog,
+    *,
+    host: str,
+    port: int,
+    token: str | None,
+    on_start: Callable[[str], None],
+) -> None:
+    """Serve the page until SIGINT or SIGTERM. `on_start` gets its address.
+
+    Raises InvalidRequest if other machines can connect without a token, or if the port is taken.
+    """
+    check_token(host, token)
+    listen(UiApp(catalog, token=token, host=host), host=host, port=port, on_start=on_start)
+
+
+class Answer(Exception):
+    """Raised to answer with something else than a page."""
+
+    def __init__(self, status: int, content: bytes, kind: str, **headers: str) -> None:
+        super().__init__(status)
+        self.status, self.content = status, content
+        self.headers = {"content-type": kind, **headers}
+
+
+class UiApp:
+    """An ASGI application: the page over one catalog."""
+
+    def __init__(self, catalog: Catalog, *, token: str | None, host: str) -> None:
+        self._site = Site(catalog)
+        self._token = token
+        local = {"localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host}
+        self._hosts = local if is_loopback(host) else None
+        self._reads = ThreadPoolExecutor(READS_MAX, "lakecore-ui-rows")
+        self._pages = ThreadPoolExecutor(READS_MAX, "lakecore-ui")
+        self._queries: dict[str, Query] = {}
+        self._counting = Lock()
+
+    async def __call__(
+        self,
+        scope: Message,
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        answer = await self._answer(_Request(scope, receive))
+        headers = {**_HEADERS, **answer.headers, "content-length": str(len(answer.content))}
+        await send(
+            {
+                "type": "http.response.start",
+                "status": answer.status,
+                "headers": [(k.encode(), v.encode("latin-1")) for k, v in headers.items()],
+            }
+        )
+        body = b"" if scope["method"] == "HEAD" else answer.content
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answer(self, request: _Request) -> Answer:
+        try:
+            try:
+                request.split()
+                found = await self._routed(request)
+            except LakecoreError as error:
+                raise Problem(problem_of(error).code, str(error)) from error
+        except Answer as answer:
+            return answer
+        except Problem as problem:
+            said = tag("p", problem.message, class_="bad", role="alert")
+            title = "Not found" if problem.code == 404 else "This did not work"
+            data = {"error": problem.message}
+            found = Page(title=title, data=data, body=said, status=problem.code)
+            if request.path[0] == "t" and len(request.path) > 1 and problem.code != 404:
+                found = replace(of_table(request.path[1], "error", data, said), status=problem.code)
+            if request.path == ("sql",) and request.form:
+                found = self._boxed(request, found)
+            if problem.code == 401:
+                found = self._login(request)
+        if request.as_json:
+            return Answer(found.status, json_text(found.data).encode(), "application/json")
+        json = request.json_address
+        text = page(
+            found.title, self._site.where, (link("lakecore"), *found.crumbs), found.body, json
+        )
+        return Answer(found.status, text.encode(), _HTML)
+
+    async def _routed(self, request: _Request) -> Page:
+        if request.method not in {"GET", "HEAD", "POST"}:
+            raise Problem(405, "the page is read-only")
+        self._check_host(request)
+        if request.path[0] == "static":
+            raise _static(request.path)
+        if request.method == "POST":
+            return await self._posted(request)
+        self._check_token(request)
+        asked, site = Asked(request.query), self._site
+        match request.path:
+            case ("" | "index",):
+                return await self._read(partial(tables_page, site, asked))
+            case ("metrics",):
+                text = await self._read(self._metrics)
+                raise Answer(200, text.encode(), METRICS_TYPE)
+            case ("sql",):
+                box = query_form(asked.text("q"), SYSTEM.new_uuid())
+                return Page(title="SQL", data={"query": asked.text("q")}, body=box)
+            case ("t", name):
+                return await self._read(partial(table_page, site, name, asked))
+            case ("t", name, "snapshots", number):
+                return await self._read(partial(snapshot_page, site, name, number))
+            case ("t", name, "files"):
+                return await self._read(partial(files_page, site, name, asked))
+            case ("t", name, "schema"):
+                return await self._read(partial(schema_page, site, name, asked))
+            case ("t", name, "rows" | "changes" as tab):
+                stop = Event()
+                makes = rows_page if tab == "rows" else changes_page
+                return await self._in_time(partial(makes, site, name, asked, stop.is_set), stop.set)
+        raise Problem(404, "there is no such page")
+
+    async def _posted(self, request: _Request) -> Page:
+        """The answer to a form. A form of another site is refused before its body is read."""
+        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+        own = {f"{scheme}://{request.headers.get('host', '')}" for scheme in ("http", "https")}
+        if (origin is not None and origin not in own) or site not in {None, "same-origin", "none"}:
+            raise Problem(403, "the form is not of this page")
+        await request.read_form()
+        if request.path == ("login",):
+            raise self._logged_in(request)
+        self._check_token(request)
+        number = request.form.get("id", "")
+        if request.path == ("sql", "cancel"):
+            running = self._queries.get(number)
+            if running is not None:
+                running.cancel()
+            said = "The query is cancelled." if running else "The query is not running."
+            return Page(title="SQL", data={"cancelled": running is not None}, body=tag("p", said))
+        if request.path != ("sql",):
+            raise Problem(404, "there is no such form")
+        query = Query(self._site, request.form.get("q", ""))
+        number = number or SYSTEM.new_uuid()
+        if number in self._queries:
+            raise Problem(409, "a query of this id is running")
+        self._queries[number] = query
+        try:
+            return self._boxed(request, await self._in_time(query.run, query.cancel))
+        finally:
+            del self._queries[number]
+
+    def _boxed(self, request: _Request, found: Page) -> Page:
+        """The page of a result, or of an error, below the query."""
+        box = query_form(request.form.get("q", ""), SYSTEM.new_uuid(), found.body)
+        return Page(title="SQL", data=found.data, body=box, status=found.status)
+
+    # --- who may ask ------------------------------------------------------------------------------
+
+    def _check_host(self, request: _Request) -> None:
+        name = request.headers.get("host", "")
+        if name.rpartition(":")[2].isdecimal() and not name.endswith("]"):
+            name = name.rpartition(":")[0]
+        if self._hosts is not None and name.lower() not in self._hosts:
+            raise Problem(421, "this server answers to names of this machine only")
+
+    def _check_token(self, request: _Request) -> None:
+        if self._token is None:
+            return
+        stated = request.headers.get("authorization", "").encode("utf-8", "replace")
+        known = hmac.compare_digest(stated, f"Bearer {self._token}".encode())
+        kept = request.cookies.get(_COOKIE, "").encode("utf-8", "replace")
+        if not (known or hmac.compare_digest(kept, self._cookie().encode())):
+            raise Problem(401, "the token is missing or wrong")
+
+    def _cookie(self) -> str:
+        """What the cookie of a browser holds: it proves the token, and does not tell it."""
+        return hmac.new((self._token or "").encode(), b"lakecore ui", hashlib.sha256).hexdigest()
+
+    def _login(self, request: _Request) -> Page:
+        form = tag(
+            "form",
+            tag("label", "Token", for_="token"),
+            tag("input", type="password", name="token", id="token", required=True, autofocus=True),
+            tag("input", type="hidden", name="next", value=request.address),
+            tag("button", "Show", class_="main"),
+            method="post",
+            action="/login",
+            class_="line",
+        )
+        said = tag("p", "This page needs the token of the server.")
+        data = {"error": "the token is missing or wrong"}
+        return Page(title="Token", data=data, body=joined((said, form)), status=401)
+
+    def _logged_in(self, request: _Request) -> Answer:
+        given = request.form.get("token", "").encode("utf-8", "replace")
+        if self._token is None or not hmac.compare_digest(given, self._token.encode()):
+            raise Problem(401, "the token is missing or wrong")
+        to = request.form.get("next", "/")
+        if not to.startswith("/") or to.startswith(("//", "/\\", "/login")) or not to.isprintable():
+            to = "/"
+        cookie = f"{_COOKIE}={self._cookie()}; HttpOnly; Path=/; SameSite=Lax"
+        to = to.encode("ascii", "ignore").decode()
+        return Answer(303, b"", _HTML, **{"location": to, "set-cookie": cookie})
+
+    # --- work in threads --------------------------------------------------------------------------
+
+    def _metrics(self) -> str:
+        with self._counting:
+            return prometheus(self._site.catalog, self._site.numbers)
+
+    async def _read(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pages, work)
+
+    async def _in_time(self, work: Callable[[], Page], stop: Callable[[], None]) -> Page:
+        """The page, unless its time is over: then the work is told to stop."""
+        done = asyncio.get_running_loop().run_in_executor(self._reads, work)
+        done.add_done_callback(lambda each: each.cancelled() or each.exception())
+        try:
+            return await asyncio.wait_for(asyncio.shield(done), SECONDS_MAX)
+        except TimeoutError:
+            stop()
+            raise Problem(504, f"this took longer than {SECONDS_MAX:.0f} s") from None
+
+
+class _Request:
+    """A request: its decoded path and query, and its form once that is read."""
+
+    def __init__(self, scope: Message, receive: Callable[[], Awaitable[Message]]) -> None:
+        pairs = cast("Iterable[tuple[bytes, bytes]]", scope["headers"])
+        self._scope, self._receive = scope, receive
+        self.method = str(scope["method"])
+        self.headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in pairs}
+        self.path: tuple[str, ...] = ("",)
+        self.query: dict[str, str] = {}
+        self.form: dict[str, str] = {}
+        self.as_json = self._raw.endswith(b".json")
+
+    def split(self) -> None:
+        """Decode path and query. Raises Problem if they are not valid."""
+        parts, self.query = split_address(self._scope)
+        if len(parts) > 1 and not parts[-1]:
+            parts = parts[:-1]
+        last = parts[-1].removesuffix(".json") if self.as_json else parts[-1]
+        self.path = (*parts[:-1], last)
+
+    async def read_form(self) -> None:
+        """Read the fields of the form. Raises Problem if it is too long, or comes too slowly."""
+        body, more = b"", True
+        try:
+            async with asyncio.timeout(SECONDS_MAX):
+                while more:
+                    message = await self._receive()
+                    if message["type"] != "http.request":
+                        raise Problem(400, "the form is not complete")
+                    body += cast("bytes", message.get("body", b""))
+                    more = bool(message.get("more_body"))
+                    if len(body) > _BODY_BYTES_MAX:
+                        raise Problem(413, f"a form has at most {_BODY_BYTES_MAX} bytes")
+            self.form = dict(parse_qsl(body.decode("ascii"), errors="strict", max_num_fields=20))
+        except TimeoutError:
+            raise Problem(408, "the form did not arrive in time") from None
+        except ValueError:
+            raise Problem(400, "the form is not valid") from None
+
+    @property
+    def _raw(self) -> bytes:
+        return cast("bytes", self._scope.get("raw_path") or b"/")
+
+    @property
+    def address(self) -> str:
+        """Where the reader wants to go: path and query as they were sent."""
+        if self.method == "POST":
+            return self.form.get("next", "/")
+        query = cast("bytes", self._scope.get("query_string") or b"")
+        return (self._raw + (b"?" + query if query else b"")).decode("latin-1")
+
+    @property
+    def json_address(self) -> str | None:
+        """The address of the same page as JSON; None for the answer to a form."""
+        if self.method == "POST":
+            return None
+        path, mark, query = self.address.partition("?")
+        return f"{'/index' if path == '/' else path.rstrip('/')}.json{mark}{query}"
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        """The cookies of the browser."""
+        parts = (each.partition("=") for each in self.headers.get("cookie", "").split(";"))
+        return {name.strip(): value.strip() for name, _, value in parts}
+
+
+def _static(path: Sequence[str]) -> Answer:
+    if len(path) != 2 or path[1] not in _STATIC:
+        raise Problem(404, "there is no such file")
+    return Answer(200, static(path[1]), _STATIC[path[1]])

@@ -1,0 +1,157 @@
+"""HTML and SVG put together from elements. Text is escaped when it enters an element.
+
+INVARIANT: only functions of this module make `Html` from values, so no name or value of a table can
+become an element, an attribute or a script. Control characters are shown as escapes.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from html import escape
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+from lakecore.display import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+TEXT_MAX = 400
+_VOID = frozenset({"input", "link", "meta"})
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def tag(name: str, /, *children: object, **attributes: object) -> Html:
+    """An element. `_` in attribute names stands for `-`; an attribute of None or False is left out.
+
+    Children are `Html`, other values (shown as text), or None (left out).
+    """
+    shown = "".join(
+        f" {key.rstrip('_').replace('_', '-')}"
+        + ("" if value is True else f'="{escape(one_line(value, TEXT_MAX * 10))}"')
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    )
+    if name in _VOID:
+        return Html(f"<{name}{shown}>")
+    return Html(f"<{name}{shown}>{joined(children)}</{name}>")
+
+
+def verbatim(text: str) -> Html:
+    """The whole text with its lines, for an element that keeps them."""
+    return Html(escape(text))
+
+
+def joined(children: Iterable[object]) -> Html:
+    """The children, one after the other."""
+    return Html(
+        "".join(
+            each if isinstance(each, Html) else escape(one_line(each, TEXT_MAX))
+            for each in children
+            if each is not None
+        )
+    )
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]], **attributes: object) -> Html:
+    """A table that scrolls within itself. Numbers are right-aligned; a missing value is empty.
+
+    Counts get separators of thousands: a value of a row is passed as an element.
+    """
+
+    def cell(value: object) -> Html:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return tag("td", f"{value:,}" if is_number else value, class_="n" if is_number else None)
+
+    head = tag("tr", *(tag("th", name, scope="col") for name in heads))
+    body = (tag("tr", *map(cell, row)) for row in rows)
+    whole = tag("table", tag("thead", head), tag("tbody", *body), **attributes)
+    return tag("div", whole, class_="scroll", tabindex="0")
+
+
+def facts(pairs: Iterable[tuple[str, object]], **attributes: object) -> Html:
+    """A table of names and values; pairs without a value are left out."""
+    rows = (
+        tag("tr", tag("th", name, scope="row"), tag("td", value))
+        for name, value in pairs
+        if value is not None and value != ""
+    )
+    return tag("table", tag("tbody", *rows), class_="facts", **attributes)
+
+
+def link(text: object, *parts: object, **query: object) -> Html:
+    """A link to the page of these path parts."""
+    return tag("a", text, href=address(*parts, **query))
+
+
+def address(*parts: object, **query: object) -> str:
+    """The path and query of a page. A name that ends in `.json` stays apart from a JSON page."""
+    names = [quote(str(part), safe="") for part in parts]
+    if names and names[-1].endswith(".json"):
+        names[-1] = names[-1].removesuffix(".json") + "%2Ejson"
+    stated = {key: value for key, value in query.items() if value not in (None, "")}
+    return "/" + "/".join(names) + ("?" + urlencode(stated) if stated else "")
+
+
+def moment(time_ms: int | None) -> str | None:
+    """A time in UTC."""
+    if time_ms is None:
+        return None
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"
+
+
+def ago(seconds: float) -> str:
+    """A duration for people: `5 min`."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def page(title: str, where: str, crumbs: Sequence[Html], body: object, json: str | None) -> Html:
+    """A whole page: `where` names the warehouse, `crumbs` lead here, `json` is the same as JSON."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", f"{title} - lakecore"),
+        tag("link", rel="icon", href="/static/icon.svg"),
+        tag("link", rel="stylesheet", href="/static/ui.css"),
+        tag("script", src="/static/ui.js", defer=True),
+    )
+    top = tag(
+        "header",
+        tag("a", "Skip to content", class_="skip", href="#main"),
+        tag("nav", *crumbs, aria_label="Place"),
+        tag(
+            "form",
+            tag(
+                "input",
+                type="search",
+                name="q",
+                placeholder="Search tables  ( / )",
+                aria_label="Search tables",
+                id="search",
+            ),
+            action="/",
+            role="search",
+        ),
+        tag("nav", link("Tables"), link("SQL", "sql"), aria_label="Pages"),
+    )
+    foot = tag(
+        "footer",
+        tag("span", where),
+        None if json is None else tag("a", "This page as JSON", href=json),
+        tag("a", "Metrics", href="/metrics"),
+    )
+    main = tag("main", tag("h1", title), body, id="main", tabindex="-1")
+    whole = tag("html", head, tag("body", top, main, foot), lang="en")
+    return Html(f"<!doctype html>\n{whole}\n")

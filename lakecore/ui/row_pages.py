@@ -1,0 +1,197 @@
+"""The pages that read rows: a sample of a table, its change feed, and the query box.
+
+A page shows at most `ROWS_MAX` rows. A read stops between two batches if its time is over, and a
+query is interrupted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.deferred import deferred
+from lakecore.display import value_text
+from lakecore.errors import InvalidRequest
+from lakecore.frames.arrow_frames import to_frame
+from lakecore.memory import process_budget
+from lakecore.metrics import open_data_table
+from lakecore.ui.html import Html, address, joined, link, table, tag, verbatim
+from lakecore.ui.pages import Page, of_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from lakecore.session import open_table
+    from lakecore.sql.engine import SqlEngine
+    from lakecore.ui.pages import Asked, Site
+else:
+    SqlEngine = deferred("lakecore.sql.engine", "SqlEngine")
+    open_table = deferred("lakecore.session", "open_table")
+
+ROWS_MAX = 200
+_TEXT_MAX = 100_000
+_FEED_SNAPSHOTS = 10
+_MEMORY_SHARE = 4
+
+
+def rows_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool]) -> Page:
+    """Some rows of a table: those that match `where`, at `snapshot` or now."""
+    found = open_data_table(site.catalog, name)
+    where, number = asked.text("where").strip(), asked.number("snapshot", 0)
+    reader = found.to_batches(None, where or None, ROWS_MAX + 1, snapshot_id=number or None)
+    names, rows = _taken(reader, ROWS_MAX + 1, stopped)
+    form = tag(
+        "form",
+        tag("label", "WHERE", for_="where"),
+        tag(
+            "input", name="where", id="where", value=where, placeholder="id > 10", maxlength=10_000
+        ),
+        tag("input", type="hidden", name="snapshot", value=number) if number else None,
+        tag("button", "Show", class_="main"),
+        class_="line",
+        action=address("t", name, "rows"),
+    )
+    body = joined((form, _result(names, rows[:ROWS_MAX], more=len(rows) > ROWS_MAX)))
+    data = {"table": found.context.identifier, "columns": names, "rows": rows[:ROWS_MAX]}
+    return of_table(name, "rows", {**data, "more": len(rows) > ROWS_MAX}, body)
+
+
+def changes_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool]) -> Page:
+    """The changes of the snapshots after `after`; the script of the page asks for the next ones."""
+    found = open_data_table(site.catalog, name)
+    latest = found.context.history.latest_snapshot_id() or 0
+    earliest = found.context.history.earliest_snapshot_id() or 1
+    after = asked.number("after", max(latest - _FEED_SNAPSHOTS, earliest - 1))
+    names: list[str] = ["snapshot", "_row_kind", *found.schema.names]
+    rows: list[list[object]] = []
+    until, left_out = min(after, latest), 0
+    if latest > after:
+        stream = found.stream(from_snapshot=after + 1, until=latest).to_batches()
+        for snapshot_id, reader in stream:
+            room = ROWS_MAX - len(rows)
+            columns, taken = _taken(reader, room + 1, stopped)
+            kinds = columns.index("_row_kind")
+            rows += [[snapshot_id, row.pop(kinds), *row] for row in taken[:room]]
+            until = snapshot_id
+            if len(taken) > room:
+                left_out = snapshot_id
+                break
+        else:
+            until = latest
+    following = address("t", name, "changes", after=until)
+    feed = table(names, [[_cell(value) for value in row] for row in rows[::-1]], id="feed")
+    body = joined(
+        (
+            tag(
+                "p",
+                f"Changes of snapshots {after + 1} to {until}, newest first; new ones appear by "
+                "themselves. "
+                if until > after
+                else "Waiting for the next snapshot. ",
+                link("Show only what comes next", "t", name, "changes", after=until),
+                class_="note",
+                role="status",
+            ),
+            tag("p", f"Snapshot {left_out} has more rows than this page shows.", class_="warn")
+            if left_out
+            else None,
+            tag("div", feed, data_poll=following),
+        )
+    )
+    data = {"table": found.context.identifier, "after": after, "until": until, "columns": names}
+    return of_table(name, "changes", {**data, "rows": rows, "cut_in": left_out or None}, body)
+
+
+def query_form(text: str, query_id: str, result: Html | None = None) -> Html:
+    """The query box; `query_id` names the query for its cancellation."""
+    says = (
+        "One SELECT over tables of this warehouse, named database.table. It reads no files and "
+        f"changes nothing; the first {ROWS_MAX} rows are shown. Ctrl+Enter runs it."
+    )
+    form = tag(
+        "form",
+        tag("label", says, for_="q", class_="note"),
+        tag("textarea", verbatim(text), name="q", id="q", spellcheck="false", maxlength=_TEXT_MAX),
+        tag("input", type="hidden", name="id", value=query_id),
+        tag(
+            "p",
+            tag("button", "Run", class_="main"),
+            " ",
+            tag("button", "Cancel", formaction="/sql/cancel", id="cancel"),
+        ),
+        method="post",
+        action="/sql",
+        id="sql",
+    )
+    return joined((form, tag("div", result, id="result", aria_live="polite")))
+
+
+class Query:
+    """A query of the query box, in a DuckDB of its own. `cancel` may be called from any thread."""
+
+    def __init__(self, site: Site, text: str) -> None:
+        if len(text) > _TEXT_MAX:
+            raise InvalidRequest("the query is too long", most=_TEXT_MAX)
+        self._site, self._text = site, text
+        self._engine: SqlEngine | None = None
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Interrupt the query, which then raises InvalidRequest."""
+        self._cancelled = True
+        if self._engine is not None:
+            self._engine.interrupt()
+
+    def run(self) -> Page:
+        """The first rows of the query, as a page without the form."""
+        memory_bytes = process_budget().size_bytes // _MEMORY_SHARE
+        self._engine = SqlEngine(self._site.catalog, open_table)
+        names: Sequence[str] = ()
+        found: list[tuple[object, ...]] = []
+        if not self._cancelled:
+            try:
+                names, found = self._engine.sealed(
+                    self._text, limit=ROWS_MAX + 1, memory_bytes=memory_bytes
+                )
+            except KeyboardInterrupt:
+                self._cancelled = True
+        if self._cancelled:
+            raise InvalidRequest("the query was cancelled")
+        rows = [list(row) for row in found]
+        more = len(rows) > ROWS_MAX
+        data = {"columns": list(names), "rows": rows[:ROWS_MAX], "more": more}
+        return Page(title="SQL", data=data, body=_result(names, rows[:ROWS_MAX], more=more))
+
+
+def _taken(
+    reader: pa.RecordBatchReader, most: int, stopped: Callable[[], bool]
+) -> tuple[list[str], list[list[object]]]:
+    """The columns and the first rows of a stream. Raises InvalidRequest if its time is over."""
+    rows: list[list[object]] = []
+    for batch in _until(reader, stopped):
+        frame = to_frame(batch.slice(0, most - len(rows)))
+        rows += [list(row) for row in frame.rows()]
+        if len(rows) >= most:
+            break
+    return list(reader.schema.names), rows
+
+
+def _until(reader: pa.RecordBatchReader, stopped: Callable[[], bool]) -> Iterator[pa.RecordBatch]:
+    for batch in reader:
+        if stopped():
+            raise InvalidRequest("the read took too long; name fewer partitions in WHERE")
+        if batch.num_rows:
+            yield batch
+
+
+def _result(names: Sequence[str], rows: Sequence[Sequence[object]], *, more: bool) -> Html:
+    count = f"The first {len(rows)} rows." if more else f"{len(rows)} rows."
+    shown = ([_cell(value) for value in row] for row in rows)
+    return joined((tag("p", count, class_="note"), table(names, shown, class_="data")))
+
+
+def _cell(value: object) -> Html:
+    if value is None:
+        return tag("span", "NULL", class_="note")
+    return tag("span", value_text(value))

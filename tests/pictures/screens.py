@@ -1,0 +1,65 @@
+"""Screenshots of `lakecore ui`, taken in Chromium of a warehouse that is made for them."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+import lakecore as lc
+from tests.ui_pages import fill_shop, ui_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SCREENS = {"ui-tables": "/", "ui-table": "/t/shop.orders"}
+SIZE = (1000, 720)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The browser of this machine."""
+    from playwright.sync_api import sync_playwright
+
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert program, "install Chromium: apt-get install chromium"
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=program, headless=True, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+def screens(place: Path, images: Path) -> None:
+    """Take each screenshot again."""
+    session = lc.connect(place / "warehouse", create=True)
+    fill_shop(session)
+    customers = session.create_table(
+        "shop.customers",
+        {"id": "BIGINT NOT NULL", "name": "STRING"},
+        primary_keys=["id"],
+        options={"bucket": "1"},
+    )
+    customers.write([{"id": number, "name": f"customer {number}"} for number in range(900)])
+    session.create_database("web")
+    events = session.create_table("web.events", {"day": "DATE", "page": "STRING"})
+    for number in range(7):
+        day = date(2026, 11, 20) + timedelta(number)
+        events.write([{"day": day, "page": f"/{each}"} for each in range(50)])
+    with ui_server(session.warehouse) as client, chromium() as browser:
+        page = browser.new_page(viewport=dict(zip(("width", "height"), SIZE, strict=True)))
+        for name, address in SCREENS.items():
+            page.goto(str(client.base_url.join(address)))
+            page.screenshot(path=images / f"{name}.png")

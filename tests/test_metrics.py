@@ -1,0 +1,218 @@
+"""The numbers of tables and pipelines, what they advise, and their text for Prometheus."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+import lakecore as lc
+from lakecore.catalog.registry import open_catalog
+from lakecore.cdc.events import SourceTable
+from lakecore.cdc.quarantine import SetAside
+from lakecore.cdc.state import PipelineState, StateFiles
+from lakecore.io.ambient import SYSTEM
+from lakecore.io.stores.open import open_store
+from lakecore.metrics import METRICS, Counted, Numbers, advice_of, prometheus
+from tests.tables import new_table
+
+if TYPE_CHECKING:
+    from lakecore.catalog.catalog import Catalog
+
+SAMPLE = re.compile(r'([a-z_]\w*)(?:\{((?:\w+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
+
+
+def parsed(text: str) -> dict[tuple[str, str], float]:
+    """The samples of a text in the format of Prometheus, by name and labels."""
+    samples: dict[tuple[str, str], float] = {}
+    typed = ""
+    assert text == "" or text.endswith("\n")
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            typed = line.split(" ")[2]
+        elif not line.startswith("# HELP "):
+            found = SAMPLE.fullmatch(line)
+            assert found is not None, line
+            assert found[1] == typed, "the samples of a metric follow its type"
+            assert (found[1], found[2] or "") not in samples
+            samples[found[1], found[2] or ""] = float(found[3])
+    return samples
+
+
+def test_the_page_lists_every_metric() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "ui.md").read_text(encoding="utf-8")
+
+    assert re.findall(r"^\| `(lakecore_\w+)` \|", page, re.MULTILINE) == list(METRICS)
+
+
+def catalog_at(place: Path) -> Catalog:
+    return open_catalog({"warehouse": str(place)}, create=True)
+
+
+def test_each_metric_of_a_table_says_what_the_table_holds(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path / "w", create=True)
+    session.create_database("shop")
+    options = {"bucket": "1", "write-only": "true"}
+    keyed = session.create_table("shop.k", {"id": "INT"}, primary_keys=["id"], options=options)
+    for number in range(3):
+        keyed.write([{"id": number}, {"id": number + 1}])
+    keyed.reset_consumer("late", 2)
+    plain = session.create_table("shop.p", {"id": "INT"})
+    plain.write(pl.DataFrame({"id": [1, 2, 3]}))
+    session.create_table("shop.e", {"id": "INT"})
+
+    found = parsed(prometheus(catalog_at(tmp_path / "w"), Numbers()))
+
+    def of(table: str) -> dict[str, float]:
+        labels = f'database="shop",table="{table}"'
+        return {name: value for (name, own), value in found.items() if own.startswith(labels)}
+
+    files = keyed.inspect.files()
+    got = {name.removeprefix("lakecore_"): value for name, value in of("k").items()}
+    assert got.pop("table_snapshot_age_seconds") >= 0
+    assert got.pop("consumer_lag_seconds") >= 0
+    assert got == {
+        "table_readable": 1,
+        "table_snapshot_id": 3,
+        "table_stored_rows": 6,
+        "table_live_files": 3,
+        "table_size_bytes": files["file_size_in_bytes"].sum(),
+        "table_buckets": 1,
+        "table_bucket_runs_max": 3,
+        "table_bucket_level0_files_max": 3,
+        "table_deleted_rows_ratio": 0,
+        "consumer_lag_snapshots": 2,
+    }
+    assert of("p")["lakecore_table_bucket_small_files_max"] == 1
+    assert "lakecore_table_bucket_runs_max" not in of("p")
+    assert of("e")["lakecore_table_live_files"] == 0
+    assert "lakecore_table_snapshot_id" not in of("e")
+    assert {name for name, _ in found} <= METRICS.keys()
+
+
+def test_deletion_vectors_are_a_share_of_the_stored_rows(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path / "w", create=True)
+    session.create_database("shop")
+    table = session.create_table(
+        "shop.t", {"id": "INT"}, options={"deletion-vectors.enabled": "true"}
+    )
+    table.write([{"id": number} for number in range(10)])
+    table.delete("id < 3")
+    numbers = Numbers().of(session.get_table("shop.t"))
+
+    assert (numbers.counted.deleted, numbers.counted.vector_share) == (3, 0.3)
+
+
+def test_a_broken_table_is_not_readable_and_hides_no_other(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path / "w", create=True)
+    session.create_database("shop")
+    for name in ("a", "b"):
+        session.create_table(f"shop.{name}", {"id": "INT"}).write([{"id": 1}])
+    schema = Path(session.get_table("shop.a").path) / "schema" / "schema-0"
+    schema.write_bytes(b"{")
+    found = parsed(prometheus(catalog_at(tmp_path / "w"), Numbers()))
+
+    readable = {own: value for (name, own), value in found.items() if name.endswith("readable")}
+    assert readable == {
+        'database="shop",table="a"': 0,
+        'database="shop",table="b"': 1,
+        "": 1,
+    }
+
+
+def test_labels_are_escaped(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path / "w", create=True)
+    session.create_database("shop")
+    session.create_table('shop.a"b}x', {"id": "INT"}).write([{"id": 1}])
+    found = parsed(prometheus(catalog_at(tmp_path / "w"), Numbers()))
+
+    assert found["lakecore_table_readable", 'database="shop",table="a\\"b}x"'] == 1
+
+
+def test_numbers_of_a_snapshot_are_counted_once_and_follow_the_table(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path / "w", create=True)
+    session.create_database("shop")
+    table = session.create_table("shop.t", {"id": "INT"})
+    table.write([{"id": 1}])
+    numbers = Numbers()
+    first = numbers.of(session.get_table("shop.t")).counted
+    for manifest in (Path(table.path) / "manifest").iterdir():
+        manifest.rename(tmp_path / manifest.name)
+    again = numbers.of(session.get_table("shop.t")).counted
+    for manifest in tmp_path.glob("manifest-*"):
+        manifest.rename(Path(table.path) / "manifest" / manifest.name)
+    table.write([{"id": 2}])
+
+    assert again is first
+    assert numbers.of(session.get_table("shop.t")).counted.files == 2
+
+
+def test_pipelines_have_a_lag_and_a_damaged_state_is_told(tmp_path: Path) -> None:
+    catalog = catalog_at(tmp_path / "w")
+    place = f"{catalog.warehouse}/.cdc/mirror"
+    aside = SetAside(table=SourceTable("d", "t"), reason="why", time_ms=1)
+    now_ms = SYSTEM.now_ms()
+    StateFiles(open_store(place, {}), place, SYSTEM).put(
+        PipelineState(
+            checkpoint=3,
+            commit_user="u",
+            position={"time_ms": now_ms - 90_000},
+            quarantine=(aside,),
+            metrics={"time_ms": now_ms - 5_000},
+        )
+    )
+    found = parsed(prometheus(catalog, Numbers()))
+
+    assert found["lakecore_cdc_readable", ""] == 1
+    assert 90 <= found["lakecore_cdc_lag_seconds", 'pipeline="mirror"'] < 150
+    assert 5 <= found["lakecore_cdc_checkpoint_age_seconds", 'pipeline="mirror"'] < 65
+    assert found["lakecore_cdc_quarantine_tables", 'pipeline="mirror"'] == 1
+    assert parsed(prometheus(catalog, Numbers(), with_pipelines=False)) == {}
+
+    Path(place, "checkpoint-3.json").write_text("{")
+    assert parsed(prometheus(catalog, Numbers())) == {("lakecore_cdc_readable", ""): 0}
+
+
+@pytest.mark.parametrize(
+    ("counted", "options", "command"),
+    [
+        (Counted(), {}, None),
+        (Counted(runs_max=5, level0_max=5), {}, "lakecore compact shop.t -w w"),
+        (Counted(runs_max=4, level0_max=4), {}, None),
+        (
+            Counted(level0_max=1),
+            {"deletion_vectors__enabled": "true"},
+            "lakecore compact shop.t -w w",
+        ),
+        (Counted(level0_max=1), {"merge_engine": "first-row"}, "lakecore compact shop.t -w w"),
+        (Counted(small_max=5), {}, "lakecore compact shop.t -w w"),
+        (Counted(deleted=3, rows_in_files=10), {}, "lakecore compact shop.t -w w --full"),
+        (Counted(deleted=2, rows_in_files=10), {}, None),
+        (
+            Counted(skew=5.0, bucket_bytes_max=1 << 30, buckets=4),
+            {"bucket": "4"},
+            "lakecore rescale shop.t -w w --bucket-num 8",
+        ),
+        (Counted(skew=5.0, bucket_bytes_max=1 << 20, buckets=4), {"bucket": "4"}, None),
+        (Counted(skew=5.0, bucket_bytes_max=1 << 30, buckets=4), {"bucket": "-1"}, None),
+    ],
+)
+def test_advice_names_the_command(
+    counted: Counted, options: dict[str, str], command: str | None
+) -> None:
+    table = new_table(**options)  # type: ignore[arg-type]  # its options are keywords
+
+    advice = advice_of(counted, table.options, "shop.t", "w")
+
+    assert [each.command for each in advice] == ([] if command is None else [command])
+
+
+def test_a_command_quotes_names_and_hides_secrets() -> None:
+    (advice,) = advice_of(
+        Counted(small_max=9), new_table().options, "shop.a b;rm", "s3://user:secret@bucket/w"
+    )
+
+    assert advice.command == "lakecore compact 'shop.a b;rm' -w 's3://***@bucket/w'"

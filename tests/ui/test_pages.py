@@ -1,0 +1,137 @@
+"""What pages about tables say: differences of schemas, long lists, and secrets."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+import lakecore as lc
+from lakecore.catalog.registry import OpeningCatalog, open_catalog
+from lakecore.model.validation import create_schema
+from lakecore.ui.pages import Asked, Site, differences, files_page, table_page, tables_page
+from tests.ui_pages import SECRET
+
+if TYPE_CHECKING:
+    from lakecore.catalog.catalog import Catalog
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.schema_change import Change
+
+
+def schemas(*changes: Change) -> tuple[TableSchema, TableSchema]:
+    """A schema, and the same after these changes."""
+    from lakecore.model.evolution import evolve
+
+    old = create_schema({"id": "INT NOT NULL", "a": "STRING"}, primary_keys=["id"], now_ms=0)
+    return old, evolve(old, list(changes), now_ms=1, has_snapshots=True, table="t")
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lc.SchemaChange.add_column("b", "DOUBLE"), "added b DOUBLE"),
+        (lc.SchemaChange.rename_column("a", "c"), "renamed a to c"),
+        (lc.SchemaChange.drop_column("a"), "dropped a"),
+        (lc.SchemaChange.update_column_comment("a", "hm"), "comment of a: None → hm"),
+        (lc.SchemaChange.set_option("write-only", "true"), "option write-only: unset → true"),
+        (lc.SchemaChange.update_comment("hm"), "comment: None → hm"),
+        (
+            lc.SchemaChange.update_column_position("a", lc.Move.first()),
+            "order of columns: a, id",
+        ),
+    ],
+)
+def test_each_change_of_a_schema_is_one_line(change: Change, line: str) -> None:
+    assert differences(*schemas(change)) == [line]
+
+
+def test_a_column_that_was_dropped_and_added_again_is_another_one() -> None:
+    old, _ = schemas()
+    changes = [lc.SchemaChange.drop_column("a"), lc.SchemaChange.add_column("a", "STRING")]
+
+    assert differences(*schemas(*changes)) == ["added a STRING", "dropped a"]
+    assert differences(None, old) == ["created with 2 columns"]
+    assert differences(old, replace(old, options={"s3.secret-key": SECRET})) == [
+        "option s3.secret-key: unset → ***"
+    ]
+
+
+def many(place: Path, count: int) -> Site:
+    """A warehouse with copies of a small table."""
+    session = lc.connect(place, create=True)
+    session.create_database("many")
+    options = {"lakecore.ignore-options": "s3.secret-key", "s3.secret-key": SECRET}
+    table = session.create_table("many.t0000", {"id": "INT"}, options=options)
+    table.write([{"id": 1}])
+    for number in range(1, count):
+        shutil.copytree(table.path, Path(table.path).with_name(f"t{number:04d}"))
+    return Site(open_catalog({"warehouse": str(place)}, create=False))
+
+
+def test_a_long_list_is_paged_and_only_the_tables_of_a_page_are_read(tmp_path: Path) -> None:
+    site = many(tmp_path / "w", 120)
+    opened: list[str] = []
+
+    def noted(table: lc.Table) -> lc.Table:
+        opened.append(table.identifier)
+        return table
+
+    site = Site(cast("Catalog", OpeningCatalog(site.catalog, noted)))
+    pages = [tables_page(site, Asked({"page": str(number)})) for number in (1, 2, 3, 4)]
+
+    assert [len(each.data["tables"]) for each in pages] == [50, 50, 20, 0]  # type: ignore[arg-type]
+    assert len(opened) == 120
+    assert "page 3 of 3" in pages[2].body
+    assert "next →" not in pages[2].body
+    assert tables_page(site, Asked({"q": "T0119"})).data["matching"] == 1
+
+
+def test_no_page_shows_a_secret_of_an_option(tmp_path: Path) -> None:
+    site = many(tmp_path / "w", 1)
+    page = table_page(site, "many.t0000", Asked({}))
+
+    assert SECRET not in page.body
+    assert SECRET not in str(page.data)
+    assert "s3.secret-key = ***" in page.body
+
+
+def test_snapshots_are_paged_from_the_newest(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path / "w", create=True)
+    session.create_database("d")
+    table = session.create_table("d.t", {"id": "INT"}, options={"write-only": "true"})
+    for number in range(60):
+        table.write([{"id": number}])
+    site = Site(open_catalog({"warehouse": str(tmp_path / "w")}, create=False))
+    newest = table_page(site, "d.t", Asked({}))
+    older = table_page(site, "d.t", Asked({"before": "11"}))
+
+    ids = [[each["id"] for each in page.data["snapshots"]] for page in (newest, older)]  # type: ignore[attr-defined]
+    assert ids == [list(range(11, 61)), list(range(1, 11))]
+    assert "/t/d.t?before=11" in newest.body
+    assert "older" not in older.body
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_files_are_shown_for_the_partition_and_the_bucket_that_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, large: bool
+) -> None:
+    if large:
+        monkeypatch.setattr("lakecore.io.history._SMALL_ENTRIES", 0)
+    session = lc.connect(tmp_path / "w", create=True)
+    session.create_database("d")
+    options = {"bucket": "3", "bucket-key": "id"}
+    table = session.create_table(
+        "d.t", {"day": "STRING", "id": "INT"}, partition_keys=["day"], options=options
+    )
+    table.write([{"day": f"day {each % 2}", "id": each} for each in range(40)])
+    site = Site(open_catalog({"warehouse": str(tmp_path / "w")}, create=False))
+    page = files_page(site, "d.t", Asked({"partition": "day=day 1", "bucket": "2"}))
+    listed = table.inspect.files().filter(partition="{day 1}", bucket=2)
+
+    assert [each["file"] for each in page.data["files"]] == [  # type: ignore[attr-defined]
+        path.rpartition("/")[2] for path in listed["file_path"]
+    ]
+    assert [each["bucket"] for each in page.data["buckets"]] == [0, 1, 2]  # type: ignore[attr-defined]
