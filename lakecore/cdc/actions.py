@@ -7,9 +7,11 @@ lists them all.
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,10 +22,11 @@ from lakecore.errors import InvalidRequest, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from enum import StrEnum
 
     from lakecore.cdc.events import Source, SourceTable
     from lakecore.io.ambient import Ambient
+
+log = logging.getLogger("lakecore.cdc")
 
 COMMON_FLAGS = (
     "partition_keys",
@@ -44,6 +47,41 @@ REPEATED_FLAGS = frozenset(
         "type_mapping",
     }
 )
+
+
+class OnTruncate(StrEnum):
+    """What happens to the target when TRUNCATE or a change of partitions removes rows."""
+
+    FOLLOW = "follow"
+    IGNORE = "ignore"
+    STOP = "stop"
+
+    def follows(self, tables: Sequence[SourceTable]) -> bool:
+        """Whether the targets of these tables lose the rows that a statement removed.
+
+        Raises InvalidRequest if the tables are not followed any more.
+        """
+        if self is OnTruncate.STOP:
+            raise InvalidRequest(
+                "a statement removed rows of a table, and `--truncate stop` is set",
+                tables=[*map(str, tables)],
+            )
+        if self is OnTruncate.IGNORE:
+            log.warning(
+                "a statement removed or exchanged rows of a table; its target keeps them. "
+                "tables=%s",
+                [*map(str, tables)],
+            )
+        return self is OnTruncate.FOLLOW
+
+
+def unfindable(table: SourceTable) -> InvalidRequest:
+    """The error of a statement that removed rows of a table without a primary key."""
+    return InvalidRequest(
+        "a statement removed rows of a table without a primary key, so the target cannot tell "
+        "which; `--truncate ignore` keeps them",
+        table=str(table),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +131,16 @@ class Arguments:
         if text.lower() not in {"true", "false"}:
             raise InvalidRequest("the flag is true or false", flag=f"--{name}", value=text)
         return text.lower() == "true"
+
+    @property
+    def on_truncate(self) -> OnTruncate:
+        """The choice of `--truncate`. Raises InvalidRequest for an unknown one."""
+        text = self.text("truncate") or OnTruncate.FOLLOW
+        if text not in list(OnTruncate):
+            raise InvalidRequest(
+                "unknown value of --truncate", value=text, known=[*map(str, OnTruncate)]
+            )
+        return OnTruncate(text)
 
     @property
     def mapping(self) -> TypeMapping:

@@ -52,6 +52,9 @@ class SourceSchema:
       table assigns its own ids;
     - `primary_key`: empty if the table has none, or if the source does not state it;
     - `states_key`: whether the source states primary keys, so that an empty key means no key;
+    - `has_old_rows`: whether a deletion has all values of its row, and an update is a deletion of
+      the old row and an insertion of the new one. Otherwise, a deletion has the primary key only,
+      and an update that keeps the key is an insertion;
     - `may_be_flags`: TINYINT columns that may be BOOLEANs at the source, which does not say so.
       Their values are accepted by target columns of either type;
     - `exact`: columns of a key. Different values of the source are different here;
@@ -61,6 +64,7 @@ class SourceSchema:
     fields: tuple[Field, ...]
     primary_key: tuple[str, ...] = ()
     states_key: bool = False
+    has_old_rows: bool = True
     comment: str | None = None
     may_be_flags: frozenset[str] = frozenset()
     exact: frozenset[str] = frozenset()
@@ -144,12 +148,15 @@ class Step:
     - `caught_up`: whether everything that the source held at its start has been yielded;
     - `cleared`: a table that lost rows after all earlier steps; such a step has no batches, and its
       position is that of the step before, except in `ReadsAgain`;
+    - `unread`: tables whose rows the source must read before it can follow them; the sink has them
+      read as if a user had requested it (`ReadsAgain`);
     - `bad`: an error for each message of this step that cannot be read; it names the message.
     """
 
     position: Position
     batches: tuple[ChangeBatch, ...] = field(default=())
     cleared: Cleared | None = None
+    unread: tuple[SourceTable, ...] = field(default=())
     bad: tuple[InvalidRequest, ...] = field(default=())
     caught_up: bool = False
 
@@ -199,5 +206,5 @@ class ReadsAgain(Protocol):
 
         The first step has a batch, which may be without rows. The last one is `Cleared`; its
         position is `after` with a note that the changes of the table up to now are done. Raises
-        InvalidRequest if the table does not exist any more.
+        NotFound if the table does not exist.
         """

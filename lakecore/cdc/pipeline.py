@@ -11,10 +11,11 @@ import re
 import signal
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.options import is_storage_option
+from lakecore.cdc.events import SourceTable
 from lakecore.cdc.file_source import FILES_ACTIONS
 from lakecore.cdc.kafka import KAFKA_ACTIONS
 from lakecore.cdc.mysql.source import MYSQL_ACTIONS
@@ -52,7 +53,7 @@ SYNC_ACTIONS: Mapping[str, Action] = {
 # --- pipeline ------------------------------------------------------------------------------------
 
 STATE_DIRECTORY = ".cdc"
-_READS_AGAIN = ("mysql",)
+_READS_AGAIN = ("mysql", "postgres")
 """The kinds of sources that are `ReadsAgain`."""
 
 
@@ -61,6 +62,7 @@ class Pipeline:
     """An action with its arguments, and the settings of its commits.
 
     `name` must be unique within a warehouse; by default, it consists of the action and the target.
+    `patience_seconds`: how long the source may be unreachable, at the start and later.
     `on_table_error`: what happens to a table that cannot be followed. By default, a pipeline of a
     whole database sets it aside and follows the others, and a pipeline of one table stops.
     """
@@ -70,6 +72,7 @@ class Pipeline:
     name: str | None = None
     state: str | None = None
     interval_seconds: float = 10.0
+    patience_seconds: float = 300.0
     keeps_dead_letters: bool = False
     on_table_error: OnTableError | None = None
 
@@ -88,6 +91,8 @@ class PipelineStatus:
     `lag_seconds` is the age of the newest committed change; None if the source states no times. It
     also grows while the source has no changes. `quarantine` has an entry for each table that is not
     followed any more: its name, the reason, the time, and the position that its target has reached.
+    `requested`: tables that are to be read again, and `not_read_again` why that failed for tables
+    that are followed.
     """
 
     name: str
@@ -103,6 +108,8 @@ class PipelineStatus:
     left_out: Mapping[str, str]
     quarantine: tuple[Mapping[str, Json], ...] = ()
     targets: tuple[str, ...] = ()
+    not_read_again: Mapping[str, str] = field(default_factory=dict)
+    requested: tuple[str, ...] = ()
 
 
 def run_pipeline(
@@ -133,6 +140,7 @@ def run_pipeline(
             on_table_error=pipeline.on_table_error
             or (OnTableError.STOP if action.takes_table else OnTableError.QUARANTINE),
             keeps_dead_letters=pipeline.keeps_dead_letters,
+            source_patience_seconds=pipeline.patience_seconds,
         )
         files = StateFiles(store, f"{root}/{_checked(pipeline.label)}", ambient)
         sink = Sink(catalog, opened.rules, files, settings, ambient)
@@ -149,13 +157,14 @@ def statuses(catalog: Catalog, state: str | None, ambient: Ambient) -> list[Pipe
     found = []
     for child in store.list(root):
         name = child.path.rpartition("/")[2]
-        latest = StateFiles(store, child.path, ambient).latest() if child.is_directory else None
+        files = StateFiles(store, child.path, ambient)
+        latest = files.latest() if child.is_directory else None
         if latest is None:
             continue
         metrics, position = latest.metrics, latest.position or {}
         now_ms = ambient.now_ms()
         time_ms, changed_ms = metrics.get("time_ms"), position.get("time_ms")
-        left_out = metrics.get("left_out")
+        asked = {each for tables in files.requests().values() for each in tables}
         found.append(
             PipelineStatus(
                 name=name,
@@ -168,9 +177,9 @@ def statuses(catalog: Catalog, state: str | None, ambient: Ambient) -> list[Pipe
                 caught_up=metrics.get("caught_up") is True,
                 position=json.dumps({k: v for k, v in position.items() if k != "snapshot"}),
                 source=latest.source,
-                left_out={str(k): str(v) for k, v in left_out.items()}
-                if isinstance(left_out, dict)
-                else {},
+                left_out=_texts(metrics.get("left_out")),
+                not_read_again=_texts(metrics.get("not_read_again")),
+                requested=tuple(map(str, sorted(asked))),
                 quarantine=tuple(each.to_json() for each in latest.quarantine),
                 targets=latest.targets,
             )
@@ -181,13 +190,14 @@ def statuses(catalog: Catalog, state: str | None, ambient: Ambient) -> list[Pipe
 def request_resync(
     catalog: Catalog, name: str, tables: Sequence[str], state: str | None, ambient: Ambient
 ) -> list[str]:
-    """Ask a pipeline to read tables in quarantine again, and return their names.
+    """Ask a pipeline to read tables again, and return their names.
 
-    `tables`: names as `table` or `database.table`. The pipeline does it at its next checkpoint, or
-    when it starts. Asking again changes nothing.
+    `tables`: names as `table` or `database.table` (PostgreSQL: `schema.table`). A table that the
+    pipeline does not know yet needs the longer form. The pipeline does it at its next checkpoint,
+    or when it starts. Asking again changes nothing.
 
     Raises NotFound if there is no such pipeline, Unsupported if its source cannot read a table
-    again, InvalidRequest if a name is not exactly one table in quarantine.
+    again, InvalidRequest if a name is not exactly one table.
     """
     store, root = state_store(catalog, state)
     files = StateFiles(store, f"{root}/{_checked(name)}", ambient)
@@ -203,23 +213,39 @@ def request_resync(
             pipeline=name,
             source=kind,
         )
-    held = sorted(each.table for each in latest.quarantine)
+    known_tables = {each.table for each in latest.quarantine}
+    known_tables |= {_source_table(each) for each in latest.source_tables}
     found = []
     for text in tables:
-        named = [each for each in held if text in {str(each), each.name}]
+        named = [each for each in sorted(known_tables) if text in _names(each)]
+        if not named and "." in text:
+            whole = f"{latest.source['database']}.{text}" if kind == "postgres" else text
+            named = [_source_table(whole)]
         if len(named) != 1:
             raise InvalidRequest(
-                "several tables in quarantine have this name: write database.table"
+                "several tables have this name: write database.table, for PostgreSQL schema.table"
                 if named
-                else "the table is not in quarantine",
+                else "the pipeline has no such table: write database.table, for PostgreSQL "
+                "schema.table, if it is new",
                 table=text,
-                in_quarantine=[*map(str, held)],
+                known=[*map(str, sorted(known_tables))],
             )
         found += named
     if not found:
         raise InvalidRequest("name the tables", example="--tables shop.orders,shop.items")
     files.request(found)
     return [*map(str, found)]
+
+
+def _source_table(text: str) -> SourceTable:
+    """The table with this name in full."""
+    database, dot, name = text.partition(".")
+    return SourceTable(database, name) if dot else SourceTable("", text)
+
+
+def _names(table: SourceTable) -> tuple[str, str, str]:
+    """The forms in which a user may name a table."""
+    return str(table), table.name, table.name.rpartition(".")[2]
 
 
 def state_store(catalog: Catalog, state: str | None) -> tuple[Store, str]:
@@ -248,6 +274,10 @@ def _seconds(now_ms: int, time_ms: object) -> float | None:
     return round((now_ms - time_ms) / 1000, 1) if isinstance(time_ms, int) else None
 
 
+def _texts(value: object) -> dict[str, str]:
+    return {str(k): str(v) for k, v in value.items()} if isinstance(value, dict) else {}
+
+
 def _count(value: object) -> int:
     return value if isinstance(value, int) else 0
 
@@ -258,7 +288,7 @@ def _count(value: object) -> int:
 # SIGINT and SIGTERM end a pipeline after a last commit; a second signal ends it immediately.
 
 CAUGHT_UP = "caught-up"
-RUN_FLAGS = ("name", "state", "until", "interval", "dead_letters", "on_table_error")
+RUN_FLAGS = ("name", "state", "until", "interval", "patience", "dead_letters", "on_table_error")
 """The flags that say how a pipeline runs, not what it does."""
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|seconds|min|minutes|h|hours)?")
 _UNITS = {"m": 60, "h": 3600}
@@ -306,7 +336,8 @@ def launch_of(action: str, arguments: Arguments, flags: Mapping[str, Sequence[st
         arguments=arguments,
         name=one.get("name"),
         state=one.get("state"),
-        interval_seconds=_duration_seconds(one.get("interval", "10 s")),
+        interval_seconds=_duration_seconds("interval", one.get("interval", "10 s")),
+        patience_seconds=_duration_seconds("patience", one.get("patience", "5 min")),
         keeps_dead_letters=_is_true("dead_letters", one.get("dead_letters", "false")),
         on_table_error=None if policy is None else OnTableError(policy),
     )
@@ -340,10 +371,10 @@ def _until_signal() -> Iterator[Callable[[], bool]]:
         restore()
 
 
-def _duration_seconds(text: str) -> float:
+def _duration_seconds(flag: str, text: str) -> float:
     match = _SECONDS.fullmatch(text.strip())
     if match is None:
-        raise InvalidRequest("not a duration", option="--interval", value=text, example="10 s")
+        raise InvalidRequest("not a duration", option=f"--{flag}", value=text, example="10 s")
     return float(match[1]) * _UNITS.get((match[2] or "s")[0], 1)
 
 

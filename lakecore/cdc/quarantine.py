@@ -11,7 +11,7 @@ set aside, and no later one. The quarantine is stored with each checkpoint.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -130,15 +130,27 @@ class Quarantine:
 
     def release(self, table: SourceTable) -> None:
         """The table is followed again."""
-        del self._held[table]
+        self._held.pop(table, None)
         if table in self.news:
             self.news.remove(table)
 
-    def renew(self, table: SourceTable, reason: str, now_ms: int) -> None:
-        """State why a table is still not followed; its target is as it was."""
-        self._held[table] = replace(self._held[table], reason=reason, time_ms=now_ms)
+    def renew(
+        self, table: SourceTable, reason: str, now_ms: int, position: Position | None
+    ) -> None:
+        """State why a table is still not followed; its target is as it was.
+
+        `position`: the current one, for a table that was never followed.
+        """
+        held = self._held.get(table)
+        at = _place(position) if held is None else held.position
+        self._held[table] = SetAside(table=table, reason=reason, time_ms=now_ms, position=at)
         if table not in self.news:
             self.news.append(table)
+
+    def covers(self, error: LakecoreError) -> bool:
+        """Whether an error concerns only tables that are set aside already."""
+        concerned = vars(error).get(_TABLES, frozenset())
+        return bool(concerned) and concerned <= self._held.keys()
 
     def take(self, error: LakecoreError, position: Position | None, now_ms: int) -> list[SetAside]:
         """Set aside the tables that an error concerns, and return the new entries.
@@ -149,12 +161,15 @@ class Quarantine:
         concerned: frozenset[SourceTable] = vars(error).get(_TABLES, frozenset())
         if self._policy is OnTableError.STOP:
             return []
-        # The list of tables that a snapshot has read says nothing about this table's target.
-        at = position and {name: each for name, each in position.items() if name != "snapshot"}
         added = [
-            SetAside(table=table, reason=str(error), time_ms=now_ms, position=at)
+            SetAside(table=table, reason=str(error), time_ms=now_ms, position=_place(position))
             for table in sorted(concerned - self._held.keys())
         ]
         self.restore(added)
         self.news += [each.table for each in added]
         return added
+
+
+def _place(position: Position | None) -> Position | None:
+    """The position without what a snapshot has read: it says nothing about one table's target."""
+    return position and {name: each for name, each in position.items() if name != "snapshot"}

@@ -21,18 +21,23 @@ from __future__ import annotations
 
 import json
 import logging
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from lakecore.cdc.events import ReadsAgain
-from lakecore.cdc.quarantine import TABLE_ERRORS, LeavesOut, Quarantine, concern, of_tables
+from lakecore.cdc.patience import Patience
+from lakecore.cdc.quarantine import (
+    TABLE_ERRORS,
+    LeavesOut,
+    OnTableError,
+    Quarantine,
+    concern,
+    of_tables,
+)
 from lakecore.cdc.sink_parts import (
     Acknowledged,
     Progress,
-    TargetRows,
     does_not_fit,
     fitting,
     in_order,
@@ -40,13 +45,11 @@ from lakecore.cdc.sink_parts import (
     shaped,
 )
 from lakecore.cdc.state import DeadLetters, PipelineState
-from lakecore.cdc.target_rules import target_names
+from lakecore.cdc.target_table import TargetTable
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError
-from lakecore.model.rows import ROW_KIND
-from lakecore.options import POSTPONE_BUCKET, MergeEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.events import (
@@ -61,189 +64,9 @@ if TYPE_CHECKING:
     from lakecore.cdc.sink_parts import Rules, SinkSettings
     from lakecore.cdc.state import StateFiles
     from lakecore.io.ambient import Ambient
-    from lakecore.model.files import CommitMessage
-    from lakecore.model.schema_change import Change
     from lakecore.model.types import Json
-    from lakecore.table.handle import Table
-    from lakecore.table.writes.stream_write import StreamWrite
-
-
-# --- patience ------------------------------------------------------------------------------------
-# Retries a source that is temporarily unreachable: waits, then continues at the last position.
 
 log = logging.getLogger("lakecore.cdc")
-
-_WAIT_SECONDS_MIN, _WAIT_SECONDS_MAX = 0.5, 30.0
-_LOOK_SECONDS = 0.5
-
-
-def patient_steps(
-    source: Source,
-    position: Callable[[], Position | None],
-    patience_seconds: float,
-    ambient: Ambient,
-    stops: Callable[[], bool],
-) -> Generator[Step, None, None]:
-    """The steps of a source after its current position.
-
-    While the source cannot be reached, waits and tries again. Raises StorageError after
-    `patience_seconds` without a step. The iterator ends if `stops()` becomes true while it waits.
-    """
-    lost_ms: int | None = None
-    wait = _WAIT_SECONDS_MIN
-    while True:
-        try:
-            for step in source.steps(position()):
-                lost_ms, wait = None, _WAIT_SECONDS_MIN
-                yield step
-            return
-        except StorageError as error:
-            now_ms = ambient.now_ms()
-            lost_ms = now_ms if lost_ms is None else lost_ms
-            if now_ms - lost_ms >= patience_seconds * 1000:
-                raise
-            log.warning("the source is not reachable. wait_seconds=%s cause=%s", wait, error)
-        waited = 0.0
-        while waited < wait:
-            if stops():
-                return
-            ambient.sleep(min(_LOOK_SECONDS, wait - waited))
-            waited += _LOOK_SECONDS
-        wait = min(wait * 2, _WAIT_SECONDS_MAX)
-
-
-# --- target --------------------------------------------------------------------------------------
-# One target table of a pipeline: opens it, changes its schema, and writes it at checkpoints.
-#
-# A schema change needs a new writer, because a writer keeps the schema that it started with. The
-# sink therefore commits everything before it changes a table.
-
-
-class TargetTable:
-    """A table that a pipeline writes.
-
-    `write` buffers rows; `prepare`, then `commit`, publish them.
-    """
-
-    def __init__(self, catalog: Catalog, identifier: str, commit_user: str) -> None:
-        self.identifier = identifier
-        self._catalog = catalog
-        self._user = commit_user
-        self._table = catalog.get_table(identifier)
-        self.rows = TargetRows(self._table.context)
-        self._writer: StreamWrite | None = None
-        self.rows_pending = 0
-
-    @property
-    def table(self) -> Table:
-        """The table, with the schema of the rows that are written."""
-        return self._table
-
-    @property
-    def forces_snapshot(self) -> bool:
-        """Whether a checkpoint without rows makes an empty snapshot."""
-        return self._table.context.options.commit_force_create_snapshot
-
-    def change(self, changes: Sequence[Change]) -> None:
-        """Change the schema. No rows may be pending."""
-        assert not self.rows_pending, "rows of the schema before are not committed"
-        self.close()
-        self._catalog.alter_table(self.identifier, list(changes))
-        self._table = self._catalog.get_table(self.identifier)
-        self.rows = TargetRows(self._table.context)
-
-    def write(self, batch: ChangeBatch) -> int:
-        """Buffer the changes of a batch and return their number.
-
-        Raises InvalidRequest, naming column, value and row, for a row that does not fit; then every
-        row since the last checkpoint is dropped.
-        """
-        rows = self.rows.written(batch)
-        if not rows.num_rows:
-            return 0
-        self.rows_pending += rows.num_rows
-        return self._opened().write(rows)
-
-    def names_of_key(self, key: Sequence[str]) -> Mapping[str, str]:
-        """The own name of each column of the source's key.
-
-        Raises InvalidRequest if the table has another key, or does not replace whole rows.
-        """
-        context = self._table.context
-        names = target_names(context.schema.names, key)
-        options = context.options
-        whole = options.merge_engine is MergeEngine.DEDUPLICATE and not options.ignore_delete
-        same = set(context.schema.primary_keys) == set(names.values())
-        if not same or not whole or options.bucket == POSTPONE_BUCKET:
-            raise InvalidRequest(
-                "the source removed rows that the target cannot find: it has another key, or "
-                "options by which a deletion does not remove a whole row; `--truncate ignore` "
-                "keeps rows that a statement removed",
-                table=self.identifier,
-            )
-        return names
-
-    def remove_others(self, keys: pa.Table) -> int:
-        """Delete the committed rows whose key is not in `keys`; return their number.
-
-        Raises InvalidRequest if the table has another key, or does not replace whole rows.
-        """
-        names = self.names_of_key(keys.column_names)
-        own = list(self._table.context.schema.primary_keys)
-        places = [str(number) for number in range(len(own))]
-        kept = keys.rename_columns(list(names.values())).select(own).rename_columns(places)
-        have = self._table.to_batches(own).read_all().rename_columns(places)
-        gone = have.join(self._as_keys(kept, have.schema), places, join_type="left anti")
-        if not gone.num_rows:
-            return 0
-        for batch in self._table.to_batches():
-            rows = pa.Table.from_batches([batch])
-            numbered = rows.select(own).rename_columns(places)
-            numbered = numbered.append_column("at", pa.array(range(len(batch)), pa.int64()))
-            rows = rows.take(numbered.join(gone, places, join_type="left semi").column("at"))
-            if rows.num_rows:
-                kinds = pa.repeat(pa.scalar("-D"), rows.num_rows)
-                self._opened().write(rows.append_column(ROW_KIND, kinds))
-                self.rows_pending += rows.num_rows
-        return len(gone)
-
-    def _as_keys(self, keys: pa.Table, schema: pa.Schema) -> pa.Table:
-        try:
-            return keys.cast(schema)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise InvalidRequest(
-                "the key of the source has another type than the key of the target",
-                table=self.identifier,
-                cause=error,
-            ) from error
-
-    def prepare(self, checkpoint: int) -> tuple[CommitMessage, ...]:
-        """Write the pending rows to files that no reader sees yet."""
-        if not self.rows_pending and not self.forces_snapshot:
-            return ()
-        messages = tuple(self._opened().prepare_commit(checkpoint))
-        self.rows_pending = 0
-        return messages
-
-    def commit(self, checkpoint: int, properties: Mapping[str, str]) -> None:
-        """Commit the prepared files."""
-        self._opened().commit(checkpoint, properties=properties)
-
-    def recover(self, checkpoint: int, messages: Sequence[CommitMessage]) -> None:
-        """Commit the files that an earlier process prepared, unless they are committed already."""
-        self._opened().recover({checkpoint: list(messages)})
-
-    def close(self) -> None:
-        """Drop rows that are not prepared, and end the writer."""
-        self.rows_pending = 0
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-    def _opened(self) -> StreamWrite:
-        if self._writer is None:
-            self._writer = self._table.new_stream_write(self._user)
-        return self._writer
 
 
 # --- sink ----------------------------------------------------------------------------------------
@@ -271,6 +94,7 @@ class Sink:
         self._targets: dict[str, TargetTable] = {}
         self._routes: dict[SourceTable, str | None] = {}
         self._known: dict[SourceTable, SourceSchema] = {}
+        self._missing: set[str] = set()
         self._letters = DeadLetters() if settings.keeps_dead_letters else None
         self._quarantine = Quarantine(settings.on_table_error)
         self._counted: dict[str, int] = {}
@@ -297,14 +121,17 @@ class Sink:
         checkpoint.
         """
         begins = True
+        patience = Patience(self._settings.source_patience_seconds, self._ambient, stops)
         try:
             while True:
                 try:
                     if begins:
-                        self._begin(source)
+                        if not self._begin(source, patience):
+                            return self.progress
                         begins = False
                     self._read_again(source)
-                    if self._follow(source, stops, reports, until_caught_up=until_caught_up):
+                    steps = patience.steps(source, lambda: self._position)
+                    if self._follow(source, steps, stops, reports, until_caught_up=until_caught_up):
                         return self.progress
                 except TABLE_ERRORS as error:
                     # Someone waits for the first start of a pipeline: it names what does not fit.
@@ -316,6 +143,7 @@ class Sink:
     def _follow(
         self,
         source: Source,
+        steps: Generator[Step, None, None],
         stops: Callable[[], bool],
         reports: Callable[[Progress], None] | None,
         *,
@@ -323,16 +151,16 @@ class Sink:
     ) -> bool:
         """Take the steps of the source after the current position.
 
-        False if it stopped at a checkpoint because tables are to be read again.
+        False if it stopped at a checkpoint because tables are to be read.
         """
-        with closing(self._steps_of(source, stops)) as steps:
+        with closing(steps):
             for step in steps:
                 self._take_or_retry(step, source)
-                self.progress.caught_up |= step.caught_up
+                is_asked = bool(step.unread) and self._request(step.unread)
+                self.progress.caught_up |= step.caught_up and not step.unread
                 ends = stops() or (until_caught_up and self.progress.caught_up)
-                if ends or self._is_due():
-                    self._checkpoint()
-                    if reports is not None:
+                if ends or is_asked or self._is_due():
+                    if self._checkpoint() and reports is not None:
                         reports(self.progress)
                     if not ends and self._reader(source) is not None and self._files.requests():
                         return False
@@ -350,33 +178,38 @@ class Sink:
 
     # --- the start --------------------------------------------------------------------------------
 
-    def _begin(self, source: Source) -> None:
+    def _begin(self, source: Source, patience: Patience) -> bool:
+        """Continue what an earlier run left; False if stopped while the source was unreachable."""
         self._committed_ms = self._ambient.now_ms()
         found = self._files.latest()
         self._is_new = found is None
         self._acknowledge = source.committed if isinstance(source, Acknowledged) else None
         if found is not None:
             self._state = found
-            self._check_source(found, source)
-            self._commit(found, recovers=True)
             self._quarantine.restore(found.quarantine)
             self._tell_quarantine(source)
+        asked = patience.ask(lambda: (source.describe(), source.tables()))
+        if asked is None:
+            return False
+        described, tables = asked
+        if found is not None:
+            self._check_source(found, described)
+            self._commit(found, recovers=True)
             self._check_targets(found)
-        tables = source.tables()
-        if found is None:
+        else:
             follows = [table for table, schema in tables.items() if self._has_key(schema)]
             if not follows and not self._settings.takes_new_tables:
                 raise InvalidRequest(
                     "the source has no table to follow. A table of a database needs a primary key; "
                     "--mode combined waits for new tables",
-                    source=dict(source.describe()),
+                    source=dict(described),
                 )
             user = f"cdc-{self._ambient.new_uuid()}"
             self._state = PipelineState(
                 checkpoint=0,
                 commit_user=user,
                 source_tables=tuple(sorted(map(str, follows))),
-                source=dict(source.describe()),
+                source=dict(described),
             )
             self._files.put(self._state)
         self._position = self.progress.position = self._state.position
@@ -385,43 +218,64 @@ class Sink:
             self._route(table, schema)
         for name in self._settings.opened_at_start:
             self._target(name)
+        return True
 
-    def _check_source(self, state: PipelineState, source: Source) -> None:
+    def _check_source(self, state: PipelineState, given: Mapping[str, str]) -> None:
         """Raise InvalidRequest if the state belongs to another source."""
-        given = dict(source.describe())
         if state.source != given:
             raise InvalidRequest(
                 "the state of the pipeline is of another source: give this pipeline a name of "
                 "its own, or remove the state",
                 state=self._files.directory,
                 source_before=dict(state.source),
-                source=given,
+                source=dict(given),
             )
 
     def _check_targets(self, state: PipelineState) -> None:
-        """Raise InvalidRequest if a table that the pipeline wrote no longer exists: it lost rows.
+        """Find the targets that the pipeline wrote and that no longer exist: they lost rows.
 
-        A table without a snapshot was dropped and created again, and is refused too. The target of
+        A table without a snapshot was dropped and created again, and counts as gone. The target of
         a table in quarantine may be dropped.
         """
         freed = {self._rules.target(each) for each in self._quarantine.tables}
         for name in state.targets:
-            if name in freed:
-                continue
-            try:
-                snapshot = self._target(name).table.context.history.latest_snapshot()
-            except NotFound as error:
-                raise self._gone(name) from error
-            if snapshot is None:
-                raise self._gone(name)
+            if name not in freed and name not in self._missing:
+                try:
+                    gone = self._target(name).table.context.history.latest_snapshot() is None
+                except InvalidRequest:
+                    gone = True
+                if gone:
+                    self._lost(name)
 
-    def _gone(self, name: str) -> InvalidRequest:
-        return InvalidRequest(
-            "the target table of a running pipeline is gone: remove the state of the pipeline to "
-            "start again",
+    def _lost(self, name: str) -> None:
+        """A target is gone: its source tables are set aside as soon as they are routed to it.
+
+        Raises InvalidRequest if the pipeline must stop.
+        """
+        self._missing.add(name)
+        if name in self._targets:
+            self._targets.pop(name).close()
+        if self._settings.on_table_error is OnTableError.STOP:
+            raise self._gone(name)
+
+    def _gone(self, name: str, *tables: SourceTable) -> InvalidRequest:
+        """The error of a target that is gone. It concerns these tables, or those routed to it."""
+        error = InvalidRequest(
+            "the target table of a running pipeline is gone: `lakecore cdc resync` makes it again "
+            "for a table in quarantine; without quarantine, remove the state of the pipeline",
             table=name,
             state=self._files.directory,
         )
+        concern(error, tables or [each for each, to in self._routes.items() if to == name])
+        return error
+
+    @contextmanager
+    def _existing(self, name: str) -> Iterator[None]:
+        """A context manager: in it, a target that does not exist is an error of its tables."""
+        try:
+            yield
+        except NotFound as error:
+            raise self._gone(name) from error
 
     def _route(self, table: SourceTable, schema: SourceSchema) -> str | None:
         """The target of a source table; creates the target table if needed."""
@@ -431,11 +285,18 @@ class Sink:
         self._routes[table] = target
         return target
 
-    def _created(self, table: SourceTable, schema: SourceSchema) -> str | None:
-        """The target of a source table, which exists then; None if the table is not followed."""
+    def _created(
+        self, table: SourceTable, schema: SourceSchema, *, is_asked: bool = False
+    ) -> str | None:
+        """The target of a source table, which exists then; None if the table is not followed.
+
+        `is_asked`: whether a user wants the table to be read, new or not.
+        """
         with of_tables(table):
             target = self._rules.target(table)
-            if target is not None and not self._is_followed(table, schema):
+            if target in self._missing:
+                raise self._gone(target, table)
+            if target is not None and not self._is_followed(table, schema, is_asked=is_asked):
                 target = None
             if target is not None:
                 try:
@@ -449,7 +310,7 @@ class Sink:
                     target = None
         return target
 
-    def _is_followed(self, table: SourceTable, schema: SourceSchema) -> bool:
+    def _is_followed(self, table: SourceTable, schema: SourceSchema, *, is_asked: bool) -> bool:
         """Whether the rows of a table are written. Called for tables that are new in this run.
 
         Raises InvalidRequest if the table has lost the primary key that its rows were written with.
@@ -465,10 +326,10 @@ class Sink:
             log.warning("source table left out: it has no primary key. table=%s", table)
             self.progress.left_out[str(table)] = "it has no primary key"
             return False
-        if not known and not self._settings.takes_new_tables:
+        if not known and not self._settings.takes_new_tables and not is_asked:
             log.info("source table left out: it is new. table=%s", table)
             return False
-        if not known and self._settings.needs_key:
+        if not known:
             names = sorted({*self._state.source_tables, str(table)})
             self._state = replace(self._state, source_tables=tuple(names))
         return True
@@ -523,31 +384,44 @@ class Sink:
             return source
         return None
 
+    def _request(self, tables: Sequence[SourceTable]) -> bool:
+        """Store that these tables are to be read; False if that is stored already."""
+        open_ones = {each for found in self._files.requests().values() for each in found}
+        missing = [each for each in tables if each not in open_ones]
+        if missing:
+            self._files.request(missing)
+        return bool(missing)
+
     def _read_again(self, source: Source) -> None:
-        """Do the open requests: each table comes back, or its entry states why it cannot.
+        """Do the open requests: the target of each table becomes equal to the table.
 
         Called directly after a checkpoint. A request is deleted after the checkpoint of its last
-        table, so a crash repeats what is not stored. Tables that are followed are left as they are.
+        table, so a crash repeats what is not stored. If a table cannot be read, its target stays as
+        it was: a table that is followed goes on, and any other one is in quarantine.
         """
         reader = self._reader(source)
         if reader is None:
             return
         for name, tables in self._files.requests().items():
             for table in tables:
-                if table not in self._quarantine:
-                    continue
+                route = self._routes.get(table)
                 try:
                     if not self._restore(reader, table):
                         # The request stays, and the next checkpoint tries again.
                         self._drop()
-                        self._routes[table] = None
+                        self._routes[table] = route
                         return
-                except TABLE_ERRORS as error:
+                except (*TABLE_ERRORS, NotFound) as error:
                     self._drop()
-                    self._routes[table] = None
+                    self._routes[table] = route
                     reason = f"it could not be read again: {error}"
-                    self._quarantine.renew(table, reason, self._ambient.now_ms())
-                    log.warning("table stays set aside. table=%s reason=%s", table, reason)
+                    log.warning("table not read again. table=%s reason=%s", table, reason)
+                    is_new = route is None and not isinstance(error, NotFound)
+                    if is_new or table in self._quarantine:
+                        now_ms, position = self._ambient.now_ms(), self._state.position
+                        self._quarantine.renew(table, reason, now_ms, position)
+                    else:
+                        self.progress.not_read_again[str(table)] = reason
                 self._tell_quarantine(source)
                 self._checkpoint()
             self._files.forget_request(name)
@@ -585,7 +459,8 @@ class Sink:
 
         Raises InvalidRequest if the target cannot become equal to the source table.
         """
-        name = self._created(table, schema)
+        self._missing.discard(self._rules.target(table) or "")
+        name = self._created(table, schema, is_asked=True)
         if name is None:
             raise InvalidRequest("the pipeline leaves the table out", table=str(table))
         self._routes[table] = name
@@ -601,10 +476,6 @@ class Sink:
 
     # --- steps ------------------------------------------------------------------------------------
 
-    def _steps_of(self, source: Source, stops: Callable[[], bool]) -> Generator[Step, None, None]:
-        patience = self._settings.source_patience_seconds
-        return patient_steps(source, lambda: self._position, patience, self._ambient, stops)
-
     def _take_or_retry(self, step: Step, source: Source) -> None:
         """Take a step. The first one is taken again after an error: no position is before it."""
         while True:
@@ -617,8 +488,9 @@ class Sink:
     def _take(self, step: Step) -> None:
         """Write the rows of a step, after the schema changes that they need."""
         letters = self._letters
-        if step.bad and letters is None:
-            raise step.bad[0]
+        bad = [each for each in step.bad if not self._quarantine.covers(each)]
+        if bad and letters is None:
+            raise bad[0]
         if step.cleared is not None:
             self._clear(step.cleared)
         routed: list[tuple[str, ChangeBatch]] = []
@@ -637,7 +509,7 @@ class Sink:
             for batch in in_order(batches, joins=letters is None):
                 self._write(self._target(name), batch, batches)
         if letters is not None:
-            for error in step.bad:
+            for error in bad:
                 letters.add_message(error)
             self.progress.rows_left_out = letters.count
         self._position = step.position
@@ -648,7 +520,7 @@ class Sink:
         if name is None:
             return
         self._checkpoint()
-        with of_tables(cleared.table):
+        with of_tables(cleared.table), self._existing(name):
             self._check_alone(name)
             removed = self._target(name).remove_others(cleared.keys)
         self._rows += removed
@@ -672,16 +544,22 @@ class Sink:
             return
         schema = self._target(name).table.context.schema
         with of_tables(batch.table):
+            self._target(name).rows.check_old_rows(batch.schema)
             changes = needed_changes(self._rules, name, schema, batch.table, batch.schema)
         if changes:
             # The rows of this step are not written yet: the position is the one before the step.
             self._checkpoint()
-            with of_tables(batch.table):
+            with of_tables(batch.table), self._existing(name):
                 self._target(name).change(changes)
             log.info("schema changed. table=%s changes=%s", name, len(changes))
         self._known[batch.table] = batch.schema
 
     def _target(self, name: str) -> TargetTable:
+        """The target of this name. Raises InvalidRequest if it is gone."""
+        with self._existing(name):
+            return self._opened(name)
+
+    def _opened(self, name: str) -> TargetTable:
         if name not in self._targets:
             self._targets[name] = TargetTable(self._catalog, name, self._state.commit_user)
         return self._targets[name]
@@ -689,13 +567,14 @@ class Sink:
     def _write(self, target: TargetTable, batch: ChangeBatch, parts: Sequence[ChangeBatch]) -> None:
         """Write a batch, whose rows come from the tables of `parts`."""
         batch = fitting(target.identifier, target.rows, batch, self._letters)
-        try:
-            target.write(batch)
-        except InvalidRequest as error:
-            failure = does_not_fit(str(batch.table), target.identifier, error)
-            bad = {each.table for each in parts if target.rows.split(each)[1]}
-            concern(failure, bad or {each.table for each in parts})
-            raise failure from error
+        with self._existing(target.identifier):
+            try:
+                target.write(batch)
+            except InvalidRequest as error:
+                failure = does_not_fit(str(batch.table), target.identifier, error)
+                bad = {each.table for each in parts if target.rows.split(each)[1]}
+                concern(failure, bad or {each.table for each in parts})
+                raise failure from error
         self._rows += len(batch)
         tables = self.progress.tables
         tables[target.identifier] = tables.get(target.identifier, 0) + len(batch)
@@ -711,17 +590,23 @@ class Sink:
         waited = self._ambient.now_ms() - self._committed_ms
         return waited >= self._settings.interval_seconds * 1000
 
-    def _checkpoint(self) -> None:
-        """Store the position with every row before it, and make these rows visible."""
+    def _checkpoint(self) -> bool:
+        """Store the position with every row before it, and make these rows visible.
+
+        False if there was nothing to store. Raises InvalidRequest if a target is gone.
+        """
         now_ms = self._ambient.now_ms()
         forced = [name for name, each in self._targets.items() if each.forces_snapshot]
         held = self._quarantine.entries
         moved = self._position != self._state.position or held != self._state.quarantine
         if not moved and not self._rows and not forced:
             self._committed_ms = now_ms
-            return
+            return False
         number = self._state.checkpoint + 1
-        prepared = {name: each.prepare(number) for name, each in self._targets.items()}
+        prepared = {}
+        for name, each in self._targets.items():
+            with self._existing(name):
+                prepared[name] = each.prepare(number)
         self.progress.rows += self._rows
         seconds = max(now_ms - self._committed_ms, 1) / 1000
         self.progress.rows_per_second = round(self._rows / seconds, 1)
@@ -749,6 +634,9 @@ class Sink:
         self._committed_ms = now_ms
         self.progress.checkpoint = number
         self.progress.position = state.position
+        for name in self._missing & {*self._routes.values()}:
+            raise self._gone(name)
+        return True
 
     def _metrics(self, now_ms: int) -> Mapping[str, Json]:
         earlier = self._state.metrics.get("rows_total")
@@ -761,6 +649,7 @@ class Sink:
             "caught_up": self.progress.caught_up,
             "tables": dict(self.progress.tables),
             "left_out": dict(self.progress.left_out),
+            "not_read_again": dict(self.progress.not_read_again),
         }
 
     def _commit(self, state: PipelineState, *, recovers: bool) -> None:
@@ -768,13 +657,13 @@ class Sink:
         properties = _properties(state)
         for name, messages in state.messages.items():
             try:
-                target = self._target(name)
+                target = self._opened(name)
                 if recovers:
                     target.recover(state.checkpoint, messages)
                 else:
                     target.commit(state.checkpoint, properties)
-            except NotFound as error:
-                raise self._gone(name) from error
+            except NotFound:
+                self._lost(name)
         self._files.publish_letters(state)
         self._files.put_committed(state)
         self._files.forget_before(state.checkpoint)

@@ -104,7 +104,8 @@ class SinkSettings:
 class Progress:
     """What a run has done so far.
 
-    `quarantine`: the tables that are not followed any more; `newly_set_aside`: those of this run.
+    - `quarantine`: the tables that are not followed any more; `newly_set_aside`: those of this run;
+    - `not_read_again`: why tables that are followed could not be read again as requested.
     """
 
     checkpoint: int = 0
@@ -112,6 +113,7 @@ class Progress:
     rows_left_out: int = 0
     tables: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    not_read_again: dict[str, str] = field(default_factory=dict)
     quarantine: tuple[SetAside, ...] = ()
     newly_set_aside: tuple[str, ...] = ()
     position: Position | None = None
@@ -279,6 +281,18 @@ class TargetRows:
             if not kept.all():
                 rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
         return self._kinds_added(rows, kinds)
+
+    def check_old_rows(self, given: SourceSchema) -> None:
+        """Raise InvalidRequest if the target needs old rows that the source does not have."""
+        names = target_names(self._context.schema.names, given.primary_key)
+        by_key = set(self._identity()) <= set(names.values())
+        if not given.has_old_rows and not (by_key and self._needs_no_retraction()):
+            raise InvalidRequest(
+                "the target needs the old row of a change, because of its keys, merge engine, "
+                "sequence field or changelog producer, and the source has only its key. In "
+                "PostgreSQL, run ALTER TABLE ... REPLICA IDENTITY FULL",
+                target=self._context.identifier,
+            )
 
     def split(self, batch: ChangeBatch) -> tuple[list[int], list[tuple[int, str]]]:
         """The numbers of the rows that fit, and of those that do not fit, each with the reason.

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.cdc.actions import check_keys
-from lakecore.cdc.pipeline import SYNC_ACTIONS
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest
 from lakecore.io.secret_options import with_secrets
 
 if TYPE_CHECKING:
@@ -38,17 +37,8 @@ class SourceCatalog:
     options: Mapping[str, str] = field(repr=False)
 
     def action(self, *, takes_table: bool) -> str:
-        """The name of the action for one table or for a database.
-
-        Raises Unsupported if the source has no such action.
-        """
-        name = f"{self.type}_sync_{'table' if takes_table else 'database'}"
-        if name not in SYNC_ACTIONS:
-            raise Unsupported(
-                "only tables of this source can be followed: CREATE TABLE ... AS TABLE",
-                type=self.type,
-            )
-        return name
+        """The name of the action for one table or for a database."""
+        return f"{self.type}_sync_{'table' if takes_table else 'database'}"
 
     def conf(
         self, names: tuple[str, ...], options: Mapping[str, str], *, takes_table: bool
@@ -114,6 +104,16 @@ def _postgres_table(names: tuple[str, ...], options: Mapping[str, str]) -> Mappi
         case (database, schema, table):
             return {"database-name": database, "schema-name": schema, "table-name": table}
     raise _error(names, "database.schema.table")
+
+
+def _postgres_database(names: tuple[str, ...], options: Mapping[str, str]) -> Mapping[str, str]:
+    match names:
+        case (database,):
+            stated = {} if "schema-name" in options else {"schema-name": "public"}
+            return {"database-name": database, **stated}
+        case (database, schema):
+            return {"database-name": database, "schema-name": schema}
+    raise InvalidRequest("name one database, or database.schema", name=".".join(names))
 
 
 def _kafka_table(names: tuple[str, ...], options: Mapping[str, str]) -> Mapping[str, str]:
@@ -198,6 +198,7 @@ _TABLES: Mapping[str, _Named] = {
 }
 _DATABASES: Mapping[str, _Named] = {
     "mysql": _mysql_database,
+    "postgres": _postgres_database,
     "kafka": _kafka_database,
     "files": _files,
 }

@@ -155,6 +155,7 @@ def _usage(name: str, action: Action) -> str:
         "",
         "--until caught-up ends once what the source held at the start is committed.",
         "--interval '10 s' is the time between two commits; --metrics FILE gets JSON after each.",
+        "--patience '5 min' is how long a source that cannot be reached is waited for.",
         "--dead_letters true keeps rows that do not fit in files beside the state.",
         "--on-table-error quarantine sets aside a table that cannot be followed; stop ends.",
         f"--{action.conf} password-file=PATH or password-env=NAME keeps a password off the line.",
@@ -218,6 +219,7 @@ def _facts(name: str, progress: Progress) -> dict[str, object]:
         "caught_up": progress.caught_up,
         "tables": progress.tables,
         "left_out": progress.left_out,
+        "not_read_again": progress.not_read_again,
         "quarantine": [each.to_json() for each in progress.quarantine],
         "newly_set_aside": list(progress.newly_set_aside),
     }
@@ -262,12 +264,18 @@ def _resync(arguments: Sequence[str]) -> None:
 def _status_line(status: PipelineStatus) -> str:
     lag = "at an unknown time" if status.lag_seconds is None else f"{status.lag_seconds} s ago"
     state = "caught up" if status.caught_up else "catching up"
-    held = "".join(
-        f"\n  in quarantine: {SetAside.from_json(each).table}: {each['reason']}"
-        for each in status.quarantine
-    )
+    more = [
+        *(f"left out: {name}: {why}" for name, why in status.left_out.items()),
+        *(
+            f"in quarantine: {SetAside.from_json(each).table}: {each['reason']}"
+            for each in status.quarantine
+        ),
+        *(f"not read again: {name}: {why}" for name, why in status.not_read_again.items()),
+        *(f"to be read again: {name}" for name in status.requested),
+    ]
     return (
         f"{status.name}: {state}, checkpoint {status.checkpoint} "
         f"{status.age_seconds} s ago, {status.rows_total} rows, "
-        f"{status.rows_per_second:.0f} rows/s, last change {lag}, at {status.position}{held}"
+        f"{status.rows_per_second:.0f} rows/s, last change {lag}, at {status.position}"
+        + "".join(f"\n  {each}" for each in more)
     )

@@ -14,10 +14,10 @@ from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.io.ambient import seeded
 from lakecore.io.stores.store import MemoryStore
 from tests.cdc.sources import ListSource, PlainRules, batch, schema
-from tests.cdc.test_sink import ONE, A, B, parts, rows
+from tests.cdc.test_sink import ONE, TWO, A, B, parts, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from lakecore.cdc.events import ChangeBatch, Position, Step
 
@@ -196,3 +196,51 @@ def test_a_schema_that_the_table_cannot_follow_is_set_aside_with_what_came_befor
     assert rows(catalog, "d.b") == [(1, "b")]
     assert [row[0] for row in rows(catalog, "d.a")] == [1, 2]
     assert "another primary key" in progress.quarantine[0].reason
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+def test_a_target_that_is_dropped_between_two_runs_is_set_aside(*, recreated: bool) -> None:
+    store = MemoryStore()
+    catalog, sink = parts(store, on_table_error=QUARANTINE)
+    sink.run(ListSource(A_STEPS[:2]), until_caught_up=True)
+    catalog.drop_table("d.b")
+    if recreated:
+        catalog.create_table("d.b", {"id": "INT", "v": "STRING"}, primary_keys=["id"])
+    _, again = parts(store, seed=2, on_table_error=QUARANTINE)
+    later = [*A_STEPS[:2], A_STEPS[3]]
+    progress = again.run(ListSource(later), until_caught_up=True)
+
+    assert [row[0] for row in rows(catalog, "d.a")] == [1, 2, 4]
+    (entry,) = progress.quarantine
+    assert (entry.table, entry.position) == (B, {"step": 2})
+    assert "is gone" in entry.reason
+    assert progress.newly_set_aside == ("s.b",)
+    assert catalog.table_exists("d.b") is recreated
+
+
+class Dropping(ListSource):
+    """A source that drops the target of B before a step."""
+
+    drops: Callable[[], object] = bool
+    at: int = 3
+
+    def steps(self, after: Position | None) -> Iterator[Step]:
+        for step in super().steps(after):
+            if step.position["step"] == self.at:
+                self.drops()
+            yield step
+
+
+@pytest.mark.parametrize("at", [2, 3, 4])
+def test_a_target_that_is_dropped_while_it_is_followed_is_set_aside(at: int) -> None:
+    store = MemoryStore()
+    catalog, sink = parts(store, on_table_error=QUARANTINE)
+    wider = batch(B, TWO, ("+I", 4, "b", 1))
+    source = Dropping([*A_STEPS[:2], A_STEPS[3], [A_STEPS[3][0], wider]])
+    source.at = at
+    source.drops = lambda: catalog.drop_table("d.b", ignore_if_not_exists=True)
+    progress = sink.run(source, until_caught_up=True)
+
+    assert [row[0] for row in rows(catalog, "d.a")] == [1, 2, 4]
+    assert [each.table for each in progress.quarantine] == [B]
+    assert not catalog.table_exists("d.b")

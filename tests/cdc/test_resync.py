@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -49,7 +50,8 @@ class Again(ListSource):
         return after is not None
 
     def read_again(self, table: SourceTable, after: Position) -> Iterator[Step]:
-        assert table == B
+        if table != B:
+            raise NotFound("the source has no such table", table=str(table))
         yield Step(batches=(batch(B, self.of),), position=after)
         if self.lost:
             self.lost = False
@@ -193,15 +195,89 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     return lambda name, *tables: request_resync(catalog, name, tables, None, ambient)
 
 
-def test_only_a_table_in_quarantine_can_be_requested(ask: Callable[..., list[str]]) -> None:
+def test_a_request_names_tables_of_the_pipeline_or_new_ones_in_full(
+    ask: Callable[..., list[str]],
+) -> None:
 
     with pytest.raises(NotFound, match="no such pipeline"):
         ask("q", "b")
-    with pytest.raises(InvalidRequest, match="not in quarantine"):
-        ask("p", "b", "a")
+    with pytest.raises(InvalidRequest, match="no such table"):
+        ask("p", "b", "c")
     with pytest.raises(InvalidRequest, match="name the tables"):
         ask("p")
-    assert ask("p", "b", "s.b") == ["s.b", "s.b"]
+    assert ask("p", "b", "s.b", "a", "s.new") == ["s.b", "s.b", "s.a", "s.new"]
+
+
+def followed() -> MemoryStore:
+    """A warehouse whose pipeline `p` follows both tables."""
+    store = MemoryStore()
+    _, sink = parts(store, on_table_error=QUARANTINE)
+    sink.run(Again(A_STEPS[:2]), until_caught_up=True)
+    return store
+
+
+def test_a_table_that_is_followed_becomes_equal_to_its_source_too() -> None:
+    store = followed()
+    files(store).request([B])
+    progress = run(store, Again([*A_STEPS[:2], *MORE[4:]]))
+
+    assert rows(parts(store)[0], "d.b") == BACK
+    assert (progress.quarantine, progress.not_read_again) == ((), {})
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_kill_while_a_followed_table_is_read_is_harmless(*, after: bool) -> None:
+    begun = followed()
+    files(begun).request([B])
+    steps = [*A_STEPS[:2], *MORE[4:]]
+    ended, fail_at = False, 0
+    while not ended:
+        fail_at += 1
+        inner = copied(begun, MemoryStore())
+        try:
+            run(FailingStore(inner, fail_at, after=after), Again(steps))
+            ended = True
+        except (StoreFailure, LakecoreError):
+            pass
+        run(inner, Again(steps), seed=5)
+
+        assert rows(parts(inner)[0], "d.b") == BACK, fail_at
+        assert not files(inner).requests(), fail_at
+    assert fail_at > 10
+
+
+def test_a_followed_table_that_cannot_be_read_goes_on_and_the_result_says_why() -> None:
+    store = followed()
+    files(store).request([B, SourceTable("s", "typo")])
+    source = Again([*A_STEPS[:2], *MORE[4:]])
+    source.of = schema({"id": "BIGINT NOT NULL", "v": "STRING"}, key=("v",))
+    progress = run(store, source)
+
+    assert rows(parts(store)[0], "d.b") == [(1, "b"), (2, "b"), (5, "b")]
+    assert list(progress.not_read_again) == ["s.b", "s.typo"]
+    assert "no such table" in progress.not_read_again["s.typo"]
+    assert (progress.quarantine, files(store).requests()) == ((), {})
+
+
+class Late(Again):
+    """A source that finds B after its second step: its rows are not in the log."""
+
+    def steps(self, after: Position | None) -> Iterator[Step]:
+        for step in super().steps(after):
+            unread = step.position["step"] == 2 and "mark" not in (after or {})
+            yield replace(step, unread=(B,)) if unread else step
+
+
+def test_a_table_that_the_source_finds_later_is_read_and_followed() -> None:
+    store = MemoryStore()
+    steps = [[batch(A, ONE, ("+I", each, "x"))] for each in (1, 2, 3)]
+    steps[2].append(batch(B, ONE, ("+I", 5, "b")))
+    _, sink = parts(store, on_table_error=QUARANTINE, takes_new_tables=True)
+    progress = sink.run(Late(steps), until_caught_up=True)
+
+    assert rows(parts(store)[0], "d.b") == BACK
+    assert len(rows(parts(store)[0], "d.a")) == 3
+    assert (progress.quarantine, files(store).requests()) == ((), {})
 
 
 def test_a_source_that_cannot_do_it_is_named(

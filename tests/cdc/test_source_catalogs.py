@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakecore.cdc.source_catalogs import SourceCatalog, opened_source
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,5 +84,10 @@ def test_options_are_checked_when_the_catalog_is_made(tmp_path: Path) -> None:
     assert found.options["password"] == "from-a-file"
     assert "from-a-file" not in repr(found)
     assert found.action(takes_table=False) == "mysql_sync_database"
-    with pytest.raises(Unsupported, match="AS TABLE"):
-        opened("postgres").action(takes_table=False)
+    postgres = opened("postgres")
+    assert postgres.action(takes_table=False) == "postgres_sync_database"
+    in_schema = postgres.conf(("d", "s"), {}, takes_table=False)
+    assert (in_schema["database-name"], in_schema["schema-name"]) == ("d", "s")
+    assert postgres.conf(("d",), {}, takes_table=False)["schema-name"] == "public"
+    with pytest.raises(InvalidRequest, match="name one database"):
+        postgres.conf(("a", "b", "c"), {}, takes_table=False)

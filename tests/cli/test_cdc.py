@@ -97,7 +97,9 @@ def test_password_comes_from_a_file_or_the_environment(
 
 
 def test_interval_is_a_duration() -> None:
-    assert [_duration_seconds(text) for text in ("10 s", "0.5s", "2 min", "1 h", "7")] == [
+    assert [
+        _duration_seconds("interval", text) for text in ("10 s", "0.5s", "2 min", "1 h", "7")
+    ] == [
         10,
         0.5,
         120,

@@ -7,7 +7,7 @@ import pytest
 from tests.services import servers, setup, storage_servers
 from tests.services.hive import client
 from tests.services.jdbc import JdbcServer, mysql_server, postgresql_server
-from tests.services.mirrors import connect
+from tests.services.mirrors import connect, postgres
 from tests.stores import s3_service
 
 if TYPE_CHECKING:
@@ -45,6 +45,22 @@ def mariadb_log() -> Iterator[servers.Server]:
     """MariaDB with a log that can be mirrored; a test that kills it starts it again."""
     with servers.mariadb(*servers.BINARY_LOG, "--max-allowed-packet=64M") as server:
         servers.eventually(lambda: connect(server), server.name)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_log() -> Iterator[servers.Server]:
+    """PostgreSQL whose log can be mirrored."""
+    flags = (
+        "-c",
+        "wal_level=logical",
+        "-c",
+        "max_replication_slots=30",
+        "-c",
+        "max_wal_senders=30",
+    )
+    with servers.postgresql(*flags) as server:
+        servers.eventually(lambda: postgres(server), server.name)
         yield server
 
 

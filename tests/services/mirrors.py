@@ -136,3 +136,30 @@ def refusal(arguments: list[str]) -> str:
     done = ran([*arguments, "--until=caught-up"])
     assert done.code != 0, done.out
     return done.err
+
+
+def postgres(server: Server, database: str = "postgres") -> Any:
+    """A cursor of a new connection to PostgreSQL."""
+    made = import_module("psycopg2").connect(
+        host="127.0.0.1", port=server.port, user="paimon", password=servers.PASSWORD,
+        dbname=database,
+    )  # fmt: skip
+    made.autocommit = True
+    return made.cursor()
+
+
+def postgres_command(
+    server: Server, warehouse: Path, schemas: str, *flags: str, slot: str
+) -> list[str]:
+    """The command for a pipeline of some schemas."""
+    conf = {
+        "hostname": "127.0.0.1", "port": server.port, "username": "paimon",
+        "password-env": "CDC_PASSWORD", "database-name": "postgres", "schema-name": schemas,
+        "slot.name": slot,
+    }  # fmt: skip
+    return [
+        *("cdc", "postgres_sync_database"),
+        *(f"--warehouse={warehouse}", "--database=m", "--table_conf=bucket=1"),
+        *(f"--postgres_conf={key}={value}" for key, value in conf.items()),
+        *flags,
+    ]

@@ -12,8 +12,8 @@ import pytest
 from lakecore.catalog.registry import open_catalog
 from lakecore.cdc.actions import Arguments
 from lakecore.cdc.kafka import KafkaSettings, KafkaSource
+from lakecore.cdc.patience import Patience
 from lakecore.cdc.pipeline import Pipeline, run_pipeline
-from lakecore.cdc.sink import patient_steps
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING
 from lakecore.errors import InvalidRequest, StorageError
 from lakecore.io.ambient import SYSTEM
@@ -60,7 +60,7 @@ def read(
     found: list[int] = []
     seen = [after]
     try:
-        for step in patient_steps(opened, lambda: seen[-1], 60, SYSTEM, bool):
+        for step in Patience(60, SYSTEM, bool).steps(opened, lambda: seen[-1]):
             seen.append(step.position)
             for batch in step.batches:
                 found += map(int, batch.rows["n"].to_pylist())

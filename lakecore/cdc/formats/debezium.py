@@ -390,6 +390,7 @@ class DebeziumAvro:
         for index, value in enumerate(messages.values):
             if value is None:
                 continue
+            of: SourceTable | None = None
             try:
                 number, event = self._read(value)
                 rows = _debezium_avro_rows(event)
@@ -399,12 +400,13 @@ class DebeziumAvro:
                 table = (str(source.get("db") or ""), str(source.get("table") or ""))
                 group = groups.find(table, number)
                 if group is None:
+                    of = SourceTable(*table)
                     key = self._key_names(messages.key(index))
-                    group = Group(SourceTable(*table), self._shape(number), key)
+                    group = Group(of, self._shape(number), key)
                     groups.begin(table, number, group)
             except (ValueError, EOFError, IndexError, KeyError, TypeError, Unsupported) as error:
                 reason = "not a message of debezium-avro"
-                on_bad(messages.bad(index, reason, format="debezium-avro", cause=error))
+                on_bad(messages.bad(index, reason, of, format="debezium-avro", cause=error))
                 continue
             for row, kind in rows:
                 group.add(row, kind, index)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from lakecore.cdc.events import ChangeBatch, SourceSchema, SourceTable
 from lakecore.cdc.formats.json_values import JsonError
 from lakecore.cdc.formats.shapes import TextShape
+from lakecore.cdc.quarantine import concern
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.rows import RowKind
 
@@ -56,15 +57,23 @@ class Messages:
         """The key of a message; None if it has none."""
         return None if self.keys is None else self.keys[index]
 
-    def bad(self, index: int, reason: str, **facts: object) -> BadMessage:
-        """The error that says what is wrong with a message, and where the message is."""
+    def bad(
+        self, index: int, reason: str, of: SourceTable | None = None, **facts: object
+    ) -> BadMessage:
+        """The error that says what is wrong with a message, and where the message is.
+
+        `of`: the table that the error concerns; None if the message does not say it.
+        """
         places: dict[str, object] = {"number": index}
         if self.metadata is not None:
             row = self.metadata.slice(index, 1).to_pylist()[0]
             places = {name: row[name] for name in _PLACE if name in row}
         value = self.values[index] or b""
         text = value[:_SHOWN_MAX].decode(errors="replace")
-        return BadMessage(reason, **places, **facts, value=text)
+        error = BadMessage(reason, **places, **facts, value=text)
+        if of is not None:
+            concern(error, [of])
+        return error
 
 
 # --- groups --------------------------------------------------------------------------------------
@@ -173,7 +182,7 @@ class Groups:
         shown = {name: value for name, value in facts.items() if name not in {"value", "number"}}
         if "value" in facts:
             shown["column_value"] = facts["value"]
-        self._on_bad(self._messages.bad(bad, reason, **shown))
+        self._on_bad(self._messages.bad(bad, reason, group.table, **shown))
         kept = [at for at, index in enumerate(group.indexes) if index != bad]
         return replace(
             group,
@@ -253,6 +262,7 @@ class JsonDecoder:
         for index, value in enumerate(messages.values):
             if value is None:
                 continue
+            of: SourceTable | None = None
             try:
                 event = decode(value)
                 changes = changes_of(event)
@@ -261,13 +271,14 @@ class JsonDecoder:
                 table, schema, rows = changes
                 group = groups.find(table, schema)
                 if group is None:
+                    of = SourceTable(*table)
                     key = self._format.primary_key(event, messages.key(index))
-                    group = Group(SourceTable(*table), self._shape(table, schema, key), key)
+                    group = Group(of, self._shape(table, schema, key), key)
                     groups.begin(table, schema, group)
             except (RecursionError, ValueError, Unsupported) as error:
                 reason = str(error) if isinstance(error, BadEvent) else "the message cannot be read"
                 facts = {} if isinstance(error, BadEvent) else {"cause": error}
-                on_bad(messages.bad(index, reason, format=self._format.name, **facts))
+                on_bad(messages.bad(index, reason, of, format=self._format.name, **facts))
                 continue
             for raw, kind in rows:
                 group.add(raw, kind, index)
@@ -292,8 +303,8 @@ class JsonDecoder:
                 try:
                     shape = self._shape(*changes[:2], key)
                 except (InvalidRequest, ValueError) as error:
-                    reason = "the message cannot be read"
-                    on_bad(messages.bad(index, reason, format=self._format.name, cause=error))
+                    name, reason = self._format.name, "the message cannot be read"
+                    on_bad(messages.bad(index, reason, group.table, format=name, cause=error))
                     continue
                 parts.append(Group(group.table, shape, key))
             for at in some:

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from lakecore.cdc.actions import check_keys, checked_pattern, matches, startup_mode
+from lakecore.cdc.actions import OnTruncate, check_keys, checked_pattern, matches, startup_mode
 from lakecore.cdc.mysql.column import Definition
 from lakecore.cdc.quarantine import of_tables
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING, TypeMapping
@@ -401,14 +401,6 @@ class StartupMode(StrEnum):
     SNAPSHOT = "snapshot"
 
 
-class OnTruncate(StrEnum):
-    """What happens to the target when TRUNCATE or a change of partitions removes rows."""
-
-    FOLLOW = "follow"
-    IGNORE = "ignore"
-    STOP = "stop"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MySqlSettings:
     """How to reach a server, and what to read from it. `repr` shows no password.
@@ -446,7 +438,7 @@ class MySqlSettings:
         *,
         metadata: bool = False,
         unique_keys: bool = False,
-        truncate: str | None = None,
+        truncate: OnTruncate = OnTruncate.FOLLOW,
     ) -> MySqlSettings:
         """The settings. Raises InvalidRequest for a missing, unknown or invalid option."""
         check_keys("mysql_conf", conf, _KEYS, _NEEDED)
@@ -457,10 +449,6 @@ class MySqlSettings:
             raise InvalidRequest(
                 "specific-offset needs either scan.startup.specific-offset.file and .pos, or "
                 ".gtid-set"
-            )
-        if truncate is not None and truncate not in list(OnTruncate):
-            raise InvalidRequest(
-                "unknown value of --truncate", value=truncate, known=[*map(str, OnTruncate)]
             )
         instant = _number(conf, "scan.startup.timestamp-millis", 0)
         if mode is StartupMode.TIMESTAMP and instant is None:
@@ -486,7 +474,7 @@ class MySqlSettings:
             mapping=mapping,
             takes_metadata=metadata,
             takes_unique_keys=unique_keys,
-            on_truncate=OnTruncate(truncate or OnTruncate.FOLLOW),
+            on_truncate=truncate,
         )
 
     def key(self, primary: tuple[str, ...], unique: tuple[str, ...]) -> tuple[str, ...]:

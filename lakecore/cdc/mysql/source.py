@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.cdc.actions import Action, Arguments, Opened, check_metadata, routing_of, rules_of
+from lakecore.cdc.actions import (
+    Action,
+    Arguments,
+    Opened,
+    check_metadata,
+    routing_of,
+    rules_of,
+    unfindable,
+)
 from lakecore.cdc.events import ChangeBatch, Cleared, SourceTable, Step
 from lakecore.cdc.mysql.binlog import (
     Binlog,
@@ -35,7 +43,6 @@ from lakecore.cdc.mysql.binlog import (
 from lakecore.cdc.mysql.column import source_schema
 from lakecore.cdc.mysql.connection import (
     MySqlSettings,
-    OnTruncate,
     StartupMode,
     connect,
     has_silent_changes,
@@ -57,7 +64,7 @@ from lakecore.cdc.mysql.log_batches import (
 )
 from lakecore.cdc.mysql.snapshot import Chunk, boundaries, integer_key, read_chunk
 from lakecore.cdc.quarantine import concern, of_tables
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -222,7 +229,7 @@ class MySqlSource:
             cursor = connection.cursor()
             with plain_mysql_errors(self._settings, "the tables of the server cannot be listed"):
                 if (table.database, table.name) not in read_tables(cursor):
-                    raise InvalidRequest("the table of the source is gone", table=str(table))
+                    raise NotFound("the source has no such table", table=str(table))
                 schema = self._schema(cursor, table)
         finally:
             connection.close()
@@ -468,21 +475,13 @@ class MySqlSource:
         ]
         if removal is None or not tables:
             return
-        choice = self._settings.on_truncate
-        if choice is OnTruncate.IGNORE:
-            log.warning(
-                "a statement removed or exchanged rows of a table; its target keeps them. "
-                "tables=%s",
-                [*map(str, tables)],
-            )
-            return
         with of_tables(*tables):
-            if choice is OnTruncate.STOP or removal.adds:
+            if not self._settings.on_truncate.follows(tables):
+                return
+            if removal.adds:
                 raise InvalidRequest(
                     "a statement moved rows of a table, and the log does not name them; "
-                    "`--truncate ignore` leaves the target as it is"
-                    if removal.adds
-                    else "a statement removed rows of a table, and `--truncate stop` is set",
+                    "`--truncate ignore` leaves the target as it is",
                     tables=[*map(str, tables)],
                 )
             (table,) = tables
@@ -502,11 +501,7 @@ class MySqlSource:
         if not columns:
             return None
         if not self._settings.key(primary, unique):
-            raise InvalidRequest(
-                "a statement removed rows of a table without a primary key, so the target cannot "
-                "tell which; `--truncate ignore` keeps them",
-                table=str(table),
-            )
+            raise unfindable(table)
         connection = connect(self._settings, raw=True)
         try:
             chunks = read_chunk(
@@ -587,7 +582,7 @@ def _settings(arguments: Arguments) -> MySqlSettings:
         arguments.mapping,
         metadata=bool(arguments.metadata),
         unique_keys=arguments.flag("unique_keys", default=False),
-        truncate=arguments.text("truncate"),
+        truncate=arguments.on_truncate,
     )
 
 

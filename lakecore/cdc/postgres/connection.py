@@ -13,7 +13,7 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
-from lakecore.cdc.actions import check_keys, checked_pattern, matches, startup_mode
+from lakecore.cdc.actions import OnTruncate, check_keys, checked_pattern, matches, startup_mode
 from lakecore.cdc.events import SourceSchema
 from lakecore.cdc.types.mapping import (
     BYTES,
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 # Converts types of PostgreSQL, named as in `pg_type.typname`, to Paimon's types.
 #
 # An array type has `_` before the name of its element: `_int4`. The rules are those of Paimon's
-# actions, with two additions, which those actions refuse: CHAR and VARCHAR without a length become
-# STRING, and arrays of UUID, JSON and TIMESTAMP types are supported. NUMERIC without digits becomes
-# STRING, because no DECIMAL holds all of its values. TIME has at most the milliseconds that Paimon
-# stores.
+# actions, with some additions, which those actions refuse: CHAR and VARCHAR without a length become
+# STRING, as does every type that is not named here, such as INET, ranges and composite types, and
+# arrays of all types are supported. NUMERIC without digits becomes STRING, because no DECIMAL holds
+# all of its values. TIME has at most the milliseconds that Paimon stores.
 
 _PLAIN: dict[str, DataType] = {
     "bool": atomic(Root.BOOLEAN),
@@ -55,12 +55,9 @@ _PLAIN: dict[str, DataType] = {
     "float4": atomic(Root.FLOAT),
     "float8": atomic(Root.DOUBLE),
     "date": atomic(Root.DATE),
-    "text": STRING,
-    "json": STRING,
-    "jsonb": STRING,
-    "enum": STRING,
-    "uuid": STRING,
 }
+_ODD_ARRAYS = frozenset({"_box"})
+"""Arrays whose text does not separate the items by commas."""
 _DIGITS_MAX = 38
 _SCALE_DEFAULT = 18
 
@@ -74,12 +71,13 @@ def postgres_type(
     """The nullable Paimon type.
 
     `precision` is the length of character and bit types and the digits of numeric; `scale` is the
-    scale of numeric and the fraction digits of times. Raises Unsupported for other types.
+    scale of numeric and the fraction digits of times. Any other type is STRING: its values are the
+    texts that the server prints.
     """
     if TypeOption.TO_STRING in mapping:
         return STRING
     lower = name.lower()
-    if lower.startswith("_"):
+    if lower.startswith("_") and lower not in _ODD_ARRAYS:
         return array_of(_element(lower[1:], precision or 0, scale or 0, mapping))
     return _element(lower, precision or 0, scale or 0, mapping)
 
@@ -105,7 +103,7 @@ def postgres_key_type(
     return postgres_type(name, precision, scale, mapping)
 
 
-def _element(name: str, precision: int, scale: int, mapping: TypeMapping) -> DataType:  # noqa: C901 - a case for each type
+def _element(name: str, precision: int, scale: int, mapping: TypeMapping) -> DataType:
     match name:
         case "bit" | "varbit" if precision <= 1:
             return atomic(Root.BOOLEAN)
@@ -131,9 +129,7 @@ def _element(name: str, precision: int, scale: int, mapping: TypeMapping) -> Dat
             return atomic(Root.TIMESTAMP_LTZ, precision=scale)
         case "time":
             return atomic(Root.TIME, precision=min(scale, TIME_DIGITS_MAX))
-    if name in _PLAIN:
-        return _PLAIN[name]
-    raise Unsupported("no Paimon type for this type of PostgreSQL", type=name)
+    return _PLAIN.get(name, STRING)
 
 
 # --- settings ------------------------------------------------------------------------------------
@@ -141,17 +137,10 @@ def _element(name: str, precision: int, scale: int, mapping: TypeMapping) -> Dat
 #
 # See https://paimon.apache.org/docs/master/cdc-ingestion/postgres-cdc/
 
-_NEEDED = (
-    "hostname",
-    "username",
-    "password",
-    "database-name",
-    "schema-name",
-    "table-name",
-    "slot.name",
-)
+_NEEDED = ("hostname", "username", "password", "database-name", "schema-name", "slot.name")
 _KEYS = (
     *_NEEDED,
+    "table-name",
     "port",
     "publication.name",
     "decoding.plugin.name",
@@ -192,10 +181,15 @@ class PostgresSettings:
     ssl: tuple[tuple[str, str], ...] = ()
     mapping: TypeMapping = DEFAULT_MAPPING
     takes_metadata: bool = False
+    on_truncate: OnTruncate = OnTruncate.FOLLOW
 
     @staticmethod
     def parse(
-        conf: Mapping[str, str], mapping: TypeMapping = DEFAULT_MAPPING, *, metadata: bool = False
+        conf: Mapping[str, str],
+        mapping: TypeMapping = DEFAULT_MAPPING,
+        *,
+        metadata: bool = False,
+        truncate: OnTruncate = OnTruncate.FOLLOW,
     ) -> PostgresSettings:
         """The settings. Raises InvalidRequest for a missing, unknown or invalid option."""
         check_keys("postgres_conf", conf, _KEYS, _NEEDED)
@@ -214,7 +208,7 @@ class PostgresSettings:
             password=conf["password"],
             database=conf["database-name"],
             schemas=checked_pattern("schema-name", conf["schema-name"]),
-            tables=checked_pattern("table-name", conf["table-name"]),
+            tables=checked_pattern("table-name", conf.get("table-name", ".*")),
             slot=slot,
             publication=conf.get("publication.name", f"{slot}_publication"),
             port=_number(conf, "port", 5432),
@@ -223,6 +217,7 @@ class PostgresSettings:
             ssl=tuple((key, conf[key]) for key in ("sslmode", "sslrootcert") if key in conf),
             mapping=mapping,
             takes_metadata=metadata,
+            on_truncate=truncate,
         )
 
     def takes(self, schema: str, table: str) -> bool:
@@ -294,6 +289,22 @@ class PostgresColumn:
     comment: str | None = None
 
     @property
+    def selected(self) -> str:
+        """The expression that selects the value as the text that the stream has.
+
+        The cast to TEXT differs for two types: it appends the netmask of a single address, and
+        spells booleans out. Of CHAR, it leaves out trailing spaces.
+        """
+        name = quoted(self.name)
+        match self.type:
+            case "inet":
+                return f"abbrev({name})"
+            case "bool":
+                return f"left({name}::text, 1)"
+            case _:
+                return f"{name}::text"
+
+    @property
     def precision_scale(self) -> tuple[int | None, int | None]:
         """The precision and scale, as `postgres_type` expects them."""
         kind, number = self.type.lstrip("_"), self.modifier
@@ -313,6 +324,11 @@ class PostgresColumn:
                 return None, number if number >= 0 else 6
             case _:
                 return None, None
+
+
+def quoted(name: str) -> str:
+    """The name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def connect(settings: PostgresSettings, *, replicates: bool = False) -> Connection:
@@ -435,12 +451,19 @@ def source_schema(
     comment: str | None,
     mapping: TypeMapping,
     *,
+    identity: str,
     states_key: bool = True,
 ) -> SourceSchema:
     """The source schema of these columns.
 
-    Raises Unsupported, naming a type without a Paimon type.
+    `identity`: the replica identity of the table, as in `pg_class.relreplident`. Raises
+    InvalidRequest if the log then lacks what a changed row needs.
     """
+    if identity != "f" and not (identity == "d" and (primary_key or not states_key)):
+        raise InvalidRequest(
+            "the log of the table does not name changed rows: run ALTER TABLE ... REPLICA IDENTITY "
+            "FULL. The identity DEFAULT is enough for a table with a primary key",
+        )
     fields: list[Field] = []
     notes: list[str] = []
     exact = mapping.exact((each.name for each in columns), primary_key)
@@ -463,6 +486,7 @@ def source_schema(
         fields=tuple(fields),
         primary_key=tuple(primary_key),
         states_key=states_key,
+        has_old_rows=identity == "f",
         comment=comment,
         exact=exact,
         notes=tuple(notes),

@@ -11,18 +11,35 @@
    transaction, its number, and the count of its changes that are done: after a restart, the server
    sends the changes again in the same order.
 4. When the sink has committed a position, the server may discard earlier changes.
+5. A table that is found later, or that a user wants to be read again, is read in a snapshot of its
+   own. The position then has the `Mark` of that snapshot: changes that it shows are left out.
 
-The tables need the replica identity FULL: otherwise an update omits unchanged large values, and a
-deletion has only the key.
+A table needs the replica identity FULL, or DEFAULT and a primary key if the target replaces whole
+rows by this key. With DEFAULT, an update omits large values that it leaves as they were. They are
+read from the table: the row is then newer than its change, and the changes that follow make up for
+it.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from functools import partial
 from select import select
 from typing import TYPE_CHECKING
 
-from lakecore.cdc.actions import Action, Arguments, Opened, check_metadata, rules_of
-from lakecore.cdc.events import SourceTable, Step
+import pyarrow as pa
+
+from lakecore.cdc.actions import (
+    Action,
+    Arguments,
+    Opened,
+    check_metadata,
+    routing_of,
+    rules_of,
+    unfindable,
+)
+from lakecore.cdc.events import Cleared, SourceTable, Step
 from lakecore.cdc.postgres.connection import (
     PostgresColumn,
     PostgresSettings,
@@ -30,147 +47,45 @@ from lakecore.cdc.postgres.connection import (
     connect,
     locked_error,
     plain_postgres_errors,
+    quoted,
     read_columns,
     read_tables,
     source_schema,
     type_names,
 )
+from lakecore.cdc.postgres.slot import (
+    add_table,
+    create_publication,
+    open_slot,
+    quoted_table,
+    unpublished,
+)
 from lakecore.cdc.postgres.stream_rows import (
+    UNSENT,
     Begin,
     Change,
     End,
+    Mark,
     Relation,
     StreamPlace,
     StreamRows,
     StreamTable,
+    Truncation,
     batch_of,
     parse,
 )
-from lakecore.errors import InvalidRequest
+from lakecore.cdc.quarantine import of_tables
+from lakecore.errors import InvalidRequest, NotFound, StorageError
 from lakecore.model.arrow_arrays import rows_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from lakecore.cdc.events import ChangeBatch, Position, SourceSchema
     from lakecore.cdc.postgres.connection import Connection, Cursor
     from lakecore.io.ambient import Ambient
     from lakecore.model.types import Json
-
-
-# --- slots ---------------------------------------------------------------------------------------
-# The publication and the replication slot of a pipeline; both are created if absent.
-
-_LOCK_MS = 2_000
-
-
-def publish(
-    cursor: Cursor, settings: PostgresSettings, tables: Sequence[str], *, continues: bool = False
-) -> None:
-    """Create the publication, or add missing tables to it.
-
-    With `continues`, the pipeline has finished its snapshot. Raises InvalidRequest if a new table
-    has rows already: the slot does not hold the changes that inserted them.
-    """
-    name = quoted(settings.publication)
-    listed = {each: quoted_table(each) for each in tables}
-    cursor.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", (settings.publication,))
-    if cursor.fetchone() is None:
-        cursor.execute(
-            f"CREATE PUBLICATION {name} FOR TABLE {', '.join(listed.values())} "
-            "WITH (publish = 'insert, update, delete', publish_via_partition_root = true)"
-        )
-        return
-    missing = [listed[table] for table in unpublished(cursor, settings, tables)]
-    if not missing:
-        return
-    cursor.execute("BEGIN")
-    # While this statement waits for the lock, new writers of the table wait behind it.
-    cursor.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
-    cursor.execute(f"LOCK TABLE {', '.join(missing)} IN SHARE ROW EXCLUSIVE MODE")
-    cursor.execute(f"ALTER PUBLICATION {name} ADD TABLE {', '.join(missing)}")
-    for table in missing if continues else ():
-        cursor.execute(f"SELECT EXISTS (SELECT FROM {table})")
-        row = cursor.fetchone()
-        if row is not None and row[0]:
-            cursor.execute("ROLLBACK")
-            raise InvalidRequest(
-                "a table came, or replaced another one, after the pipeline had started, and "
-                "already has rows whose changes were not published. Remove the state of the "
-                "pipeline and its slot to read everything again. A publication FOR ALL TABLES "
-                "has the changes of tables that come later",
-                table=table,
-                publication=settings.publication,
-            )
-    cursor.execute("COMMIT")
-
-
-def unpublished(cursor: Cursor, settings: PostgresSettings, tables: Sequence[str]) -> list[str]:
-    """Which of these tables are not in the publication."""
-    cursor.execute(
-        "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s",
-        (settings.publication,),
-    )
-    there = {str(row[0]) for row in cursor.fetchall()}
-    return [table for table in tables if table not in there]
-
-
-def open_slot(
-    cursor: Cursor, stream: Connection, settings: PostgresSettings, after: int | None
-) -> tuple[int, str | None]:
-    """Open or create the slot.
-
-    Returns its start position, and the snapshot that a new slot exports.
-
-    `after` is the position at which the pipeline continues. Raises InvalidRequest if the slot no
-    longer has all changes after this position.
-    """
-    slot = settings.slot
-    cursor.execute(
-        "SELECT confirmed_flush_lsn - '0/0'::pg_lsn, plugin FROM pg_replication_slots "
-        "WHERE slot_name = %s",
-        (slot,),
-    )
-    row = cursor.fetchone()
-    if row is not None:
-        if row[1] != "pgoutput":
-            raise InvalidRequest("the slot has another plugin", slot=slot, plugin=row[1])
-        begin = int(str(row[0]))
-        if after is not None and after < begin:
-            raise InvalidRequest(
-                "the slot has moved past the position of the pipeline: another reader uses it. "
-                "Remove the state of the pipeline to read everything again",
-                slot=slot,
-            )
-        return begin, None
-    if after is not None:
-        raise InvalidRequest(
-            "the slot of the pipeline is gone, and the changes that it kept: remove the state of "
-            "the pipeline to read everything again",
-            slot=slot,
-        )
-    creation = stream.cursor()
-    creation.create_replication_slot(slot, output_plugin="pgoutput")
-    made = creation.fetchone()
-    assert made is not None, "the server made no slot"
-    return _lsn(str(made[1])), str(made[2])
-
-
-def _lsn(text: str) -> int:
-    high, _, low = text.partition("/")
-    return int(high, 16) << 32 | int(low, 16)
-
-
-def quoted(name: str) -> str:
-    """The name as a quoted SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quoted_table(name: str) -> str:
-    """The name `schema.table` as two quoted SQL identifiers."""
-    schema, _, table = name.partition(".")
-    return f"{quoted(schema)}.{quoted(table)}"
 
 
 # --- source --------------------------------------------------------------------------------------
@@ -184,12 +99,31 @@ _IDLE_SECONDS = 0.5
 _FEEDBACK_MS = 5_000
 
 
-class PostgresSource:
-    """A source over the tables of one database that the settings name."""
+def _take_all(table: SourceTable) -> bool:
+    del table
+    return True
 
-    def __init__(self, settings: PostgresSettings, ambient: Ambient) -> None:
+
+class PostgresSource:
+    """A source over the tables of one database that the settings name.
+
+    - `accepts`: which of these tables are read;
+    - `needs_key`: whether tables without a primary key are left out.
+    """
+
+    def __init__(
+        self,
+        settings: PostgresSettings,
+        ambient: Ambient,
+        accepts: Callable[[SourceTable], bool] = _take_all,
+        *,
+        needs_key: bool = False,
+    ) -> None:
         self._settings = settings
         self._ambient = ambient
+        self._accepts = accepts
+        self._needs_key = needs_key
+        self._left_out: frozenset[SourceTable] = frozenset()
         self._stream: Connection | None = None
         self._committed = 0
 
@@ -208,19 +142,30 @@ class PostgresSource:
     def tables(self) -> Mapping[SourceTable, SourceSchema]:
         """The tables that the settings name, with their current columns.
 
-        Raises InvalidRequest for a table without the replica identity FULL.
+        Raises InvalidRequest for a table with a replica identity that is not enough.
         """
         connection = connect(self._settings)
         try:
             with self._errors():
-                return {each.table: each.schema for each in self._tables(connection.cursor())}
+                found = {each.table: each.schema for each in self._tables(connection.cursor())}
         finally:
             connection.close()
+        if not found and not self._left_out and not self._needs_key:
+            raise InvalidRequest(
+                "no table of the database has such a name",
+                schemas=self._settings.schemas,
+                tables=self._settings.tables,
+            )
+        return found
 
     def committed(self, position: Position) -> None:
         """Let the server discard the changes before the position."""
         if position.get("snapshot") is None:
             self._committed = int(str(position["lsn"]))
+
+    def leave_out(self, tables: Collection[SourceTable]) -> None:
+        """Read no more rows of these tables."""
+        self._left_out = frozenset(tables)
 
     def steps(self, after: Position | None) -> Iterator[Step]:
         """The changes after a position; see `Source`. In the mode `snapshot`, the iterator ends."""
@@ -230,14 +175,13 @@ class PostgresSource:
         try:
             with self._errors():
                 cursor = connection.cursor()
-                tables = self._tables(cursor)
-                past = after is not None and not isinstance(after.get("snapshot"), list)
-                names = [each.table.name for each in tables]
-                publish(cursor, self._settings, names, continues=past)
+                tables = self._followed(cursor)
+                create_publication(cursor, self._settings, [each.table.name for each in tables])
+                unread = self._publish(cursor, tables, is_read=not self.can_read_again(after))
                 self._stream = connect(self._settings, replicates=True)
                 begin = None if after is None else int(str(after["lsn"]))
                 lsn, exported = open_slot(cursor, self._stream, self._settings, begin)
-                goal = self._lsn(cursor, "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
+                goal = _number(cursor, "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
                 done: list[str] | None = []
                 place = StreamPlace(lsn) if after is None else StreamPlace.from_json(after)
                 if after is not None:
@@ -250,10 +194,46 @@ class PostgresSource:
                     yield from self._snapshot(connection, tables, lsn, exported, done)
                     if self._settings.mode is StartupMode.SNAPSHOT:
                         return
+            if unread:
+                yield Step(position=place.to_json(), unread=unread)
             yield from self._follow(connection.cursor(), place, goal)
         finally:
             connection.close()
             self.close()
+
+    def can_read_again(self, after: Position | None) -> bool:
+        """Whether the first snapshot is done."""
+        return after is not None and not isinstance(after.get("snapshot"), list)
+
+    def read_again(self, table: SourceTable, after: Position) -> Iterator[Step]:
+        """All rows of a table in one snapshot; see `ReadsAgain`.
+
+        The last position has the mark of the snapshot, so changes that it shows are left out.
+        """
+        place = StreamPlace.from_json(after)
+        connection = connect(self._settings)
+        try:
+            with of_tables(table), self._errors():
+                cursor = connection.cursor()
+                tables = self._tables(cursor, {table})
+                if not tables:
+                    raise NotFound("the source has no such table", table=str(table))
+                (found,) = tables
+                empty = self._batch(found)
+                yield Step(batches=(empty,), position=after)
+                if unpublished(cursor, self._settings, [table.name]):
+                    add_table(cursor, self._settings, table.name, is_read=True)
+                keys = [empty.rows.select(found.schema.primary_key)]
+                cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                place.marks[table.name] = _mark(cursor)
+                for batch in self._rows(cursor, found, "rows_again"):
+                    yield Step(batches=(batch,), position=after)
+                    keys.append(batch.rows.select(found.schema.primary_key))
+                cursor.execute("COMMIT")
+        finally:
+            connection.close()
+        cleared = Cleared(table=table, keys=pa.concat_tables(keys))
+        yield Step(cleared=cleared, position=place.to_json())
 
     def close(self) -> None:
         """End the stream."""
@@ -266,36 +246,71 @@ class PostgresSource:
     def _errors(self) -> AbstractContextManager[None]:
         return plain_postgres_errors(self._settings, "the database cannot be read")
 
-    def _tables(self, cursor: Cursor) -> list[StreamTable]:
+    def _tables(
+        self, cursor: Cursor, only: Collection[SourceTable] | None = None
+    ) -> list[StreamTable]:
+        """The tables that are read, with and without a key; or some of them."""
         found = []
         for (schema, name), (identity, comment) in read_tables(cursor, self._settings).items():
-            if identity != "f":
-                raise InvalidRequest(
-                    "the replica identity of the table is not FULL; run ALTER TABLE ... REPLICA "
-                    "IDENTITY FULL",
-                    table=f"{schema}.{name}",
-                )
-            columns, key = read_columns(cursor, schema, name)
-            found.append(
-                StreamTable(
-                    SourceTable(self._settings.database, f"{schema}.{name}"),
-                    source_schema(columns, key, comment, self._settings.mapping),
-                    columns,
-                )
-            )
-        if not found:
-            raise InvalidRequest(
-                "no table of the database has such a name",
-                schemas=self._settings.schemas,
-                tables=self._settings.tables,
-            )
+            table = SourceTable(self._settings.database, f"{schema}.{name}")
+            if table in only if only is not None else self._is_read(table):
+                columns, key = read_columns(cursor, schema, name)
+                found.append(self._table(table, columns, key, comment, identity))
         return found
 
-    @staticmethod
-    def _lsn(cursor: Cursor, query: str) -> int:
-        cursor.execute(query)
-        row = cursor.fetchone()
-        return 0 if row is None else int(str(row[0]))
+    def _table(
+        self,
+        table: SourceTable,
+        columns: tuple[PostgresColumn, ...],
+        key: tuple[str, ...],
+        comment: str | None,
+        identity: str,
+        *,
+        states_key: bool = True,
+    ) -> StreamTable:
+        # A table that needs a key and has none is left out, whatever its log has.
+        identity = "f" if self._needs_key and states_key and not key else identity
+        with of_tables(table):
+            schema = source_schema(
+                columns,
+                key,
+                comment,
+                self._settings.mapping,
+                identity=identity,
+                states_key=states_key,
+            )
+        return StreamTable(table, schema, columns)
+
+    def _is_read(self, table: SourceTable) -> bool:
+        return table not in self._left_out and self._accepts(table)
+
+    def _followed(
+        self, cursor: Cursor, only: Collection[SourceTable] | None = None
+    ) -> list[StreamTable]:
+        """The tables that are read, without those that have no key if a key is needed."""
+        found = self._tables(cursor, only)
+        return [each for each in found if each.schema.primary_key or not self._needs_key]
+
+    def _publish(
+        self, cursor: Cursor, tables: Sequence[StreamTable], *, is_read: bool
+    ) -> tuple[SourceTable, ...]:
+        """Add tables to the publication. Returns those with rows that must be read first.
+
+        `is_read`: whether the rows of all tables are read afterwards.
+        """
+        unread = []
+        missing = unpublished(cursor, self._settings, [each.table.name for each in tables])
+        for table in (each.table for each in tables if each.table.name in missing):
+            try:
+                with of_tables(table), self._errors():
+                    if not add_table(cursor, self._settings, table.name, is_read=is_read):
+                        unread.append(table)
+            except StorageError as error:
+                if is_read or not isinstance(error.__cause__, locked_error()):
+                    raise
+                # A long transaction writes to the table. The next call tries again.
+                cursor.execute("ROLLBACK")
+        return tuple(unread)
 
     # --- the snapshot -----------------------------------------------------------------------------
 
@@ -315,34 +330,36 @@ class PostgresSource:
         for number, table in enumerate(tables):
             if table.table.name in done:
                 continue
-            listed = ", ".join(f"{quoted(each.name)}::text" for each in table.columns)
-            cursor.execute(
-                f"DECLARE rows_{number} NO SCROLL CURSOR FOR SELECT {listed} "
-                f"FROM {quoted_table(table.table.name)}"
-            )
-            count = _PART_ROWS_FIRST
-            while True:
-                cursor.execute(f"FETCH {count} FROM rows_{number}")
-                rows = cursor.fetchall()
-                if not rows:
-                    break
-                table.rows = [
-                    tuple(None if each is None else str(each) for each in row) for row in rows
-                ]
-                table.kinds = bytearray(len(rows))
-                table.times = [0] * len(rows)
-                batch = self._batch(table)
-                # Large rows must fit in memory.
-                count = rows_within(batch.rows, _PART_ROWS_MAX, _PART_BYTES)
-                yield Step(batches=(batch,), position=_snapshot(lsn, done))
-            cursor.execute(f"CLOSE rows_{number}")
+            with of_tables(table.table), self._errors():
+                for batch in self._rows(cursor, table, f"rows_{number}"):
+                    yield Step(batches=(batch,), position=_snapshot(lsn, done))
             done.append(table.table.name)
             yield Step(position=_snapshot(lsn, done))
         cursor.execute("COMMIT")
 
+    def _rows(self, cursor: Cursor, table: StreamTable, name: str) -> Iterator[ChangeBatch]:
+        """The rows of a table that the transaction of the cursor sees; large rows fit in memory."""
+        listed = ", ".join(each.selected for each in table.columns)
+        cursor.execute(
+            f"DECLARE {name} NO SCROLL CURSOR FOR SELECT {listed} "
+            f"FROM {quoted_table(table.table.name)}"
+        )
+        count = _PART_ROWS_FIRST
+        while True:
+            cursor.execute(f"FETCH {count} FROM {name}")
+            rows = cursor.fetchall()
+            if not rows:
+                break
+            table.rows = [tuple(map(_text, row)) for row in rows]
+            table.kinds, table.times = bytearray(len(rows)), [0] * len(rows)
+            batch = self._batch(table)
+            count = rows_within(batch.rows, _PART_ROWS_MAX, _PART_BYTES)
+            yield batch
+        cursor.execute(f"CLOSE {name}")
+
     # --- the changes ------------------------------------------------------------------------------
 
-    def _follow(  # noqa: C901 - a case for each kind of message
+    def _follow(  # noqa: C901, PLR0912 - a case for each kind of message
         self, cursor: Cursor, place: StreamPlace, goal: int
     ) -> Iterator[Step]:
         """Steps of the stream; the iterator never ends."""
@@ -356,8 +373,8 @@ class PostgresSource:
                 decode=False,
                 options={"proto_version": "1", "publication_names": self._settings.publication},
             )
-            resumed, seen = place.transaction, 0
-            rows = StreamRows(takes_metadata=self._settings.takes_metadata)
+            fill = partial(self._fill, cursor)
+            rows = StreamRows(fill, takes_metadata=self._settings.takes_metadata)
             begun_ms = said_ms = looked_ms = self._ambient.now_ms()
             while True:
                 message = stream.read_message()
@@ -365,53 +382,129 @@ class PostgresSource:
                 if now_ms - said_ms >= _FEEDBACK_MS:
                     stream.send_feedback(flush_lsn=self._committed, reply=True)
                     said_ms = now_ms
-                if now_ms - looked_ms >= _LOOK_MS:
-                    self._look(cursor)
+                if place.transaction is None and now_ms - looked_ms >= _LOOK_MS:
+                    unread = self._look(cursor)
+                    if unread:
+                        yield replace(self._step(rows, place, goal), unread=unread)
                     looked_ms = now_ms
                 if message is None:
-                    if place.transaction is None or resumed is not None:
-                        if resumed is None:
-                            place.lsn = max(place.lsn, int(str(getattr(stream, "wal_end", 0))))
+                    if not place.is_open:
+                        if place.transaction is None:
+                            place.reach(int(str(getattr(stream, "wal_end", 0))))
                         yield self._step(rows, place, goal)
                         begun_ms = self._ambient.now_ms()
                     select([self._stream], [], [], _IDLE_SECONDS)
                     continue
                 ends = False
-                match parse(message.payload):
+                match self._parsed(message.payload, rows):
                     case Begin() as begin:
-                        if resumed is not None and begin.transaction != resumed:
-                            raise _lost(resumed)
-                        place.transaction, place.time_ms = begin.transaction, begin.time_ms
-                        resumed, seen = None, 0
+                        place.begin(begin)
                     case Relation() as relation:
                         # A batch has one schema; later rows may have another.
                         rows.relations[relation.id] = self._relation(cursor, relation)
                     case Change() as change:
-                        seen += 1
-                        if seen > place.changes:
-                            place.changes = seen
-                            rows.add(change, place.time_ms, len(message.payload))
+                        if place.counts():
+                            self._add(change, rows, place, len(message.payload))
                         ends = rows.count >= _TRANSACTION_ROWS or rows.size >= _TRANSACTION_BYTES
+                    case Truncation() as truncation:
+                        if place.counts():
+                            yield from self._truncated(truncation, rows, place, goal)
+                            place.take()
                     case End() as end:
-                        if seen < place.changes:
-                            raise _lost(place.transaction)
-                        place.lsn, place.transaction, place.changes = end.lsn, None, 0
+                        place.end(end)
                         large = rows.count >= _STEP_ROWS or rows.size >= _STEP_BYTES
                         ends = large or now_ms - begun_ms >= _STEP_MS
                 if ends:
                     yield self._step(rows, place, goal)
                     begun_ms = self._ambient.now_ms()
 
-    def _look(self, cursor: Cursor) -> None:
-        """Add new tables to the publication. Raises InvalidRequest if they have rows already."""
-        names = [".".join(each) for each in read_tables(cursor, self._settings)]
-        if unpublished(cursor, self._settings, names):
-            found = [each.table.name for each in self._tables(cursor)]
-            try:
-                publish(cursor, self._settings, found, continues=True)
-            except locked_error():
-                # A long transaction writes to the table. The next call tries again.
-                cursor.execute("ROLLBACK")
+    def _look(self, cursor: Cursor) -> tuple[SourceTable, ...]:
+        """Add new tables to the publication. Returns those with rows that must be read first."""
+        listed = [".".join(each) for each in read_tables(cursor, self._settings)]
+        missing = unpublished(cursor, self._settings, listed)
+        tables = (SourceTable(self._settings.database, each) for each in missing)
+        found = {each for each in tables if self._is_read(each)}
+        if not found:
+            return ()
+        return self._publish(cursor, self._followed(cursor, found), is_read=False)
+
+    @staticmethod
+    def _parsed(
+        data: bytes, rows: StreamRows
+    ) -> Relation | Change | Truncation | Begin | End | None:
+        """The message. The values of a row that no table takes are not looked at."""
+        if data[:1] not in {b"I", b"U", b"D"}:
+            return parse(data)
+        relation = int.from_bytes(data[1:5], "big")
+        table = rows.relations[relation]
+        if table is None:
+            return Change(relation, None, None)
+        with of_tables(table.table):
+            return parse(data)
+
+    @staticmethod
+    def _add(change: Change, rows: StreamRows, place: StreamPlace, size: int) -> None:
+        place.take()
+        table = rows.relations[change.relation]
+        if table is not None and not place.has_read(table.table):
+            rows.add(table, change, place.time_ms, size)
+
+    def _truncated(
+        self, truncation: Truncation, rows: StreamRows, place: StreamPlace, goal: int
+    ) -> Iterator[Step]:
+        """What came before a statement that removed all rows of tables, and these tables."""
+        for table in (rows.relations[each] for each in truncation.relations):
+            if table is None or place.has_read(table.table):
+                continue
+            with of_tables(table.table):
+                if not self._settings.on_truncate.follows([table.table]):
+                    continue
+                if not table.schema.primary_key:
+                    raise unfindable(table.table)
+            yield self._step(rows, place, goal)
+            none = table.schema.arrow.empty_table().select(table.schema.primary_key)
+            yield Step(cleared=Cleared(table=table.table, keys=none), position=place.to_json())
+
+    def _fill(self, cursor: Cursor, table: StreamTable) -> None:
+        """Read large values that the stream omits. A row that is gone is left out.
+
+        A later change of the stream removes such a row, or moves it to another key.
+        """
+        if not any(UNSENT in row for row in table.rows):
+            return
+        names = [each.name for each in table.columns]
+        at = [names.index(name) for name in table.schema.primary_key]
+        omitted = sorted({n for row in table.rows for n, v in enumerate(row) if v == UNSENT})
+        wanted = dict.fromkeys(tuple(row[n] for n in at) for row in table.rows if UNSENT in row)
+        key = ", ".join(quoted(names[n]) for n in at)
+        listed = ", ".join(table.columns[n].selected for n in (*at, *omitted))
+
+        def spelt(values: Sequence[object]) -> tuple[str, ...]:
+            chars = [table.columns[n].type == "bpchar" for n in at]
+            texts = zip(map(str, values), chars, strict=True)
+            return tuple(text.rstrip(" ") if is_char else text for text, is_char in texts)
+
+        with self._errors():
+            cursor.execute(
+                f"SELECT {listed} FROM {quoted_table(table.table.name)} WHERE ({key}) IN %s",
+                (tuple(each if len(at) > 1 else each[0] for each in wanted),),
+            )
+            there = {spelt(row[: len(at)]): row[len(at) :] for row in cursor.fetchall()}
+        kept = []
+        for number, row in enumerate(table.rows):
+            now = there.get(spelt([row[n] for n in at]))
+            if UNSENT in row and now is None:
+                continue
+            values = dict(zip(omitted, now or (), strict=False))
+            whole = (values[n] if text == UNSENT else text for n, text in enumerate(row))
+            table.rows[number] = tuple(map(_text, whole))
+            kept.append(number)
+        table.rows = [table.rows[n] for n in kept]
+        table.kinds = bytearray(table.kinds[n] for n in kept)
+        table.times = [table.times[n] for n in kept]
+
+    def _batch(self, table: StreamTable) -> ChangeBatch:
+        return batch_of(table, takes_metadata=self._settings.takes_metadata)
 
     def _step(self, rows: StreamRows, place: StreamPlace, goal: int) -> Step:
         ended = place.transaction is None
@@ -421,12 +514,11 @@ class PostgresSource:
             caught_up=ended and place.lsn >= goal,
         )
 
-    def _batch(self, table: StreamTable) -> ChangeBatch:
-        return batch_of(table, takes_metadata=self._settings.takes_metadata)
-
     def _relation(self, cursor: Cursor, relation: Relation) -> StreamTable | None:
         """The table with the columns that the stream announces for the following rows."""
-        if not self._settings.takes(relation.schema, relation.table):
+        table = SourceTable(self._settings.database, f"{relation.schema}.{relation.table}")
+        takes = self._settings.takes(relation.schema, relation.table)
+        if not takes or not self._is_read(table):
             return None
         now, key = read_columns(cursor, relation.schema, relation.table)
         known = {each.name: each for each in now}
@@ -445,17 +537,31 @@ class PostgresSource:
         comment = read_tables(cursor, self._settings).get(
             (relation.schema, relation.table), ("f", None)
         )[1]
-        table = SourceTable(self._settings.database, f"{relation.schema}.{relation.table}")
         # A table that was dropped meanwhile no longer states its key.
-        schema = source_schema(columns, here, comment, self._settings.mapping, states_key=bool(now))
-        return StreamTable(table, schema, columns)
+        return self._table(table, columns, here, comment, relation.identity, states_key=bool(now))
 
 
-def _lost(transaction: int | None) -> InvalidRequest:
-    return InvalidRequest(
-        "the slot no longer has the transaction of which the pipeline has written a part: remove "
-        "the state of the pipeline, and start again",
-        transaction=transaction,
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _number(cursor: Cursor, query: str) -> int:
+    cursor.execute(query)
+    row = cursor.fetchone()
+    return 0 if row is None else int(str(row[0]))
+
+
+def _mark(cursor: Cursor) -> Mark:
+    """The mark of the snapshot that the transaction of a cursor reads."""
+    cursor.execute("SELECT pg_current_snapshot()::text")
+    row = cursor.fetchone()
+    assert row is not None, "a function returns a row"
+    least, following, running = str(row[0]).split(":")
+    return Mark(
+        least=int(least),
+        next=int(following),
+        running=tuple(map(int, filter(None, running.split(",")))),
+        lsn=_number(cursor, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"),
     )
 
 
@@ -464,7 +570,7 @@ def _snapshot(lsn: int, done: Sequence[str]) -> dict[str, Json]:
 
 
 # --- actions -------------------------------------------------------------------------------------
-# The action `postgres_sync_table`.
+# The action `postgres_sync_table` of Paimon, and `postgres_sync_database`, which Paimon lacks.
 #
 # See https://paimon.apache.org/docs/master/cdc-ingestion/postgres-cdc/
 
@@ -473,10 +579,9 @@ _METADATA = ("database_name", "schema_name", "table_name", "op_ts")
 
 def _sync_table(arguments: Arguments, ambient: Ambient) -> Opened:
     """Open the action that writes all tables named by the options to one target."""
-    check_metadata(arguments, _METADATA)
-    settings = PostgresSettings.parse(
-        arguments.conf, arguments.mapping, metadata=bool(arguments.metadata)
-    )
+    if "table-name" not in arguments.conf:
+        raise InvalidRequest("postgres_conf needs these options", missing=["table-name"])
+    settings = _settings(arguments)
     target = f"{arguments.database}.{arguments.table}"
 
     def route(table: SourceTable) -> str | None:
@@ -487,6 +592,69 @@ def _sync_table(arguments: Arguments, ambient: Ambient) -> Opened:
     return Opened(source, rules_of(arguments, route, ambient), follows_new_tables=True)
 
 
+def _sync_database(arguments: Arguments, ambient: Ambient) -> Opened:
+    """Open the action that writes each table of some schemas to a target of its own.
+
+    Tables without a primary key are left out. Targets are named after the table alone if
+    `schema-name` names one schema, or with `--merge_shards true`.
+    """
+    if "table-name" in arguments.conf:
+        raise InvalidRequest(
+            "a database action chooses tables by --including_tables and --excluding_tables",
+            option="table-name",
+        )
+    settings = _settings(arguments)
+    is_one = re.fullmatch(r"\w+", settings.schemas) is not None
+    routing = replace(
+        routing_of(arguments), merge_shards=arguments.flag("merge_shards", default=is_one)
+    )
+
+    def of(table: SourceTable) -> SourceTable:
+        return SourceTable(*table.name.split(".", 1))
+
+    def route(table: SourceTable) -> str | None:
+        return routing.target(of(table)) if settings.takes(*table.name.split(".", 1)) else None
+
+    eager = arguments.flag("eager_init", default=False)
+    accepts = lambda table: routing.includes(of(table))  # noqa: E731
+    return Opened(
+        PostgresSource(settings, ambient, accepts, needs_key=True),
+        rules_of(arguments, route, ambient, falls_back=True),
+        follows_new_tables=True,
+        needs_key=True,
+        opens_at_start=routing.may_be_target if eager else None,
+        ignores_incompatible=arguments.flag("ignore_incompatible", default=False),
+    )
+
+
+def _settings(arguments: Arguments) -> PostgresSettings:
+    check_metadata(arguments, _METADATA)
+    return PostgresSettings.parse(
+        arguments.conf,
+        arguments.mapping,
+        metadata=bool(arguments.metadata),
+        truncate=arguments.on_truncate,
+    )
+
+
 POSTGRES_ACTIONS = {
-    "postgres_sync_table": Action(conf="postgres_conf", takes_table=True, opens=_sync_table)
+    "postgres_sync_table": Action(
+        conf="postgres_conf", takes_table=True, opens=_sync_table, flags=("truncate",)
+    ),
+    "postgres_sync_database": Action(
+        conf="postgres_conf",
+        takes_table=False,
+        opens=_sync_database,
+        flags=(
+            "ignore_incompatible",
+            "merge_shards",
+            "table_prefix",
+            "table_suffix",
+            "including_tables",
+            "excluding_tables",
+            "multiple_table_partition_keys",
+            "eager_init",
+            "truncate",
+        ),
+    ),
 }

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.cdc.events import ChangeBatch
+from lakecore.cdc.quarantine import of_tables
 from lakecore.errors import InvalidRequest, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lakecore.cdc.events import Position, SourceSchema, SourceTable
     from lakecore.cdc.postgres.connection import PostgresColumn
@@ -141,16 +142,27 @@ def array_items(text: str) -> list[str | None]:
 
 _EPOCH_MS = 946_684_800_000
 """PostgreSQL counts times from the year 2000."""
-_IGNORED = frozenset(b"OYTM")
+_IGNORED = frozenset(b"OYM")
+
+
+UNSENT = "\0"
+"""In place of a large value that an update left as it was, if the log has no old row.
+
+No text of PostgreSQL has this character.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """The definition of a table for the next changes: each column with its type and modifier."""
+    """The definition of a table for the next changes: each column with its type and modifier.
+
+    `identity`: the replica identity of the table, as in `pg_class.relreplident`.
+    """
 
     id: int
     schema: str
     table: str
+    identity: str
     columns: tuple[tuple[str, int, int], ...]
 
 
@@ -158,12 +170,20 @@ class Relation:
 class Change:
     """A changed row of a table: its values before and after the change, as strings.
 
-    An inserted row has no values before (None), and a deleted row none after.
+    An inserted row has no values before (None), and a deleted row none after. A value that the
+    server omitted is `UNSENT`.
     """
 
     relation: int
     before: tuple[str | None, ...] | None
     after: tuple[str | None, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """A statement that removed all rows of tables."""
+
+    relations: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +201,7 @@ class End:
     lsn: int
 
 
-def parse(data: bytes) -> Relation | Change | Begin | End | None:
+def parse(data: bytes) -> Relation | Change | Truncation | Begin | End | None:
     """The parsed message; None for a message that changes no row."""
     kind = data[0]
     if kind in _IGNORED:
@@ -200,11 +220,14 @@ def parse(data: bytes) -> Relation | Change | Begin | End | None:
         case "D":
             return Change(_id(data), _tuple(data, 6)[0], None)
         case "U":
-            before, at = None, 5
-            if data[at] in b"KO":
+            before, old, at = None, data[5], 5
+            if old in b"KO":
                 before, at = _tuple(data, 6)
-            after, _ = _tuple(data, at + 1, before)
+            after, _ = _tuple(data, at + 1, before, has_key_only=old in b"K")
             return Change(_id(data), before, after)
+        case "T":
+            count = int.from_bytes(data[1:5], "big")
+            return Truncation(unpack_from(f">{count}I", data, 6))
         case other:
             raise Unsupported("a message of pgoutput that is not known", kind=other)
 
@@ -216,7 +239,7 @@ def _id(data: bytes) -> int:
 def _relation(data: bytes) -> Relation:
     schema, at = _text(data, 5)
     table, at = _text(data, at)
-    count = int.from_bytes(data[at + 1 : at + 3], "big")
+    identity, count = chr(data[at]), int.from_bytes(data[at + 1 : at + 3], "big")
     at += 3
     columns = []
     for _ in range(count):
@@ -224,7 +247,7 @@ def _relation(data: bytes) -> Relation:
         oid, modifier = unpack_from(">Ii", data, at)
         at += 8
         columns.append((name, oid, modifier))
-    return Relation(_id(data), schema, table, tuple(columns))
+    return Relation(_id(data), schema, table, identity, tuple(columns))
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
@@ -233,9 +256,16 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def _tuple(
-    data: bytes, at: int, before: Sequence[str | None] | None = None
+    data: bytes,
+    at: int,
+    before: Sequence[str | None] | None = None,
+    *,
+    has_key_only: bool = False,
 ) -> tuple[tuple[str | None, ...], int]:
-    """The values of a row. The server omits unchanged large values: they come from the old row."""
+    """The values of a row. The server omits unchanged large values: the old row has them.
+
+    `has_key_only`: whether the old row has null in place of all values but those of the key.
+    """
     count = int.from_bytes(data[at : at + 2], "big")
     at += 2
     values: list[str | None] = []
@@ -248,13 +278,10 @@ def _tuple(
             end = at + 4 + int.from_bytes(data[at : at + 4], "big")
             values.append(data[at + 4 : end].decode())
             at = end
-        elif kind == b"u" and before is not None:
-            values.append(before[number])
         else:
-            raise InvalidRequest(
-                "a change does not state a large value that stayed the same: set the replica "
-                "identity of the table to FULL, and read it again"
-            )
+            old = None if before is None else before[number]
+            is_known = before is not None and (old is not None or not has_key_only)
+            values.append(old if is_known else UNSENT)
     return tuple(values), at
 
 
@@ -275,14 +302,105 @@ class StreamTable:
     times: list[int] = field(default_factory=list)
 
 
+_HALF = 1 << 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """The snapshot in which a table was read while the stream was followed.
+
+    `least`, `next` and `running` are the numbers of `pg_current_snapshot()`. The stream has passed
+    all changes that the snapshot shows when it has reached `lsn`.
+    """
+
+    least: int
+    next: int
+    running: tuple[int, ...]
+    lsn: int
+
+    def shows(self, transaction: int) -> bool:
+        """Whether the snapshot shows the changes of a transaction.
+
+        The stream states the low 32 bits of its number.
+        """
+        near = self.least + (transaction - self.least + _HALF) % (2 * _HALF) - _HALF
+        return near < self.next and near not in self.running
+
+    def to_json(self) -> dict[str, Json]:
+        """The mark, as stored."""
+        return {
+            "least": self.least, "next": self.next, "running": [*self.running], "lsn": self.lsn
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(given: Json) -> Mark:
+        """The mark that `to_json` returned."""
+        assert isinstance(given, dict), "a mark is an object"
+        running = given["running"]
+        assert isinstance(running, list), "transactions are a list"
+        least, following, lsn = (int(str(given[name])) for name in ("least", "next", "lsn"))
+        transactions = tuple(int(str(each)) for each in running)
+        return Mark(least=least, next=following, running=transactions, lsn=lsn)
+
+
 @dataclass(slots=True)
 class StreamPlace:
-    """A position in the stream: after a transaction, or after some changes of the next one."""
+    """A position in the stream: after a transaction, or after some changes of the next one.
+
+    - `transaction`: the one that is read, or of which a part is written;
+    - `changes`: how many of its changes are written;
+    - `is_open`: whether its start was read;
+    - `marks`: by name, the tables that were read later than this position.
+    """
 
     lsn: int
     time_ms: int = 0
     transaction: int | None = None
     changes: int = 0
+    marks: dict[str, Mark] = field(default_factory=dict)
+    is_open: bool = False
+    _seen: int = 0
+
+    def begin(self, begin: Begin) -> None:
+        """Begin a transaction. Raises InvalidRequest if another one is half written."""
+        if self.transaction not in {None, begin.transaction}:
+            raise self._lost()
+        self.transaction, self.time_ms = begin.transaction, begin.time_ms
+        self.is_open, self._seen = True, 0
+
+    def counts(self) -> bool:
+        """Count a change; False if it is written already. `take` follows if it is not."""
+        self._seen += 1
+        return self._seen > self.changes
+
+    def take(self) -> None:
+        """The changes that were counted are part of the next step."""
+        self.changes = self._seen
+
+    def end(self, end: End) -> None:
+        """End the transaction. Raises InvalidRequest if it has fewer changes than were written."""
+        if self._seen < self.changes:
+            raise self._lost()
+        self.is_open = False
+        self.reach(end.lsn)
+
+    def _lost(self) -> InvalidRequest:
+        return InvalidRequest(
+            "the slot no longer has the transaction of which the pipeline has written a part: "
+            "remove the state of the pipeline, and start again",
+            transaction=self.transaction,
+        )
+
+    def reach(self, lsn: int) -> None:
+        """No transaction is open, and the stream has passed this place."""
+        self.lsn, self.transaction, self.changes = max(self.lsn, lsn), None, 0
+        if self.marks:
+            self.marks = {name: each for name, each in self.marks.items() if each.lsn > self.lsn}
+
+    def has_read(self, table: SourceTable) -> bool:
+        """Whether the target of a table already has the changes of the current transaction."""
+        mark = self.marks.get(table.name)
+        return mark is not None and self.transaction is not None and mark.shows(self.transaction)
 
     def to_json(self) -> dict[str, Json]:
         """The position of a step, as stored."""
@@ -291,28 +409,36 @@ class StreamPlace:
             found["time_ms"] = self.time_ms
         if self.transaction is not None:
             found |= {"transaction": self.transaction, "changes": self.changes}
+        if self.marks:
+            found["marks"] = {name: each.to_json() for name, each in self.marks.items()}
         return found
 
     @staticmethod
     def from_json(given: Position) -> StreamPlace:
         """The position in the stream that a stored position names."""
-        transaction = given.get("transaction")
+        transaction, marks = given.get("transaction"), given.get("marks")
         return StreamPlace(
             int(str(given["lsn"])),
             int(str(given.get("time_ms", 0))),
             None if transaction is None else int(str(transaction)),
             int(str(given.get("changes", 0))),
+            {name: Mark.from_json(each) for name, each in marks.items()}
+            if isinstance(marks, dict)
+            else {},
         )
 
 
 class StreamRows:
     """Changes of tables that are not in a step yet, in order.
 
+    `fill` replaces the `UNSENT` values of collected rows, or removes such rows.
+
     Several tables may share a target. To keep their order, a batch of one table ends that of
     another.
     """
 
-    def __init__(self, *, takes_metadata: bool) -> None:
+    def __init__(self, fill: Callable[[StreamTable], None], *, takes_metadata: bool) -> None:
+        self._fill = fill
         self._takes_metadata = takes_metadata
         self.relations: dict[int, StreamTable | None] = {}
         self.count = 0
@@ -320,13 +446,10 @@ class StreamRows:
         self._sealed: list[ChangeBatch] = []
         self._current: StreamTable | None = None
 
-    def add(self, change: Change, time_ms: int, size: int) -> None:
-        """Collect the rows of a change of `size` bytes, if its table is followed."""
-        table = self.relations[change.relation]
-        if table is None:
-            return
-        if self._current is not None and self._current is not table:
-            self._sealed.append(batch_of(self._current, takes_metadata=self._takes_metadata))
+    def add(self, table: StreamTable, change: Change, time_ms: int, size: int) -> None:
+        """Collect the rows of a change of `size` bytes of a table."""
+        if self._current is not table:
+            self._seal()
         self._current = table
         self.size += size
         for values, kind in ((change.before, _DELETE), (change.after, _INSERT)):
@@ -338,21 +461,26 @@ class StreamRows:
 
     def take(self) -> tuple[ChangeBatch, ...]:
         """The batches of everything collected so far."""
-        if self._current is not None:
-            self._sealed.append(batch_of(self._current, takes_metadata=self._takes_metadata))
+        self._seal()
         batches = tuple(self._sealed)
         self._sealed, self._current, self.count, self.size = [], None, 0, 0
         return batches
+
+    def _seal(self) -> None:
+        if self._current is not None:
+            with of_tables(self._current.table):
+                self._fill(self._current)
+                batch = batch_of(self._current, takes_metadata=self._takes_metadata)
+                self._sealed.append(batch)
 
 
 def batch_of(table: StreamTable, *, takes_metadata: bool) -> ChangeBatch:
     """The collected rows of a table as a batch. The collection is then empty."""
     arrow = table.schema.arrow
+    listed = zip(*table.rows, strict=True) if table.rows else ((),) * len(table.columns)
     arrays = [
         parsed(column, values, target.type)
-        for column, values, target in zip(
-            table.columns, zip(*table.rows, strict=True), arrow, strict=True
-        )
+        for column, values, target in zip(table.columns, listed, arrow, strict=True)
     ]
     times = pa.array(table.times, pa.int64())
     batch = ChangeBatch(

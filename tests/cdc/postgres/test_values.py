@@ -8,10 +8,14 @@ import pytest
 
 from lakecore.cdc.postgres.connection import PostgresColumn, PostgresSettings, source_schema
 from lakecore.cdc.postgres.stream_rows import (
+    UNSENT,
     Begin,
     Change,
     End,
+    Mark,
     Relation,
+    StreamPlace,
+    Truncation,
     array_items,
     parse,
     parsed,
@@ -22,7 +26,7 @@ from lakecore.errors import InvalidRequest, Unsupported
 
 def read(kind: str, *texts: str | None, modifier: int = -1, mapping: str = "") -> list[object]:
     column = PostgresColumn(name="c", type=kind, modifier=modifier)
-    schema = source_schema([column], (), None, TypeMapping.parse(mapping))
+    schema = source_schema([column], (), None, TypeMapping.parse(mapping), identity="f")
     found: list[object] = parsed(column, texts, schema.arrow.field(0).type).to_pylist()
     return found
 
@@ -82,7 +86,7 @@ def row(*values: str | bytes | None) -> bytes:
 def test_messages_are_read() -> None:
     relation = b"R" + pack(">I", 7) + b"s\0t\0f" + pack(">H", 1) + b"\1id\0" + pack(">Ii", 20, -1)
 
-    assert parse(relation) == Relation(7, "s", "t", (("id", 20, -1),))
+    assert parse(relation) == Relation(7, "s", "t", "f", (("id", 20, -1),))
     assert parse(b"I" + pack(">I", 7) + b"N" + row("1", None)) == Change(7, None, ("1", None))
     assert parse(b"D" + pack(">I", 7) + b"O" + row("1")) == Change(7, ("1",), None)
     assert parse(b"C" + pack(">BQQq", 0, 5, 9, 1_000_000)) == End(9)
@@ -97,8 +101,30 @@ def test_large_value_that_stayed_the_same_is_that_of_the_row_before() -> None:
     update = b"U" + pack(">I", 7) + before + b"N" + row("1", b"", "y")
 
     assert parse(update) == Change(7, ("1", "large", "x"), ("1", "large", "y"))
-    with pytest.raises(InvalidRequest, match="replica identity"):
-        parse(b"U" + pack(">I", 7) + b"N" + row("1", b""))
+    key = b"K" + row("1", None, None)
+    assert parse(b"U" + pack(">I", 7) + b"N" + row("1", b"")) == Change(7, None, ("1", UNSENT))
+    assert parse(b"U" + pack(">I", 7) + key + b"N" + row(b"", b"", "y")) == Change(
+        7, ("1", None, None), ("1", UNSENT, "y")
+    )
+
+
+def test_a_snapshot_shows_what_was_committed_before_it() -> None:
+    epoch = 5 << 32
+    mark = Mark(least=epoch + 10, next=epoch + 20, running=(epoch + 10, epoch + 12), lsn=99)
+    shown = [each for each in range(8, 24) if mark.shows(each)]
+
+    assert shown == [8, 9, 11, *range(13, 20)]
+    assert mark.shows((1 << 32) - 5), "before the numbers began again"
+    assert Mark.from_json(mark.to_json()) == mark
+    place = StreamPlace.from_json(StreamPlace(5, marks={"s.t": mark}).to_json())
+    place.reach(98)
+    assert place.marks == {"s.t": mark}
+    place.reach(99)
+    assert place.marks == {}
+
+
+def test_truncation_names_its_tables() -> None:
+    assert parse(b"T" + pack(">IBII", 2, 0, 7, 9)) == Truncation((7, 9))
 
 
 CONF = {

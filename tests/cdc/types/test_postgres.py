@@ -4,7 +4,6 @@ import pytest
 
 from lakecore.cdc.postgres.connection import postgres_key_type, postgres_type
 from lakecore.cdc.types.mapping import TypeMapping
-from lakecore.errors import Unsupported
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,16 @@ def test_to_string_maps_every_type() -> None:
     assert str(postgres_type("_int4", mapping=TypeMapping.parse("to-string"))) == "STRING"
 
 
-@pytest.mark.parametrize("name", ["interval", "_point"])
-def test_a_type_that_paimon_does_not_know_is_unsupported(name: str) -> None:
-    with pytest.raises(Unsupported, match="no Paimon type"):
-        postgres_type(name)
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("interval", "STRING"),
+        ("inet", "STRING"),
+        ("int4range", "STRING"),
+        ("hstore", "STRING"),
+        ("_point", "ARRAY<STRING>"),
+        ("_box", "STRING"),
+    ],
+)
+def test_any_other_type_is_text(name: str, expected: str) -> None:
+    assert str(postgres_type(name)) == expected

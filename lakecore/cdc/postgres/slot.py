@@ -1,0 +1,119 @@
+"""The publication and the replication slot of a pipeline; both are created if absent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.cdc.actions import OnTruncate
+from lakecore.cdc.postgres.connection import quoted
+from lakecore.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.cdc.postgres.connection import Connection, Cursor, PostgresSettings
+
+_LOCK_MS = 2_000
+
+
+def create_publication(cursor: Cursor, settings: PostgresSettings, tables: Sequence[str]) -> None:
+    """Create the publication if it is absent, or let an existing one publish TRUNCATE."""
+    name = quoted(settings.publication)
+    cursor.execute(
+        "SELECT pubtruncate FROM pg_publication WHERE pubname = %s", (settings.publication,)
+    )
+    row = cursor.fetchone()
+    kinds = "publish = 'insert, update, delete, truncate'"
+    if row is None:
+        listed = ", ".join(map(quoted_table, tables))
+        cursor.execute(
+            f"CREATE PUBLICATION {name} {'FOR TABLE ' + listed if listed else ''} "
+            f"WITH ({kinds}, publish_via_partition_root = true)"
+        )
+    elif not row[0] and settings.on_truncate is not OnTruncate.IGNORE:
+        cursor.execute(f"ALTER PUBLICATION {name} SET ({kinds})")
+
+
+def add_table(
+    cursor: Cursor, settings: PostgresSettings, table: str, *, is_read: bool = False
+) -> bool:
+    """Add a table to the publication; False if it already has rows whose changes are missing.
+
+    `is_read`: whether the rows are read afterwards, so that there may be some.
+    """
+    name = quoted_table(table)
+    cursor.execute("BEGIN")
+    # While this statement waits for the lock, new writers of the table wait behind it.
+    cursor.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
+    cursor.execute(f"LOCK TABLE {name} IN SHARE ROW EXCLUSIVE MODE")
+    cursor.execute(f"ALTER PUBLICATION {quoted(settings.publication)} ADD TABLE {name}")
+    if not is_read:
+        cursor.execute(f"SELECT EXISTS (SELECT FROM {name})")
+        row = cursor.fetchone()
+        if row is not None and row[0]:
+            cursor.execute("ROLLBACK")
+            return False
+    cursor.execute("COMMIT")
+    return True
+
+
+def unpublished(cursor: Cursor, settings: PostgresSettings, tables: Sequence[str]) -> list[str]:
+    """Which of these tables are not in the publication."""
+    cursor.execute(
+        "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s",
+        (settings.publication,),
+    )
+    there = {str(row[0]) for row in cursor.fetchall()}
+    return [table for table in tables if table not in there]
+
+
+def open_slot(
+    cursor: Cursor, stream: Connection, settings: PostgresSettings, after: int | None
+) -> tuple[int, str | None]:
+    """Open or create the slot.
+
+    Returns its start position, and the snapshot that a new slot exports.
+
+    `after` is the position at which the pipeline continues. Raises InvalidRequest if the slot no
+    longer has all changes after this position.
+    """
+    slot = settings.slot
+    cursor.execute(
+        "SELECT confirmed_flush_lsn - '0/0'::pg_lsn, plugin FROM pg_replication_slots "
+        "WHERE slot_name = %s",
+        (slot,),
+    )
+    row = cursor.fetchone()
+    if row is not None:
+        if row[1] != "pgoutput":
+            raise InvalidRequest("the slot has another plugin", slot=slot, plugin=row[1])
+        begin = int(str(row[0]))
+        if after is not None and after < begin:
+            raise InvalidRequest(
+                "the slot has moved past the position of the pipeline: another reader uses it. "
+                "Remove the state of the pipeline to read everything again",
+                slot=slot,
+            )
+        return begin, None
+    if after is not None:
+        raise InvalidRequest(
+            "the slot of the pipeline is gone, and the changes that it kept: remove the state of "
+            "the pipeline to read everything again",
+            slot=slot,
+        )
+    creation = stream.cursor()
+    creation.create_replication_slot(slot, output_plugin="pgoutput")
+    made = creation.fetchone()
+    assert made is not None, "the server made no slot"
+    return _lsn(str(made[1])), str(made[2])
+
+
+def _lsn(text: str) -> int:
+    high, _, low = text.partition("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+def quoted_table(name: str) -> str:
+    """The name `schema.table` as two quoted SQL identifiers."""
+    schema, _, table = name.partition(".")
+    return f"{quoted(schema)}.{quoted(table)}"
