@@ -4,6 +4,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+LOADERS_VENV ?= .venv-loaders
 ARGS ?=
 PROFILE ?=
 SEED ?=
@@ -26,7 +27,7 @@ SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore examples tests prop
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv extras demo test fmt lint types props mutate simulate faults interop services cdc-load differential bench browser spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
+.PHONY: help venv extras demo test fmt lint types props mutate simulate faults interop services cdc-load differential bench browser loaders loaders-here spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
 .DELETE_ON_ERROR:
 # Tests start hundreds of interpreters, and each suite imports the tests: compile each module once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -78,7 +79,7 @@ types: venv ## check the types, strictly
 	$(BIN)/mypy $(SOURCES)
 
 props: venv ## run the laws with many examples, and the slow tests
-	$(PYTEST) -n 2 --dist worksteal -m '(props or slow) and not interop and not services and not spark and not browser' --hypothesis-profile=$(or $(PROFILE),explore) $(ARGS)
+	$(PYTEST) -n 2 --dist worksteal -m '(props or slow) and not interop and not services and not spark and not browser and not loaders' --hypothesis-profile=$(or $(PROFILE),explore) $(ARGS)
 
 simulate: venv ## play many actors and faults on one table (SEEDS=n, SEED=s to look at one)
 	$(BIN)/python -m property_tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
@@ -110,6 +111,17 @@ bench: venv ## measure each verb
 
 browser: $(VENV)/.installed-browser ## look at the pages that lakecore writes in a real browser (Chromium)
 	$(PYTEST) -m browser tests/browser $(ARGS)
+
+loaders: ## run dbt, dlt and the tools of the recipes over tables, in an environment of their own
+	@$(MAKE) --no-print-directory VENV=$(LOADERS_VENV) loaders-here
+
+# dbt-duckdb leaves an event loop open after a Python model.
+loaders-here: $(VENV)/.installed-loaders
+	$(PYTEST) -m loaders -n 2 -W ignore::pytest.PytestUnraisableExceptionWarning tests/loaders $(ARGS)
+
+$(VENV)/.installed-loaders: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,loaders]'
+	@touch $@
 
 spark: $(VENV)/.installed-spark ## write and read tables by Spark (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers --spark
@@ -149,5 +161,5 @@ ci: ## run all that a change must pass
 	.ci/run
 
 clean: ## remove what builds, checks and runs leave behind
-	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .ci/logs
+	rm -rf $(VENV) $(LOADERS_VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .ci/logs
 	find lakecore tests property_tests -name __pycache__ -type d -prune -exec rm -rf {} +
