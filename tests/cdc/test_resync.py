@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from lakecore.cdc.state import StateFiles
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
 from lakecore.io.ambient import seeded
 from lakecore.io.stores.store import MemoryStore
+from property_tests.profile import calls_of
 from tests.cdc.sources import ListSource, PlainRules, batch, schema
 from tests.cdc.test_quarantine import A_STEPS
 from tests.cdc.test_sink import ONE, A, B, parts, rows
@@ -123,20 +125,18 @@ def test_a_running_pipeline_does_it_at_its_next_checkpoint() -> None:
 def test_a_kill_at_every_step_is_harmless(*, after: bool) -> None:
     begun = set_aside()
     files(begun).request([B])
-    ended, fail_at = False, 0
-    while not ended:
-        fail_at += 1
+    for fail_at in calls_of("resync", str(after)):
         inner = copied(begun, MemoryStore())
-        try:
-            run(FailingStore(inner, fail_at, after=after), Again(MORE))
-            ended = True
-        except (StoreFailure, LakecoreError):
-            pass
+        failing = FailingStore(inner, fail_at, after=after)
+        with suppress(StoreFailure, LakecoreError):
+            run(failing, Again(MORE))
         progress = run(inner, Again(MORE), seed=5)
 
         assert rows(parts(inner)[0], "d.b") == BACK, fail_at
         assert progress.quarantine == (), fail_at
         assert not files(inner).requests(), fail_at
+        if not failing.is_dead:
+            break
     assert fail_at > 10
 
 

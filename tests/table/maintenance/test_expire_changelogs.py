@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakecore.errors import LakecoreError, NotFound
 from lakecore.table.changes.starts import retained_changes
+from property_tests.profile import calls_of
 from tests.retention import consumer, copied, data_files, expire, files_read, names, tag
 from tests.stores import FailingStore, StoreFailure
 from tests.tables import changed, held, new_table, put, reopened, with_options
@@ -209,7 +209,7 @@ def test_after_a_crash_no_changelog_is_listed_whose_files_are_gone(
         else:
             table.expire_changelogs(retain_max=keep, retain_min=1)
 
-    for call in count(1):
+    for call in calls_of(producer, str(keep)):
         inner = copied(memory)
         failing = FailingStore(inner, fail_at=call)
         with suppress(StoreFailure, LakecoreError):

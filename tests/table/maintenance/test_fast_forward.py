@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError
 from lakecore.io.stores.store import MemoryStore
 from lakecore.model.snapshot import FastForwardResult
+from property_tests.profile import calls_of
 from tests.stores import FailingStore, StoreFailure, files_below
 from tests.tables import PATH, held, in_directory, new_table, put, reopened, with_options
 
@@ -216,7 +216,7 @@ def test_crash_at_any_store_call_shows_the_old_or_the_new_state_and_is_finished(
 ) -> None:
     whole = "1 a | 2 b | 3 c | 4 d"
     states = {"1 a | 2 b | 7 g | 8 h" if moved else "1 a | 2 b", whole}
-    for call in count(1):
+    for call in calls_of("forward", str(moved), str(after)):
         table = forked()
         if moved:
             put(table, "7 g")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakecore.errors import CommitConflict, CommitUnknown, CorruptTable, LakecoreError, NotFound
+from property_tests.profile import calls_of
 from tests.retention import branch_at, copied, data_files, expire, files_read, history, names, tag
 from tests.stores import FailingStore, StoreFailure
 from tests.tables import held, put, reopened
@@ -161,7 +162,7 @@ def test_a_tag_that_is_made_while_its_snapshot_expires_is_refused_or_kept() -> N
 
 def test_an_expiry_beside_another_says_nothing_wrong() -> None:
     table = history(commits=6)
-    for call in count(1):
+    for call in calls_of("expire"):
         inner = copied(table.context.store)
         failing = FailingStore(inner, fail_at=call)
         with suppress(StoreFailure, LakecoreError):
@@ -179,7 +180,7 @@ def test_an_interrupted_rename_of_a_tag_is_finished_by_the_same_call() -> None:
     table.create_tag("a", snapshot_id=1)
     bytes_before = table.context.store.read(table.context.layout.tag("a"))
     for after in (False, True):
-        for call in count(1):
+        for call in calls_of("rename", str(after)):
             inner = copied(table.context.store)
             failing = FailingStore(inner, fail_at=call, after=after)
             with suppress(StoreFailure, LakecoreError):
@@ -259,7 +260,7 @@ def test_an_error_means_the_old_state(verb: str, *, after: bool) -> None:
     whole = reopened(base, store=copied(base.context.store, renames_at_once=atomic))
     old, _ = _seen(base), DEEDS[verb](whole)
     new = _seen(whole)
-    for call in count(1):
+    for call in calls_of(verb, str(after)):
         inner = copied(base.context.store, renames_at_once=atomic)
         full = Full(inner, fail_at=call, after=after)
         error: Exception | None = None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakecore.errors import LakecoreError
 from lakecore.model.retention import FilesDeleted
+from property_tests.profile import calls_of
 from tests.retention import data_files, expire, files_read, history, names
 from tests.stores import FailingStore, StoreFailure
 from tests.tables import held, put, reopened
@@ -150,7 +150,7 @@ def test_no_file_goes_if_something_cannot_be_read() -> None:
 @pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
 @pytest.mark.parametrize("verb", ["delete", "replace"])
 def test_crash_at_any_store_call_loses_nothing_that_is_read(verb: str, *, after: bool) -> None:
-    for call in count(1):
+    for call in calls_of(verb, str(after)):
         table = tagged(3, 5)
         failing = FailingStore(table.context.store, fail_at=call, after=after)
         slow = reopened(table, store=failing)
