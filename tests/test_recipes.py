@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+import shlex
+from pathlib import Path
 
 import polars as pl
+import pytest
 import zstandard
 
 import lakecore as lc
+from lakecore.cli import main
 
-if TYPE_CHECKING:
-    from pathlib import Path
+OPENING, *RECIPES = re.split(
+    r"^## ", (Path(__file__).parents[1] / "docs/recipes.md").read_text(), flags=re.MULTILINE
+)
 
 _FRAME = re.escape(b"\x28\xb5\x2f\xfd")  # how a Zstandard frame begins
 
@@ -63,3 +67,19 @@ def test_a_person_that_is_deleted_by_the_recipe_is_in_no_file(tmp_path: Path) ->
 
     assert files_with(tmp_path, "Cleopatra") == set()
     assert table.to_polars().rows() == [(1, "Ada")]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.partition("\n")[0])
+def test_a_recipe_runs_alone_after_the_opening_lines(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = OPENING + recipe
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    exec(compile(code, "recipes.md", "exec"), {})  # noqa: S102 - ours
+    if not Path("warehouse/shop.db/items").exists():
+        lc.open_table("warehouse/shop.db/items", create=True, schema={"id": "INT"})
+    for command in re.findall(r"^\$ lakecore (.*)$", text, re.MULTILINE):
+        with pytest.raises(SystemExit) as ended:
+            main(shlex.split(command))
+        assert ended.value.code == 0, command
