@@ -105,6 +105,21 @@ def test_no_page_scrolls_sideways_or_asks_another_server(page: Page, site: str, 
     assert [url for url in requests if not url.startswith((site, "data:", "blob:"))] == []
 
 
+def test_the_copy_button_copies_commands_without_prompts_and_output(page: Page, site: str) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(f"{site}/command-line.html")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator(".md-code__button, .md-clipboard").nth(1).click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+
+    assert [line.split()[:2] for line in copied.splitlines() if line] == [
+        ["lakecore", "import"],
+        ["lakecore", "read"],
+        ["lakecore", "sql"],
+        ["lakecore", "inspect"],
+    ]
+
+
 def test_the_first_result_of_a_search_is_the_page_that_a_newcomer_means(
     page: Page, site: str
 ) -> None:
