@@ -32,6 +32,7 @@ WORDS = {  # what a newcomer types: the first result is this page or section
     "coming-from.html": ["delta", "flink"],
     "compacting.html": ["optimize", "small files", "vacuum"],
     "install.html": ["docker", "pip", "windows"],
+    "loaders.html": ["dbt", "dlt"],
     "reading.html": ["pandas", "polars", "select"],
     "recipes.html#load-a-csv-file-and-keep-it-current": ["csv", "json", "load", "parquet"],
     "recipes.html#delete-a-person-for-good-gdpr": ["gdpr", "privacy"],
@@ -40,7 +41,7 @@ WORDS = {  # what a newcomer types: the first result is this page or section
     "recipes.html#back-up-and-restore": ["backup", "restore"],
     "recipes.html#move-from-delta-iceberg-or-plain-parquet": ["migrate"],
     "recipes.html#slow-reads-and-performance": ["performance", "slow"],
-    "recipes.html#monitor-tables": ["metrics", "monitor"],
+    "recipes.html#monitor-tables": ["monitor"],
     "recipes.html#schedule-maintenance": ["cron", "schedule"],
     "recipes.html#upgrade": ["upgrade"],
     "retention.html": ["expire", "rollback", "undo"],
@@ -50,6 +51,7 @@ WORDS = {  # what a newcomer types: the first result is this page or section
     "troubleshooting.html": ["conflict", "error", "expired"],
     "troubleshooting.html#rows-appear-twice": ["duplicate"],
     "tuning.html": ["memory"],
+    "ui.html": ["dashboard", "metrics", "prometheus"],
     "writing.html": ["append", "insert", "upsert"],
 }
 LAST = {"changelog.md", "benchmarks.md", "architecture.md"}
