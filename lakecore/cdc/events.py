@@ -208,3 +208,11 @@ class ReadsAgain(Protocol):
         position is `after` with a note that the changes of the table up to now are done. Raises
         NotFound if the table does not exist.
         """
+
+
+@runtime_checkable
+class Noted(Protocol):
+    """A source whose server has settings that a user should know."""
+
+    def notes(self) -> list[str]:
+        """One sentence each."""

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.options import is_storage_option
-from lakecore.cdc.events import SourceTable
+from lakecore.cdc.events import Noted, SourceTable
 from lakecore.cdc.file_source import FILES_ACTIONS
 from lakecore.cdc.kafka import KAFKA_ACTIONS
 from lakecore.cdc.mysql.source import MYSQL_ACTIONS
 from lakecore.cdc.postgres.source import POSTGRES_ACTIONS
-from lakecore.cdc.quarantine import OnTableError
+from lakecore.cdc.quarantine import OnTableError, surveyed, tables_of
 from lakecore.cdc.sink import Sink
 from lakecore.cdc.sink_parts import SinkSettings
 from lakecore.cdc.state import StateFiles
-from lakecore.errors import InvalidRequest, NotFound, Unsupported
+from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
 from lakecore.io.stores.open import locate, open_store
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ class Pipeline:
     interval_seconds: float = 10.0
     patience_seconds: float = 300.0
     keeps_dead_letters: bool = False
+    skips_unsupported: bool = False
     on_table_error: OnTableError | None = None
 
     @property
@@ -122,9 +123,7 @@ def run_pipeline(
     reports: Callable[[Progress], None] | None = None,
 ) -> Progress:
     """Replicate the source to the targets; see `Sink.run`. Creates the target database."""
-    action = SYNC_ACTIONS.get(pipeline.action)
-    if action is None:
-        raise InvalidRequest("unknown action", action=pipeline.action, known=list(SYNC_ACTIONS))
+    action = _action(pipeline.action)
     opened = action.opens(pipeline.arguments, ambient)
     try:
         catalog.create_database(pipeline.arguments.database, ignore_if_exists=True)
@@ -140,6 +139,7 @@ def run_pipeline(
             on_table_error=pipeline.on_table_error
             or (OnTableError.STOP if action.takes_table else OnTableError.QUARANTINE),
             keeps_dead_letters=pipeline.keeps_dead_letters,
+            skips_unsupported=pipeline.skips_unsupported,
             source_patience_seconds=pipeline.patience_seconds,
         )
         files = StateFiles(store, f"{root}/{_checked(pipeline.label)}", ambient)
@@ -149,6 +149,49 @@ def run_pipeline(
         )
     finally:
         opened.source.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What stands against a new pipeline: all problems at once, and what its user should know."""
+
+    problems: tuple[LakecoreError, ...]
+    notes: tuple[str, ...]
+
+
+def check_pipeline(catalog: Catalog, pipeline: Pipeline, ambient: Ambient) -> Checked:
+    """Look at the source, at all its tables and at their targets; change nothing."""
+    action = _action(pipeline.action)
+    opened = action.opens(pipeline.arguments, ambient)
+    source, rules = opened.source, opened.rules
+    notes: list[str] = []
+    try:
+        tables, collected = surveyed(source)
+        is_usable = all(map(tables_of, collected.errors))
+        for table, schema in tables.items():
+            target = rules.target(table)
+            if target is None:
+                continue
+            if opened.needs_key and not schema.primary_key:
+                notes.append(f"{table}: it has no primary key, and is left out")
+                continue
+            with collected.of(table):
+                shape = rules.shape(table, schema)
+                rules.check(catalog, table, target, shape)
+                notes += [f"{table}: column {each}" for each in shape.notes]
+        if isinstance(source, Noted) and is_usable:
+            notes += source.notes()
+        return Checked(problems=tuple(collected.errors), notes=tuple(notes))
+    except StorageError as error:
+        return Checked(problems=(error,), notes=tuple(notes))
+    finally:
+        source.close()
+
+
+def _action(name: str) -> Action:
+    if name not in SYNC_ACTIONS:
+        raise InvalidRequest("unknown action", action=name, known=list(SYNC_ACTIONS))
+    return SYNC_ACTIONS[name]
 
 
 def statuses(catalog: Catalog, state: str | None, ambient: Ambient) -> list[PipelineStatus]:
@@ -288,7 +331,16 @@ def _count(value: object) -> int:
 # SIGINT and SIGTERM end a pipeline after a last commit; a second signal ends it immediately.
 
 CAUGHT_UP = "caught-up"
-RUN_FLAGS = ("name", "state", "until", "interval", "patience", "dead_letters", "on_table_error")
+RUN_FLAGS = (
+    "name",
+    "state",
+    "until",
+    "interval",
+    "patience",
+    "dead_letters",
+    "on_table_error",
+    "skip_unsupported",
+)
 """The flags that say how a pipeline runs, not what it does."""
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|seconds|min|minutes|h|hours)?")
 _UNITS = {"m": 60, "h": 3600}
@@ -339,6 +391,7 @@ def launch_of(action: str, arguments: Arguments, flags: Mapping[str, Sequence[st
         interval_seconds=_duration_seconds("interval", one.get("interval", "10 s")),
         patience_seconds=_duration_seconds("patience", one.get("patience", "5 min")),
         keeps_dead_letters=_is_true("dead_letters", one.get("dead_letters", "false")),
+        skips_unsupported=_is_true("skip_unsupported", one.get("skip_unsupported", "false")),
         on_table_error=None if policy is None else OnTableError(policy),
     )
     return Launch(pipeline=pipeline, until_caught_up=until == CAUGHT_UP)

@@ -19,9 +19,9 @@ from lakecore.cdc.events import SourceTable
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from lakecore.cdc.events import Position
+    from lakecore.cdc.events import Position, Source, SourceSchema
     from lakecore.model.types import Json
 
 TABLE_ERRORS = (InvalidRequest, Unsupported)
@@ -80,8 +80,52 @@ class SetAside:
 class LeavesOut(Protocol):
     """A source that can stop reading single tables."""
 
+    @property
+    def left_out(self) -> frozenset[SourceTable]:
+        """The tables that it does not read."""
+
     def leave_out(self, tables: Collection[SourceTable]) -> None:
         """Called by the sink: no change of these tables is wanted any more."""
+
+
+class Problems(InvalidRequest):
+    """Raised for several problems at once: `errors` has them, each with its own tables."""
+
+    def __init__(self, errors: Sequence[LakecoreError]) -> None:
+        super().__init__(f"{len(errors)} problems\n" + "\n".join(f"- {each}" for each in errors))
+        self.errors = tuple(errors)
+
+
+class Collected:
+    """Collects the errors of code that runs for one table after another."""
+
+    def __init__(self) -> None:
+        self.errors: list[LakecoreError] = []
+
+    @contextmanager
+    def of(self, *tables: SourceTable) -> Iterator[None]:
+        """A context manager that keeps an error of `TABLE_ERRORS`. It concerns these tables."""
+        try:
+            with of_tables(*tables):
+                yield
+        except TABLE_ERRORS as error:
+            self.errors += parts_of(error)
+
+    def check(self) -> None:
+        """Raise what was kept, if anything: one error as it is, several as `Problems`."""
+        if self.errors:
+            raise self.errors[0] if len(self.errors) == 1 else Problems(self.errors)
+
+
+def parts_of(error: LakecoreError) -> tuple[LakecoreError, ...]:
+    """The errors that an error stands for."""
+    return error.errors if isinstance(error, Problems) else (error,)
+
+
+def tables_of(error: LakecoreError) -> frozenset[SourceTable]:
+    """The tables that an error concerns; empty if it concerns the whole pipeline."""
+    found: frozenset[SourceTable] = vars(error).get(_TABLES, frozenset())
+    return found
 
 
 @contextmanager
@@ -100,6 +144,20 @@ def of_tables(*tables: SourceTable) -> Iterator[None]:
 def concern(error: LakecoreError, tables: Iterable[SourceTable]) -> None:
     """State which tables an error concerns, unless it states them already."""
     vars(error).setdefault(_TABLES, frozenset(tables))
+
+
+def surveyed(source: Source) -> tuple[Mapping[SourceTable, SourceSchema], Collected]:
+    """The tables of a source, without those that have an error; and the errors of all tables."""
+    collected = Collected()
+    tables: Mapping[SourceTable, SourceSchema] = {}
+    with collected.of():
+        tables = source.tables()
+    bad = [tables_of(each) for each in collected.errors]
+    if bad and all(bad) and isinstance(source, LeavesOut):
+        source.leave_out(frozenset().union(*bad, source.left_out))
+        with collected.of():
+            tables = source.tables()
+    return tables, collected
 
 
 class Quarantine:
@@ -149,24 +207,35 @@ class Quarantine:
 
     def covers(self, error: LakecoreError) -> bool:
         """Whether an error concerns only tables that are set aside already."""
-        concerned = vars(error).get(_TABLES, frozenset())
+        concerned = tables_of(error)
         return bool(concerned) and concerned <= self._held.keys()
 
-    def take(self, error: LakecoreError, position: Position | None, now_ms: int) -> list[SetAside]:
+    def take(
+        self,
+        error: LakecoreError,
+        position: Position | None,
+        now_ms: int,
+        *,
+        is_wanted: bool = False,
+    ) -> list[SetAside]:
         """Set aside the tables that an error concerns, and return the new entries.
 
         Returns no entries if the error must end the pipeline: it concerns no single table, or the
-        policy is `stop`.
+        policy is `stop`. `is_wanted`: the user wants to leave out such tables, so they are no news.
         """
-        concerned: frozenset[SourceTable] = vars(error).get(_TABLES, frozenset())
-        if self._policy is OnTableError.STOP:
+        parts = parts_of(error)
+        if not all(map(tables_of, parts)):
             return []
+        if self._policy is OnTableError.STOP and not is_wanted:
+            return []
+        reasons = {table: str(each) for each in reversed(parts) for table in tables_of(each)}
         added = [
-            SetAside(table=table, reason=str(error), time_ms=now_ms, position=_place(position))
-            for table in sorted(concerned - self._held.keys())
+            SetAside(table=each, reason=reasons[each], time_ms=now_ms, position=_place(position))
+            for each in sorted(reasons.keys() - self._held.keys())
         ]
         self.restore(added)
-        self.news += [each.table for each in added]
+        if not is_wanted:
+            self.news += [each.table for each in added]
         return added
 
 

@@ -29,11 +29,14 @@ from lakecore.cdc.events import ReadsAgain
 from lakecore.cdc.patience import Patience
 from lakecore.cdc.quarantine import (
     TABLE_ERRORS,
+    Collected,
     LeavesOut,
     OnTableError,
     Quarantine,
     concern,
     of_tables,
+    surveyed,
+    tables_of,
 )
 from lakecore.cdc.sink_parts import (
     Acknowledged,
@@ -135,7 +138,10 @@ class Sink:
                         return self.progress
                 except TABLE_ERRORS as error:
                     # Someone waits for the first start of a pipeline: it names what does not fit.
-                    if (begins and self._is_new) or not self._set_aside(error, source):
+                    is_first = begins and self._is_new
+                    if is_first and not self._settings.skips_unsupported:
+                        raise
+                    if not self._set_aside(error, source, is_wanted=is_first):
                         raise
         finally:
             self.close()
@@ -188,15 +194,18 @@ class Sink:
             self._state = found
             self._quarantine.restore(found.quarantine)
             self._tell_quarantine(source)
-        asked = patience.ask(lambda: (source.describe(), source.tables()))
+        asked = patience.ask(lambda: (source.describe(), *surveyed(source)))
         if asked is None:
             return False
-        described, tables = asked
+        described, tables, collected = asked
+        if not all(map(tables_of, collected.errors)):
+            collected.check()
         if found is not None:
             self._check_source(found, described)
             self._commit(found, recovers=True)
             self._check_targets(found)
         else:
+            self._check_new(tables, collected)
             follows = [table for table, schema in tables.items() if self._has_key(schema)]
             if not follows and not self._settings.takes_new_tables:
                 raise InvalidRequest(
@@ -215,10 +224,23 @@ class Sink:
         self._position = self.progress.position = self._state.position
         self.progress.checkpoint = self._state.checkpoint
         for table, schema in tables.items():
-            self._route(table, schema)
+            with collected.of(table):
+                self._route(table, schema)
+        collected.check()
         for name in self._settings.opened_at_start:
             self._target(name)
         return True
+
+    def _check_new(self, tables: Mapping[SourceTable, SourceSchema], collected: Collected) -> None:
+        """Raise all errors of the first start, before anything is made."""
+        for table, schema in tables.items():
+            target = None if table in self._quarantine else self._rules.target(table)
+            if target is not None and self._has_key(schema):
+                with collected.of(table):
+                    shape = self._rules.shape(table, schema)
+                    if not self._settings.ignores_incompatible:
+                        self._rules.check(self._catalog, table, target, shape)
+        collected.check()
 
     def _check_source(self, state: PipelineState, given: Mapping[str, str]) -> None:
         """Raise InvalidRequest if the state belongs to another source."""
@@ -339,12 +361,13 @@ class Sink:
 
     # --- quarantine -------------------------------------------------------------------------------
 
-    def _set_aside(self, error: LakecoreError, source: Source) -> bool:
+    def _set_aside(self, error: LakecoreError, source: Source, *, is_wanted: bool = False) -> bool:
         """Set aside the tables that an error concerns; False if it must end the pipeline.
 
         Everything since the last checkpoint is dropped: the source repeats it without these tables.
         """
-        taken = self._quarantine.take(error, self._state.position, self._ambient.now_ms())
+        now_ms, position = self._ambient.now_ms(), self._state.position
+        taken = self._quarantine.take(error, position, now_ms, is_wanted=is_wanted)
         if not taken:
             return False
         for each in taken:

@@ -67,6 +67,11 @@ class Rules(Protocol):
         Raises InvalidRequest if the existing table can never take rows of that schema.
         """
 
+    def check(
+        self, catalog: Catalog, table: SourceTable, target: str, schema: SourceSchema
+    ) -> None:
+        """Raise InvalidRequest if a new pipeline could not create or use the target."""
+
     def changes(self, schema: TableSchema, given: SourceSchema) -> Sequence[Change]:
         """The schema changes that the target needs for rows with the columns of `given`.
 
@@ -81,6 +86,8 @@ class SinkSettings:
     - `takes_new_tables`: whether tables that appear in the source later are followed;
     - `needs_key`: whether a source table without a primary key is left out;
     - `ignores_incompatible`: whether a table that does not fit its target is left out;
+    - `skips_unsupported`: whether the first start sets aside tables that do not fit; otherwise it
+      ends with an error that names them;
     - `on_table_error`: what happens to a table that cannot be followed once the pipeline runs;
     - `keeps_dead_letters`: whether rows that do not fit, and messages that cannot be read, go to a
       file; otherwise they end the pipeline;
@@ -94,6 +101,7 @@ class SinkSettings:
     takes_new_tables: bool = False
     needs_key: bool = False
     ignores_incompatible: bool = False
+    skips_unsupported: bool = False
     on_table_error: OnTableError = OnTableError.STOP
     keeps_dead_letters: bool = False
     opened_at_start: tuple[str, ...] = ()

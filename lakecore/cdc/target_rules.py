@@ -500,18 +500,9 @@ class TargetRules:
                 log.warning("type of a column. table=%s column=%s", target, note)
             return
         found = catalog.get_table(target).context.schema
-        schema = named_as(found.names, schema)
-        _check_exact(found, schema, table=target)
-        if not first:
+        self._check_existing(found, target, schema, first=first)
+        if not first or target in self.made:
             return
-        if target in self.made:
-            # This only checks that the changes are possible. The sink, which may have the table
-            # open, makes them before the first row that needs them.
-            self.changes(found, schema)
-            return
-        if not self.widens_existing:
-            check_compatible(found, schema, name=target)
-        _check_key(found, schema, table=target)
         changes = [
             SchemaChange.set_option(key, value)
             for key, value in self.table_conf.items()
@@ -519,6 +510,31 @@ class TargetRules:
         ]
         if changes:
             catalog.alter_table(target, changes)
+
+    def check(
+        self, catalog: Catalog, table: SourceTable, target: str, schema: SourceSchema
+    ) -> None:
+        """Raise InvalidRequest if a new pipeline could not create or use the target."""
+        if catalog.table_exists(target):
+            found = catalog.get_table(target).context.schema
+            self._check_existing(found, target, schema, first=True)
+        else:
+            self._partition_keys(table, schema, target)
+
+    def _check_existing(
+        self, found: TableSchema, target: str, schema: SourceSchema, *, first: bool
+    ) -> None:
+        """Raise InvalidRequest if an existing target can never take rows of that schema."""
+        schema = named_as(found.names, schema)
+        _check_exact(found, schema, table=target)
+        if first and target in self.made:
+            # This only checks that the changes are possible. The sink, which may have the table
+            # open, makes them before the first row that needs them.
+            self.changes(found, schema)
+        elif first:
+            if not self.widens_existing:
+                check_compatible(found, schema, name=target)
+            _check_key(found, schema, table=target)
 
     def changes(self, schema: TableSchema, given: SourceSchema) -> Sequence[Change]:
         """The schema changes that the target needs for rows with these columns.

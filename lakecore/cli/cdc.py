@@ -21,12 +21,14 @@ from lakecore.cdc.actions import REPEATED_FLAGS, Arguments
 from lakecore.cdc.pipeline import (
     RUN_FLAGS,
     SYNC_ACTIONS,
+    Launch,
     PipelineStatus,
+    check_pipeline,
     launch_of,
     request_resync,
     statuses,
 )
-from lakecore.cdc.quarantine import SetAside
+from lakecore.cdc.quarantine import SetAside, tables_of
 from lakecore.cli.flags import Flags, read_flags
 from lakecore.cli.printing import note, say
 from lakecore.cli.settings import stated
@@ -39,6 +41,7 @@ from lakecore.io.secret_options import with_secrets
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.actions import Action
     from lakecore.cdc.sink_parts import Progress
 
@@ -52,14 +55,16 @@ _CONFS = ("catalog_conf", "table_conf")
 
 
 def run_pipeline(arguments: Sequence[str]) -> None:
-    """Run what the arguments name: an action, a file, `status` or `resync`."""
+    """Run what the arguments name: an action, a file, `check`, `status` or `resync`."""
     name = arguments[0].lower().replace("-", "_")
     if name == "status":
         _status(arguments[1:])
     elif name == "resync":
         _resync(arguments[1:])
     elif name == "run":
-        _run_file(arguments[1:])
+        _start(*_of_file(arguments[1:]))
+    elif name == "check":
+        _check(arguments[1:])
     else:
         sync(arguments)
 
@@ -74,8 +79,8 @@ def sync(arguments: Sequence[str]) -> None:
     _start(name, action, _flags(name, action, arguments[1:]))
 
 
-def _run_file(arguments: Sequence[str]) -> None:
-    """Run the pipeline of a TOML file; flags after it override its entries."""
+def _of_file(arguments: Sequence[str]) -> tuple[str, Action, Mapping[str, Sequence[str]]]:
+    """The pipeline of a TOML file; flags after it override its entries."""
     if not arguments or arguments[0].startswith("-"):
         raise InvalidRequest("name the file: lakecore cdc run FILE.toml")
     try:
@@ -99,7 +104,7 @@ def _run_file(arguments: Sequence[str]) -> None:
                 "the action has no such entry", path=arguments[0], entry=key, known=list(known)
             )
         flags[flag] = _texts(value)
-    _start(name, action, {**flags, **_flags(name, action, arguments[1:])})
+    return name, action, {**flags, **_flags(name, action, arguments[1:])}
 
 
 def _texts(value: object) -> list[str]:
@@ -157,6 +162,7 @@ def _usage(name: str, action: Action) -> str:
         "--interval '10 s' is the time between two commits; --metrics FILE gets JSON after each.",
         "--patience '5 min' is how long a source that cannot be reached is waited for.",
         "--dead_letters true keeps rows that do not fit in files beside the state.",
+        "--skip-unsupported true sets aside what does not fit at the first start.",
         "--on-table-error quarantine sets aside a table that cannot be followed; stop ends.",
         f"--{action.conf} password-file=PATH or password-env=NAME keeps a password off the line.",
     ]
@@ -166,7 +172,51 @@ def _usage(name: str, action: Action) -> str:
 # --- a run ----------------------------------------------------------------------------------------
 
 
+def _check(arguments: Sequence[str]) -> None:
+    """List all problems of a pipeline, given as an action with flags or as a file."""
+    if not arguments or arguments[0].startswith("-"):
+        raise InvalidRequest("name an action or a file: lakecore cdc check FILE.toml")
+    if arguments[0].endswith(".toml"):
+        name, action, flags = _of_file(arguments)
+    else:
+        name = arguments[0].lower().replace("-", "_")
+        action = _action(name)
+        flags = _flags(name, action, arguments[1:])
+    launch, catalog = _launch(name, action, flags)
+    found = check_pipeline(catalog, launch.pipeline, SYSTEM)
+    for error in found.problems:
+        tables = ", ".join(map(str, sorted(tables_of(error))))
+        say(f"problem: {tables}: {error}" if tables else f"problem: {error}")
+    for text in found.notes:
+        say(f"note: {text}")
+    if any(map(tables_of, found.problems)):
+        say(
+            "--skip-unsupported true sets these tables aside by name and mirrors the others; "
+            "--excluding_tables leaves tables out"
+        )
+    if found.problems:
+        raise SystemExit(1)
+    say("no problems")
+
+
 def _start(name: str, action: Action, flags: Mapping[str, Sequence[str]]) -> None:
+    launch, catalog = _launch(name, action, flags)
+    metrics = next(reversed(flags.get("metrics", ())), None)
+    label = launch.pipeline.label
+
+    def report(progress: Progress) -> None:
+        _show(label, progress, metrics)
+
+    progress, _ = launch.run(catalog, SYSTEM, report)
+    say(json_text(_facts(label, progress)))
+    if progress.newly_set_aside:
+        raise SystemExit(_SET_ASIDE)
+
+
+def _launch(
+    name: str, action: Action, flags: Mapping[str, Sequence[str]]
+) -> tuple[Launch, Catalog]:
+    """The pipeline that the flags define, and its catalog."""
     needed = ["database", *(["table"] if action.takes_table else []), action.conf]
     missing = [f"--{flag}" for flag in needed if not flags.get(flag)]
     if missing:
@@ -183,16 +233,7 @@ def _start(name: str, action: Action, flags: Mapping[str, Sequence[str]]) -> Non
         flags={flag: tuple(values) for flag, values in flags.items() if flag in action.known},
         case_sensitive=catalog.case_sensitive,
     )
-    launch = launch_of(name, arguments, flags)
-    label, metrics = launch.pipeline.label, one.get("metrics")
-
-    def report(progress: Progress) -> None:
-        _show(label, progress, metrics)
-
-    progress, _ = launch.run(catalog, SYSTEM, report)
-    say(json_text(_facts(label, progress)))
-    if progress.newly_set_aside:
-        raise SystemExit(_SET_ASIDE)
+    return launch_of(name, arguments, flags), catalog
 
 
 def _show(name: str, progress: Progress, metrics: str | None) -> None:

@@ -115,6 +115,11 @@ class PlainRules:
             ignore_if_exists=True,
         )
 
+    def check(self, catalog: object, table: object, target: str, given: SourceSchema) -> None:
+        del catalog, table, given
+        if "bad" in target:
+            raise InvalidRequest("the target does not fit", table=target)
+
     def changes(self, table: object, given: SourceSchema) -> Sequence[Change]:
         names = table.names  # type: ignore[attr-defined]
         return [

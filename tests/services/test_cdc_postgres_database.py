@@ -248,3 +248,49 @@ def test_an_idle_database_lets_the_server_discard_its_log(
         process.send_signal(signal.SIGTERM)
         process.wait(60)
     assert process.returncode == 0
+
+
+def test_check_lists_all_problems_and_they_can_be_skipped(
+    server: Server, cursor: Any, tmp_path: Path
+) -> None:
+    cursor.execute(
+        "CREATE SCHEMA checked; CREATE TABLE checked.good (id int primary key, t time(6)); "
+        "CREATE TABLE checked.nothing (id int primary key); "
+        "ALTER TABLE checked.nothing REPLICA IDENTITY NOTHING; "
+        "CREATE TABLE checked.other (id int primary key, v int); "
+        "CREATE TABLE checked.keyless (id int)"
+    )
+    catalog = lc.connect(tmp_path, create=True)
+    catalog.create_database("m")
+    catalog.create_table("m.other", {"id": "BIGINT", "v": "INT"}, primary_keys=["v"])
+    given = postgres_command(server, tmp_path, "checked", slot="checked")
+    found = ran(["cdc", "check", *given[1:]])
+
+    assert found.code == 1
+    lines = found.out.splitlines()
+    problems = [each for each in lines if each.startswith("problem: ")]
+    assert [each.split(": ")[1] for each in problems] == [
+        "postgres.checked.nothing", "postgres.checked.other",
+    ]  # fmt: skip
+    assert "column t loses digits" in found.out
+    assert "keyless: it has no primary key" in found.out
+    assert "max_slot_wal_keep_size" in found.out
+    assert "--skip-unsupported true" in lines[-1]
+    cursor.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = 'checked'")
+    assert cursor.fetchall() == []
+
+    refused = ran([*given, "--until=caught-up"])
+    assert refused.code == 1
+    assert "checked.nothing" in refused.err
+    assert "m.other" in refused.err
+    assert catalog.list_tables("m") == ("other",), "nothing is made"
+    skipped = mirror([*given, "--skip-unsupported=true"])
+    assert [each["table"] for each in skipped["quarantine"]] == [
+        "checked.nothing", "checked.other",
+    ]  # fmt: skip
+    cursor.execute("INSERT INTO checked.good VALUES (1); INSERT INTO checked.nothing VALUES (1)")
+    cursor.execute("ALTER TABLE checked.nothing REPLICA IDENTITY DEFAULT")
+    resync(tmp_path, "nothing")
+    last = mirror(given)
+    assert [each["table"] for each in last["quarantine"]] == ["checked.other"]
+    assert (target(tmp_path, "good"), target(tmp_path, "nothing")) == ([(1, None)], [(1,)])

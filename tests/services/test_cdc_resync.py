@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import socket
+import socketserver
 import subprocess
+import threading
 import time
+from select import select
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import lakecore as lc
 from lakecore.cdc.mysql.source import MySqlSource
+from tests.services import servers
 from tests.services.mirrors import command, connect, environment, mirror, program, ran, run
 
 if TYPE_CHECKING:
@@ -172,3 +177,78 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < ends, "the pipeline did not get there"
         time.sleep(0.2)
+
+
+def test_check_lists_all_problems_and_geometries_are_bytes(
+    server: Server, cursor: Any, tmp_path: Path
+) -> None:
+    run(
+        cursor,
+        "CREATE DATABASE checked",
+        "CREATE TABLE checked.a (id int primary key, u uuid)",
+        "CREATE TABLE checked.b (id int primary key, i inet6)",
+        "CREATE TABLE checked.good (id int primary key, g geometry, p point NOT NULL)",
+        "CREATE TABLE checked.keyless (id int)",
+        "INSERT INTO checked.good VALUES (1, ST_GeomFromText('LINESTRING(0 0,1 1)', 4326), "
+        "POINT(1, 2))",
+    )
+    given = command(server, tmp_path, "mysql_sync_database", "checked")
+    found = ran(["cdc", "check", *given[1:]])
+
+    assert found.code == 1
+    problems = [each for each in found.out.splitlines() if each.startswith("problem: ")]
+    assert [each.split(": ")[1] for each in problems] == ["checked.a", "checked.b"]
+    assert "column=u" in problems[0]
+    assert "keyless: it has no primary key" in found.out
+    assert "binary log" in found.out
+    assert not (tmp_path / ".cdc").exists()
+    skipped = mirror([*given, "--skip-unsupported=true"])
+    assert [each["table"] for each in skipped["quarantine"]] == ["a", "b"]
+    run(cursor, "INSERT INTO checked.good SELECT 2, g, p FROM checked.good")
+    assert mirror(given)["newly_set_aside"] == []
+    first, second = target(tmp_path, "good")
+    assert first[1:] == second[1:]
+    assert first[1] is not None
+    assert bytes(first[1])[:5] == (4326).to_bytes(4, "little") + b"\1"  # type: ignore[call-overload]
+
+
+class Forward(socketserver.BaseRequestHandler):
+    """Passes the bytes of a connection to the server on the port `to`, and back."""
+
+    to = 0
+
+    def handle(self) -> None:
+        with socket.create_connection(("127.0.0.1", self.to)) as there:
+            pairs = {self.request: there, there: self.request}
+            while True:
+                for ready in select([*pairs], [], [])[0]:
+                    data = ready.recv(65536)
+                    if not data:
+                        return
+                    pairs[ready].sendall(data)
+
+
+def test_a_server_that_is_down_at_the_start_is_waited_for(
+    server: Server, cursor: Any, tmp_path: Path
+) -> None:
+    run(cursor, "CREATE DATABASE waited", "CREATE TABLE waited.t (id int primary key)")
+    run(cursor, "INSERT INTO waited.t VALUES (1)")
+    port = servers.free_port()
+    given = command(server, tmp_path, "mysql_sync_database", "waited", port=str(port))
+    done = ran([*given, "--until=caught-up", "--patience=1 s"])
+    assert done.code == 1
+    assert "does not answer" in done.err
+    process = subprocess.Popen(
+        program([*given, "--until=caught-up"]), env=environment(), stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(3)
+    assert process.poll() is None, "it waits"
+    handler = type("To", (Forward,), {"to": server.port})
+    with socketserver.ThreadingTCPServer(("127.0.0.1", port), handler) as between:
+        between.daemon_threads = True
+        threading.Thread(target=between.serve_forever, daemon=True).start()
+        _, logged = process.communicate(timeout=60)
+        between.shutdown()
+    assert process.returncode == 0, logged
+    assert "the source is not reachable" in logged
+    assert target(tmp_path, "t") == [(1,)]

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from lakecore.cdc.events import SourceSchema
-from lakecore.cdc.types.mapping import type_notes
+from lakecore.cdc.types.mapping import BYTES, TypeOption, type_notes
 from lakecore.cdc.types.mysql import mysql_key_type, mysql_type, parse_mysql_type
 from lakecore.errors import Unsupported
 from lakecore.model.types import Field, with_nullable
@@ -173,10 +173,6 @@ def source_schema(
     exact = mapping.exact((each.name for each in columns), primary_key)
     for number, column in enumerate(columns):
         parsed = parse_mysql_type(column.type)
-        if parsed.is_geometry:
-            raise Unsupported(
-                "geometries are not mirrored: leave the table out", column=column.name
-            )
         if parsed.name in _REFUSED:
             raise Unsupported(
                 "the binary log does not tell this type from bytes: leave the table out, or "
@@ -184,7 +180,8 @@ def source_schema(
                 column=column.name,
                 type=column.type,
             )
-        usual = mysql_type(parsed, mapping)
+        is_bytes = parsed.is_geometry and TypeOption.TO_STRING not in mapping
+        usual = BYTES if is_bytes else mysql_type(parsed, mapping)
         kind = mysql_key_type(parsed, mapping) if column.name in exact else usual
         notes += type_notes(column.name, kind, usual, parsed.length or 0)
         nullable = column.nullable or "to-nullable" in mapping.options

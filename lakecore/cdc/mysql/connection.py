@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lakecore.cdc.actions import OnTruncate, check_keys, checked_pattern, matches, startup_mode
 from lakecore.cdc.mysql.column import Definition
-from lakecore.cdc.quarantine import of_tables
+from lakecore.cdc.quarantine import Collected, of_tables
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING, TypeMapping
 from lakecore.errors import InvalidRequest, LakecoreError, StorageError, Unsupported
 from lakecore.masking import mask_exception
@@ -166,9 +166,12 @@ def read_server(connection: Connection, settings: MySqlSettings) -> Server:
         "binlog_row_image": ("FULL",),
         "binlog_row_metadata": ("FULL",),
     }
+    collected = Collected()
     for name, values in wanted.items():
         found = variable(cursor, name)
-        if found is None or found.upper() not in values:
+        with collected.of():
+            if found is not None and found.upper() in values:
+                continue
             raise InvalidRequest(
                 "the binary log of the server lacks what a mirror needs; set the variable, for "
                 "example with SET GLOBAL",
@@ -177,12 +180,11 @@ def read_server(connection: Connection, settings: MySqlSettings) -> Server:
                 needed=values[0],
                 server=f"{settings.hostname}:{settings.port}",
             )
-    if (variable(cursor, "log_bin_compress") or "OFF").upper() == "ON":
-        raise Unsupported("a compressed binary log is not supported", variable="log_bin_compress")
-    if (variable(cursor, "binlog_transaction_compression") or "OFF").upper() == "ON":
-        raise Unsupported(
-            "a compressed binary log is not supported", variable="binlog_transaction_compression"
-        )
+    for name in ("log_bin_compress", "binlog_transaction_compression"):
+        if (variable(cursor, name) or "OFF").upper() == "ON":
+            with collected.of():
+                raise Unsupported("a compressed binary log is not supported", variable=name)
+    collected.check()
     cursor.execute("SHOW STATUS LIKE 'Binlog_snapshot_file'")
     states = bool(cursor.fetchall())
     zone = settings.zone or _zone(cursor)
@@ -193,6 +195,28 @@ def read_server(connection: Connection, settings: MySqlSettings) -> Server:
         zone=zone,
         snapshot_states_position=states,
     )
+
+
+def server_notes(connection: Connection) -> list[str]:
+    """What a user should know: how long the log is kept, and grants that seem to be missing."""
+    cursor = connection.cursor()
+    days = float(variable(cursor, "expire_logs_days") or 0)
+    seconds = float(variable(cursor, "binlog_expire_logs_seconds") or 0) or days * 86_400
+    notes = [
+        f"the server keeps its binary log for {seconds / 86_400:g} days: a pipeline that is "
+        "stopped for longer must start again (binlog_expire_logs_seconds)"
+        if seconds
+        else "the server keeps its binary log without a limit of time"
+    ]
+    cursor.execute("SHOW GRANTS")
+    grants = " ".join(_text(row[0]) for row in cursor.fetchall()).upper()
+    if "ALL PRIVILEGES" not in grants:
+        notes += [
+            f"the grants of the user do not name {name}: GRANT {name} ON *.* (a role may have it)"
+            for name in ("REPLICATION SLAVE", "SELECT")
+            if name not in grants
+        ]
+    return notes
 
 
 def variable(cursor: Cursor, name: str) -> str | None:

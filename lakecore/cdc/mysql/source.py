@@ -53,6 +53,7 @@ from lakecore.cdc.mysql.connection import (
     read_comment,
     read_server,
     read_tables,
+    server_notes,
 )
 from lakecore.cdc.mysql.log_batches import (
     LogBatches,
@@ -63,7 +64,7 @@ from lakecore.cdc.mysql.log_batches import (
     removal_of,
 )
 from lakecore.cdc.mysql.snapshot import Chunk, boundaries, integer_key, read_chunk
-from lakecore.cdc.quarantine import concern, of_tables
+from lakecore.cdc.quarantine import Collected, concern, of_tables
 from lakecore.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class MySqlSource:
         self._group = group
         self._keyed = keyed
         self._needs_key = needs_key
-        self._left_out: frozenset[SourceTable] = frozenset()
+        self.left_out = frozenset[SourceTable]()
         self._log: Binlog | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._free: deque[Connection] = deque()
@@ -182,9 +183,17 @@ class MySqlSource:
         finally:
             connection.close()
 
+    def notes(self) -> list[str]:
+        """What a user should know about the server before a pipeline starts."""
+        connection = connect(self._settings)
+        try:
+            return server_notes(connection)
+        finally:
+            connection.close()
+
     def leave_out(self, tables: Collection[SourceTable]) -> None:
         """Read no more rows and statements of these tables."""
-        self._left_out = frozenset(tables)
+        self.left_out = frozenset(tables)
 
     def steps(self, after: Position | None) -> Iterator[Step]:
         """The changes after a position; see `Source`. In the mode `snapshot`, the iterator ends."""
@@ -255,21 +264,23 @@ class MySqlSource:
             self._free.popleft().close()
 
     def _is_read(self, table: SourceTable) -> bool:
-        return table not in self._left_out and self._accepts(table)
+        return table not in self.left_out and self._accepts(table)
 
     # --- the start --------------------------------------------------------------------------------
 
     def _tables(self, connection: Connection) -> dict[SourceTable, SourceSchema]:
         cursor = connection.cursor()
         found: dict[SourceTable, SourceSchema] = {}
+        collected = Collected()
         with plain_mysql_errors(self._settings, "the tables of the server cannot be listed"):
             for database, name in sorted(read_tables(cursor)):
                 table = SourceTable(database, name)
                 if not self._settings.takes(database, name) or not self._is_read(table):
                     continue
-                with of_tables(table):
+                with collected.of(table):
                     found[table] = self._schema(cursor, table)
         cursor.close()
+        collected.check()
         return found
 
     def _schema(self, cursor: Cursor, table: SourceTable) -> SourceSchema:
@@ -328,7 +339,7 @@ class MySqlSource:
         """One step for each chunk that is not done."""
         self._pool = ThreadPoolExecutor(self._settings.parallelism, "lakecore-cdc-snapshot")
         for table, marks in place.marks.items():
-            if marks.done or table in self._left_out:
+            if marks.done or table in self.left_out:
                 continue
             again = marks.key is None and bool(marks.places)
             chunks = (

@@ -456,14 +456,8 @@ def source_schema(
 ) -> SourceSchema:
     """The source schema of these columns.
 
-    `identity`: the replica identity of the table, as in `pg_class.relreplident`. Raises
-    InvalidRequest if the log then lacks what a changed row needs.
+    `identity`: the replica identity of the table, as in `pg_class.relreplident`.
     """
-    if identity != "f" and not (identity == "d" and (primary_key or not states_key)):
-        raise InvalidRequest(
-            "the log of the table does not name changed rows: run ALTER TABLE ... REPLICA IDENTITY "
-            "FULL. The identity DEFAULT is enough for a table with a primary key",
-        )
     fields: list[Field] = []
     notes: list[str] = []
     exact = mapping.exact((each.name for each in columns), primary_key)

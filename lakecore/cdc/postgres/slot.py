@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.cdc.actions import OnTruncate
 from lakecore.cdc.postgres.connection import quoted
+from lakecore.cdc.quarantine import Collected
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -14,6 +15,69 @@ if TYPE_CHECKING:
     from lakecore.cdc.postgres.connection import Connection, Cursor, PostgresSettings
 
 _LOCK_MS = 2_000
+
+
+def check_server(cursor: Cursor, settings: PostgresSettings) -> None:
+    """Raise InvalidRequest for all settings of the server that rule out a slot."""
+    collected = Collected()
+    with collected.of():
+        if (level := _value(cursor, "SHOW wal_level")) != "logical":
+            raise InvalidRequest(
+                "the log of the server lacks the changed rows: set wal_level = logical, and "
+                "restart it",
+                wal_level=level,
+            )
+    with collected.of():
+        if not _value(
+            cursor, "SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
+        ):
+            raise InvalidRequest(
+                "the user may not read the log: ALTER USER ... REPLICATION", user=settings.username
+            )
+    with collected.of():
+        free = _value(
+            cursor,
+            "SELECT count(*) FILTER (WHERE slot_name = %s) > 0 OR "
+            "count(*) < current_setting('max_replication_slots')::int FROM pg_replication_slots",
+            settings.slot,
+        )
+        if not free:
+            raise InvalidRequest(
+                "the server has no free slot: drop one, or set max_replication_slots",
+                slot=settings.slot,
+            )
+    collected.check()
+
+
+def check_grant(cursor: Cursor, table: str) -> None:
+    """Raise InvalidRequest if the user may not read a table."""
+    if not _value(cursor, "SELECT has_table_privilege(%s, 'SELECT')", quoted_table(table)):
+        raise InvalidRequest("the user may not read the table: GRANT SELECT ON it", table=table)
+
+
+def server_notes(cursor: Cursor, settings: PostgresSettings) -> list[str]:
+    """What a user should know: how much log the server keeps for the slot."""
+    size = _value(cursor, "SHOW max_slot_wal_keep_size")
+    held = _value(
+        cursor,
+        "SELECT pg_size_pretty(pg_current_wal_lsn() - restart_lsn) FROM pg_replication_slots "
+        "WHERE slot_name = %s",
+        settings.slot,
+    )
+    return [
+        "the server keeps its log for the slot without a limit while the pipeline is stopped "
+        "(max_slot_wal_keep_size)"
+        if size == "-1"
+        else f"the server keeps at most {size} of log for the slot: after more, the pipeline must "
+        "start again (max_slot_wal_keep_size)",
+        *([] if held is None else [f"the slot holds {held} of log now"]),
+    ]
+
+
+def _value(cursor: Cursor, query: str, *values: object) -> object:
+    cursor.execute(query, values)
+    row = cursor.fetchone()
+    return None if row is None else row[0]
 
 
 def create_publication(cursor: Cursor, settings: PostgresSettings, tables: Sequence[str]) -> None:

@@ -55,9 +55,12 @@ from lakecore.cdc.postgres.connection import (
 )
 from lakecore.cdc.postgres.slot import (
     add_table,
+    check_grant,
+    check_server,
     create_publication,
     open_slot,
     quoted_table,
+    server_notes,
     unpublished,
 )
 from lakecore.cdc.postgres.stream_rows import (
@@ -74,7 +77,7 @@ from lakecore.cdc.postgres.stream_rows import (
     batch_of,
     parse,
 )
-from lakecore.cdc.quarantine import of_tables
+from lakecore.cdc.quarantine import Collected, of_tables
 from lakecore.errors import InvalidRequest, NotFound, StorageError
 from lakecore.model.arrow_arrays import rows_within
 
@@ -123,7 +126,7 @@ class PostgresSource:
         self._ambient = ambient
         self._accepts = accepts
         self._needs_key = needs_key
-        self._left_out: frozenset[SourceTable] = frozenset()
+        self.left_out = frozenset[SourceTable]()
         self._stream: Connection | None = None
         self._committed = 0
 
@@ -147,10 +150,12 @@ class PostgresSource:
         connection = connect(self._settings)
         try:
             with self._errors():
-                found = {each.table: each.schema for each in self._tables(connection.cursor())}
+                cursor = connection.cursor()
+                check_server(cursor, self._settings)
+                found = {each.table: each.schema for each in self._tables(cursor)}
         finally:
             connection.close()
-        if not found and not self._left_out and not self._needs_key:
+        if not found and not self.left_out and not self._needs_key:
             raise InvalidRequest(
                 "no table of the database has such a name",
                 schemas=self._settings.schemas,
@@ -163,9 +168,17 @@ class PostgresSource:
         if position.get("snapshot") is None:
             self._committed = int(str(position["lsn"]))
 
+    def notes(self) -> list[str]:
+        """What a user should know about the server before a pipeline starts."""
+        connection = connect(self._settings)
+        try:
+            return server_notes(connection.cursor(), self._settings)
+        finally:
+            connection.close()
+
     def leave_out(self, tables: Collection[SourceTable]) -> None:
         """Read no more rows of these tables."""
-        self._left_out = frozenset(tables)
+        self.left_out = frozenset(tables)
 
     def steps(self, after: Position | None) -> Iterator[Step]:
         """The changes after a position; see `Source`. In the mode `snapshot`, the iterator ends."""
@@ -251,11 +264,15 @@ class PostgresSource:
     ) -> list[StreamTable]:
         """The tables that are read, with and without a key; or some of them."""
         found = []
+        collected = Collected()
         for (schema, name), (identity, comment) in read_tables(cursor, self._settings).items():
             table = SourceTable(self._settings.database, f"{schema}.{name}")
             if table in only if only is not None else self._is_read(table):
                 columns, key = read_columns(cursor, schema, name)
-                found.append(self._table(table, columns, key, comment, identity))
+                with collected.of(table):
+                    check_grant(cursor, table.name)
+                    found.append(self._table(table, columns, key, comment, identity))
+        collected.check()
         return found
 
     def _table(
@@ -268,9 +285,15 @@ class PostgresSource:
         *,
         states_key: bool = True,
     ) -> StreamTable:
-        # A table that needs a key and has none is left out, whatever its log has.
-        identity = "f" if self._needs_key and states_key and not key else identity
+        is_left_out = self._needs_key and states_key and not key
+        by_key = identity == "d" and (key or not states_key)
         with of_tables(table):
+            if identity != "f" and not by_key and not is_left_out:
+                raise InvalidRequest(
+                    "the log of the table does not name changed rows: run ALTER TABLE ... REPLICA "
+                    "IDENTITY FULL. The identity DEFAULT is enough for a table with a primary key",
+                    table=table.name,
+                )
             schema = source_schema(
                 columns,
                 key,
@@ -282,7 +305,7 @@ class PostgresSource:
         return StreamTable(table, schema, columns)
 
     def _is_read(self, table: SourceTable) -> bool:
-        return table not in self._left_out and self._accepts(table)
+        return table not in self.left_out and self._accepts(table)
 
     def _followed(
         self, cursor: Cursor, only: Collection[SourceTable] | None = None

@@ -139,8 +139,11 @@ def test_value_that_does_not_fit_names_its_column() -> None:
 def test_type_that_the_log_does_not_state_is_refused() -> None:
     with pytest.raises(Unsupported, match="column=c"):
         read("uuid", b"x")
-    with pytest.raises(Unsupported, match="geometries"):
-        read("point", b"x")
+
+
+def test_geometry_is_bytes() -> None:
+    assert read("point", b"x") == [b"x"]
+    assert read("point", b"x", mapping="to-string") == ["78"]
 
 
 def test_float_is_selected_with_all_of_its_digits() -> None:
