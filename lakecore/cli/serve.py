@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakecore.catalog.registry import open_catalog
     from lakecore.cli.target import catalog_options_of
     from lakecore.metrics import Numbers, prometheus
-    from lakecore.rest_server.app import parse_tokens
+    from lakecore.rest_server.app import parse_tokens, server_library
     from lakecore.rest_server.serving import serve
     from lakecore.ui.app import serve_ui
 else:
@@ -25,6 +25,7 @@ else:
     parse_tokens = deferred("lakecore.rest_server.app", "parse_tokens")
     Numbers = deferred("lakecore.metrics", "Numbers")
     prometheus = deferred("lakecore.metrics", "prometheus")
+    server_library = deferred("lakecore.rest_server.app", "server_library")
     serve = deferred("lakecore.rest_server.serving", "serve")
     serve_ui = deferred("lakecore.ui.app", "serve_ui")
 
@@ -69,6 +70,7 @@ def serve_rest(  # noqa: PLR0913  one parameter per option
     The address is the first line of standard output. Ctrl-C stops the server. Without a token,
     only programs of this machine can connect, and all of them may read and write every table.
     """
+    server_library("uvicorn")
     known = () if tokens is None else parse_tokens(_text(tokens), tokens)
     catalog = open_catalog(catalog_options_of(None, of.warehouse, of.option), create=create)
     serve(
@@ -104,6 +106,7 @@ def ui(
     The address is the first line of standard output. Ctrl-C stops the server. Without a token,
     only programs of this machine can connect.
     """
+    server_library("uvicorn", "ui")
     catalog = open_catalog(catalog_options_of(path, of.warehouse, of.option), create=False)
     given = _token(token, token_file)
     serve_ui(catalog, host=host, port=port, token=given, on_start=say)

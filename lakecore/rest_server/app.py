@@ -163,7 +163,7 @@ _VERSION = "v1"
 _NAMING = ("name", "identifier", "source", "destination", "tagName", "branch", "instant")
 
 
-def server_library(name: str) -> ModuleType:
+def server_library(name: str, extra: str = "rest-server") -> ModuleType:
     """A library of the server. Raises Unsupported, naming the extra, if it is not installed."""
     try:
         return importlib.import_module(name)
@@ -171,7 +171,7 @@ def server_library(name: str) -> ModuleType:
         raise Unsupported(
             "a server needs a package that is not installed",
             package=name,
-            install="pip install 'lakecore[rest-server]'",
+            install=f"pip install 'lakecore[{extra}]'",
         ) from error
 
 

@@ -52,7 +52,6 @@ def listen(app: object, *, host: str, port: int, on_start: Callable[[str], None]
 
     Raises InvalidRequest if the port is taken.
     """
-    uvicorn = server_library("uvicorn")
     config = server_config(app)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
@@ -66,7 +65,7 @@ def listen(app: object, *, host: str, port: int, on_start: Callable[[str], None]
             ) from error
         shown = f"[{host}]" if family == socket.AF_INET6 else host
         on_start(f"http://{shown}:{listener.getsockname()[1]}")
-        uvicorn.Server(config).run(sockets=[listener])
+        server_library("uvicorn").Server(config).run(sockets=[listener])
 
 
 def _show_audit() -> None:

@@ -48,6 +48,29 @@ def _asked(behind: Catalog, who: str, method: str, path: str, body: Any = None) 
     return asyncio.run(ask())
 
 
+def test_metrics_are_those_of_the_databases_of_the_token(behind: Catalog) -> None:
+    seen = {
+        who: {
+            database
+            for database in ("shop", "other")
+            if f'lakecore_table_readable{{database="{database}",table="t"}} 1' in reply.text
+        }
+        for who in ("admin", "reader", "shop", "none")
+        if (reply := _asked(behind, who, "GET", "/metrics")).status_code == 200
+    }
+
+    assert seen == {
+        "admin": {"shop", "other"},
+        "reader": {"shop", "other"},
+        "shop": {"shop"},
+        "none": set(),
+    }
+    assert "lakecore_cdc_readable 1" in _asked(behind, "admin", "GET", "/metrics").text
+    assert "lakecore_cdc" not in _asked(behind, "shop", "GET", "/metrics").text
+    assert _asked(behind, "nobody", "GET", "/metrics").status_code == 401
+    assert _asked(behind, "admin", "POST", "/metrics").status_code == 404
+
+
 MOVE = {
     "source": {"database": "shop", "object": "t"},
     "destination": {"database": "other", "object": "u"},

@@ -1,0 +1,110 @@
+"""The pages that read rows: how many, which, and that a read can be stopped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+import lakecore as lc
+from lakecore.catalog.registry import open_catalog
+from lakecore.errors import InvalidRequest
+from lakecore.ui.pages import Asked, Site
+from lakecore.ui.row_pages import ROWS_MAX, Query, changes_page, rows_page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakecore.ui.pages import Page
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> lc.Table:
+    session = lc.connect(tmp_path / "w", create=True)
+    session.create_database("d")
+    options = {"bucket": "1", "changelog-producer": "input"}
+    return session.create_table(
+        "d.t", {"id": "INT", "v": "STRING"}, primary_keys=["id"], options=options
+    )
+
+
+@pytest.fixture
+def site(table: lc.Table, tmp_path: Path) -> Site:
+    del table
+    return Site(open_catalog({"warehouse": str(tmp_path / "w")}, create=False))
+
+
+def changes(site: Site, **query: str) -> Page:
+    return changes_page(site, "d.t", Asked(query), lambda: False)
+
+
+def rows(page: Page) -> list[list[object]]:
+    found = page.data["rows"]
+    assert isinstance(found, list)
+    return found
+
+
+@pytest.mark.parametrize(("count", "more"), [(ROWS_MAX, False), (ROWS_MAX + 1, True)])
+def test_a_page_shows_the_first_rows_and_says_if_there_are_more(
+    table: lc.Table, site: Site, count: int, *, more: bool
+) -> None:
+    table.write(pl.DataFrame({"id": range(count), "v": None}, schema_overrides={"id": pl.Int32}))
+    page = rows_page(site, "d.t", Asked({}), lambda: False)
+
+    assert (len(rows(page)), page.data["more"]) == (ROWS_MAX, more)
+    assert rows(rows_page(site, "d.t", Asked({"where": "id = 3"}), bool)) == [[3, None]]
+    assert ">NULL<" in page.body
+
+
+def test_rows_of_an_earlier_snapshot_are_shown(table: lc.Table, site: Site) -> None:
+    table.write([{"id": 1, "v": "old"}])
+    table.write([{"id": 1, "v": "new"}])
+
+    assert rows(rows_page(site, "d.t", Asked({"snapshot": "1"}), bool)) == [[1, "old"]]
+
+
+def test_a_read_ends_when_it_is_told_to_stop(table: lc.Table, site: Site) -> None:
+    table.write([{"id": 1, "v": "a"}])
+
+    with pytest.raises(InvalidRequest, match="took too long"):
+        rows_page(site, "d.t", Asked({}), lambda: True)
+
+
+def test_the_feed_goes_on_where_it_ended_and_shows_kinds(table: lc.Table, site: Site) -> None:
+    table.write([{"id": 1, "v": "a"}])
+    first = changes(site)
+    table.write([{"id": 1, "v": "b", "_row_kind": "+U"}])
+    table.delete("id = 1")
+    second = changes(site, after=str(first.data["until"]))
+    third = changes(site, after=str(second.data["until"]))
+
+    assert rows(first) == [[1, "+I", 1, "a"]]
+    assert [row[:2] for row in rows(second)] == [[2, "+U"], [3, "-D"]]
+    assert (rows(third), third.data["until"]) == ([], second.data["until"])
+    assert f"after={second.data['until']}" in second.body
+
+
+def test_the_feed_of_a_large_commit_is_cut_and_says_so(table: lc.Table, site: Site) -> None:
+    table.write(pl.DataFrame({"id": range(500), "v": "x"}, schema_overrides={"id": pl.Int32}))
+    table.write([{"id": 1, "v": "b"}])
+    page = changes(site, after="0")
+
+    assert (len(rows(page)), page.data["cut_in"], page.data["until"]) == (ROWS_MAX, 1, 1)
+    assert rows(changes(site, after="1")) == [[2, "+I", 1, "b"]]
+
+
+def test_a_feed_that_is_ahead_of_the_table_waits_for_what_the_table_commits_next(
+    table: lc.Table, site: Site
+) -> None:
+    table.write([{"id": 1, "v": "a"}])
+
+    assert changes(site, after="7").data["until"] == 1
+
+
+def test_a_query_that_was_cancelled_before_it_began_does_not_run(site: Site) -> None:
+    query = Query(site, "SELECT 1")
+    query.cancel()
+
+    with pytest.raises(InvalidRequest, match="cancelled"):
+        query.run()
