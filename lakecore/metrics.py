@@ -54,7 +54,8 @@ class Counted:
     `runs_max` and `level0_max` are the most in one bucket, 0 for a table without a key; a level 0
     file is a run, and so is each other level. `small_max` are the most small files in one bucket of
     a table without a key. `skew` is the size of the largest bucket, in times of the average bucket
-    of its partition. `deleted` rows are those that deletion vectors mark.
+    of its partition. `vector_share` is the share of stored rows that deletion vectors mark, from 0
+    to 1; None if the catalog hides rows.
     """
 
     files: int = 0
@@ -65,13 +66,7 @@ class Counted:
     small_max: int = 0
     bucket_bytes_max: int = 0
     skew: float = 1.0
-    rows_in_files: int = 0
-    deleted: int = 0
-
-    @property
-    def vector_share(self) -> float:
-        """The share of stored rows that deletion vectors mark, from 0 to 1."""
-        return self.deleted / self.rows_in_files if self.rows_in_files else 0.0
+    vector_share: float | None = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +103,8 @@ class Numbers:
             return TableNumbers(snapshot_id=None, time_ms=None, rows=None, counted=Counted())
         small_bytes = PackingPolicy.of(context.options).small_file_bytes
         lists = latest.base_manifest_list, latest.delta_manifest_list
-        key = (context.layout.root, context.layout.branch, *lists, small_bytes)
+        hides = context.options.query_auth_enabled
+        key = (context.layout.root, context.layout.branch, *lists, small_bytes, hides)
         counted = self._known.get(key)
         if counted is None:
             counted = _counted(context, latest, small_bytes)
@@ -133,6 +129,8 @@ def _counted(context: TableContext, snapshot: Snapshot, small_bytes: int) -> Cou
     )
     skew = buckets.select((size / size.mean().over("partition")).max()).item()
     vectors = [entry.file.vectors or () for entry in context.history.index_entries(snapshot)]
+    deleted = sum(vector.cardinality or 0 for each in vectors for vector in each)
+    rows = int(facts["row_count"].sum())
     return Counted(
         files=facts.height,
         size_bytes=int(facts["size_bytes"].sum()),
@@ -142,8 +140,7 @@ def _counted(context: TableContext, snapshot: Snapshot, small_bytes: int) -> Cou
         small_max=0 if keyed else _most(buckets["small"]),
         bucket_bytes_max=_most(buckets["size_bytes"]),
         skew=1.0 if skew is None or skew != skew else float(skew),  # noqa: PLR0124  NaN: no bytes
-        rows_in_files=int(facts["row_count"].sum()),
-        deleted=sum(vector.cardinality or 0 for each in vectors for vector in each),
+        vector_share=None if context.options.query_auth_enabled else deleted / max(rows, 1),
     )
 
 
@@ -198,7 +195,7 @@ def advice_of(counted: Counted, options: TableOptions, name: str, warehouse: str
     if counted.small_max >= max(options.compaction_min_file_num, 2):
         says = f"{counted.small_max} small files in a bucket"
         found.append(Advice(says, f"lakecore compact {of}"))
-    if counted.vector_share > _VECTOR_SHARE_MAX:
+    if (counted.vector_share or 0) > _VECTOR_SHARE_MAX:
         says = f"{counted.vector_share:.0%} of the stored rows are marked as deleted"
         found.append(Advice(says, f"lakecore compact {of} --full"))
     skewed = counted.skew >= _SKEW and counted.bucket_bytes_max >= _SKEW_BYTES_MIN
@@ -260,10 +257,7 @@ METRICS: Mapping[str, str] = {
 
 
 def prometheus(catalog: Catalog, numbers: Numbers, *, with_pipelines: bool = True) -> str:
-    """The metrics of all tables of a catalog, and of its pipelines, in Prometheus's text format.
-
-    Pipelines are left out if a server keeps the warehouse: nobody knows where their states are.
-    """
+    """The metrics of all tables of a catalog, and of its pipelines, in Prometheus's text format."""
     lines: dict[str, list[str]] = defaultdict(list)
 
     def add(name: str, value: float | None, **labels: str) -> None:
@@ -276,7 +270,7 @@ def prometheus(catalog: Catalog, numbers: Numbers, *, with_pipelines: bool = Tru
         for table in catalog.list_tables(database):
             for name, value, more in _table_metrics(catalog, numbers, database, table):
                 add(name, value, database=database, table=table, **more)
-    if with_pipelines and knows_pipelines(catalog):
+    if with_pipelines:
         pipelines, error = pipelines_of(catalog)
         add("lakecore_cdc_readable", int(error is None))
         for each in pipelines:
@@ -339,13 +333,13 @@ def table_name(database: str, table: str) -> str:
     return ".".join(parts)
 
 
-def knows_pipelines(catalog: Catalog) -> bool:
-    """Whether the states of pipelines are in the warehouse: a server has no directory for them."""
-    return catalog.option_texts.get("metastore") != "rest"
-
-
 def pipelines_of(catalog: Catalog) -> tuple[list[PipelineStatus], LakecoreError | None]:
-    """The pipelines of the warehouse, or the error why their states cannot be read."""
+    """The pipelines of the warehouse, or the error why their states cannot be read.
+
+    If a server keeps the warehouse, there are none: nobody knows where their states are.
+    """
+    if catalog.option_texts.get("metastore") == "rest":
+        return [], None
     try:
         return statuses(catalog, None, catalog.names.ambient), None
     except LakecoreError as error:

@@ -257,7 +257,7 @@ class UiApp:
         )
         said = tag("p", "This page needs the token of the server.")
         data = {"error": "the token is missing or wrong"}
-        return Page(title="Token", data=data, body=joined((said, form)), status=401)
+        return Page(title="Token", data=data, body=joined(said, form), status=401)
 
     def _logged_in(self, request: _Request) -> Answer:
         given = request.form.get("token", "").encode("utf-8", "replace")

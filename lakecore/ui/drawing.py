@@ -40,9 +40,7 @@ def overview_page(overview: Overview) -> str:
         "consumers": ", ".join(
             f"{name} (reads {number} next)" for name, number in overview.consumers.items()
         ),
-        "options": ", ".join(
-            f"{key} = {value}" for key, value in masked_options(overview.options).items()
-        ),
+        "options": masked_options(overview.options),
     }
     head = tag(
         "head",
@@ -54,7 +52,7 @@ def overview_page(overview: Overview) -> str:
     body = tag(
         "main",
         tag("h1", overview.table),
-        facts(shown.items(), id="facts"),
+        facts(shown, place="facts"),
         tag("h2", "Snapshots"),
         timeline(overview.snapshots),
         tag("h2", "Growth"),
@@ -88,12 +86,10 @@ def timeline(snapshots: Sequence[SnapshotFacts], table: str | None = None) -> Ht
                 text = f"{mark} {', '.join(names)}"
                 parts.append(tag("text", text, x=x, y=place, text_anchor="middle"))
     kinds = dict.fromkeys(each.kind for each in snapshots)
-    legend = joined(part for kind in kinds for part in (_sign(_kind(kind)), f" {kind} "))
+    legend = joined(*(part for kind in kinds for part in (_sign(_kind(kind)), f" {kind} ")))
     return joined(
-        (
-            _svg("timeline", 90, "snapshots over time", parts),
-            _note(f"{moment(first)} to {moment(last)}: ", legend),
-        )
+        _svg("timeline", 90, "snapshots over time", parts),
+        _note(f"{moment(first)} to {moment(last)}: ", legend),
     )
 
 
@@ -122,7 +118,7 @@ def growth(snapshots: Sequence[SnapshotFacts]) -> Html:
     if not lines:
         return _note("Nothing is known of the size of snapshots.")
     ends = f"snapshots {snapshots[0].id} to {snapshots[-1].id}"
-    return joined((_svg("growth", _HEIGHT, "growth", lines), _note(*legend, ends)))
+    return joined(_svg("growth", _HEIGHT, "growth", lines), _note(*legend, ends))
 
 
 def file_map(buckets: Sequence[BucketFiles]) -> Html:
@@ -147,14 +143,11 @@ def file_map(buckets: Sequence[BucketFiles]) -> Html:
             x += wide + 1
     more = len(buckets) - _BUCKETS
     return joined(
-        (
-            _svg("files", _ROW * len(rows) + 10, "files", parts),
-            _note(
-                "blue: no other file may hold its keys; orange: keys may overlap; "
-                "red edge: deletions"
-            ),
-            _note(f"The first {_BUCKETS} of {len(buckets):,} buckets.") if more > 0 else None,
-        )
+        _svg("files", _ROW * len(rows) + 10, "files", parts),
+        _note(
+            "blue: no other file may hold its keys; orange: keys may overlap; red edge: deletions"
+        ),
+        _note(f"The first {_BUCKETS} of {len(buckets):,} buckets.") if more > 0 else None,
     )
 
 

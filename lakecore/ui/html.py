@@ -6,17 +6,19 @@ become an element, an attribute or a script. Control characters are shown as esc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from lakecore.display import one_line
+from lakecore.display import one_line, show_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 TEXT_MAX = 400
+_UNITS = ("_bytes", "_ms", "_seconds")
 _VOID = frozenset({"input", "link", "meta"})
 
 
@@ -39,7 +41,7 @@ def tag(name: str, /, *children: object, **attributes: object) -> Html:
     )
     if name in _VOID:
         return Html(f"<{name}{shown}>")
-    return Html(f"<{name}{shown}>{joined(children)}</{name}>")
+    return Html(f"<{name}{shown}>{joined(*children)}</{name}>")
 
 
 def verbatim(text: str) -> Html:
@@ -47,7 +49,7 @@ def verbatim(text: str) -> Html:
     return Html(escape(text))
 
 
-def joined(children: Iterable[object]) -> Html:
+def joined(*children: object) -> Html:
     """The children, one after the other."""
     return Html(
         "".join(
@@ -74,14 +76,61 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], **attributes: 
     return tag("div", whole, class_="scroll", tabindex="0")
 
 
-def facts(pairs: Iterable[tuple[str, object]], **attributes: object) -> Html:
-    """A table of names and values; pairs without a value are left out."""
+def records(
+    rows: Sequence[Mapping[str, object]],
+    *,
+    place: str,
+    **shown: Callable[[dict[str, object]], Html] | None,
+) -> Html:
+    """A table of records with the same keys; a record may lack the last ones. `place` is its id.
+
+    `shown` makes the cells of a key; None leaves the key out. The other values are shown by what
+    the end of their key says: `_bytes`, `_ms`, `_seconds`.
+    """
+    longest: Mapping[str, object] = max(rows, key=len, default={})
+    keys = [key for key in longest if shown.get(key, _shown) is not None]
+
+    def cell(row: Mapping[str, object], key: str) -> object:
+        own = shown.get(key)
+        return _shown(key, row.get(key)) if own is None else own(dict(row))
+
+    cells = ([cell(row, key) for key in keys] for row in rows)
+    return table([_head(key) for key in keys], cells, id=place)
+
+
+def facts(pairs: Mapping[str, object], *, place: str) -> Html:
+    """A table of names and values, shown as in `records`; pairs without a value are left out."""
     rows = (
-        tag("tr", tag("th", name, scope="row"), tag("td", value))
-        for name, value in pairs
-        if value is not None and value != ""
+        tag("tr", tag("th", _head(name), scope="row"), tag("td", _shown(name, value)))
+        for name, value in pairs.items()
+        if value not in (None, "", {})
     )
-    return tag("table", tag("tbody", *rows), class_="facts", **attributes)
+    return tag("table", tag("tbody", *rows), class_="facts", id=place)
+
+
+def _head(key: str) -> str:
+    """The name of a value, without its unit: `size_bytes` is a size."""
+    for unit in _UNITS:
+        key = key.removesuffix(unit)
+    return key.replace("_", " ")
+
+
+def _shown(key: str, value: object) -> object:
+    text: str | None = None
+    match value:
+        case int() | float() if key.endswith("_bytes"):
+            text = show_bytes(int(value))
+        case int() if key.endswith("_ms"):
+            text = moment(value)
+        case int() | float() if key.endswith("_seconds"):
+            text = ago(value)
+        case Mapping():
+            return ", ".join(f"{name} = {each}" for name, each in value.items())
+        case list() | tuple():
+            return joined(*(tag("div", each) for each in value))
+        case _:
+            return value
+    return tag("span", text, class_="whole")
 
 
 def link(text: object, *parts: object, **query: object) -> Html:

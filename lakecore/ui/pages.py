@@ -1,14 +1,14 @@
 """The pages about tables: the list, a table, a snapshot, its files, and the history of its schema.
 
-A page is data, which its JSON shows, and HTML made from the same values. What costs a read is read
-for the rows that a page shows, never for all of a long list.
+A page is data, which its JSON shows; its tables are made from the same records. What costs a read
+is read for the rows that a page shows, never for all of a long list.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
@@ -21,7 +21,6 @@ from lakecore.metrics import (
     Numbers,
     advice_of,
     consumer_lags,
-    knows_pipelines,
     open_data_table,
     pipelines_of,
     table_name,
@@ -32,21 +31,22 @@ from lakecore.table.maintenance.reachable import branch_names, tags_of
 from lakecore.table.reads.told import told_snapshot
 from lakecore.table.system.overview import SnapshotFacts, bucket_files
 from lakecore.ui.drawing import file_map, growth, timeline
-from lakecore.ui.html import Html, ago, facts, joined, link, moment, table, tag
+from lakecore.ui.html import Html, facts, joined, link, records, tag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.pipeline import PipelineStatus
-    from lakecore.metrics import Advice, TableNumbers
+    from lakecore.metrics import Advice
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
+Record: TypeAlias = "dict[str, object]"
 _TABLES, _SNAPSHOTS, _FILES, _PARTITIONS, _BUCKETS, _VERSIONS = 50, 50, 200, 100, 200, 50
-TABS = ("", "files", "schema", "rows", "changes")
+_TABS = ("", "files", "schema", "rows", "changes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,33 +91,23 @@ class Page:
     status: int = 200
 
 
+def of_table(name: str, tab: str, data: Mapping[str, object], body: Html, title: str = "") -> Page:
+    """A page of a table, below the links to the other pages of the table."""
+    tabs = [
+        tag("li", link(each or "overview", "t", name, *([each] if each else [])))
+        if each != tab
+        else tag("li", tag("span", each or "overview", aria_current="page"))
+        for each in _TABS
+    ]
+    return Page(
+        title=title or (f"{name}: {tab}" if tab else name),
+        data=data,
+        body=joined(tag("ul", *tabs, class_="tabs"), body),
+        crumbs=(link(name, "t", name),),
+    )
+
+
 # --- list of tables ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
-    """A row of the list: a table with its numbers and advice, or why it cannot be read."""
-
-    name: str
-    numbers: TableNumbers | None = None
-    advice: tuple[Advice, ...] = ()
-    error: str | None = None
-
-    def cells(self) -> tuple[object, ...]:
-        """The cells of the row."""
-        name = link(self.name, "t", self.name)
-        if self.numbers is None:
-            return (name, tag("span", self.error, class_="bad"), *[None] * 5)
-        found, counted = self.numbers, self.numbers.counted
-        return (
-            name,
-            _health(self.advice),
-            found.rows,
-            counted.files,
-            _size(counted.size_bytes),
-            whole(moment(found.time_ms)),
-            found.snapshot_id,
-        )
 
 
 def tables_page(site: Site, asked: Asked) -> Page:
@@ -131,83 +121,82 @@ def tables_page(site: Site, asked: Asked) -> Page:
     ]
     first = (number - 1) * _TABLES
     shown = read_all(partial(_listed, site), names[first : first + _TABLES])
-    pipelines, error = pipelines_of(site.catalog) if knows_pipelines(site.catalog) else ([], None)
+    pipelines, error = pipelines_of(site.catalog)
     data = {
         "warehouse": site.where,
         "matching": len(names),
         "page": number,
-        "tables": [asdict(each) for each in shown],
+        "tables": shown,
         "pipelines": [asdict(each) for each in pipelines],
         "pipelines_error": None if error is None else str(error),
     }
-    heads = ("table", "health", "stored rows", "files", "size", "last commit", "snapshot")
-    pages = max(-(-len(names) // _TABLES), 1)
-    more = [
-        link(text, q=wanted, page=other)
-        for text, other in (("← previous", number - 1), ("next →", number + 1))
-        if 0 < other <= pages
-    ]
+    said = f"{len(names):,} tables" + (f" with “{wanted}” in their name" if wanted else "")
     body = joined(
-        (
-            tag(
-                "p",
-                f"{len(names):,} tables",
-                f" with “{wanted}” in their name" if wanted else None,
-                f", page {number} of {pages}" if pages > 1 else None,
-                class_="note",
-            ),
-            table(heads, [each.cells() for each in shown], id="tables"),
-            tag("p", *spaced(more)),
-            _pipeline_part(pipelines),
-            None if error is None else tag("p", f"CDC pipelines: {error}", class_="bad"),
-        )
+        tag("p", said, class_="note"),
+        records(shown, place="tables", table=_table_link, health=_health, advice=None, error=None),
+        _pages(number, _TABLES, len(names), q=wanted),
+        _pipeline_part(pipelines),
+        None if error is None else tag("p", f"CDC pipelines: {error}", class_="bad"),
     )
     return Page(title="Tables", data=data, body=body)
 
 
-def _listed(site: Site, names: tuple[str, str]) -> Listed:
+def _listed(site: Site, names: tuple[str, str]) -> Record:
+    """A table with its numbers and advice, or with the error why it cannot be read."""
     database, name = names
     shown = str(Identifier(database=database, table=name))
-    if "`" in shown.replace(f"`{database}`", ""):
+    if "`" in database or "`" in name:
         shown = table_name(database, name)
+    row: Record = {"table": shown, "health": "error", "error": None}
     try:
-        found = open_data_table(site.catalog, table_name(database, name))
-        numbers = site.numbers.of(found)
+        table = open_data_table(site.catalog, table_name(database, name))
+        found = site.numbers.of(table)
     except LakecoreError as error:
-        return Listed(name=shown, error=str(error))
-    advice = advice_of(numbers.counted, found.options, shown, site.catalog.warehouse)
-    return Listed(name=shown, numbers=numbers, advice=tuple(advice))
+        return {**row, "error": str(error), "advice": []}
+    advice = advice_of(found.counted, table.options, shown, site.catalog.warehouse)
+    return {
+        **row,
+        "health": "advice" if advice else "ok",
+        "advice": [asdict(each) for each in advice],
+        "stored_rows": found.rows,
+        "files": found.counted.files,
+        "size_bytes": found.counted.size_bytes,
+        "last_commit_ms": found.time_ms,
+        "snapshot": found.snapshot_id,
+    }
 
 
-def _health(advice: Sequence[Advice]) -> Html:
+def _table_link(row: Record) -> Html:
+    return link(row["table"], "t", row["table"])
+
+
+def _health(row: Record) -> Html:
+    if row["error"] is not None:
+        return tag("span", row["error"], class_="bad")
+    advice = row["advice"]
+    assert isinstance(advice, list), "as listed"
     if not advice:
         return tag("span", "ok", class_="good")
-    return tag("span", "; ".join(each.says for each in advice), class_="warn")
+    return tag("span", "; ".join(each["says"] for each in advice), class_="warn")
 
 
 def _pipeline_part(pipelines: Sequence[PipelineStatus]) -> Html | None:
     """The pipelines with their lag, and the tables that they have set aside; None without any."""
-    if not pipelines:
-        return None
-    rows = [
-        (
-            each.name,
-            "caught up" if each.caught_up else "catching up",
-            None if each.lag_seconds is None else ago(each.lag_seconds),
-            f"{each.checkpoint}, {ago(each.age_seconds)} ago",
-            each.rows_total,
-            joined(_set_aside(each)),
-        )
+    rows: list[Record] = [
+        {
+            "pipeline": each.name,
+            "state": "caught up" if each.caught_up else "catching up",
+            "lag_seconds": each.lag_seconds,
+            "checkpoint": each.checkpoint,
+            "checkpoint_age_seconds": each.age_seconds,
+            "rows": each.rows_total,
+            "quarantine": [
+                f"{it['database']}.{it['table']}: {it['reason']}" for it in each.quarantine
+            ],
+        }
         for each in pipelines
     ]
-    heads = ("pipeline", "state", "lag", "checkpoint", "rows", "quarantine")
-    return joined((tag("h2", "CDC pipelines"), table(heads, rows, id="pipelines")))
-
-
-def _set_aside(pipeline: PipelineStatus) -> Iterable[Html]:
-    for each in pipeline.quarantine:
-        named = f"{each['database']}.{each['table']}: {each['reason']}"
-        yield tag("div", named, class_="bad")
+    return _part("CDC pipelines", rows, place="pipelines")
 
 
 # --- a table -------------------------------------------------------------------------------------
@@ -215,109 +204,106 @@ def _set_aside(pipeline: PipelineStatus) -> Iterable[Html]:
 
 def table_page(site: Site, name: str, asked: Asked) -> Page:
     """The facts of a table, what it needs, and its snapshots, 50 a page; `before` a snapshot id."""
-    found = open_data_table(site.catalog, name)
-    context, history = found.context, found.context.history
-    numbers = site.numbers.of(found)
-    ids = history.snapshot_ids()
+    table = open_data_table(site.catalog, name)
+    context, history, schema = table.context, table.context.history, table.schema
+    numbers, ids = site.numbers.of(table), history.snapshot_ids()
     lags = consumer_lags(context, numbers.snapshot_id)
-    advice = advice_of(numbers.counted, found.options, name, site.catalog.warehouse)
+    advice = advice_of(numbers.counted, table.options, name, site.catalog.warehouse)
     advice += upkeep_of(context, ids, lags, name, site.catalog.warehouse)
-    pipelines, _ = pipelines_of(site.catalog) if knows_pipelines(site.catalog) else ([], None)
-    own = [each for each in pipelines if context.identifier in each.targets]
+    pipelines = [p for p in pipelines_of(site.catalog)[0] if context.identifier in p.targets]
     tags = [(each.name, each.snapshot) for each in tags_of(history)]
-    branches = branch_names(context)
     before = asked.number("before", 0)
     below = [number for number in ids if not before or number < before]
     read = read_all(history.snapshot_if_there, below[-_SNAPSHOTS:])
     snapshots = [told_snapshot(each, context) for each in read if each is not None]
-    changed = read_all(partial(_files_changed, context), snapshots)
-    schema = context.schema
-    data = {
-        "table": context.identifier,
+    rows = read_all(partial(_snapshot_row, context), snapshots)
+    about: Record = {
         "path": masked(context.layout.root),
         "comment": schema.comment,
-        "primary_keys": schema.primary_keys,
-        "partition_keys": schema.partition_keys,
-        "options": masked_options(schema.stated_options),
+        "primary_key": ", ".join(schema.primary_keys),
+        "partitioned_by": ", ".join(schema.partition_keys),
+        "stored_rows": numbers.rows,
+        "files": numbers.counted.files,
+        "buckets": numbers.counted.buckets,
+        "size_bytes": numbers.counted.size_bytes,
+        "last_commit_ms": numbers.time_ms,
+        "snapshots": len(ids),
+        "options": masked_options(dict(sorted(schema.stated_options.items()))),
+    }
+    tagged: list[Record] = [
+        {"tag": each, "snapshot": own.id, "committed_ms": own.time_ms} for each, own in tags
+    ]
+    branches = branch_names(context)
+    behind = [asdict(each) for each in lags]
+    data = {
+        "table": context.identifier,
+        **about,
         "numbers": asdict(numbers),
         "advice": [asdict(each) for each in advice],
         "snapshot_count": len(ids),
-        "snapshots": [
-            {**_snapshot_data(each), "files_added": added, "files_deleted": deleted}
-            for each, (added, deleted) in zip(snapshots, changed, strict=True)
-        ],
-        "tags": [{"name": tag_name, "snapshot": each.id} for tag_name, each in tags],
+        "snapshots": rows,
+        "tags": tagged,
         "branches": branches,
-        "consumers": [asdict(each) for each in lags],
-        "pipelines": [asdict(each) for each in own],
+        "consumers": behind,
+        "pipelines": [asdict(each) for each in pipelines],
     }
-    counted = numbers.counted
-    about = [
-        ("path", data["path"]),
-        ("comment", schema.comment),
-        ("primary key", ", ".join(schema.primary_keys)),
-        ("partitioned by", ", ".join(schema.partition_keys)),
-        ("stored rows", None if numbers.rows is None else f"{numbers.rows:,}"),
-        ("live files", f"{counted.files:,} in {counted.buckets:,} buckets"),
-        ("size", show_bytes(counted.size_bytes)),
-        ("last commit", moment(numbers.time_ms)),
-        ("snapshots", f"{len(ids):,}"),
-        ("options", _options_text(schema)),
-    ]
     seen = [
         SnapshotFacts(
             id=each.id,
             kind=str(each.commit_kind),
             time_ms=each.time_ms,
             rows=each.total_record_count,
-            tags=tuple(tag_name for tag_name, tagged in tags if tagged.id == each.id),
+            tags=tuple(tag_name for tag_name, own in tags if own.id == each.id),
             consumers=tuple(lag.consumer for lag in lags if lag.next_snapshot == each.id),
         )
         for each in snapshots
     ]
+    main = context.identifier.partition("$")[0]
+    older = bool(snapshots) and snapshots[0].id > ids[0]
+
+    def to_snapshot(row: Record) -> Html:
+        return link(row["snapshot"], "t", name, "snapshots", row["snapshot"])
+
     body = joined(
-        (
-            facts(about, id="facts"),
-            _advice_part(advice),
-            tag("h2", "Snapshots"),
-            timeline(seen, name),
-            growth(seen) if seen else None,
-            _snapshot_table(name, snapshots, changed),
-            tag("p", link("older →", "t", name, before=snapshots[0].id))
-            if snapshots and snapshots[0].id > ids[0]
-            else None,
-            _part("Tags", ("tag", "snapshot", "committed"), _tag_rows(name, tags)),
-            _part("Branches", ("branch",), [(_branch(context, each),) for each in branches]),
-            _part(
-                "Consumers",
-                ("consumer", "reads next", "snapshots behind", "lag"),
-                [(g.consumer, g.next_snapshot, g.snapshots, ago(g.seconds)) for g in lags],
-            ),
-            _pipeline_part(own),
-        )
+        facts(about, place="facts"),
+        _advice_part(advice),
+        tag("h2", "Snapshots"),
+        timeline(seen, name),
+        growth(seen) if seen else None,
+        records(rows[::-1], place="snapshots", snapshot=to_snapshot),
+        tag("p", link("older →", "t", name, before=snapshots[0].id)) if older else None,
+        _part("Tags", tagged[:_FILES], place="tags", snapshot=to_snapshot),
+        _part(
+            "Branches",
+            [{"branch": each} for each in branches],
+            place="branches",
+            branch=lambda row: link(row["branch"], "t", f"{main}$branch_{row['branch']}"),
+        ),
+        _part("Consumers", behind, place="consumers"),
+        _pipeline_part(pipelines),
     )
     return of_table(name, "", data, body)
 
 
-def of_table(name: str, tab: str, data: Mapping[str, object], body: Html, title: str = "") -> Page:
-    """A page of a table, below the links to the other pages of the table."""
-    tabs = [
-        tag("li", link(each or "overview", "t", name, *([each] if each else [])))
-        if each != tab
-        else tag("li", tag("span", each or "overview", aria_current="page"))
-        for each in TABS
-    ]
-    return Page(
-        title=title or (f"{name}: {tab}" if tab else name),
-        data=data,
-        body=joined((tag("ul", *tabs, class_="tabs"), body)),
-        crumbs=(link(name, "t", name),),
-    )
-
-
-def _options_text(schema: TableSchema) -> str:
-    shown = masked_options(dict(sorted(schema.stated_options.items())))
-    return ", ".join(f"{key} = {value}" for key, value in shown.items())
+def _snapshot_row(context: TableContext, snapshot: Snapshot) -> Record:
+    """A snapshot, and how many files it added and removed (None: that cannot be read)."""
+    try:
+        delta = context.history.delta_manifests(snapshot)
+    except LakecoreError:
+        added = removed = None
+    else:
+        added = sum(each.added_count for each in delta)
+        removed = sum(each.deleted_count for each in delta)
+    return {
+        "snapshot": snapshot.id,
+        "kind": str(snapshot.commit_kind),
+        "committed_ms": snapshot.time_ms,
+        "change_of_rows": snapshot.delta_record_count,
+        "stored_rows": snapshot.total_record_count,
+        "files_added": added,
+        "files_removed": removed,
+        "user": snapshot.commit_user,
+    }
 
 
 def _advice_part(advice: Sequence[Advice]) -> Html:
@@ -327,57 +313,7 @@ def _advice_part(advice: Sequence[Advice]) -> Html:
         tag("li", tag("span", f"{each.says}: ", class_="warn"), tag("code", each.command))
         for each in advice
     )
-    return joined((tag("h2", "Health"), tag("ul", *lines, class_="advice", id="health")))
-
-
-def _files_changed(context: TableContext, snapshot: Snapshot) -> tuple[int | None, int | None]:
-    """How many files the commit of a snapshot added and deleted; None if that cannot be read."""
-    try:
-        delta = context.history.delta_manifests(snapshot)
-    except LakecoreError:
-        return None, None
-    return sum(each.added_count for each in delta), sum(each.deleted_count for each in delta)
-
-
-def _snapshot_table(
-    name: str, snapshots: Sequence[Snapshot], changed: Sequence[tuple[int | None, int | None]]
-) -> Html:
-    rows = [
-        (
-            link(each.id, "t", name, "snapshots", each.id),
-            str(each.commit_kind),
-            whole(moment(each.time_ms)),
-            _signed(each.delta_record_count),
-            each.total_record_count,
-            added,
-            deleted,
-            each.commit_user,
-        )
-        for each, (added, deleted) in zip(snapshots, changed, strict=True)
-    ]
-    heads = ("id", "kind", "committed", "change", "stored rows", "files +", "files -", "user")
-    return table(heads, reversed(rows), id="snapshots")
-
-
-def _signed(count: int | None) -> Html | None:
-    return whole(None if count is None else f"{count:+,}")
-
-
-def _tag_rows(name: str, tags: Sequence[tuple[str, Snapshot]]) -> list[tuple[object, ...]]:
-    return [
-        (tag_name, link(each.id, "t", name, "snapshots", each.id), moment(each.time_ms))
-        for tag_name, each in tags[:_FILES]
-    ]
-
-
-def _branch(context: TableContext, branch: str) -> Html:
-    main = context.identifier.partition("$")[0]
-    return link(branch, "t", f"{main}$branch_{branch}")
-
-
-def _part(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Html | None:
-    """A titled table; None without rows."""
-    return joined((tag("h2", title), table(heads, rows, id=title.lower()))) if rows else None
+    return joined(tag("h2", "Health"), tag("ul", *lines, class_="advice", id="health"))
 
 
 # --- a snapshot ----------------------------------------------------------------------------------
@@ -386,93 +322,58 @@ def _part(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) ->
 def snapshot_page(site: Site, name: str, number: str) -> Page:
     """The facts of a snapshot, its manifests, and the first 200 files that it added or removed."""
     context = open_data_table(site.catalog, name).context
-    history = context.history
-    wanted = Asked({"snapshot": number}).number("snapshot", 0)
-    snapshot = told_snapshot(history.snapshot(wanted), context)
     context.options.require_all_rows()
-    manifests = history.delta_manifests(snapshot)
-    added, deleted = _files_changed(context, snapshot)
+    history = context.history
+    snapshot = history.snapshot(Asked({"snapshot": number}).number("snapshot", 0))
+    delta = history.delta_manifests(snapshot)
     entries: list[ManifestEntry] = []
-    for manifest in manifests:
+    for each in delta:
         if len(entries) < _FILES:
-            entries += history.manifest(manifest)
-    files = [_entry_data(context, each) for each in entries[:_FILES]]
-    about = _snapshot_data(snapshot)
-    data = {
-        "table": context.identifier,
-        **about,
-        "files_added": added,
-        "files_deleted": deleted,
-        "manifests": [
-            {
-                "name": each.name,
-                "bytes": each.size_bytes,
-                "added": each.added_count,
-                "deleted": each.deleted_count,
-            }
-            for each in manifests
-        ],
-        "files": files,
+            entries += history.manifest(each)
+    about = {
+        **_snapshot_row(context, snapshot),
+        "schema": snapshot.schema_id,
+        "identifier": snapshot.commit_identifier,
+        "changelog_rows": snapshot.changelog_record_count,
+        "watermark": snapshot.watermark,
     }
-    shown = [(key.replace("_", " ").removesuffix(" ms"), value) for key, value in about.items()]
-    lines = [(key, moment(about["time_ms"]) if key == "time" else value) for key, value in shown]  # type: ignore[arg-type]
+    count = sum(each.added_count + each.deleted_count for each in delta)
+    files = [_file_row(context, each) for each in entries[:_FILES]]
+    manifests: list[Record] = [
+        {
+            "manifest": each.name,
+            "size_bytes": each.size_bytes,
+            "added": each.added_count,
+            "removed": each.deleted_count,
+        }
+        for each in delta
+    ]
     more = [
         link(text, "t", name, "snapshots", other)
         for text, other in (("← older", snapshot.id - 1), ("newer →", snapshot.id + 1))
         if history.snapshot_if_there(other) is not None
     ]
     body = joined(
-        (
-            tag("p", *spaced(more)),
-            facts(lines, id="facts"),
-            tag("h2", "Files added and removed"),
-            tag("p", f"{added or 0:,} added, {deleted or 0:,} removed", class_="note"),
-            _file_table(files),
-            _shown_of(len(files), (added or 0) + (deleted or 0), "files"),
-            _part(
-                "Manifests",
-                ("manifest", "size", "added", "removed"),
-                [(m.name, _size(m.size_bytes), m.added_count, m.deleted_count) for m in manifests],
-            ),
-        )
+        tag("p", *spaced(more)),
+        facts(about, place="facts"),
+        _part("Files added and removed", files, place="entries"),
+        _shown_of(len(files), count, "files"),
+        _part("Manifests", manifests, place="manifests"),
     )
+    data = {"table": context.identifier, **about, "files": files, "manifests": manifests}
     return of_table(name, "snapshots", data, body, f"{name}: snapshot {snapshot.id}")
 
 
-def _snapshot_data(snapshot: Snapshot) -> dict[str, object]:
-    return {
-        "id": snapshot.id,
-        "kind": str(snapshot.commit_kind),
-        "time_ms": snapshot.time_ms,
-        "schema_id": snapshot.schema_id,
-        "commit_user": snapshot.commit_user,
-        "commit_identifier": snapshot.commit_identifier,
-        "stored_rows": snapshot.total_record_count,
-        "change_of_rows": snapshot.delta_record_count,
-        "changelog_rows": snapshot.changelog_record_count,
-        "watermark": snapshot.watermark,
-    }
-
-
-def _entry_data(context: TableContext, entry: ManifestEntry) -> dict[str, object]:
+def _file_row(context: TableContext, entry: ManifestEntry) -> Record:
     return {
         "change": "added" if entry.kind is FileKind.ADD else "removed",
         "partition": context.partitions.path(entry.partition),
         "bucket": entry.bucket,
         "level": entry.file.level,
         "rows": entry.file.row_count,
-        "bytes": entry.file.size_bytes,
+        "size_bytes": entry.file.size_bytes,
         "file": entry.file.name,
     }
-
-
-def _file_table(files: Sequence[Mapping[str, object]]) -> Html | None:
-    if not files:
-        return None
-    rows = [
-        [_size(value) if key == "bytes" else value for key, value in each.items()] for each in files
-    ]
-    return table([key.replace("bytes", "size") for key in files[0]], rows, id="entries")
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -494,82 +395,65 @@ def files_page(site: Site, name: str, asked: Asked) -> Page:
         raise NotFound("no such partition with files", table=context.identifier, partition=chosen)
     place = paths.index(chosen)
     sums = _sums(live.filter(pl.col("partition") == place), "bucket").sort("bucket")
-    wanted = [asked.number("bucket", 0)] if asked.text("bucket") else sums["bucket"].to_list()
-    buckets = set(wanted[:_BUCKETS])
-    entries = _live(context, snapshot, partitions[place], buckets)
-    files = (
-        [_entry_data(context, each) for each in entries[:_FILES]] if asked.text("bucket") else []
-    )
-    for each in files:
-        del each["change"]
-    heads = ("bucket", "files", "level-0 files", "levels", "rows", "size", "")
-    rows = [
-        (
-            link(each["bucket"], "t", name, "files", partition=chosen, bucket=each["bucket"]),
-            *(each[key] for key in ("files", "level0", "levels", "rows")),
-            _size(each["bytes"]),
-            _bar(each["bytes"], sums["bytes"].max()),
-        )
-        for each in sums.head(_BUCKETS).to_dicts()
-    ]
-    if chosen and "partition" not in asked.query:
-        chosen = ""
+    buckets = sums.head(_BUCKETS).to_dicts()
+    single = asked.number("bucket", 0) if asked.text("bucket") else None
+    wanted = {each["bucket"] for each in buckets} if single is None else {single}
+    entries = _live(context, snapshot, partitions[place], wanted)
+    files = [] if single is None else [_file_row(context, each) for each in entries[:_FILES]]
+
+    def to_bucket(row: Record) -> Html:
+        return link(row["bucket"], "t", name, "files", partition=chosen, bucket=row["bucket"])
+
     body = joined(
-        (
-            tag("p", f"Partition {chosen}") if chosen else None,
-            file_map(bucket_files(context, entries)),
-            tag("h2", "Buckets"),
-            table(heads, rows, id="buckets"),
-            _shown_of(len(rows), sums.height, "buckets"),
-            tag("h2", f"Files of bucket {wanted[0]}") if files else None,
-            _file_table(files),
-            _shown_of(len(files), len(entries), "files") if files else None,
-        )
+        tag("p", f"Partition {chosen}") if chosen else None,
+        file_map(bucket_files(context, entries)),
+        _part("Buckets", buckets, place="buckets", bucket=to_bucket, size_bytes=_bar(sums)),
+        _shown_of(len(buckets), sums.height, "buckets"),
+        _part(f"Files of bucket {single}", files, place="entries"),
+        _shown_of(len(files), len(entries), "files") if files else None,
     )
-    data = {"partition": chosen, "buckets": sums.head(_BUCKETS).to_dicts(), "files": files}
+    data = {"partition": chosen, "buckets": buckets, "files": files}
     return of_table(name, "files", data, body)
 
 
 def _partitions_page(name: str, paths: Sequence[str], live: pl.DataFrame, asked: Asked) -> Page:
     number = max(asked.number("page", 1), 1)
     sums = _sums(live, "partition")
-    order = sorted(range(len(paths)), key=lambda place: paths[place], reverse=True)
-    shown = order[(number - 1) * _PARTITIONS : number * _PARTITIONS]
-    by_place = {each["partition"]: each for each in sums.to_dicts()}
-    rows = [
-        (
-            link(paths[place], "t", name, "files", partition=paths[place]),
-            *(by_place[place][key] for key in ("files", "level0", "rows")),
-            _size(by_place[place]["bytes"]),
-            _bar(by_place[place]["bytes"], sums["bytes"].max()),
-        )
-        for place in shown
-    ]
-    more = [
-        link(text, "t", name, "files", page=other)
-        for text, other in (("← previous", number - 1), ("next →", number + 1))
-        if other > 0 and (other - 1) * _PARTITIONS < len(paths)
-    ]
-    heads = ("partition", "files", "level-0 files", "rows", "size", "")
+    named = [{**each, "partition": paths[each["partition"]]} for each in sums.to_dicts()]
+    named.sort(key=lambda row: str(row["partition"]), reverse=True)
+    shown = named[(number - 1) * _PARTITIONS : number * _PARTITIONS]
+
+    def to_partition(row: Record) -> Html:
+        return link(row["partition"], "t", name, "files", partition=row["partition"])
+
     body = joined(
-        (
-            tag("p", f"{len(paths):,} partitions with files", class_="note"),
-            table(heads, rows, id="partitions"),
-            tag("p", *spaced(more)),
-        )
+        tag("p", f"{len(paths):,} partitions with files", class_="note"),
+        records(shown, place="partitions", partition=to_partition, size_bytes=_bar(sums)),
+        _pages(number, _PARTITIONS, len(paths), "t", name, "files"),
     )
-    listed = [{**by_place[place], "partition": paths[place]} for place in shown]
-    return of_table(name, "files", {"matching": len(paths), "partitions": listed}, body)
+    return of_table(name, "files", {"matching": len(paths), "partitions": shown}, body)
 
 
 def _sums(live: pl.DataFrame, key: str) -> pl.DataFrame:
     return live.group_by(key).agg(
         files=pl.len(),
-        level0=(pl.col("level") == 0).sum(),
+        level_0_files=(pl.col("level") == 0).sum(),
         levels=pl.col("level").n_unique(),
         rows=pl.col("row_count").sum(),
-        bytes=pl.col("size_bytes").sum(),
+        size_bytes=pl.col("size_bytes").sum(),
     )
+
+
+def _bar(sums: pl.DataFrame) -> Callable[[Record], Html]:
+    """Shows a size, with a bar whose full length is the largest of the sizes."""
+    most = int(str(sums["size_bytes"].max() or 1))
+
+    def shown(row: Record) -> Html:
+        size_bytes = int(str(row["size_bytes"]))
+        bar = tag("meter", min=0, max=max(most, 1), value=size_bytes)
+        return tag("span", bar, " ", show_bytes(size_bytes), class_="whole")
+
+    return shown
 
 
 def _live(
@@ -583,67 +467,42 @@ def _live(
     return history.live_columns(history.manifests(snapshot), {partition: buckets}).entries()
 
 
-def _bar(value: object, most: object) -> Html:
-    return tag("meter", value, min=0, max=max(int(str(most)), 1), value=value)
-
-
 # --- schema --------------------------------------------------------------------------------------
 
 
 def schema_page(site: Site, name: str, asked: Asked) -> Page:
     """The columns and options of the newest schema, and what each version changed, 50 a page."""
     context = open_data_table(site.catalog, name).context
-    ids = context.history.schema_ids()
+    ids, newest = context.history.schema_ids(), context.schema
     before = asked.number("before", 0) or ids[-1] + 1
     below = [number for number in ids if number < before][-_VERSIONS - 1 :]
     versions = read_all(context.history.schema, below)
-    newest = context.schema
-    changes = [
-        (new, differences(old, new))
+    history: list[Record] = [
+        {"schema": new.id, "since_ms": new.time_ms, "changes": differences(old, new)}
         for old, new in zip([None, *versions[:-1]], versions, strict=True)
         if old is not None or new.id == ids[0]
     ]
-    columns = [
+    keys = {"primary key": newest.primary_keys, "partition key": newest.partition_keys}
+    columns: list[Record] = [
         {
             "column": each.name,
             "type": str(each.type),
-            "key": ", ".join(
-                what
-                for what, keys in (
-                    ("primary key", newest.primary_keys),
-                    ("partition key", newest.partition_keys),
-                )
-                if each.name in keys
-            ),
+            "key": [key for key, names in keys.items() if each.name in names],
             "default": each.default_value,
             "comment": each.description,
         }
         for each in newest.fields
     ]
-    data = {
-        "schema_id": newest.id,
-        "columns": columns,
-        "options": masked_options(newest.stated_options),
-        "versions": [
-            {"schema_id": each.id, "time_ms": each.time_ms, "changes": lines}
-            for each, lines in changes
-        ],
-    }
-    history = [
-        (each.id, moment(each.time_ms), joined(tag("div", line) for line in lines))
-        for each, lines in reversed(changes)
-    ]
+    options = masked_options(dict(sorted(newest.stated_options.items())))
+    data = {"schema": newest.id, "columns": columns, "options": options, "versions": history}
+    older = bool(history) and versions[0].id > ids[0]
     body = joined(
-        (
-            table(list(columns[0]), [list(each.values()) for each in columns]),
-            tag("h2", "Options"),
-            facts(sorted(masked_options(newest.stated_options).items()), id="options"),
-            tag("h2", "History"),
-            table(("schema", "since", "changes"), history, id="history"),
-            tag("p", link("older →", "t", name, "schema", before=changes[0][0].id))
-            if changes and changes[0][0].id > ids[0]
-            else None,
-        )
+        records(columns, place="columns"),
+        joined(tag("h2", "Options"), facts(options, place="options")) if options else None,
+        _part("History", history[::-1], place="history"),
+        tag("p", link("older →", "t", name, "schema", before=history[0]["schema"]))
+        if older
+        else None,
     )
     return of_table(name, "schema", data, body)
 
@@ -687,16 +546,28 @@ def _changed(what: str, was: object, now: object) -> list[str]:
 
 def spaced(parts: Iterable[Html]) -> Iterable[Html]:
     """The parts, with a space after each."""
-    return (joined((part, " ")) for part in parts)
+    return (joined(part, " ") for part in parts)
 
 
-def whole(text: object) -> Html | None:
-    """The text on one line; None stays None."""
-    return None if text is None else tag("span", text, class_="whole")
+def _part(
+    title: str,
+    rows: Sequence[Record],
+    *,
+    place: str,
+    **shown: Callable[[Record], Html],
+) -> Html | None:
+    """Records below a title; None without records."""
+    return joined(tag("h2", title), records(rows, place=place, **shown)) if rows else None
 
 
-def _size(value: object) -> Html:
-    return joined((whole(show_bytes(int(str(value)))),))
+def _pages(number: int, size: int, count: int, *parts: object, **query: object) -> Html | None:
+    """The links to the pages around this one; None if there is only one page."""
+    pages = -(-count // size)
+    if pages <= 1:
+        return None
+    around = (("← previous", number - 1), ("next →", number + 1))
+    links = [link(text, *parts, **query, page=at) for text, at in around if 0 < at <= pages]
+    return tag("p", f"page {number} of {pages} ", *spaced(links), class_="note")
 
 
 def _shown_of(shown: int, count: int, what: str) -> Html | None:

@@ -52,7 +52,7 @@ def rows_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool]) 
         class_="line",
         action=address("t", name, "rows"),
     )
-    body = joined((form, _result(names, rows[:ROWS_MAX], more=len(rows) > ROWS_MAX)))
+    body = joined(form, _result(names, rows[:ROWS_MAX], more=len(rows) > ROWS_MAX))
     data = {"table": found.context.identifier, "columns": names, "rows": rows[:ROWS_MAX]}
     return of_table(name, "rows", {**data, "more": len(rows) > ROWS_MAX}, body)
 
@@ -82,22 +82,20 @@ def changes_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool
     following = address("t", name, "changes", after=until)
     feed = table(names, [[_cell(value) for value in row] for row in rows[::-1]], id="feed")
     body = joined(
-        (
-            tag(
-                "p",
-                f"Changes of snapshots {after + 1} to {until}, newest first; new ones appear by "
-                "themselves. "
-                if until > after
-                else "Waiting for the next snapshot. ",
-                link("Show only what comes next", "t", name, "changes", after=until),
-                class_="note",
-                role="status",
-            ),
-            tag("p", f"Snapshot {left_out} has more rows than this page shows.", class_="warn")
-            if left_out
-            else None,
-            tag("div", feed, data_poll=following),
-        )
+        tag(
+            "p",
+            f"Changes of snapshots {after + 1} to {until}, newest first; new ones appear by "
+            "themselves. "
+            if until > after
+            else "Waiting for the next snapshot. ",
+            link("Show only what comes next", "t", name, "changes", after=until),
+            class_="note",
+            role="status",
+        ),
+        tag("p", f"Snapshot {left_out} has more rows than this page shows.", class_="warn")
+        if left_out
+        else None,
+        tag("div", feed, data_poll=following),
     )
     data = {"table": found.context.identifier, "after": after, "until": until, "columns": names}
     return of_table(name, "changes", {**data, "rows": rows, "cut_in": left_out or None}, body)
@@ -124,7 +122,7 @@ def query_form(text: str, query_id: str, result: Html | None = None) -> Html:
         action="/sql",
         id="sql",
     )
-    return joined((form, tag("div", result, id="result", aria_live="polite")))
+    return joined(form, tag("div", result, id="result", aria_live="polite"))
 
 
 class Query:
@@ -188,7 +186,7 @@ def _until(reader: pa.RecordBatchReader, stopped: Callable[[], bool]) -> Iterato
 def _result(names: Sequence[str], rows: Sequence[Sequence[object]], *, more: bool) -> Html:
     count = f"The first {len(rows)} rows." if more else f"{len(rows)} rows."
     shown = ([_cell(value) for value in row] for row in rows)
-    return joined((tag("p", count, class_="note"), table(names, shown, class_="data")))
+    return joined(tag("p", count, class_="note"), table(names, shown, class_="data"))
 
 
 def _cell(value: object) -> Html:

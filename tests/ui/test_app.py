@@ -104,10 +104,10 @@ def test_a_wrong_address_gets_an_error_in_both_forms(
 def test_a_broken_table_has_its_error_in_its_row_and_the_others_have_numbers(
     http: httpx.Client,
 ) -> None:
-    rows = {each["name"]: each for each in http.get("/index.json").json()["tables"]}
+    rows = {each["table"]: each for each in http.get("/index.json").json()["tables"]}
 
     assert "a metadata file" in rows["logs.broken"]["error"]
-    assert rows["shop.orders"]["numbers"]["snapshot_id"] == 8
+    assert rows["shop.orders"]["snapshot"] == 8
     assert "small files" in rows["logs.events"]["advice"][0]["says"]
     assert "lakecore compact logs.events -w " in rows["logs.events"]["advice"][0]["command"]
 

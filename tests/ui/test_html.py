@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from lakecore.ui.html import address, ago, facts, moment, table, tag
+from lakecore.ui.html import address, ago, facts, moment, records, table, tag
 
 
 def test_text_and_attributes_are_escaped_and_elements_are_kept() -> None:
@@ -26,7 +28,29 @@ def test_a_table_shows_counts_with_separators_and_nothing_for_a_missing_value() 
     assert '<td class="n">1,234,567</td>' in text
     assert "<td></td>" in text
     assert "<td>True</td>" in text
-    assert facts([("a", ""), ("b", None), ("c", 0)]).count("<tr>") == 1
+    assert facts({"a": "", "b": None, "c": 0}, place="f").count("<tr>") == 1
+
+
+def test_records_are_shown_by_the_units_of_their_keys() -> None:
+    rows: list[dict[str, object]] = [
+        {"name": "a", "size_bytes": None, "error": "x"},
+        {"name": "b", "size_bytes": 2048, "error": None, "time_ms": 0, "lag_seconds": 90.0},
+    ]
+    text = records(rows, place="r", name=lambda row: tag("b", row["name"]), error=None)
+
+    assert re.findall(r"<th scope[^>]*>(.*?)</th>", text) == ["name", "size", "time", "lag"]
+    assert re.findall(r"<td>(.*?)</td>", text) == [
+        "<b>a</b>",
+        "",
+        "",
+        "",
+        "<b>b</b>",
+        '<span class="whole">2.0 KiB</span>',
+        '<span class="whole">1970-01-01 00:00:00 UTC</span>',
+        '<span class="whole">2 min</span>',
+    ]
+    assert "<tbody></tbody>" in records([], place="r")
+    assert "k = v" in facts({"options": {"k": "v"}}, place="f")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -11,8 +12,21 @@ import pytest
 
 import lakecore as lc
 from lakecore.catalog.registry import OpeningCatalog, open_catalog
+from lakecore.errors import Unsupported
+from lakecore.metrics import prometheus
 from lakecore.model.validation import create_schema
-from lakecore.ui.pages import Asked, Site, differences, files_page, table_page, tables_page
+from lakecore.ui.pages import (
+    Asked,
+    Site,
+    differences,
+    files_page,
+    schema_page,
+    snapshot_page,
+    table_page,
+    tables_page,
+)
+from lakecore.ui.row_pages import rows_page
+from tests.guarded_tables import Access, guarded_table
 from tests.ui_pages import SECRET
 
 if TYPE_CHECKING:
@@ -108,7 +122,7 @@ def test_snapshots_are_paged_from_the_newest(tmp_path: Path) -> None:
     newest = table_page(site, "d.t", Asked({}))
     older = table_page(site, "d.t", Asked({"before": "11"}))
 
-    ids = [[each["id"] for each in page.data["snapshots"]] for page in (newest, older)]  # type: ignore[attr-defined]
+    ids = [[each["snapshot"] for each in page.data["snapshots"]] for page in (newest, older)]  # type: ignore[attr-defined]
     assert ids == [list(range(11, 61)), list(range(1, 11))]
     assert "/t/d.t?before=11" in newest.body
     assert "older" not in older.body
@@ -135,3 +149,33 @@ def test_files_are_shown_for_the_partition_and_the_bucket_that_are_asked_for(
         path.rpartition("/")[2] for path in listed["file_path"]
     ]
     assert [each["bucket"] for each in page.data["buckets"]] == [0, 1, 2]  # type: ignore[attr-defined]
+
+
+def test_pages_of_a_table_whose_catalog_hides_rows_tell_nothing_of_them(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path / "w", create=True)
+    session.create_database("d")
+    session.create_table("d.t", {"id": "INT"})
+    hidden = guarded_table(Access())
+    catalog = open_catalog({"warehouse": str(tmp_path / "w")}, create=False)
+    site = Site(cast("Catalog", OpeningCatalog(catalog, lambda _: hidden)))
+    asked = Asked({})
+    pages = [
+        tables_page(site, asked),
+        table_page(site, "d.t", asked),
+        schema_page(site, "d.t", asked),
+        rows_page(site, "d.t", asked, bool),
+    ]
+    refused = [partial(files_page, site, "d.t", asked), partial(snapshot_page, site, "d.t", "1")]
+    errors = []
+    for each in refused:
+        with pytest.raises(Unsupported) as error:
+            each()
+        errors.append(str(error.value))
+
+    shown = str([(page.body, page.data) for page in pages]) + str(errors)
+    assert "*ann" in shown
+    assert [word for word in ("bob", "2222", "1111") if word in shown] == []
+    numbers = site.numbers.of(hidden)
+    assert (numbers.rows, numbers.counted.vector_share, numbers.counted.files) == (None, None, 2)
+    assert "stored_rows{" not in prometheus(site.catalog, site.numbers)
+    assert "deleted_rows_ratio{" not in prometheus(site.catalog, site.numbers)
