@@ -109,13 +109,8 @@ OUTCOMES: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "deed",
-    [
-        "drop",
-        *(pytest.param(each, marks=pytest.mark.slow) for each in OUTCOMES if each != "drop"),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("deed", OUTCOMES)
 def test_kill_leaves_tables_as_before_or_after_and_nothing_behind(
     tmp_path: Path, deed: str
 ) -> None:

@@ -20,6 +20,7 @@ def run(*arguments: str) -> int | str | None:
     return ended.value.code
 
 
+@pytest.mark.slow
 def test_demo_tells_its_story_and_its_answers_are_those_of_the_csv(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

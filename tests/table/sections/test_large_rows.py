@@ -22,7 +22,7 @@ from lakecore.table.publication import write_schema
 from lakecore.table.reads.source import TableSource
 from lakecore.table.sections.merge_runs import merge_runs
 from lakecore.table.stored_rows.split_files import SplitFiles
-from property_tests.profile import sized
+from property_tests.profile import pairs, sized
 from tests.tables import changed, held, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ def plan_of(table: Table) -> tuple[tuple[Split, ...], ReadPlan]:
     return splits, source.read_plan(splits, None)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize(("engine", "file_format"), pairs(ENGINES, ["parquet", "orc", "avro"]))
 @pytest.mark.parametrize("seed", range(2))
 def test_large_rows_are_read_as_others_are(
     tiny: Budget, engine: str, file_format: str, seed: int
@@ -134,8 +133,7 @@ def test_large_rows_are_compacted_as_others_are(tiny: Budget, engine: str, seed:
         assert getattr(file, name) == getattr(wanted, name), name
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("producer", PRODUCERS)
+@pytest.mark.parametrize(("engine", "producer"), pairs(ENGINES, [*PRODUCERS]))
 def test_changes_of_large_rows_are_told_as_those_of_others(
     tiny: Budget, engine: str, producer: str
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from lakecore.io.spill import SpillDirectory
 from lakecore.table.sections import windows
+from property_tests.profile import pairs
 from tests.tables import changed, held, new_table, put, reopened
 
 if TYPE_CHECKING:
@@ -46,13 +47,11 @@ def many_runs(engine: str, seed: int, producer: str = "none") -> Table:
     return table
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(
-    ("producer", "seed"), [("none", 0), ("none", 1), ("lookup", 2), ("full-compaction", 3)]
-)
+@pytest.mark.parametrize(("engine", "seed"), pairs(ENGINES, range(4)))
 def test_runs_merged_in_rounds_give_the_same_rows(
-    monkeypatch: pytest.MonkeyPatch, engine: str, producer: str, seed: int
+    monkeypatch: pytest.MonkeyPatch, engine: str, seed: int
 ) -> None:
+    producer = ("none", "none", "lookup", "full-compaction")[seed]
     if engine == "first-row" and producer == "full-compaction":
         producer = "lookup"
     table = many_runs(engine, seed, producer)
