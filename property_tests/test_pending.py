@@ -1,8 +1,8 @@
 """No tag and no branch ever names lost files, wherever its maker dies beside a deletion of files.
 
-Two processes: the maker creates, moves or renames a tag, or creates a branch, and is killed at any
-of its calls; the deleter expires snapshots, or deletes the only tag of an expired one. One of them
-runs as a whole before any call of the other.
+Two processes: the maker creates, moves or renames a tag, creates a branch, or fast-forwards to it,
+and is killed at any of its calls; the deleter expires snapshots, rolls back, or deletes the only
+tag of an expired snapshot. One of them runs as a whole before any call of the other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lakecore.errors import CommitUnknown, LakecoreError
 from property_tests.profile import calls_of
 from tests.retention import copied, data_files, expire, files_read, history, tag
 from tests.stores import FailingStore, StoreFailure
-from tests.tables import reopened
+from tests.tables import reopened, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,19 +29,23 @@ MAKERS: dict[str, Callable[[Table], object]] = {
     "replace_tag": lambda table: table.replace_tag("y", snapshot_id=2),
     "rename_tag": lambda table: table.rename_tag("only", "x"),
     "create_branch": lambda table: table.create_branch("b", tag="only"),
+    "fast_forward": lambda table: table.fast_forward("f"),
 }
 DELETERS: dict[str, Callable[[Table], object]] = {
     "expire": expire,
     "delete_tag": lambda table: table.delete_tag("only"),
     "replace_tag": lambda table: table.replace_tag("only", snapshot_id=4),
     "roll back": lambda table: table.rollback_to(1),
+    "delete_tag of the branch": lambda table: table.branch("f").delete_tag("only"),
+    "replace_tag of the branch": lambda table: table.branch("f").replace_tag("only", snapshot_id=4),
+    "expire the branch": lambda table: expire(table.branch("f")),
 }
+OWN = [maker for maker in MAKERS if maker != "fast_forward"]
 PAIRS = [
     ("create_tag", "expire"),
     ("replace_tag", "expire"),
-    *((maker, deleter) for maker in MAKERS for deleter in ("delete_tag", "replace_tag")),
-    ("create_tag", "roll back"),
-    ("create_branch", "roll back"),
+    *((maker, deleter) for maker in OWN for deleter in ("delete_tag", "replace_tag", "roll back")),
+    *(("fast_forward", deleter) for deleter in DELETERS if "branch" in deleter),
 ]
 
 
@@ -69,6 +73,17 @@ class _Beside(FailingStore):
 def _built(deleter: str) -> Table:
     """Snapshots 1 to 4. The tags: `y`, and `only` of snapshot 2 if the deleter needs it."""
     table = history(commits=4)
+    if "branch" in deleter:
+        table = history(commits=1)
+        table.create_tag("begin")
+        table.create_branch("f", tag="begin")
+        branch = table.branch("f")
+        for number in range(2, 5):
+            branch.overwrite(rows(table.schema, f"1 v{number}"))
+        if "tag" in deleter:
+            tag(branch, "only", 2)
+            expire(branch)
+        return table
     if deleter in ("delete_tag", "replace_tag"):
         tag(table, "only", 2)
         expire(table)
@@ -79,7 +94,9 @@ def _built(deleter: str) -> Table:
 
 
 def _check(table: Table, where: object) -> None:
-    """Every tag and branch can be read, and the newest rows, too."""
+    """Every snapshot, tag and branch can be read."""
+    for number in table.context.history.snapshot_ids():
+        assert table.scan(snapshot_id=number).collect().height == 1, where
     for each in table.tags():
         assert table.scan(tag=each.name).collect().height == 1, where
     for branch in table.branches():
@@ -91,7 +108,7 @@ def _check(table: Table, where: object) -> None:
 def test_a_maker_that_dies_beside_a_deletion_names_no_lost_file(maker: str, deleter: str) -> None:
     built, deaths = _built(deleter), 0
     for call in calls_of(maker, deleter):
-        for dies_at in range(1, 99):
+        for dies_at in calls_of(maker, deleter, str(call)):
             store = copied(built.context.store, renames_at_once=True)
             other = reopened(built, store=store)
             beside = _Beside(store, call, lambda: DELETERS[deleter](other), fail_at=dies_at)  # noqa: B023
@@ -110,7 +127,7 @@ def test_a_maker_that_dies_beside_a_deletion_names_no_lost_file(maker: str, dele
 def test_a_deletion_beside_a_maker_that_dies_loses_no_file(maker: str, deleter: str) -> None:
     built, deaths = _built(deleter), 0
     for call in calls_of(maker, deleter):
-        for dies_at in range(1, 99):
+        for dies_at in calls_of(maker, deleter, str(call)):
             store = copied(built.context.store, renames_at_once=True)
             failing = FailingStore(store, dies_at)
             beside = _Beside(

@@ -11,6 +11,7 @@ store while it creates or deletes a branch, the name stays taken until the branc
 
 from __future__ import annotations
 
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -279,6 +280,8 @@ def _no_branch(context: TableContext, name: str) -> NotFound:
 # 1. prove that B is whole; write a record, so that an expiry knows that histories may be mixed, and
 #    keeps B if the table has it. If an expiry has begun to delete B meanwhile, end here: of two
 #    that run at the same time, one sees the other;
+#    What is copied is announced in the branch (`pending` in `deletion.py`), so that a deletion of
+#    files of the branch leaves these files;
 # 2. delete the hint LATEST, so that readers list the snapshots; write the schemas of the branch;
 # 3. delete the snapshots of the table that differ, but for N;
 # 4. write B. **This step decides** if the number of B is N's, or a greater one. If it is a smaller
@@ -335,8 +338,18 @@ def fast_forward(context: TableContext, name: str, *, dry_run: bool) -> FastForw
     if server is not None and not dry_run:
         server.fast_forward(name)
     elif not dry_run:
-        require_whole(branch_context(context, name), source.snapshot(steps.latest))
-        _carry_out(context, source.layout, target, steps)
+        branch = branch_context(context, name)
+        require_whole(branch, source.snapshot(steps.latest))
+        with ExitStack() as announced:
+            for number in steps.snapshots_in:
+                announced.enter_context(pending(branch, source.snapshot(number)))
+            if steps.snapshots_in and source.listed_snapshot(steps.snapshots_in[0]) is None:
+                raise CommitConflict(
+                    "snapshots of the branch expired during the call; call fast_forward again",
+                    branch=name,
+                    table=context.identifier,
+                )
+            _carry_out(context, branch, target, steps)
     return FastForwardResult(
         branch=name,
         snapshot_id=steps.latest,
@@ -428,8 +441,8 @@ def _check_older(
         )
 
 
-def _carry_out(context: TableContext, source: Layout, target: History, steps: _Steps) -> None:
-    store, layout = context.store, target.layout
+def _carry_out(context: TableContext, branch: TableContext, target: History, steps: _Steps) -> None:
+    store, layout, source = context.store, target.layout, branch.layout
     out, newest = steps.snapshots_out, steps.latest
     stays = newest not in steps.snapshots_in
     _check_listed(context, target, newest, stays=stays)
@@ -461,7 +474,7 @@ def _carry_out(context: TableContext, source: Layout, target: History, steps: _S
         for number in steps.snapshots_in:
             if number != newest:
                 _publish(context, source, layout, number, replaces=number == last)
-        _finish(context, source, target, steps)
+        _finish(context, branch, target, steps)
 
 
 def _check_listed(context: TableContext, target: History, newest: int, *, stays: bool) -> None:
@@ -507,21 +520,34 @@ def _publish(
     decide(write, is_there, snapshot_id=number, table=context.identifier)
 
 
-def _finish(context: TableContext, source: Layout, target: History, steps: _Steps) -> None:
+def _finish(context: TableContext, branch: TableContext, target: History, steps: _Steps) -> None:
     """Carry out steps 6 to 8 (see the module)."""
     store, layout = context.store, target.layout
     for name in steps.tags_out:
         store.delete(layout.tag(name))
     for number in steps.schemas_out:
         store.delete(layout.schema(number))
-    for name in steps.tags_in:
-        store.put(layout.tag(name), store.read(source.tag(name)))
+    made = [name for name in steps.tags_in if _copy_tag(branch, layout.tag(name), name)]
     if not steps.is_one_history:
         target.write_earliest_hint(steps.earliest)
     store.put(layout.latest_hint, str(steps.latest).encode())
     gone = [name for name in steps.tags_out if name not in steps.tags_in]
-    context.publication.note_tags(target, made=steps.tags_in, gone=gone)
+    context.publication.note_tags(target, made=made, gone=gone)
     store.delete(layout.fast_forward_record)
+
+
+def _copy_tag(branch: TableContext, path: str, name: str) -> bool:
+    """Write the tag of the branch to the path. Returns False if it was deleted since the plan."""
+    store, source = branch.store, branch.layout.tag(name)
+    with suppress(NotFound):
+        while True:
+            data = store.read(source)
+            # A process that deletes or replaces the tag then keeps its files.
+            with pending(branch, metadata.decode_tag(data, name, source).snapshot):
+                if store.read(source) == data:
+                    store.put(path, data)
+                    return True
+    return False
 
 
 def _conflict(context: TableContext, snapshot_id: int | None) -> CommitConflict:

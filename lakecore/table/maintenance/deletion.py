@@ -20,6 +20,7 @@ import polars as pl
 
 from lakecore.errors import CommitConflict, CommitUnknown, CorruptTable, LakecoreError, NotFound
 from lakecore.format import metadata
+from lakecore.format.layout import MAIN_BRANCH
 from lakecore.io.history import has_file
 from lakecore.io.parallel import delete_all
 from lakecore.model.manifest import FileKind
@@ -247,8 +248,11 @@ def settled(
     """The plan, made again for as long as what keeps files has changed while it was made.
 
     `seen` is what `keepers` returned before. If it returns the same afterwards, all of that kept
-    its files in between, and the plan has seen it.
+    its files in between, and the plan has seen it. Another branch may have taken over what keeps
+    files by a fast-forward, which leaves no trace in this one: a branch plans again in any case.
     """
+    if context.layout.branch != MAIN_BRANCH:
+        seen = ()
     while (now := keepers(context, without)) != seen:
         seen, plan = now, plan_again()
     return plan

@@ -320,7 +320,12 @@ def _clean_up(context: TableContext, record: RollbackRecord) -> FilesDeleted | N
         kept = [*states(context.history), *_of_branches(context)]
         return _files_of(context, record, kept)
 
-    found = settled(context, keepers(context), plan(), plan)
+    def plan_again() -> Deletion | None:
+        if record.target.is_same(context.history.snapshot_if_there(record.target.id)):
+            _remove_tags(context, record)
+        return plan()
+
+    found = settled(context, keepers(context), plan(), plan_again)
     if found is not None:
         delete_files_of(context, found)
     context.store.delete(context.layout.rollback_record)

@@ -303,14 +303,16 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
         _check_kept(context, tag.snapshot, new_name, without=None)
         if not _is_at(context, path, marked) and not context.store.put_if_absent(path, marked):
             raise _taken(context, new_name)
-    decide(
-        lambda: context.store.delete(old_path),
-        lambda: not context.store.exists(old_path),
-        tag=name,
-        table=context.identifier,
-    )
+        decide(
+            lambda: context.store.delete(old_path),
+            lambda: not context.store.exists(old_path),
+            tag=name,
+            table=context.identifier,
+        )
+        with clean_up_after(context, "the renaming of a tag"):
+            # A rollback may have removed the tag meanwhile; this makes it again.
+            context.store.put(path, data)
     with clean_up_after(context, "the renaming of a tag"):
-        context.store.put(path, data)
         context.publication.note_tags(context.history, made=[new_name], gone=[name])
     return replace(tag, name=new_name)
 
