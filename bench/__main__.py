@@ -29,6 +29,9 @@ must be installed, with Java and Maven for Debezium.
 
 `python -m bench compaction [SETTING=VALUE …]` measures nothing: it simulates compaction under some
 workloads, see `compaction.py`.
+
+`python -m bench simulate_scale [SETTING=VALUE …]` simulates a whole table and its price, see
+`simulate_scale.py`.
 """
 
 from __future__ import annotations
@@ -60,6 +63,7 @@ from bench import (
     polls_100k,
     scale,
     scan_6m,
+    simulate_scale,
     tpch,
     upserts_20m,
     upserts_lakes,
@@ -102,6 +106,7 @@ MAINS: dict[str, Callable[[list[str]], int]] = {
     "cdc_mysql": cdc_mysql.main,
     "lookup": lookup.main,
     "lookups": lookups.main,
+    "simulate_scale": simulate_scale.main,
     "upserts": upserts_20m.main,
 }
 SIZED: dict[str, Callable[[list[str]], int]] = {
