@@ -80,7 +80,7 @@ def test_a_later_load_changes_options(session: lc.Session) -> None:
     assert session.get_table("shop.t").context.schema.id == 1
 
 
-@pytest.mark.parametrize("tool", ["dbt"])
+@pytest.mark.parametrize("tool", ["dbt", "dlt"])
 def test_a_missing_tool_names_the_extra(tool: str) -> None:
     code = f"import sys; sys.modules[{tool!r}] = None; import lakecore.{tool}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

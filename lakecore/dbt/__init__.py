@@ -5,8 +5,8 @@ lakecore.dbt` prints. They run the model into a table in memory, and call `Plugi
 
 1. The settings of the model are checked; keys must be unique among its rows.
 2. The table is created, or found. Its columns follow `on_schema_change`.
-3. The rows become one commit. Its user is the invocation of dbt and its number that of the model,
-   so that the same load counts once.
+3. The rows become one commit, whose user is the invocation of dbt, or what the project states. A
+   table takes one commit of each, so that a run that is repeated counts once.
 4. The views through which dbt reads the warehouse are brought up to date.
 
 INVARIANT: a setting of dbt that has no meaning here is an error.
@@ -14,7 +14,6 @@ INVARIANT: a setting of dbt that has no meaning here is an error.
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from importlib.resources import files
 from threading import Lock
@@ -79,7 +78,6 @@ class _Model:
     overwrites_partitions: bool
     on_schema_change: str
     commit_user: str
-    number: int
 
 
 class Plugin(BasePlugin):
@@ -201,16 +199,14 @@ def _load(
         table = table.copy({"write.merge-schema.explicit-cast": "true"})
     evolve = change in {"append_new_columns", "sync_all_columns"}
     if model.incremental and not model.overwrites_partitions:
-        table.write(
-            rows, evolve_schema=evolve, commit_user=model.commit_user, identifier=model.number
-        )
+        table.write(rows, evolve_schema=evolve, commit_user=model.commit_user, identifier=1)
     else:
         table.overwrite(
             rows,
             dynamic=model.incremental,
             evolve_schema=evolve,
             commit_user=model.commit_user,
-            identifier=model.number,
+            identifier=1,
         )
     if change == "sync_all_columns" and missing:
         session.alter_table(
@@ -269,7 +265,6 @@ def _model(table: str, config: Mapping[str, object], columns: Sequence[str]) -> 
         overwrites_partitions=strategy == "insert_overwrite",
         on_schema_change="sync_all_columns" if full_refresh else change,
         commit_user=str(config["commit_user"]),
-        number=zlib.crc32(str(config["model"]).encode()),
     )
 
 

@@ -112,7 +112,6 @@
       'comment': model.description if config.persist_relation_docs() else none,
       'columns': model.columns if config.persist_column_docs() else {},
       'commit_user': var('lakecore_commit_user', invocation_id),
-      'model': model.unique_id,
   }) %}
 
   {{ run_hooks(post_hooks, inside_transaction=True) }}

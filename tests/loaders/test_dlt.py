@@ -1,0 +1,196 @@
+"""Pipelines of dlt into a Paimon warehouse."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dlt
+import pytest
+from dlt.pipeline.exceptions import PipelineStepFailed
+
+import lakecore as lc
+from lakecore.dlt import destination
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Load = Callable[..., Any]
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> lc.Session:
+    return lc.connect(tmp_path / "w", create=True)
+
+
+@pytest.fixture
+def load(tmp_path: Path, session: lc.Session, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Loads rows into the table `t`, in a pipeline of its own for each set of arguments."""
+    monkeypatch.setenv("DLT_DATA_DIR", str(tmp_path / "dlt"))
+
+    def run(rows: object, hints: dict[str, Any] | None = None, **arguments: Any) -> None:
+        made = destination(session.warehouse, "shop", **arguments)
+        pipeline = dlt.pipeline("p", destination=made, pipelines_dir=str(tmp_path / "pipelines"))
+        pipeline.run(dlt.resource(rows, name="t", **(hints or {})))
+
+    return run
+
+
+def rows(session: lc.Session, table: str = "t") -> list[dict[str, Any]]:
+    return session.get_table(f"shop.{table}").to_polars().sort("id").to_dicts()
+
+
+MERGE = {"write_disposition": "merge", "primary_key": "id"}
+
+
+def test_rows_are_appended_and_new_columns_are_added(session: lc.Session, load: Load) -> None:
+    load([{"id": 1}, {"id": 2, "name": "Bob"}], {"primary_key": "id"})
+    load([{"id": 2, "Price Net": Decimal("1.5"), "at": dt.date(2026, 1, 1)}])
+
+    assert rows(session) == [
+        {"id": 1, "name": None, "price_net": None, "at": None},
+        {"id": 2, "name": "Bob", "price_net": None, "at": None},
+        {"id": 2, "name": None, "price_net": Decimal("1.500000000"), "at": dt.date(2026, 1, 1)},
+    ]
+    assert session.get_table("shop.t").schema.primary_keys == ()
+
+
+def test_merged_rows_are_updated_and_deleted_by_key(session: lc.Session, load: Load) -> None:
+    hints = {**MERGE, "columns": {"gone": {"hard_delete": True, "data_type": "bool"}}}
+    load([{"id": 1, "n": 1}, {"id": 2, "n": 2}, {"id": 3, "n": 3}], hints)
+    load([{"id": 2, "n": 9}, {"id": 3, "gone": True}, {"id": 4, "n": 4, "gone": False}], hints)
+
+    assert [(row["id"], row["n"]) for row in rows(session)] == [(1, 1), (2, 9), (4, 4)]
+    assert session.get_table("shop.t").schema.primary_keys == ("id",)
+
+
+def test_a_load_replaces_all_rows_by_all_of_its_files(
+    session: lc.Session, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATA_WRITER__FILE_MAX_ITEMS", "2")
+    replace = {"write_disposition": "replace"}
+    load([{"id": number} for number in range(5)], replace)
+
+    assert [row["id"] for row in rows(session)] == [0, 1, 2, 3, 4]
+
+    load([{"id": number} for number in range(7, 12)], replace)
+
+    assert [row["id"] for row in rows(session)] == [7, 8, 9, 10, 11]
+    kinds = session.get_table("shop.t").inspect.snapshots()["commit_kind"].to_list()
+    assert kinds.count("OVERWRITE") == 2
+
+    load([], replace)
+
+    assert rows(session) == []
+
+
+def test_a_merged_table_is_replaced_with_its_keys(session: lc.Session, load: Load) -> None:
+    load([{"id": 1}, {"id": 2}], MERGE)
+    load([{"id": 3}, {"id": 3}], {"write_disposition": "replace"})
+
+    assert rows(session) == [{"id": 3}]
+
+
+def test_partitions_and_options_are_those_of_the_hints(session: lc.Session, load: Load) -> None:
+    columns = {"day": {"partition": True, "data_type": "bigint"}}
+    load(
+        [{"id": 1, "day": 5}],
+        {"columns": columns},
+        options={"t": {"bucket": 2, "bucket-key": "id"}},
+    )
+
+    table = session.get_table("shop.t")
+    assert (table.schema.partition_keys, table.options.texts["bucket"]) == (("day",), "2")
+
+
+def test_nested_data_is_json(session: lc.Session, load: Load) -> None:
+    load([{"id": 1, "tags": ["a", "b"], "place": {"x": 1}}])
+
+    assert rows(session) == [{"id": 1, "tags": '["a","b"]', "place": '{"x":1}'}]
+
+
+def test_nested_data_has_tables_if_the_columns_of_dlt_are_kept(
+    session: lc.Session, load: Load
+) -> None:
+    load([{"id": 1, "tags": ["a", "b"]}], dlt_columns=True, max_table_nesting=1)
+
+    (parent,) = rows(session)
+    children = session.get_table("shop.t__tags").to_polars()
+    assert sorted(children["value"].to_list()) == ["a", "b"]
+    assert set(children["_dlt_parent_id"].to_list()) == {parent["_dlt_id"]}
+    assert set(session.list_tables("shop")) == {"t", "t__tags"}
+
+
+@pytest.mark.parametrize(
+    ("hints", "message"),
+    [
+        ({"write_disposition": "merge"}, "the disposition merge needs a primary_key"),
+        (
+            {
+                "write_disposition": {"disposition": "merge", "strategy": "scd2"},
+                "primary_key": "id",
+            },
+            "unknown merge strategy",
+        ),
+        ({**MERGE, "columns": {"n": {"dedup_sort": "desc"}}}, "hint=dedup_sort"),
+        ({**MERGE, "merge_key": "n"}, "hint=merge_key"),
+        ({"columns": {"n": {"data_type": "wei"}}}, "column=n"),
+    ],
+)
+def test_a_hint_without_effect_ends_the_load(
+    session: lc.Session, load: Load, hints: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PipelineStepFailed, match=message):
+        load([{"id": 1, "n": 1}], hints)
+
+    assert not session.table_exists("shop.t")
+
+
+def test_nested_tables_need_the_columns_of_dlt(load: Load) -> None:
+    with pytest.raises(lc.InvalidRequest, match="dlt_columns=True"):
+        load([{"id": 1}], max_table_nesting=1)
+
+
+@pytest.mark.parametrize("disposition", ["append", "replace"])
+def test_a_file_that_is_loaded_again_after_a_lost_reply_counts_once(
+    session: lc.Session, load: Load, monkeypatch: pytest.MonkeyPatch, disposition: str
+) -> None:
+    load([{"id": 0}])
+    table = type(session.get_table("shop.t"))
+    write, overwrite = table.write, table.overwrite
+    lost: list[object] = []
+
+    def losing(verb: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **named: object) -> object:
+            result = verb(*arguments, **named)
+            if len(lost) < 2:
+                lost.append(result)
+                raise lc.CommitUnknown("the reply is lost")
+            return result
+
+        return call
+
+    monkeypatch.setattr(table, "write", losing(write))
+    monkeypatch.setattr(table, "overwrite", losing(overwrite))
+    monkeypatch.setenv("DATA_WRITER__FILE_MAX_ITEMS", "1")
+    load([{"id": 1}, {"id": 2}, {"id": 3}], {"write_disposition": disposition})
+
+    assert len(lost) == 2
+    expected = [1, 2, 3] if disposition == "replace" else [0, 1, 2, 3]
+    assert [row["id"] for row in rows(session)] == expected
+
+
+def test_the_pipeline_of_the_page_loads_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "loaders.md").read_text()
+    (code,) = re.findall(r"^```py3\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    monkeypatch.setenv("DLT_DATA_DIR", str(tmp_path / "dlt"))
+    exec(code.replace("/data/warehouse", str(tmp_path / "w")), {"__name__": "__main__"})  # noqa: S102 - ours
+
+    assert rows(lc.connect(tmp_path / "w"), "orders") == [
+        {"id": 1, "status": "shipped", "gone": None}
+    ]
