@@ -1,4 +1,4 @@
-"""The page of writing lists the type of each column of Arrow and Polars."""
+"""The page of types lists the type of each column of Arrow and Polars."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from lakecore.catalog.new_table import columns_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "writing.md"
+PAGE = Path(__file__).parents[2] / "docs" / "types.md"
 SHAPES = {
     "decimal128(p, s)": pa.decimal128(9, 2),
     "Decimal(p, s)": pl.Decimal(9, 2),
