@@ -20,7 +20,6 @@ import logging
 import math
 import tomllib
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, unquote_plus
 
@@ -187,7 +186,7 @@ class RestApp:
         self._tokens = tuple(tokens or ())
         self._served = ServedCatalog(catalog)
         self._scoped = {token: self._served.over(visible(catalog, token)) for token in self._tokens}
-        self._catalog, self._numbers, self._counting = catalog, Numbers(), Lock()
+        self._catalog, self._numbers, self._counting = catalog, Numbers(), asyncio.Lock()
         self._bodies_bytes = 0
         self._in_thread = server_library("starlette.concurrency").run_in_threadpool
         self._responses = server_library("starlette.responses")
@@ -228,7 +227,8 @@ class RestApp:
             call.who = token.name
             if (request.method, request.scope["path"]) == ("GET", "/metrics"):
                 call.read = True
-                return Reply(200, metrics=await self._in_thread(self._metrics, token))
+                async with self._counting:
+                    return Reply(200, metrics=await self._in_thread(self._metrics, token))
             parts, query = _address(request.scope)
             held = _Held(self)
             try:
@@ -252,9 +252,8 @@ class RestApp:
 
     def _metrics(self, token: Token) -> str:
         """The metrics of what the token may use; pipelines belong to no single database."""
-        with self._counting:
-            seen = visible(self._catalog, token)
-            return prometheus(seen, self._numbers, with_pipelines=token.databases is None)
+        seen = visible(self._catalog, token)
+        return prometheus(seen, self._numbers, with_pipelines=token.databases is None)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ import hmac
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from threading import Event, Lock
+from threading import Event
 from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import parse_qsl
 
@@ -104,7 +104,7 @@ class UiApp:
         self._reads = ThreadPoolExecutor(READS_MAX, "lakecore-ui-rows")
         self._pages = ThreadPoolExecutor(READS_MAX, "lakecore-ui")
         self._queries: dict[str, Query] = {}
-        self._counting = Lock()
+        self._counting = asyncio.Lock()
 
     async def __call__(
         self,
@@ -169,7 +169,9 @@ class UiApp:
             case ("" | "index",):
                 return await self._read(partial(tables_page, site, asked))
             case ("metrics",):
-                text = await self._read(self._metrics)
+                async with self._counting:
+                    work = partial(prometheus, site.catalog, site.numbers)
+                    text = await self._read(work)
                 raise Answer(200, text.encode(), METRICS_TYPE)
             case ("sql",):
                 box = query_form(asked.text("q"), SYSTEM.new_uuid())
@@ -271,10 +273,6 @@ class UiApp:
         return Answer(303, b"", _HTML, **{"location": to, "set-cookie": cookie})
 
     # --- work in threads --------------------------------------------------------------------------
-
-    def _metrics(self) -> str:
-        with self._counting:
-            return prometheus(self._site.catalog, self._site.numbers)
 
     async def _read(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pages, work)

@@ -76,7 +76,9 @@ def timeline(snapshots: Sequence[SnapshotFacts], table: str | None = None) -> Ht
     span = max(last - first, 1)
     parts = [tag("line", x1=20, y1=45, x2=_WIDTH - 20, y2=45, class_="axis")]
     for each in snapshots:
-        x = f"{20 + (_WIDTH - 40) * (each.time_ms - first) / span:.1f}"
+        at = 20 + (_WIDTH - 40) * (each.time_ms - first) / span
+        anchor = "start" if at < 100 else "end" if at > _WIDTH - 100 else "middle"
+        x = f"{at:.1f}"
         says = tag("title", f"snapshot {each.id}, {each.kind}, {moment(each.time_ms)}")
         dot = tag("circle", says, cx=x, cy=45, r=5, class_=_kind(each.kind))
         where = None if table is None else address("t", table, "snapshots", each.id)
@@ -84,7 +86,7 @@ def timeline(snapshots: Sequence[SnapshotFacts], table: str | None = None) -> Ht
         for place, names, mark in ((25, each.tags, "tag"), (72, each.consumers, "next of")):
             if names:
                 text = f"{mark} {', '.join(names)}"
-                parts.append(tag("text", text, x=x, y=place, text_anchor="middle"))
+                parts.append(tag("text", text, x=x, y=place, text_anchor=anchor))
     kinds = dict.fromkeys(each.kind for each in snapshots)
     legend = joined(*(part for kind in kinds for part in (_sign(_kind(kind)), f" {kind} ")))
     return joined(

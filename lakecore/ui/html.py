@@ -1,7 +1,7 @@
 """HTML and SVG put together from elements. Text is escaped when it enters an element.
 
 INVARIANT: only functions of this module make `Html` from values, so no name or value of a table can
-become an element, an attribute or a script. Control characters are shown as escapes.
+become an element, an attribute or a script. In texts, control characters are shown as escapes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 TEXT_MAX = 400
+_NOTHING: tuple[object, ...] = (None, "", {}, [])
 _UNITS = ("_bytes", "_ms", "_seconds")
 _VOID = frozenset({"input", "link", "meta"})
 
@@ -35,7 +36,7 @@ def tag(name: str, /, *children: object, **attributes: object) -> Html:
     """
     shown = "".join(
         f" {key.rstrip('_').replace('_', '-')}"
-        + ("" if value is True else f'="{escape(one_line(value, TEXT_MAX * 10))}"')
+        + ("" if value is True else f'="{escape(str(value))}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
@@ -84,11 +85,16 @@ def records(
 ) -> Html:
     """A table of records with the same keys; a record may lack the last ones. `place` is its id.
 
+    A key without a value in any record is left out.
     `shown` makes the cells of a key; None leaves the key out. The other values are shown by what
     the end of their key says: `_bytes`, `_ms`, `_seconds`.
     """
     longest: Mapping[str, object] = max(rows, key=len, default={})
-    keys = [key for key in longest if shown.get(key, _shown) is not None]
+    keys = [
+        key
+        for key in longest
+        if shown.get(key, _shown) is not None and any(row.get(key) not in _NOTHING for row in rows)
+    ]
 
     def cell(row: Mapping[str, object], key: str) -> object:
         own = shown.get(key)
@@ -103,7 +109,7 @@ def facts(pairs: Mapping[str, object], *, place: str) -> Html:
     rows = (
         tag("tr", tag("th", _head(name), scope="row"), tag("td", _shown(name, value)))
         for name, value in pairs.items()
-        if value not in (None, "", {})
+        if value not in _NOTHING
     )
     return tag("table", tag("tbody", *rows), class_="facts", id=place)
 

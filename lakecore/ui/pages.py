@@ -409,7 +409,7 @@ def files_page(site: Site, name: str, asked: Asked) -> Page:
         file_map(bucket_files(context, entries)),
         _part("Buckets", buckets, place="buckets", bucket=to_bucket, size_bytes=_bar(sums)),
         _shown_of(len(buckets), sums.height, "buckets"),
-        _part(f"Files of bucket {single}", files, place="entries"),
+        _part(f"Files of bucket {single}", files, place="entries", change=None),
         _shown_of(len(files), len(entries), "files") if files else None,
     )
     data = {"partition": chosen, "buckets": buckets, "files": files}
@@ -554,7 +554,7 @@ def _part(
     rows: Sequence[Record],
     *,
     place: str,
-    **shown: Callable[[Record], Html],
+    **shown: Callable[[Record], Html] | None,
 ) -> Html | None:
     """Records below a title; None without records."""
     return joined(tag("h2", title), records(rows, place=place, **shown)) if rows else None

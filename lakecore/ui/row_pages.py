@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lakecore.io.history import History
     from lakecore.session import open_table
     from lakecore.sql.engine import SqlEngine
     from lakecore.ui.pages import Asked, Site
@@ -60,9 +61,11 @@ def rows_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool]) 
 def changes_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool]) -> Page:
     """The changes of the snapshots after `after`; the script of the page asks for the next ones."""
     found = open_data_table(site.catalog, name)
-    latest = found.context.history.latest_snapshot_id() or 0
-    earliest = found.context.history.earliest_snapshot_id() or 1
-    after = asked.number("after", max(latest - _FEED_SNAPSHOTS, earliest - 1))
+    history = found.context.history
+    latest = history.latest_snapshot_id() or 0
+    after = asked.number("after", -1)
+    if after < 0:
+        after = _before_newest(history, latest)
     names: list[str] = ["snapshot", "_row_kind", *found.schema.names]
     rows: list[list[object]] = []
     until, left_out = min(after, latest), 0
@@ -99,6 +102,20 @@ def changes_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool
     )
     data = {"table": found.context.identifier, "after": after, "until": until, "columns": names}
     return of_table(name, "changes", {**data, "rows": rows, "cut_in": left_out or None}, body)
+
+
+def _before_newest(history: History, latest: int) -> int:
+    """The snapshot after which the feed begins: the changes of the newest ones fit a page."""
+    after, rows = latest, 0
+    while after > 0 and latest - after < _FEED_SNAPSHOTS:
+        snapshot = history.snapshot_if_there(after)
+        if snapshot is None:
+            break
+        rows += abs(snapshot.changelog_record_count or snapshot.delta_record_count or 0)
+        if rows > ROWS_MAX and after < latest:
+            break
+        after -= 1
+    return after
 
 
 def query_form(text: str, query_id: str, result: Html | None = None) -> Html:

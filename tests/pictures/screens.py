@@ -25,8 +25,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-SCREENS = {"ui-tables": "/", "ui-table": "/t/shop.orders"}
-SIZE = (1000, 720)
+SCREENS = {"ui-tables": ("/", 400), "ui-table": ("/t/shop.orders", 960)}
+WIDTH = 1000
 
 
 @contextmanager
@@ -53,13 +53,18 @@ def screens(place: Path, images: Path) -> None:
         options={"bucket": "1"},
     )
     customers.write([{"id": number, "name": f"customer {number}"} for number in range(900)])
+    orders = session.get_table("shop.orders")
+    orders.compact(full=True)
+    for number in range(5):
+        orders.write([{"day": "2026-11-21", "id": 1, "client": f"Eve {number}", "note": None}])
     session.create_database("web")
     events = session.create_table("web.events", {"day": "DATE", "page": "STRING"})
     for number in range(7):
         day = date(2026, 11, 20) + timedelta(number)
         events.write([{"day": day, "page": f"/{each}"} for each in range(50)])
     with ui_server(session.warehouse) as client, chromium() as browser:
-        page = browser.new_page(viewport=dict(zip(("width", "height"), SIZE, strict=True)))
-        for name, address in SCREENS.items():
+        page = browser.new_page()
+        for name, (address, height) in SCREENS.items():
+            page.set_viewport_size({"width": WIDTH, "height": height})
             page.goto(str(client.base_url.join(address)))
             page.screenshot(path=images / f"{name}.png")

@@ -16,8 +16,8 @@ def test_text_and_attributes_are_escaped_and_elements_are_kept() -> None:
     assert tag("p", inner, None, "a\u202eb", class_="x", title='"><script>', hidden=None) == (
         '<p class="x" title="&quot;&gt;&lt;script&gt;"><b>&lt;i&gt;</b>a\\u202eb</p>'
     )
-    assert tag("input", value="\n", required=True, autofocus=False) == (
-        '<input value="\\n" required>'
+    assert tag("input", value="\"'&", required=True, autofocus=False) == (
+        '<input value="&quot;&#x27;&amp;" required>'
     )
 
 

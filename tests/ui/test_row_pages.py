@@ -94,6 +94,18 @@ def test_the_feed_of_a_large_commit_is_cut_and_says_so(table: lc.Table, site: Si
     assert rows(changes(site, after="1")) == [[2, "+I", 1, "b"]]
 
 
+def test_the_feed_begins_with_the_newest_commits_that_fit_a_page(
+    table: lc.Table, site: Site
+) -> None:
+    sizes = (150, 120, 30, 20)
+    for size in sizes:
+        frame = pl.DataFrame({"id": range(size), "v": "x"}, schema_overrides={"id": pl.Int32})
+        table.write(frame)
+
+    assert changes(site).data["after"] == 1
+    assert len(rows(changes(site))) == sum(sizes[1:])
+
+
 def test_a_feed_that_is_ahead_of_the_table_waits_for_what_the_table_commits_next(
     table: lc.Table, site: Site
 ) -> None:
