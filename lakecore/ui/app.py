@@ -149,10 +149,9 @@ class UiApp:
                 found = self._login(request)
         if request.as_json:
             return Answer(found.status, json_text(found.data).encode(), "application/json")
-        json = request.json_address
-        text = page(
-            found.title, self._site.where, (link("lakecore"), *found.crumbs), found.body, json
-        )
+        where = self._site.where if request.may_read else ""
+        crumbs = (link("lakecore"), *found.crumbs)
+        text = page(found.title, where, crumbs, found.body, request.json_address)
         return Answer(found.status, text.encode(), _HTML)
 
     async def _routed(self, request: _Request) -> Page:
@@ -234,13 +233,13 @@ class UiApp:
             raise Problem(421, "this server answers to names of this machine only")
 
     def _check_token(self, request: _Request) -> None:
-        if self._token is None:
-            return
-        stated = request.headers.get("authorization", "").encode("utf-8", "replace")
-        known = hmac.compare_digest(stated, f"Bearer {self._token}".encode())
-        kept = request.cookies.get(_COOKIE, "").encode("utf-8", "replace")
-        if not (known or hmac.compare_digest(kept, self._cookie().encode())):
-            raise Problem(401, "the token is missing or wrong")
+        if self._token is not None:
+            stated = request.headers.get("authorization", "").encode("utf-8", "replace")
+            known = hmac.compare_digest(stated, f"Bearer {self._token}".encode())
+            kept = request.cookies.get(_COOKIE, "").encode("utf-8", "replace")
+            if not (known or hmac.compare_digest(kept, self._cookie().encode())):
+                raise Problem(401, "the token is missing or wrong")
+        request.may_read = True
 
     def _cookie(self) -> str:
         """What the cookie of a browser holds: it proves the token, and does not tell it."""
@@ -299,6 +298,7 @@ class _Request:
         self.path: tuple[str, ...] = ("",)
         self.query: dict[str, str] = {}
         self.form: dict[str, str] = {}
+        self.may_read = False
         self.as_json = self._raw.endswith(b".json")
 
     def split(self) -> None:

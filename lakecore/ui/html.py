@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 TEXT_MAX = 400
-_NOTHING: tuple[object, ...] = (None, "", {}, [])
+_NOTHING: tuple[object, ...] = (None, "", {}, [], ())
 _UNITS = ("_bytes", "_ms", "_seconds")
 _VOID = frozenset({"input", "link", "meta"})
 
@@ -132,7 +132,9 @@ def _shown(key: str, value: object) -> object:
             text = ago(value)
         case Mapping():
             return ", ".join(f"{name} = {each}" for name, each in value.items())
-        case list() | tuple():
+        case tuple():
+            return ", ".join(map(str, value))
+        case list():
             return joined(*(tag("div", each) for each in value))
         case _:
             return value

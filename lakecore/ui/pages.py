@@ -220,8 +220,8 @@ def table_page(site: Site, name: str, asked: Asked) -> Page:
     about: Record = {
         "path": masked(context.layout.root),
         "comment": schema.comment,
-        "primary_key": ", ".join(schema.primary_keys),
-        "partitioned_by": ", ".join(schema.partition_keys),
+        "primary_key": schema.primary_keys,
+        "partitioned_by": schema.partition_keys,
         "stored_rows": numbers.rows,
         "files": numbers.counted.files,
         "buckets": numbers.counted.buckets,
