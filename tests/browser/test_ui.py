@@ -8,7 +8,7 @@ import pytest
 
 import lakecore as lc
 from tests.pictures.screens import chromium
-from tests.ui_pages import EVIL_TABLE, filled_warehouse, ui_server
+from tests.ui_pages import EVIL_TABLE, TOKEN, filled_warehouse, ui_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,3 +159,22 @@ def test_without_scripts_every_page_and_query_works(browser: Browser, address: s
     context.close()
 
     assert shown == ("144", "SELECT count(*) AS n FROM shop.orders")
+
+
+def test_a_browser_gives_the_token_once(browser: Browser, warehouse: str) -> None:
+    with ui_server(warehouse, token=TOKEN) as client:
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(str(client.base_url.join("/t/shop.orders?before=4")))
+        page.keyboard.type("wrong")
+        page.keyboard.press("Enter")
+        page.wait_for_load_state()
+        page.fill("#token", TOKEN)
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/t/shop.orders?before=4")
+        page.get_by_role("link", name="files", exact=True).click()
+        page.wait_for_url("**/t/shop.orders/files")
+        shown = page.text_content("h1")
+        context.close()
+
+    assert shown == "shop.orders: files"
