@@ -97,12 +97,12 @@ def server_config(app: object, **changed: object) -> Any:  # noqa: ANN401  uvico
 def check_token(host: str, token: str | None) -> None:
     """Raise InvalidRequest for a server that other machines can reach without a long token."""
     if token is None:
-        if is_loopback(host):
+        if _is_loopback(host):
             return
         raise InvalidRequest(
             "a server that other machines can reach needs a token", option="--token", host=host
         )
-    if len(token) < TOKEN_LENGTH_MIN and not is_loopback(host):
+    if len(token) < TOKEN_LENGTH_MIN and not _is_loopback(host):
         raise InvalidRequest(
             "the token is too short for a server that other machines can reach",
             option="--token-length",
@@ -110,8 +110,7 @@ def check_token(host: str, token: str | None) -> None:
         )
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine can reach a server on this host."""
+def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:

@@ -3,7 +3,7 @@
 - A server without a token listens on this machine only, and answers requests to names of this
   machine only: a foreign site whose name is turned to 127.0.0.1 gets nothing (DNS rebinding).
 - With a token, a browser gets a cookie for it by the form of `/login`; programs send the header
-  `Authorization: Bearer TOKEN`.
+  `Authorization: Bearer TOKEN`. A foreign name has no cookie, so each name of the server will do.
 - POST is answered only if the request comes from a page of this server, or from no page (CSRF).
 - No page asks another host or runs an inline script: `Content-Security-Policy: default-src 'self'`.
 - A page that reads rows has `SECONDS_MAX`; at most `READS_MAX` of them run at the same time.
@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -27,7 +28,7 @@ from lakecore.io.ambient import SYSTEM
 from lakecore.metrics import METRICS_TYPE, prometheus
 from lakecore.rest_server.app import split_address
 from lakecore.rest_server.replies import Problem, problem_of
-from lakecore.rest_server.serving import check_token, is_loopback, listen
+from lakecore.rest_server.serving import check_token, listen
 from lakecore.ui.drawing import static
 from lakecore.ui.html import joined, link, page, tag
 from lakecore.ui.pages import (
@@ -44,7 +45,7 @@ from lakecore.ui.pages import (
 from lakecore.ui.row_pages import Query, changes_page, query_form, rows_page
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
     from typing import TypeAlias
 
     from lakecore.catalog.catalog import Catalog
@@ -56,6 +57,10 @@ SECONDS_MAX = 30.0
 READS_MAX = 4
 _BODY_BYTES_MAX = 512 << 10
 _COOKIE = "lakecore_ui"
+_OWN_ADDRESS = re.compile(r"/(?!login)(?:[!-.0-\[\]-~][!-\[\]-~]*)?")
+"""A path of this server: it does not begin with two slashes, or a slash and a backslash."""
+_OF_METADATA = {"": table_page, "files": files_page, "schema": schema_page}
+_OF_ROWS = {"rows": rows_page, "changes": changes_page}
 _HTML = "text/html; charset=utf-8"
 _STATIC = {"ui.css": "text/css", "ui.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _HEADERS = {
@@ -84,13 +89,14 @@ def serve_ui(
     listen(UiApp(catalog, token=token, host=host), host=host, port=port, on_start=on_start)
 
 
-class Answer(Exception):
-    """Raised to answer with something else than a page."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer as it is sent: a page, or something else."""
 
-    def __init__(self, status: int, content: bytes, kind: str, **headers: str) -> None:
-        super().__init__(status)
-        self.status, self.content = status, content
-        self.headers = {"content-type": kind, **headers}
+    status: int
+    content: bytes
+    kind: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class UiApp:
@@ -99,8 +105,8 @@ class UiApp:
     def __init__(self, catalog: Catalog, *, token: str | None, host: str) -> None:
         self._site = Site(catalog)
         self._token = token
-        local = {"localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host}
-        self._hosts = local if is_loopback(host) else None
+        own = f"[{host}]" if ":" in host else host
+        self._hosts = {"localhost", "127.0.0.1", "[::1]", own} if token is None else None
         self._reads = ThreadPoolExecutor(READS_MAX, "lakecore-ui-rows")
         self._pages = ThreadPoolExecutor(READS_MAX, "lakecore-ui")
         self._queries: dict[str, Query] = {}
@@ -116,7 +122,8 @@ class UiApp:
         if scope["type"] != "http":
             return
         answer = await self._answer(_Request(scope, receive))
-        headers = {**_HEADERS, **answer.headers, "content-length": str(len(answer.content))}
+        own = {"content-type": answer.kind, "content-length": str(len(answer.content))}
+        headers = {**_HEADERS, **answer.headers, **own}
         await send(
             {
                 "type": "http.response.start",
@@ -134,8 +141,6 @@ class UiApp:
                 found = await self._routed(request)
             except LakecoreError as error:
                 raise Problem(problem_of(error).code, str(error)) from error
-        except Answer as answer:
-            return answer
         except Problem as problem:
             said = tag("p", problem.message, class_="bad", role="alert")
             title = "Not found" if problem.code == 404 else "This did not work"
@@ -147,6 +152,8 @@ class UiApp:
                 found = self._boxed(request, found)
             if problem.code == 401:
                 found = self._login(request)
+        if isinstance(found, Answer):
+            return found
         if request.as_json:
             return Answer(found.status, json_text(found.data).encode(), "application/json")
         where = self._site.where if request.may_read else ""
@@ -154,12 +161,12 @@ class UiApp:
         text = page(found.title, where, crumbs, found.body, request.json_address)
         return Answer(found.status, text.encode(), _HTML)
 
-    async def _routed(self, request: _Request) -> Page:
+    async def _routed(self, request: _Request) -> Page | Answer:
         if request.method not in {"GET", "HEAD", "POST"}:
             raise Problem(405, "the page is read-only")
         self._check_host(request)
         if request.path[0] == "static":
-            raise _static(request.path)
+            return _static(request.path)
         if request.method == "POST":
             return await self._posted(request)
         self._check_token(request)
@@ -171,25 +178,22 @@ class UiApp:
                 async with self._counting:
                     work = partial(prometheus, site.catalog, site.numbers)
                     text = await self._read(work)
-                raise Answer(200, text.encode(), METRICS_TYPE)
+                return Answer(200, text.encode(), METRICS_TYPE)
             case ("sql",):
                 box = query_form(asked.text("q"), SYSTEM.new_uuid())
                 return Page(title="SQL", data={"query": asked.text("q")}, body=box)
-            case ("t", name):
-                return await self._read(partial(table_page, site, name, asked))
             case ("t", name, "snapshots", number):
                 return await self._read(partial(snapshot_page, site, name, number))
-            case ("t", name, "files"):
-                return await self._read(partial(files_page, site, name, asked))
-            case ("t", name, "schema"):
-                return await self._read(partial(schema_page, site, name, asked))
-            case ("t", name, "rows" | "changes" as tab):
+            case ("t", name, *tab) if "/".join(tab) in _OF_METADATA:
+                makes = _OF_METADATA["/".join(tab)]
+                return await self._read(partial(makes, site, name, asked))
+            case ("t", name, tab) if tab in _OF_ROWS:
                 stop = Event()
-                makes = rows_page if tab == "rows" else changes_page
-                return await self._in_time(partial(makes, site, name, asked, stop.is_set), stop.set)
+                reads = partial(_OF_ROWS[tab], site, name, asked, stop.is_set)
+                return await self._in_time(reads, stop.set)
         raise Problem(404, "there is no such page")
 
-    async def _posted(self, request: _Request) -> Page:
+    async def _posted(self, request: _Request) -> Page | Answer:
         """The answer to a form. A form of another site is refused before its body is read."""
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
         own = {f"{scheme}://{request.headers.get('host', '')}" for scheme in ("http", "https")}
@@ -197,7 +201,7 @@ class UiApp:
             raise Problem(403, "the form is not of this page")
         await request.read_form()
         if request.path == ("login",):
-            raise self._logged_in(request)
+            return self._logged_in(request)
         self._check_token(request)
         number = request.form.get("id", "")
         if request.path == ("sql", "cancel"):
@@ -265,11 +269,10 @@ class UiApp:
         if self._token is None or not hmac.compare_digest(given, self._token.encode()):
             raise Problem(401, "the token is missing or wrong")
         to = request.form.get("next", "/")
-        if not to.startswith("/") or to.startswith(("//", "/\\", "/login")) or not to.isprintable():
+        if _OWN_ADDRESS.fullmatch(to) is None:
             to = "/"
         cookie = f"{_COOKIE}={self._cookie()}; HttpOnly; Path=/; SameSite=Lax"
-        to = to.encode("ascii", "ignore").decode()
-        return Answer(303, b"", _HTML, **{"location": to, "set-cookie": cookie})
+        return Answer(303, b"", _HTML, {"location": to, "set-cookie": cookie})
 
     # --- work in threads --------------------------------------------------------------------------
 

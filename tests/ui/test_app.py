@@ -216,7 +216,18 @@ def test_with_a_token_a_browser_gets_a_cookie_and_programs_send_a_header(warehou
         assert http.get("/", headers={"Host": "lake.example"}).is_success
 
 
-@pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/\\evil", "/login", ""])
+@pytest.mark.parametrize(
+    "to",
+    [
+        "//evil.example",
+        "https://evil.example",
+        "/\\evil",
+        "/\u0100/evil.example",
+        "/login",
+        "",
+        "/ x",
+    ],
+)
 def test_the_login_leads_to_a_page_of_this_server(warehouse: str, to: str) -> None:
     with ui_server(warehouse, token=TOKEN) as http:
         done = http.post("/login", data={"token": TOKEN, "next": to})
