@@ -177,10 +177,13 @@ def check_retained(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_record_expiry(schema: TableSchema, options: TableOptions) -> None:
-    """Check that record expiry has a time column of a fitting type."""
-    name = options.record_level_time_field
+    """Check that record expiry has a time column of a fitting type, and a primary key."""
+    name, expires = options.record_level_time_field, options.record_level_expire_time_ms is not None
+    if expires and not schema.primary_keys:
+        # Java accepts the option there, and keeps all rows.
+        raise needs_primary_key("record-level.expire-time", options)
     if name is None:
-        if options.record_level_expire_time_ms is not None:
+        if expires:
             raise InvalidRequest(
                 "record-level.expire-time needs record-level.time-field", table=options.table
             )

@@ -197,6 +197,7 @@ def test_right_tables_are_right(keys: str, partitions: str, options: str) -> Non
         ("", "", "changelog.num-retained.max=9", "changelog.num-retained.min is greater"),
         ("", "", "partition.expiration-time=1d", "needs a table with partitions"),
         ("k", "", "record-level.expire-time=1d", "needs record-level.time-field"),
+        ("", "", "record-level.expire-time=1d record-level.time-field=t", "needs a primary key"),
         ("k", "", "record-level.time-field=x", "the record-level.time-field is not a column"),
         ("k", "", "record-level.time-field=s", "the record-level.time-field must be INT"),
         ("k", "", "row-tracking.enabled=true", "row-tracking.enabled needs a table without"),
