@@ -26,9 +26,7 @@ from lakecore.table.compactions.compact_bucket import compact_bucket
 from lakecore.table.compactions.compact_plan import BucketCompaction, plan_buckets
 from lakecore.table.compactions.pack_files import (
     Packing,
-    RowRange,
     pack_files,
-    pack_row_ranges,
     plan_packing,
     plan_row_ranges,
 )
@@ -210,7 +208,7 @@ class _StoppedError(Exception):
 
 # --- compact work --------------------------------------------------------------------------------
 
-Work: TypeAlias = BucketCompaction | Packing | RowRange | Clustering
+Work: TypeAlias = BucketCompaction | Packing | Clustering
 """An item of a plan: one for each bucket; unordered buckets may have several."""
 
 
@@ -270,8 +268,6 @@ def do_work(context: TableContext, work: Work, rows_done: RowsDone) -> CommitMes
 def _done(context: TableContext, work: Work, rows_done: RowsDone) -> CommitMessage:
     if isinstance(work, Packing):
         return pack_files(context, work, rows_done)
-    if isinstance(work, RowRange):
-        return pack_row_ranges(context, work, rows_done)
     if isinstance(work, Clustering):
         return cluster_files(context, work, rows_done)
     return compact_bucket(context, work, rows_done)

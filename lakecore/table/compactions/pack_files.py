@@ -61,7 +61,10 @@ RowsDone: TypeAlias = "Callable[[int], None]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
-    """Files of a bucket that are rewritten as fewer files, group by group."""
+    """Files of a bucket that are rewritten as fewer files, group by group.
+
+    `joined`: the files of a group hold columns of the same rows, and all groups become one file.
+    """
 
     partition: bytes
     bucket: int
@@ -69,6 +72,7 @@ class Packing:
     base_snapshot_id: int | None
     groups: tuple[Group, ...]
     vectors: Vectors
+    joined: bool = False
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -78,7 +82,8 @@ class Packing:
     @property
     def row_count(self) -> int:
         """The rows of these files."""
-        return sum(file.row_count for file in self.files)
+        held = [group[0] for group in self.groups] if self.joined else self.files
+        return sum(file.row_count for file in held)
 
 
 def plan_packing(
@@ -119,7 +124,9 @@ def check_copied(context: TableContext, files: Iterable[DataFile]) -> None:
             )
 
 
-def _packing(bucket: BucketFiles, groups: tuple[Group, ...], vectors: Vectors) -> Packing:
+def _packing(
+    bucket: BucketFiles, groups: tuple[Group, ...], vectors: Vectors, *, joined: bool = False
+) -> Packing:
     return Packing(
         partition=bucket.partition,
         bucket=bucket.bucket,
@@ -127,6 +134,7 @@ def _packing(bucket: BucketFiles, groups: tuple[Group, ...], vectors: Vectors) -
         base_snapshot_id=bucket.base_snapshot_id,
         groups=groups,
         vectors=vectors,
+        joined=joined,
     )
 
 
@@ -191,6 +199,8 @@ def _more_than_rows(file: DataFile) -> str:
 
 def pack_files(context: TableContext, packing: Packing, rows_done: RowsDone) -> CommitMessage:
     """Write the new files of a packing and return the message. A failure removes the files."""
+    if packing.joined:
+        return _pack_row_ranges(context, packing, rows_done)
     if context.options.row_tracking_enabled:
         # The rows keep their ids.
         context = replace(context, schema=with_tracking_columns(context.schema))
@@ -304,9 +314,9 @@ def alone(context: TableContext, packing: Rewrite, file: DataFile) -> Split:
 #
 # 1. `plan_row_ranges` groups the files of a bucket that hold columns of the same rows. In order of
 #    the row ids, groups with adjacent row ids are joined until they have the target size. A group
-#    that is larger than that is not joined. A `RowRange` needs `compaction.min.file-num` files, or
+#    that is larger than that is not joined. A `Packing` needs `compaction.min.file-num` files, or
 #    two if the compaction is full.
-# 2. `pack_row_ranges` writes all columns of these rows to one file with the same row ids.
+# 2. `pack_files` writes all columns of these rows to one file with the same row ids.
 #
 # Files of BLOB values are not rewritten: a read finds them by their row ids. Deleted rows are
 # copied, because each row keeps its position; `compact_work.py` adds their deletion vectors to the
@@ -318,54 +328,20 @@ def alone(context: TableContext, packing: Rewrite, file: DataFile) -> Split:
 _FULL_FILES_MIN = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowRange:
-    """Groups of files with adjacent row ids, which become one file. Groups have no BLOB files."""
-
-    partition: bytes
-    bucket: int
-    total_buckets: int
-    base_snapshot_id: int | None
-    groups: tuple[tuple[DataFile, ...], ...]
-    vectors: Vectors
-
-    @property
-    def files(self) -> tuple[DataFile, ...]:
-        """The files that will be replaced."""
-        return tuple(file for group in self.groups for file in group)
-
-    @property
-    def row_count(self) -> int:
-        """The rows of these files."""
-        return sum(group[0].row_count for group in self.groups)
-
-
 def plan_row_ranges(
     context: TableContext, snapshot: Snapshot, entries: Iterable[ManifestEntry], *, full: bool
-) -> list[RowRange]:
-    """The groups of these live files to join, in order of partition and row ids."""
+) -> list[Packing]:
+    """The groups of these live files to join, without BLOB files, by partition and row ids."""
     policy = PackingPolicy.of(context.options)
     files_min = _FULL_FILES_MIN if full else max(policy.files_min, _FULL_FILES_MIN)
     vectors = vectors_of(context.history, snapshot)
-    found: list[RowRange] = []
+    found: list[Packing] = []
     for bucket in files_by_bucket(entries, snapshot.id):
         own = vectors.get((bucket.partition, bucket.bucket), {})
-        ranges = (_row_range(bucket, groups, own) for groups in _adjacent(bucket.files, policy))
-        found += [each for each in ranges if len(each.files) >= files_min]
+        ranges = _adjacent(bucket.files, policy)
+        packings = (_packing(bucket, groups, own, joined=True) for groups in ranges)
+        found += [each for each in packings if len(each.files) >= files_min]
     return found
-
-
-def _row_range(
-    bucket: BucketFiles, groups: tuple[tuple[DataFile, ...], ...], vectors: Vectors
-) -> RowRange:
-    return RowRange(
-        partition=bucket.partition,
-        bucket=bucket.bucket,
-        total_buckets=bucket.total_buckets,
-        base_snapshot_id=bucket.base_snapshot_id,
-        groups=groups,
-        vectors=vectors,
-    )
 
 
 def _adjacent(
@@ -393,8 +369,7 @@ def _adjacent(
             held, held_bytes = [], 0
 
 
-def pack_row_ranges(context: TableContext, work: RowRange, rows_done: RowsDone) -> CommitMessage:
-    """Write the new file and return the message. A failure removes the file."""
+def _pack_row_ranges(context: TableContext, work: Packing, rows_done: RowsDone) -> CommitMessage:
     schema, options = context.schema, context.options
     names = [field.name for field in schema.fields if not in_blob_files(field, schema, options)]
     has_blobs = len(names) < len(context.schema.fields)
@@ -433,7 +408,7 @@ def pack_row_ranges(context: TableContext, work: RowRange, rows_done: RowsDone) 
     return rewritten(context, work, [file])
 
 
-def _split(context: TableContext, work: RowRange, group: tuple[DataFile, ...]) -> Split:
+def _split(context: TableContext, work: Packing, group: tuple[DataFile, ...]) -> Split:
     """A split of a group, with the rows that are deleted."""
     is_one = len(group) == 1
     return Split(
