@@ -39,11 +39,13 @@ from lakecore.plan.predicate import (
     at_most,
     columns_of,
     compare,
+    compares_with_null,
     condition_on,
     conjuncts,
     fixed_values,
     from_arrow,
     from_polars,
+    is_and_with_null,
     is_exact,
     is_in,
     negate,
@@ -524,3 +526,27 @@ def test_what_duckdb_pushes_into_a_dataset_is_read(condition: str, expected: Pre
 
     found = from_arrow(pushed, SCHEMA)
     assert set(conjuncts(found)) == set(conjuncts(expected))
+
+
+@pytest.mark.parametrize(
+    ("expression", "compares", "is_and"),
+    [
+        (pl.col("i") == pl.lit(None), True, False),
+        (~(pl.col("i") < pl.lit(None)), True, False),
+        ((pl.col("i") > 1) | (pl.lit(None) >= pl.col("i")), True, False),
+        (pl.col("i").is_between(pl.lit(None), 3), True, False),
+        ((pl.col("i") > 1) & pl.lit(None), False, True),
+        (~((pl.col("i") > 1) & pl.lit(None)), False, True),
+        ((pl.col("i") > 1) & (pl.col("i") < 3), False, False),
+        (pl.col("i").is_between(1, 3), False, False),
+        (pl.col("i").fill_null(1) == 1, False, False),
+        (pl.col("i").eq_missing(pl.lit(None)), False, False),
+        (pl.lit(None), False, False),
+        (pl.col("i").is_in([None, 1]), False, False),
+    ],
+)
+def test_a_literal_null_beside_an_operator_is_found(
+    expression: pl.Expr, *, compares: bool, is_and: bool
+) -> None:
+    assert compares_with_null(expression) == compares
+    assert is_and_with_null(expression) == is_and

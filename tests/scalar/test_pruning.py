@@ -18,9 +18,11 @@ from lakecore.plan.predicate import (
     TRUE,
     UNKNOWN,
     And,
+    Compare,
     IsNotNull,
     IsNull,
     Not,
+    Op,
     Or,
     Predicate,
     StartsWith,
@@ -106,6 +108,33 @@ def test_an_sql_condition_is_read(text: str, expected: Predicate) -> None:
     setting = Setting(now_ms=lambda: noon_ms, zone="Europe/Berlin", table="shop.orders")
 
     assert parse_where(text, SCHEMA, setting)[1] == expected
+
+
+_NANOS = pa.timestamp("ns", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("text", "nanos"),
+    [
+        ("2026-01-01 13:00:00.000000001+01", 1),
+        ("2026-01-01T12:00:00.0000001Z", 100),
+        ("2026-01-01 13:30:00.5+01:30", 500_000_000),
+        ("2026-01-01 12:00Z", 0),
+        ("2026-01-01Z", -12 * 3_600 * 10**9),
+        ("2026-01-01 12:00:00.1", None),  # without a zone
+        ("2026-01-01 12:00:00.0000000001Z", None),
+        ("2026-13-01 12:00:00Z", None),
+        ("noon", None),
+    ],
+)
+def test_nanoseconds_with_a_zone_are_read_without_duckdb(text: str, nanos: int | None) -> None:
+    noon = int(NOON.replace(tzinfo=dt.UTC).timestamp()) * 10**9
+    expected: Predicate = UNKNOWN
+    if nanos is not None:
+        value = pa.scalar(noon + nanos, pa.int64()).cast(_NANOS)
+        expected = Compare("t", Op.EQ, value)
+
+    assert from_sql(f"t = '{text}'", pa.schema([("t", _NANOS)])) == expected
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,10 @@ def test_null_in_a_nested_key_merges_is_ignored_or_refused() -> None:
     assert ignored == [rows((1, 1, "x"))]
     with pytest.raises(InvalidRequest, match="a nested key is null"):
         nested(history, nested_key=("k",), nested_key_null_strategy="error")
+    # An element that is null has no key.
+    whole = [[*rows((1, 1, "x")), None], rows((1, 2, "y"), (2, 2, "z"))]
+    kept = nested(whole, nested_key=("k",), nested_key_null_strategy="error")
+    assert kept == [rows((1, 2, "y"), (2, 2, "z"))]
 
 
 def test_partial_update_keeps_the_last_non_null_of_each_field() -> None:
