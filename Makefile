@@ -13,6 +13,7 @@ HISTORIES ?= $(if $(SEED),1,300)
 ENGINE ?=
 MUTANTS ?= 100
 SEEDS ?= 1000
+DDL_SEEDS ?= 100
 CHANGES ?= 200000
 TABLES ?= 12
 FAULTS ?= ../shared/faults
@@ -27,7 +28,7 @@ SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore examples tests prop
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv extras demo test fmt lint types props mutate simulate faults interop services cdc-load differential bench browser loaders loaders-here spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
+.PHONY: help venv extras demo test fmt lint types props mutate simulate faults interop services cdc-load cdc-ddl differential bench browser loaders loaders-here spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
 .DELETE_ON_ERROR:
 # Tests start hundreds of interpreters, and each suite imports the tests: compile each module once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -102,6 +103,9 @@ services: $(VENV)/.installed-services ## run catalogs, storage and CDC on real s
 cdc-load: $(VENV)/.installed-services ## mirror a MariaDB under a long random load, with kills of both sides (CHANGES=n, TABLES=n)
 	LAKECORE_CDC_CHANGES=$(CHANGES) LAKECORE_CDC_TABLES=$(TABLES) $(PYTEST) -m services tests/services/test_cdc_mysql.py -k random_load $(ARGS)
 
+cdc-ddl: $(VENV)/.installed-services ## random DDL, rows and kills on MariaDB and PostgreSQL (SEED=s, DDL_SEEDS=n)
+	LAKECORE_CDC_SEED=$(or $(SEED),0) LAKECORE_CDC_SEEDS=$(DDL_SEEDS) LAKECORE_CDC_ROUNDS=4 $(PYTEST) -m services tests/services/test_cdc_ddl.py $(ARGS)
+
 differential: $(VENV)/.installed-interop ## play random histories on lakecore and on Java (HISTORIES=n, SEED=s, ENGINE=e)
 	$(BIN)/python -m tests.interop.setup_peers
 	HISTORIES=$(HISTORIES) SEED=$(SEED) ENGINE=$(ENGINE) $(PYTEST) -m interop -n 2 tests/differential $(ARGS)
@@ -151,7 +155,7 @@ docs-serve: $(VENV)/.installed-docs ## serve the documentation on http://127.0.0
 nightly: ## what takes hours: all laws, seeds, histories, mutants, faults and versions of Spark
 	@failed=0; \
 	$(MAKE) -k PROFILE=explore SEEDS=10000 HISTORIES=600 MUTANTS=200 SEED=$(SEED) \
-	    test props simulate interop services cdc-load differential mutate spark-versions || failed=1; \
+	    test props simulate interop services cdc-load cdc-ddl differential mutate spark-versions || failed=1; \
 	$(MAKE) faults ARGS=--also-slow || failed=1; exit $$failed
 
 release-check: venv ## build the packages into dist/, and try them as a new user would

@@ -98,6 +98,7 @@ class Sink:
         self._routes: dict[SourceTable, str | None] = {}
         self._known: dict[SourceTable, SourceSchema] = {}
         self._missing: set[str] = set()
+        self._unread: set[SourceTable] = set()
         self._letters = DeadLetters() if settings.keeps_dead_letters else None
         self._quarantine = Quarantine(settings.on_table_error)
         self._counted: dict[str, int] = {}
@@ -162,6 +163,7 @@ class Sink:
         with closing(steps):
             for step in steps:
                 self._take_or_retry(step, source)
+                self._unread |= {*step.unread}
                 is_asked = bool(step.unread) and self._request(step.unread)
                 self.progress.caught_up |= step.caught_up and not step.unread
                 ends = stops() or (until_caught_up and self.progress.caught_up)
@@ -420,7 +422,7 @@ class Sink:
 
         Called directly after a checkpoint. A request is deleted after the checkpoint of its last
         table, so a crash repeats what is not stored. If a table cannot be read, its target stays as
-        it was: a table that is followed goes on, and any other one is in quarantine.
+        it was: a table that can be followed without it goes on, any other one is in quarantine.
         """
         reader = self._reader(source)
         if reader is None:
@@ -439,8 +441,10 @@ class Sink:
                     self._routes[table] = route
                     reason = f"it could not be read again: {error}"
                     log.warning("table not read again. table=%s reason=%s", table, reason)
-                    is_new = route is None and not isinstance(error, NotFound)
-                    if is_new or table in self._quarantine:
+                    is_lost = route is None or table in self._unread
+                    is_there = not isinstance(error, NotFound)
+                    if (is_lost and is_there) or table in self._quarantine:
+                        self._routes[table] = None
                         now_ms, position = self._ambient.now_ms(), self._state.position
                         self._quarantine.renew(table, reason, now_ms, position)
                     else:

@@ -268,6 +268,16 @@ class Late(Again):
             yield replace(step, unread=(B,)) if unread else step
 
 
+def test_a_table_that_the_source_must_read_and_cannot_is_set_aside() -> None:
+    store = followed()
+    source = Late([*A_STEPS[:2], *MORE[4:]])
+    source.of = schema({"id": "BIGINT NOT NULL", "v": "STRING"}, key=("v",))
+    progress = run(store, source)
+
+    assert [each.table for each in progress.quarantine] == [B]
+    assert rows(parts(store)[0], "d.b") == [(1, "b"), (2, "b")]
+
+
 def test_a_table_that_the_source_finds_later_is_read_and_followed() -> None:
     store = MemoryStore()
     steps = [[batch(A, ONE, ("+I", each, "x"))] for each in (1, 2, 3)]
