@@ -124,6 +124,10 @@ class FaultyWarehouse:
         self._processes[-1].kill()
         self._shared.trace.append(StoreCall("crash", ""))
 
+    def disarm(self) -> None:
+        """From now on, `crash_at` kills the process no more; other faults stay."""
+        self._processes[-1].fail_at = None
+
     def until_crash(self) -> UntilCrash:
         """A block that ends early if the process dies within it, whatever it raised then.
 
@@ -151,7 +155,10 @@ class UntilCrash:
 
 
 def faulty_warehouse(seed: int = 0, faults: Faults = _NO_FAULTS) -> FaultyWarehouse:
-    """A warehouse in memory whose storage fails as the seed says; the same seed fails the same way.
+    """A warehouse in memory whose storage fails as the seed says.
+
+    Which call fails depends on the seed, the call, its path and how often it was made before.
+    lakecore reads several files in parallel, so the order of calls may differ between two runs.
 
     `connect()` returns a session, `crash()` ends its process, `trace` lists the calls of the
     storage. As a context manager, it notes the seed and the last calls in an error that leaves the
@@ -200,8 +207,10 @@ def every_call(
             with FaultyWarehouse(call, faults, files, crash_after=after) as warehouse:
                 with warehouse.until_crash():
                     operation(warehouse)
+                ended = not warehouse.crashes
+                warehouse.disarm()
                 check(warehouse)
-            if not warehouse.crashes:
+            if ended:
                 calls = call - 1
                 break
     return calls

@@ -22,13 +22,14 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from lakecore.format import metadata
 from lakecore.io.ambient import Ambient, seeded
-from lakecore.io.stores.store import FileStatus, MemoryStore
+from lakecore.io.stores.store import MemoryStore
+from lakecore.testing.stores import Listings
 
 if TYPE_CHECKING:
+    from lakecore.io.stores.store import FileStatus
     from property_tests.simulation.scenario import Scenario
     from property_tests.simulation.scheduler import Scheduler
 
@@ -64,8 +65,6 @@ class Disk:
     rolling_back: bool = False  # whoever may commit waits meanwhile
     late: list[tuple[int, str, bytes, str]] = field(default_factory=list)
     _authors: dict[tuple[str, bytes], str] = field(default_factory=dict)
-    _created: dict[str, int] = field(default_factory=dict)
-    _removed: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     _unsynced: dict[str, bytes | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -79,6 +78,7 @@ class Disk:
         )
         self.files = MemoryStore(clock)
         self.archive = MemoryStore(clock)
+        self._listings = Listings(self.scenario.listing_lag_ms, clock.now_ms)
 
     def note(self, who: str, call: str, path: str, outcome: str) -> None:
         """Add a line to the trace."""
@@ -87,8 +87,7 @@ class Disk:
 
     def wrote(self, path: str, by: str) -> None:
         """Take in that a file was written."""
-        self._created.setdefault(path, self.scheduler.now_ms)
-        self._removed.pop(path, None)
+        self._listings.wrote(path)
         number = int(path.removeprefix(_PLACE)) if is_snapshot(path) else None
         if number is not None and number < self.snapshots and not self.rolling_back:
             return  # its number has expired: nobody sees it, and its committer removes it
@@ -103,9 +102,7 @@ class Disk:
 
     def removing(self, path: str) -> None:
         """Take in that a file goes."""
-        if self.files.exists(path):
-            self._removed[path] = (self.scheduler.now_ms, self.files.read(path))
-        self._created.pop(path, None)
+        self._listings.removing(self.files, path)
 
     def look(self) -> None:
         """Take in which snapshot readers see as the newest: the next one, or one asked for."""
@@ -142,25 +139,7 @@ class Disk:
 
     def listed(self, directory: str) -> tuple[FileStatus, ...]:
         """The children, as a listing shows them."""
-        there = self.files.list(directory)
-        lag_ms = self.scenario.listing_lag_ms
-        if not lag_ms:
-            return there
-        since_ms = self.scheduler.now_ms
-
-        def lags(path: str, at_ms: int) -> bool:
-            return since_ms - at_ms < crc32(path.encode()) % lag_ms
-
-        shown = {
-            status.path: status
-            for status in there
-            if status.is_directory or not lags(status.path, self._created.get(status.path, 0))
-        }
-        prefix = directory.rstrip("/") + "/"
-        for path, (at_ms, data) in self._removed.items():
-            if path.startswith(prefix) and "/" not in path[len(prefix) :] and lags(path, at_ms):
-                shown.setdefault(path, FileStatus(path, len(data), at_ms, is_directory=False))
-        return tuple(shown[path] for path in sorted(shown))
+        return self._listings.listed(self.files.list(directory), directory)
 
     def begin_sync(self, path: str, before: bytes | None) -> None:
         """Take in that a file is there, and not yet on the disk."""
@@ -185,12 +164,12 @@ class Disk:
                     self.files.put(path, before)
                 self.look()
         self._unsynced.clear()
-        for path, (at_ms, data) in list(self._removed.items()):
+        listings = self._listings
+        for path, (at_ms, data) in list(listings.removed.items()):
             recent = self.scheduler.now_ms - at_ms < _REMOVALS_KEPT_MS
             if recent and self._chance.random() < 0.5 and not self.files.exists(path):
                 self.files.put(path, data)
-                self._created[path] = self.scheduler.now_ms
-                del self._removed[path]
+                listings.wrote(path)
         self.note("power", "lost", "", "")
 
     def seen(self, path: str) -> None:
