@@ -24,7 +24,7 @@ SPARK_VENVS ?= $(VENV)
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore examples tests property_tests bench conftest.py)
+SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore pytest_lakecore examples tests property_tests bench conftest.py)
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help

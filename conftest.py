@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytest_plugins = ["pytest_lakecore"]  # as an installed lakecore registers it
+
 PROPERTY_TESTS = Path(__file__).parent / "property_tests"
 
 # A law over real files has no fixed cost per example, so there is no deadline for one. How fast, or

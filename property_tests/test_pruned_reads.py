@@ -32,7 +32,7 @@ from lakecore.table.handle import load_table
 from lakecore.table.publication import write_schema
 from lakecore.table.reads.source import TableSource
 from lakecore.table.splits import decide
-from lakecore.testing.conditions import Condition, conditions
+from lakecore.testing.condition_draws import Condition, conditions
 from lakecore.testing.table_draws import (
     WRITES,
     Shape,

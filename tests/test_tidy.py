@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("lakecore", "spark_bridge", "pyspark_lakecore")
+PACKAGES = ("lakecore", "spark_bridge", "pyspark_lakecore", "pytest_lakecore")
 
 LINES_MAX = 800
 
@@ -42,7 +42,7 @@ STORAGE_FOLDERS = (
     "lakecore/forks",
     "lakecore/cli",
     "lakecore/demo",
-    "lakecore/testing/golden.py",
+    "lakecore/testing/golden_tables.py",
 )
 STORAGE = re.compile(
     r"(os|pathlib|shutil|tempfile|glob|mmap)(\..*)?|open|io\.open|pyarrow\.fs(\..*)?"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from lakecore.io.ambient import seeded as seeded_ambient
     from lakecore.testing import suite
     from lakecore.testing.aggregates import Refused
-    from lakecore.testing.conditions import Condition, conditions
-    from lakecore.testing.golden import GoldenTable, golden, golden_names
+    from lakecore.testing.condition_draws import Condition, conditions
+    from lakecore.testing.golden_tables import GoldenTable, golden, golden_names
     from lakecore.testing.machine import Replay, Step, TableMachine, histories
     from lakecore.testing.model import Model
     from lakecore.testing.stores import Crashed, Faults, StoreCall
@@ -60,8 +60,8 @@ __all__ = [
 _HOMES = {
     "lakecore.io.ambient": ("Clock",),
     "lakecore.testing.aggregates": ("Refused",),
-    "lakecore.testing.conditions": ("Condition", "conditions"),
-    "lakecore.testing.golden": ("GoldenTable", "golden", "golden_names"),
+    "lakecore.testing.condition_draws": ("Condition", "conditions"),
+    "lakecore.testing.golden_tables": ("GoldenTable", "golden", "golden_names"),
     "lakecore.testing.machine": ("Replay", "Step", "TableMachine", "histories"),
     "lakecore.testing.model": ("Model",),
     "lakecore.testing.stores": ("Crashed", "Faults", "StoreCall"),

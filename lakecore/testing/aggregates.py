@@ -34,7 +34,13 @@ INTEGER_BITS = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.BIGINT: 6
 
 
 class Refused(Exception):
-    """What Paimon does not do: it raises."""
+    """The model cannot merge the rows, or cannot delete them.
+
+    Paimon raises, too, and so does lakecore: InvalidRequest or Unsupported.
+
+        with pytest.raises(Refused):
+            model.delete("id = 1")  # of a table with the merge engine first-row
+    """
 
 
 class Aggregator:

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 from lakecore.errors import InvalidRequest
 from lakecore.testing.aggregates import Refused
-from lakecore.testing.conditions import Condition, conditions
+from lakecore.testing.condition_draws import Condition, conditions
 from lakecore.testing.merging import Rules
 from lakecore.testing.model import Model
 from lakecore.testing.strategies import rows, schemas
@@ -55,7 +55,10 @@ VERBS = (
 class Step:
     """One step of a history: a verb of `VERBS`, and what it takes.
 
-    `number` chooses a snapshot (`rollback_to`, `tag`) or states how many stay (`expire`).
+    `rows` is for `write` and `overwrite`, `where` for `delete`, `change` for `alter`. `number`
+    chooses a snapshot (`rollback_to`, `tag`); for `expire`, `number + 1` snapshots stay.
+
+        replay.step(Step(verb="write", rows=({"id": 1},)))
     """
 
     verb: str

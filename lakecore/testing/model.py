@@ -128,9 +128,11 @@ class Model:
     # --- verbs ------------------------------------------------------------------------------------
 
     def write(self, rows: object) -> int | None:
-        """Write rows: dictionaries, a frame or an Arrow table; `_row_kind` names their kinds.
+        """Write rows: dictionaries, a frame or an Arrow table.
 
-        model.write([{"id": 1, "n": 2, "_row_kind": "+I"}, {"id": 2, "n": 2}])
+        The column `_row_kind` names their kinds; without it, they are +I.
+
+            model.write([{"id": 1, "n": 2, "_row_kind": "+I"}, {"id": 2, "n": 2}])
         """
         taken = self.taken_in(self.by_id(rows))
         return self.commit(self.schema, taken) if taken else None
@@ -200,7 +202,9 @@ class Model:
     def rollback_to(self, snapshot_id: int) -> None:
         """Forget all later snapshots (0: all); the next one takes the number after this one.
 
-        model.rollback_to(1)
+        The schema stays the newest one.
+
+            model.rollback_to(1)
         """
         if snapshot_id:
             self._require(snapshot_id)
@@ -211,9 +215,11 @@ class Model:
         self.schemas = {key: each for key, each in self.schemas.items() if key <= snapshot_id}
 
     def alter(self, change: Change) -> None:
-        """Change the schema; snapshots of before keep theirs. Raises as `alter_table` does.
+        """Change the schema; older snapshots keep theirs.
 
-        model.alter(lakecore.SchemaChange.add_column("note", "STRING"))
+        Raises as `alter_table` does.
+
+            model.alter(lakecore.SchemaChange.add_column("note", "STRING"))
         """
         self.schema = evolve(self.schema, [change], now_ms=0, has_snapshots=self.latest > 0)
 

@@ -301,7 +301,13 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class StoreCall:
-    """A call of the storage: its name, its path below the warehouse, and the fault it met."""
+    """A call of the storage, as `FaultyWarehouse.trace` lists them.
+
+    `name` and `path` say what was called, `fault` which fault the call met: "lost request", "lost
+    reply", "full disk", "crash before it", "crash after it", or nothing.
+
+        lost = [call for call in warehouse.trace if call.fault == "lost reply"]
+    """
 
     name: str
     path: str

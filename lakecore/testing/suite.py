@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
-from lakecore.testing.golden import golden, golden_names
+from lakecore.testing.golden_tables import golden, golden_names
 from lakecore.testing.values import as_arrow, assert_same_rows
 
 if TYPE_CHECKING:

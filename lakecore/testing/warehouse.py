@@ -30,10 +30,17 @@ _SHOWN_CALLS = 8
 
 
 class FaultyWarehouse:
-    """A warehouse in memory, as `faulty_warehouse` returns it."""
+    """A warehouse in memory, as `faulty_warehouse` returns it.
+
+    `seed` and `faults` are what it was made with, `path` its URI. `clock` is the clock of its
+    sessions: it moves by `advance`, and where a session waits. `files` is its storage past all
+    faults.
+
+        warehouse.clock.advance(60_000)
+        warehouse.files.list(warehouse.path)
+    """
 
     path = _PATH
-    """The URI of the warehouse, below which its files are."""
 
     def __init__(
         self,
@@ -47,9 +54,7 @@ class FaultyWarehouse:
         self.seed = seed
         self.faults = faults
         self.clock = Clock()
-        """The clock of all sessions, which moves only by `advance` and where a session waits."""
         self.files = MemoryStore(seeded(seed, self.clock)) if files is None else files
-        """The storage past all faults: what is stored at this moment."""
         self._shared = Shared(Listings(faults.listing_lag_ms, self.clock.now_ms))
         self._processes = [
             FaultyStore(self.files, faults, seed, self._shared, crash_after=crash_after)
@@ -93,7 +98,9 @@ class FaultyWarehouse:
     def store(self) -> Store:
         """The storage as the living process reaches it, for programs that have no session.
 
-        warehouse.store.put_if_absent(f"{warehouse.path}/x", b"1")
+        If the process has died, a new one starts.
+
+            warehouse.store.put_if_absent(f"{warehouse.path}/x", b"1")
         """
         if self._processes[-1].is_dead:
             survived = replace(self.faults, crash_at=None)
@@ -115,11 +122,13 @@ class FaultyWarehouse:
         return Session(Catalog(DirectoryNames(_PATH, store, options, ambient)))
 
     def crash(self) -> None:
-        """Let the process die now: its sessions can do nothing more.
+        """Let the process die now.
 
-        session = warehouse.connect()
-        warehouse.crash()
-        restarted = warehouse.connect()
+        Its sessions can do nothing more; the next `connect` starts a new process.
+
+            session = warehouse.connect()
+            warehouse.crash()
+            restarted = warehouse.connect()
         """
         self._processes[-1].kill()
         self._shared.trace.append(StoreCall("crash", ""))
@@ -131,9 +140,11 @@ class FaultyWarehouse:
     def until_crash(self) -> UntilCrash:
         """A block that ends early if the process dies within it, whatever it raised then.
 
-        with warehouse.until_crash():
-            load(warehouse.connect())
-        load(warehouse.connect())  # the process was started again
+        Errors of a living process leave the block.
+
+            with warehouse.until_crash():
+                load(warehouse.connect())
+            load(warehouse.connect())  # the process was started again
         """
         return UntilCrash(self)
 

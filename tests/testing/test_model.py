@@ -48,7 +48,7 @@ PAST = [[row(1, 1, "x"), row(2, 2)], [row(1, 5), row(2, 7, "y"), row(3, 3)]]
     ],
     ids=str,
 )
-def test_rows_of_a_key_are_merged_by_the_engine(options: dict[str, str], held: str) -> None:
+def test_rows_of_a_key_are_merged_by_the_engine(options: dict[str, Any], held: str) -> None:
     model = model_of(PAST, **options)
     table = new_table(COLUMNS, **options)
     for batch in PAST:

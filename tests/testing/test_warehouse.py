@@ -111,7 +111,8 @@ def outcomes(seed: int, faults: Faults, order: range) -> dict[int, str]:
 
 @pytest.mark.parametrize("name", ["lost_requests", "lost_replies", "full_disk"])
 def test_faults_depend_on_the_seed_and_the_call_and_not_on_the_order_of_calls(name: str) -> None:
-    faults = Faults(**{name: 0.2})
+    stated: dict[str, Any] = {name: 0.2}
+    faults = Faults(**stated)
     first = outcomes(5, faults, range(200))
 
     assert first == outcomes(5, faults, range(199, -1, -1))

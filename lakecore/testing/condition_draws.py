@@ -63,6 +63,9 @@ class Condition:
     """A condition on the rows of a table, which Polars and SQL state alike.
 
     Sets hold no null: Polars and SQL differ there.
+
+        table.scan(where=condition.as_polars())
+        table.scan(where=condition.as_sql())
     """
 
     tree: Tree

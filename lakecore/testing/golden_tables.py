@@ -32,15 +32,20 @@ UNORDERED = b"unordered"
 
 @dataclass(frozen=True, slots=True)
 class GoldenTable:
-    """A table that Java Paimon wrote: its name, where it is, and what Java read of it."""
+    """A table that Java Paimon wrote, as `golden` returns it.
+
+    - `name`: its name, such as `paimon-2.1/pk_first_row`;
+    - `path`: its directory, a copy that a test may change;
+    - `snapshots`: the rows that Java read, as Arrow tables by snapshot id;
+    - `unordered`: the columns with lists whose order Paimon leaves open (`collect`).
+
+        for snapshot_id, rows in golden(name).snapshots.items(): ...
+    """
 
     name: str
     path: str
-    """The directory of the table. It is a copy of this process, which tests may change."""
     snapshots: Mapping[int, pa.Table]
-    """The rows that Java read, by snapshot id, in the types of the table."""
     unordered: frozenset[str]
-    """Columns with lists whose order Paimon leaves open (`collect`)."""
 
     def rows(self, snapshot_id: int | None = None) -> pa.Table:
         """The expected rows at a snapshot; by default, at the latest."""
@@ -51,6 +56,9 @@ def golden_names() -> tuple[str, ...]:
     """The names of all golden tables, such as `paimon-2.1/pk_first_row`, sorted.
 
     The part before the slash is the version of Paimon that wrote the table.
+
+        @pytest.mark.parametrize("name", golden_names())
+        def test_read(name): ...
     """
     return tuple(sorted(_unpacked()))
 
