@@ -7,7 +7,7 @@ for one of the fixtures, or the option names a profile. docs/testing.md explains
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import pytest
@@ -87,7 +87,7 @@ def faulty_warehouse(request: pytest.FixtureRequest) -> FaultyWarehouse:
             load(faulty_warehouse.connect())
     """
     marker = request.node.get_closest_marker(MARKER)
-    stated: dict[str, Any] = {} if marker is None else dict(marker.kwargs)
+    stated: dict[str, object] = {} if marker is None else dict(marker.kwargs)
     if marker is not None and marker.args:
         raise pytest.UsageError(f"{MARKER} takes named arguments only, such as seed=7")
     seed = stated.pop("seed", crc32(request.node.nodeid.encode()))
