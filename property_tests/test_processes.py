@@ -202,7 +202,7 @@ def test_threads_commit_side_by_side_through_one_handle(tmp_path: Path) -> None:
 def test_processes_commit_many_times_side_by_side(place: Place, count: int) -> None:
     # Each commit of eight writers loses some races, on S3 all of them against one service.
     on_s3 = place.path.startswith("s3:")
-    check_writers(place, count, sized(200, quick=8 if on_s3 else 25))
+    check_writers(place, count, sized(200, quick=4 if on_s3 else 25))
 
 
 def check_killed(place: Place, rounds: int) -> None:
