@@ -31,6 +31,7 @@ WORDS = {  # what a newcomer types: the first result is this page or section
     "choose.html": ["partition", "primary key"],
     "coming-from.html": ["delta", "flink"],
     "compacting.html": ["optimize", "small files", "vacuum"],
+    "copy-into.html": ["copy into", "export"],
     "install.html": ["docker", "pip", "windows"],
     "loaders.html": ["dbt", "dlt"],
     "reading.html": ["pandas", "polars", "select"],
