@@ -16,7 +16,7 @@ from lakecore.cdc.quarantine import SetAside
 from lakecore.cdc.state import PipelineState, StateFiles
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.stores.open import open_store
-from lakecore.metrics import METRICS, Counted, Numbers, advice_of, prometheus
+from lakecore.metrics import METRICS, Counted, Lag, Numbers, advice_of, prometheus, upkeep_of
 from tests.tables import new_table
 
 if TYPE_CHECKING:
@@ -208,6 +208,64 @@ def test_advice_names_the_command(
     advice = advice_of(counted, table.options, "shop.t", "w")
 
     assert [each.command for each in advice] == ([] if command is None else [command])
+
+
+def test_runs_and_skew_are_those_of_the_fullest_bucket() -> None:
+    keyed = new_table(bucket="3", write_only="true")
+    keyed.write([{"id": number, "v": "x" * 99} for number in range(60)])
+    keyed.compact(full=True)
+    for _ in range(2):
+        keyed.write([{"id": 1, "v": "y"}])
+    counted = Numbers().of(keyed).counted
+    files = keyed.inspect.files()
+    sizes = keyed.inspect.buckets()["file_size_in_bytes"]
+
+    assert (counted.runs_max, counted.level0_max) == (3, 2)
+    assert (counted.files, counted.buckets) == (files.height, 3)
+    assert counted.bucket_bytes_max == sizes.max()
+    assert counted.skew == pytest.approx(sizes.max() / sizes.mean())  # type: ignore[operator]
+
+
+def test_skew_compares_the_buckets_of_one_partition() -> None:
+    table = new_table(partitions=["v"], keys=(), bucket="1", bucket_key="id")
+    table.write([{"id": number, "v": "large"} for number in range(9_000)])
+    table.write([{"id": 1, "v": "small"}])
+
+    assert Numbers().of(table).counted.skew == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "count", "command"),
+    [
+        ({}, 60, None),
+        ({"snapshot.num-retained.max": "59"}, 60, "lakecore expire snapshots shop.t -w w"),
+        ({"snapshot.time-retained": "1 ms"}, 60, None),
+        ({"snapshot.time-retained": "1 ms"}, 61, "lakecore expire snapshots shop.t -w w"),
+    ],
+)
+def test_old_snapshots_are_told_if_more_than_one_expiry_would_remove_them(
+    options: dict[str, str], count: int, command: str | None
+) -> None:
+    table = new_table(write_only="true")
+    for number in range(3):
+        table.write([{"id": number}])
+        table.context.ambient.sleep(1)
+    context = table.copy(options).context
+    found = upkeep_of(context, range(1, count + 1), [], "shop.t", "w")
+
+    assert [each.command for each in found] == ([] if command is None else [command])
+
+
+def test_a_consumer_that_is_far_behind_is_told() -> None:
+    context = new_table().context
+    lags = [
+        Lag(consumer=f"behind {number}", next_snapshot=1, snapshots=number, seconds=1.0)
+        for number in (50, 51)
+    ]
+    (found,) = upkeep_of(context, [], lags, "shop.t", "w")
+
+    assert "behind 51" in found.says
+    assert found.command == "lakecore consumer list shop.t -w w"
 
 
 def test_a_command_quotes_names_and_hides_secrets() -> None:

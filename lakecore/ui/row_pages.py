@@ -18,7 +18,7 @@ from lakecore.ui.html import Html, address, joined, link, table, tag, verbatim
 from lakecore.ui.pages import Page, of_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
@@ -34,6 +34,7 @@ ROWS_MAX = 200
 _TEXT_MAX = 100_000
 _FEED_SNAPSHOTS = 10
 _MEMORY_SHARE = 4
+_BYTES_MAX = 16 << 20
 
 
 def rows_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool]) -> Page:
@@ -41,7 +42,7 @@ def rows_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool]) 
     found = open_data_table(site.catalog, name)
     where, number = asked.text("where").strip(), asked.number("snapshot", 0)
     reader = found.to_batches(None, where or None, ROWS_MAX + 1, snapshot_id=number or None)
-    names, rows = _taken(reader, ROWS_MAX + 1, stopped)
+    names, rows, more = _taken(reader, ROWS_MAX, stopped)
     form = tag(
         "form",
         tag("label", "WHERE", for_="where"),
@@ -53,9 +54,8 @@ def rows_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool]) 
         class_="line",
         action=address("t", name, "rows"),
     )
-    body = joined(form, _result(names, rows[:ROWS_MAX], more=len(rows) > ROWS_MAX))
-    data = {"table": found.context.identifier, "columns": names, "rows": rows[:ROWS_MAX]}
-    return of_table(name, "rows", {**data, "more": len(rows) > ROWS_MAX}, body)
+    data = {"table": found.context.identifier, "columns": names, "rows": rows, "more": more}
+    return of_table(name, "rows", data, joined(form, _result(names, rows, more=more)))
 
 
 def changes_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool]) -> Page:
@@ -72,12 +72,13 @@ def changes_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool
     if latest > after:
         stream = found.stream(from_snapshot=after + 1, until=latest).to_batches()
         for snapshot_id, reader in stream:
-            room = ROWS_MAX - len(rows)
-            columns, taken = _taken(reader, room + 1, stopped)
+            columns, taken, more = _taken(reader, ROWS_MAX, stopped)
+            if rows and (more or len(rows) + len(taken) > ROWS_MAX):
+                break  # the next page begins with this snapshot
             kinds = columns.index("_row_kind")
-            rows += [[snapshot_id, row.pop(kinds), *row] for row in taken[:room]]
+            rows += [[snapshot_id, row.pop(kinds), *row] for row in taken]
             until = snapshot_id
-            if len(taken) > room:
+            if more:
                 left_out = snapshot_id
                 break
         else:
@@ -181,23 +182,24 @@ class Query:
 
 def _taken(
     reader: pa.RecordBatchReader, most: int, stopped: Callable[[], bool]
-) -> tuple[list[str], list[list[object]]]:
-    """The columns and the first rows of a stream. Raises InvalidRequest if its time is over."""
+) -> tuple[list[str], list[list[object]], bool]:
+    """The columns and the first rows of a stream, and whether there are more.
+
+    Raises InvalidRequest if its time is over. Of large rows, those are taken that fit `_BYTES_MAX`.
+    """
     rows: list[list[object]] = []
-    for batch in _until(reader, stopped):
-        frame = to_frame(batch.slice(0, most - len(rows)))
-        rows += [list(row) for row in frame.rows()]
-        if len(rows) >= most:
-            break
-    return list(reader.schema.names), rows
-
-
-def _until(reader: pa.RecordBatchReader, stopped: Callable[[], bool]) -> Iterator[pa.RecordBatch]:
+    room = _BYTES_MAX
     for batch in reader:
         if stopped():
             raise InvalidRequest("the read took too long; name fewer partitions in WHERE")
-        if batch.num_rows:
-            yield batch
+        part = batch.slice(0, most - len(rows))
+        while part.nbytes > room and part.num_rows > 1:
+            part = part.slice(0, part.num_rows // 2)
+        room -= part.nbytes
+        rows += [list(row) for row in to_frame(part).rows()]
+        if part.num_rows < batch.num_rows or room < 0:
+            return list(reader.schema.names), rows, True
+    return list(reader.schema.names), rows, False
 
 
 def _result(names: Sequence[str], rows: Sequence[Sequence[object]], *, more: bool) -> Html:

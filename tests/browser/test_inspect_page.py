@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 import lakecore as lc
 from lakecore.table.system.overview import overview_of
 from lakecore.ui.drawing import overview_page
+from tests.pictures.screens import chromium
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,27 +19,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
 
 @pytest.fixture
 def page() -> Iterator[Page]:
-    from playwright.sync_api import sync_playwright
-
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert chromium, "install Chromium: apt-get install chromium"
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+    with chromium() as browser:
         yield browser.new_page(viewport={"width": 1000, "height": 800})
-        browser.close()
 
 
 def test_the_page_shows_each_snapshot_and_file_and_asks_nobody(page: Page, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import shutil
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.test_inspect_page import FLAGS
+from tests.pictures.screens import chromium
 from tests.site_hooks import WORDS
 
 if TYPE_CHECKING:
@@ -70,14 +69,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
-    from playwright.sync_api import sync_playwright
-
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert chromium, "install Chromium: apt-get install chromium"
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+    with chromium() as browser:
         yield browser.new_page()
-        browser.close()
 
 
 def pages() -> list[str]:

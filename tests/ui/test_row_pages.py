@@ -10,6 +10,7 @@ import pytest
 import lakecore as lc
 from lakecore.catalog.registry import open_catalog
 from lakecore.errors import InvalidRequest
+from lakecore.ui import row_pages
 from lakecore.ui.pages import Asked, Site
 from lakecore.ui.row_pages import ROWS_MAX, Query, changes_page, rows_page
 
@@ -57,6 +58,18 @@ def test_a_page_shows_the_first_rows_and_says_if_there_are_more(
     assert ">NULL<" in page.body
 
 
+def test_large_rows_are_shown_as_far_as_they_fit(
+    table: lc.Table, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_pages, "_BYTES_MAX", 1_000)
+    table.write([{"id": number, "v": "x" * 300} for number in range(10)])
+    page = rows_page(site, "d.t", Asked({}), bool)
+
+    assert 1 <= len(rows(page)) <= 4
+    assert page.data["more"]
+    assert len(rows(rows_page(site, "d.t", Asked({"where": "id = 1"}), bool))) == 1
+
+
 def test_rows_of_an_earlier_snapshot_are_shown(table: lc.Table, site: Site) -> None:
     table.write([{"id": 1, "v": "old"}])
     table.write([{"id": 1, "v": "new"}])
@@ -92,6 +105,17 @@ def test_the_feed_of_a_large_commit_is_cut_and_says_so(table: lc.Table, site: Si
 
     assert (len(rows(page)), page.data["cut_in"], page.data["until"]) == (ROWS_MAX, 1, 1)
     assert rows(changes(site, after="1")) == [[2, "+I", 1, "b"]]
+
+
+def test_a_commit_that_does_not_fit_begins_the_next_page(table: lc.Table, site: Site) -> None:
+    for size in (120, 90, 110):
+        frame = pl.DataFrame({"id": range(size), "v": "x"}, schema_overrides={"id": pl.Int32})
+        table.write(frame)
+    first = changes(site, after="0")
+    second = changes(site, after=str(first.data["until"]))
+
+    assert [page.data["until"] for page in (first, second)] == [1, 3]
+    assert [len(rows(page)) for page in (first, second)] == [120, 200]
 
 
 def test_the_feed_begins_with_the_newest_commits_that_fit_a_page(
