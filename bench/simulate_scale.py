@@ -78,7 +78,7 @@ class Races:
 
 
 def races(options: TableOptions, writers: int, interval_s: float, window_s: float) -> Races:
-    """Commits of writers that each begin one after `interval_s`, or when the last one is done."""
+    """Commits of writers that each begin one about each `interval_s`, or when the last is done."""
     ambients = [seeded(number) for number in range(writers)]
     origin = ambients[0].now_ms()
     waits, tried, failed, published_ms = list[float](), 0, 0, 0
@@ -97,7 +97,8 @@ def races(options: TableOptions, writers: int, interval_s: float, window_s: floa
 
     def begin(writer: int) -> None:
         late_ms = ambients[writer].now_ms() - begun[writer]
-        ambients[writer].sleep(max(0, interval_s - late_ms / 1000))
+        wait_s = interval_s * (0.9 + 0.2 * ambients[writer].random())
+        ambients[writer].sleep(max(0, wait_s - late_ms / 1000))
         begun[writer] = ambients[writer].now_ms()
         tries[writer] = attempts(options, ambients[writer])
         attempt(writer)

@@ -1,4 +1,4 @@
-"""`lakecore tables`, `show`, `explain`, `analyze`: facts of tables, without printing rows."""
+"""`lakecore tables`, `show`, `explain`, `advise`, `analyze`: facts of tables, not rows."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from lakecore.session import Session
     from lakecore.table.handle import Table
     from lakecore.table.reads.told import told_snapshot
+    from lakecore.table.system.advice import advice_of
 else:
     pl = deferred_module("polars")
+    advice_of = deferred("lakecore.table.system.advice", "advice_of")
     told_snapshot = deferred("lakecore.table.reads.told", "told_snapshot")
 
 commands = Verbs()
@@ -115,6 +117,26 @@ def explain(of: OfTable, *, columns: Columns = None, where: Where = None, form: 
     """Show which files a read would skip, merge and read."""
     plan = of.open().explain(names(columns), where)
     write_record(asdict(plan), form, str(plan))
+
+
+@commands("advise")
+def advise(
+    of: OfTable,
+    *,
+    prices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STORE", help="Prices: s3, s3-express, gcs or local. Default: by the path."
+        ),
+    ] = None,
+    form: Form,
+) -> None:
+    """Say which options to change, and what it saves, from the table's own history.
+
+    Reads the snapshots of the last week and one plan; changes nothing.
+    """
+    result = advice_of(of.open().context, prices)
+    write_record(asdict(result), form, str(result))
 
 
 @commands("analyze")

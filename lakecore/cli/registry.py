@@ -79,6 +79,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "Maintain": {
+        "advise": (
+            "look",
+            "Say which options to change, and what it saves, from the table's own history.",
+        ),
         "compact": ("compact", "Merge the files of each bucket into fewer sorted runs."),
         "rescale": (
             "compact",

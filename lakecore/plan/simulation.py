@@ -455,13 +455,20 @@ class SimulatedTable:
         """One pick in each bucket. Returns whether one was compacted."""
         before: list[tuple[Load, DataFile]] = []
         after: list[tuple[Load, DataFile]] = []
+        read = 0
         for bucket in self.buckets:
-            if (done := bucket.compact(now_ms)) is not None:
-                before += [(bucket.load, run) for run in done[0]]
-                after.append((bucket.load, done[1]))
+            if (done := bucket.compact(now_ms)) is None:
+                continue
+            files = [(bucket.load, run) for run in done[0]]
+            before += files
+            after.append((bucket.load, done[1]))
+            if len(files) > 1:
+                read += sum(load.buckets * self._files(run) for load, run in files)
+            else:  # a file that only moves is neither read nor written
+                self.written_bytes -= bucket.load.buckets * done[1].size_bytes
+                self.requests["PUT"] -= bucket.load.buckets * self._files(done[1])
         if after:
             self._publish(after, before, now_ms)
-            read = sum(load.buckets * self._files(run) for load, run in before)
             self.requests["GET"] += self._units.compact_gets + read
         return bool(after)
 

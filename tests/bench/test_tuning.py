@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from statistics import mean
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bench.compaction import SETTINGS, WORKLOADS, simulate
+from bench.simulate_scale import simulated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PAGE = Path(__file__).parents[2] / "docs" / "tuning.md"
 NAMES = {
@@ -19,7 +24,7 @@ NAMES = {
 ROWS = [
     [cell.strip() for cell in line.strip("| ").split("|")]
     for line in PAGE.read_text(encoding="utf-8").splitlines()
-    if line.startswith(("| `", "| defaults"))
+    if line.startswith(("| `", "| defaults")) and line.count(" | ") == 9
 ]
 
 
@@ -44,3 +49,42 @@ def test_figures_are_those_of_the_simulator(row: list[str]) -> None:
         ]
 
     assert row[1:] == found
+
+
+# --- a whole table -------------------------------------------------------------------------------
+
+
+def whole_tables() -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+    """Each line of a table of `simulate_scale`: its settings, all of them, and its figures."""
+    base, heads = "", list[str]()
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split("|")]
+        if line.startswith("Simulated with"):
+            base = line.split("`")[1]
+        elif line.startswith("| settings"):
+            heads = cells[1:]
+        elif line.startswith("| `") and base and "=" in cells[0] and heads:
+            words = f"{base} {cells[0].strip('`')}".split()
+            yield (
+                dict(word.split("=", 1) for word in words),
+                dict(zip(heads, cells[1:], strict=True)),
+            )
+        elif not line:
+            heads = []
+
+
+WHOLE = list(whole_tables())
+
+
+def test_the_page_has_the_tables_of_simulate_scale() -> None:
+    assert len(WHOLE) == 28
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("settings", "figures"), WHOLE)
+def test_figures_of_a_whole_table_are_those_of_the_simulator(
+    settings: dict[str, str], figures: dict[str, str]
+) -> None:
+    found = simulated(settings)
+
+    assert {name: f"{found[name]:,.1f}" for name in figures} == figures

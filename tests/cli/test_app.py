@@ -183,6 +183,7 @@ def test_explain_prints_the_plan(warehouse: Path, capfd: pytest.CaptureFixture[s
         ("read", "shop.db/orders", "--tag", "v9"),
         ("read", "shop.db/orders", "-o", "scan.snapshot-id"),
         ("explain", "shop.db/orders", "-o", "no.such=1"),
+        ("advise", "shop.db/orders", "--prices", "tape"),
     ],
 )
 def test_error_is_one_line_and_exit_code_1(
@@ -361,8 +362,10 @@ def test_answers_of_every_kind_are_json(warehouse: Path, capfd: pytest.CaptureFi
     listed = [
         json.loads(line) for line in run(capfd, "tables", warehouse, "--json")[1].splitlines()
     ]
+    advice = json.loads(run(capfd, "advise", table, "--json", "--prices", "s3")[1])
     done = json.loads(run(capfd, "compact", table, "--full", "--json")[1])
 
+    assert (advice["commits"], advice["files"], advice["advice"]) == (2, 2, [])
     assert set(sections) == {"schema", "options", "snapshots"}
     assert sections["schema"][0]["key"] == "primary key"
     assert [row["snapshot_id"] for row in sections["snapshots"]] == [1, 2]

@@ -14,6 +14,7 @@ from lakecore.cli.registry import COMMANDS
 DOCS = Path(__file__).parents[2] / "docs"
 ALL = (  # in the order in which they run: later ones use the tables of earlier ones
     "command-line",
+    "advise",
     "command-line-settings",
     "command-line-rows",
     "sql-shell",

@@ -1,0 +1,228 @@
+"""Advice on tables that need it, each for another reason, and on one that needs none."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakecore.errors import InvalidRequest
+from lakecore.lsm.universal import CompactionPolicy
+from lakecore.model.files import CommitMessage, DataFile, IndexFile, VectorRange
+from lakecore.plan.simulation import Bucket, Load
+from lakecore.table.system.advice import advice_of
+from tests.stores import FailingStore
+from tests.tables import commit_unstored, key, new_table, reopened, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lakecore.table.handle import Table
+
+MB = 1_000_000
+
+
+def lived(
+    flush: float,
+    keys: float,
+    *,
+    commits: int = 30,
+    interval_s: float = 300,
+    sizes: Sequence[float] = (1,),
+    user: str = "",
+    **options: Any,
+) -> Table:
+    """A table after some commits of stated sizes, without its data files. It never expires.
+
+    `flush` and `keys` are bytes of each bucket, multiplied by its number in `sizes`.
+    """
+    columns = {"k": "STRING NOT NULL", "v": "INT"}
+    table = new_table(columns, keys=["k"], bucket=str(len(sizes)), **options)
+    policy = CompactionPolicy.of(table.options)
+    buckets = [
+        Bucket(policy, Load(commit_bytes=flush * size, key_bytes=keys * size)) for size in sizes
+    ]
+
+    def commit(number: int) -> None:
+        table.context.ambient.sleep(interval_s)
+        messages = [message(place, bucket, number) for place, bucket in enumerate(buckets)]
+        numbered: Any = {"user": f"{user}{number % 2}", "identifier": number} if user else {}
+        commit_unstored(table, messages, **numbered)
+
+    def message(place: int, bucket: Bucket, number: int) -> CommitMessage:
+        def named(runs: Sequence[DataFile]) -> tuple[DataFile, ...]:
+            return tuple(
+                replace(
+                    run,
+                    name=f"data-{place}-{run.name}.parquet",
+                    key_min=key("a"),
+                    key_max=key("z"),
+                )
+                for run in runs
+            )
+
+        new = named([bucket.flush()] if number else bucket.fill())
+        done = None if table.options.write_only else bucket.compact()
+        before, after = ((), ()) if done is None else (named(done[0]), named([done[1]]))
+        return CommitMessage(
+            partition=bytes(12),
+            bucket=place,
+            total_buckets=len(buckets),
+            new_files=new,
+            compact_before=before,
+            compact_after=after,
+        )
+
+    for number in range(commits):
+        commit(number)
+    return reopened(table, ambient=table.context.ambient)
+
+
+def test_healthy_table_gets_no_advice() -> None:
+    found = advice_of(lived(16 * MB, 400 * MB, sizes=[1, 1, 1]).context, "s3")
+
+    assert found.advice == ()
+    assert "nothing to change" in str(found)
+    assert (found.commits, found.interval_seconds) == (30, 300)
+
+
+def test_table_without_snapshots_gets_no_advice() -> None:
+    assert advice_of(new_table().context).advice == ()
+
+
+def tagged() -> Table:
+    """A table of which all rows changed several times after its tag was made."""
+    table = new_table(
+        num_sorted_run__compaction_trigger="2",
+        snapshot__num_retained__min="2",
+        snapshot__num_retained__max="2",
+    )
+    for turn in range(9):
+        table.write(rows(table.schema, " | ".join(f"{number} a{turn}" for number in range(50))))
+        if turn == 1:
+            table.create_tag("old")
+    return reopened(table, ambient=table.context.ambient)
+
+
+def marked(count: int) -> Table:
+    table = new_table(keys=(), deletion_vectors__enabled="true")
+    vectors = tuple(
+        VectorRange(data_file=f"data-{number}.parquet", offset=number, length=20, cardinality=1)
+        for number in range(count)
+    )
+    index = IndexFile(
+        index_type="DELETION_VECTORS", name="index-1", size_bytes=20, row_count=1, vectors=vectors
+    )
+    commit_unstored(table, [stored([], new_index_files=(index,))])
+    return table
+
+
+def filed(count: int, size_bytes: int) -> Table:
+    table = new_table(keys=(), target_file_size="4 mb")
+    commit_unstored(table, [stored([size_bytes] * count)])
+    return table
+
+
+def stored(sizes: Sequence[int], **arguments: Any) -> CommitMessage:
+    policy = CompactionPolicy.of(new_table().options)
+    run = Bucket(policy, Load(commit_bytes=1)).flush()
+    files = tuple(
+        replace(run, name=f"data-{number}.parquet", size_bytes=size)
+        for number, size in enumerate(sizes)
+    )
+    return CommitMessage(
+        partition=bytes(12), bucket=0, total_buckets=-1, new_files=files, **arguments
+    )
+
+
+CASES: Mapping[str, tuple[Callable[[], Table], Mapping[str, str]]] = {
+    "small buckets": (
+        lambda: lived(8 * MB, 20 * MB, sizes=[1] * 16),
+        {"buckets": "lakecore rescale --buckets 1"},
+    ),
+    "a large bucket": (
+        lambda: lived(100 * MB, 3000 * MB),
+        {"buckets": "lakecore rescale --buckets 10"},
+    ),
+    "skew": (
+        lambda: lived(16 * MB, 300 * MB, sizes=[1, 1, 1, 1, 10]),
+        {"skew": "a primary key or bucket-key that spreads rows evenly"},
+    ),
+    "a low trigger": (
+        lambda: lived(4 * MB, 400 * MB, num_sorted_run__compaction_trigger="2"),
+        {"compaction": "num-sorted-run.compaction-trigger=7"},
+    ),
+    "frequent commits that compact": (
+        lambda: lived(8 * MB, 400 * MB, interval_s=10),
+        {"job": "write-only=true and lakecore compact --watch --interval 600"},
+    ),
+    "several writers that compact": (
+        lambda: lived(16 * MB, 400 * MB, user="job"),
+        {"job": "write-only=true and lakecore compact --watch --interval 600"},
+    ),
+    "nobody compacts": (
+        lambda: lived(16 * MB, 400 * MB, write_only="true"),
+        {"compaction": "lakecore compact --watch --interval 600"},
+    ),
+    "small commits": (
+        lambda: lived(0.1 * MB, 400 * MB, interval_s=10, write_only="true", commits=10),
+        {"interval": "a commit each 60 s"},
+    ),
+    "nobody expires": (
+        lambda: lived(16 * MB, 400 * MB, snapshot__num_retained__max="10", commits=70),
+        {"retention": "lakecore expire snapshots"},
+    ),
+    "long retention": (
+        lambda: lived(200 * MB, 400 * MB, snapshot__time_retained="7 d", commits=60),
+        {"retention": "snapshot.time-retained=1h"},
+    ),
+    "old tags": (tagged, {"tags": "tag.default-time-retained, or lakecore tag delete"}),
+    "many vectors": (lambda: marked(21_000), {"vectors": "lakecore compact --full"}),
+    "many runs": (
+        lambda: lived(16 * MB, 400 * MB, num_sorted_run__compaction_trigger="14", commits=36),
+        {"vectors": "deletion-vectors.enabled=true, with deletion-vectors.modifiable=true"},
+    ),
+    "many manifests": (
+        lambda: lived(16 * MB, 400 * MB, manifest__merge_min_count="500", commits=45),
+        {"manifests": "manifest.merge-min-count=30"},
+    ),
+    "small files": (lambda: filed(200, 4 * MB), {"files": "target-file-size=128mb"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_advice_for_a_table_names_one_change_and_its_figures(name: str) -> None:
+    made, expected = CASES[name]
+    found = advice_of(made().context, "s3").advice
+
+    assert {each.subject: each.change for each in found} == expected
+    assert all(re.search(r"\d", each.now) and re.search(r"\d", each.then) for each in found)
+
+
+def test_dollars_are_those_of_the_storage() -> None:
+    table = lived(8 * MB, 400 * MB, interval_s=10)
+    (s3,) = advice_of(table.context, "s3").advice
+
+    assert s3.dollars == pytest.approx(20, abs=5)
+    assert f"saves ${s3.dollars:,.0f} a month" in str(advice_of(table.context, "s3"))
+    assert advice_of(table.context).advice == ()  # a local table has no prices
+    with pytest.raises(InvalidRequest, match="s3-express"):
+        advice_of(table.context, "tape")
+
+
+def test_page_shows_the_answer() -> None:
+    page = Path(__file__).parents[3] / "docs" / "advise.md"
+    answer = str(advice_of(lived(8 * MB, 400 * MB, interval_s=10, commits=40).context, "s3"))
+
+    assert answer in page.read_text(encoding="utf-8")
+
+
+def test_advice_changes_nothing() -> None:
+    table = lived(8 * MB, 20 * MB, sizes=[1] * 3)
+    store = FailingStore(table.context.store)
+    advice_of(reopened(table, store=store).context)
+
+    assert store.calls == []
