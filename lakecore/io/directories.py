@@ -44,9 +44,16 @@ from lakecore.errors import (
     LakecoreError,
     NotFound,
 )
-from lakecore.format.iceberg.documents import HINT, decode_document, document_name, warehouse_place
+from lakecore.format.iceberg.documents import (
+    HINT,
+    above_place,
+    decode_document,
+    document_name,
+    warehouse_place,
+)
 from lakecore.format.layout import SCHEMA_PREFIX, Layout, canonical, parse_numbered
 from lakecore.io.history import moved_from, moved_to, settle
+from lakecore.io.stores.guarded import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -153,6 +160,7 @@ def _forget_iceberg(store: Store, path: str) -> None:
         document = store.read(f"{place}/metadata/{document_name(version)}")
         location = decode_document(document, place)["location"]
         if canonical(location).rstrip("/") == path.rstrip("/"):
+            store = guarded(store, Layout(root=above_place(place)))
             store.delete_directory(f"{place}/metadata")
             store.remove_empty_directory(place)
 

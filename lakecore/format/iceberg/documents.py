@@ -46,6 +46,11 @@ def warehouse_place(root: str) -> str | None:
     return None if bare in {"", name} else f"{warehouse}/iceberg/{bare}/{table}"
 
 
+def above_place(place: str) -> str:
+    """The warehouse of a `warehouse_place`: no link below it is followed by a deletion."""
+    return place.rsplit("/", 3)[0]
+
+
 def encode_document(document: Json) -> bytes:
     """The bytes of the document."""
     return json.dumps(document, indent=2).encode()

@@ -166,7 +166,10 @@ class _Publication:
         self._root = context.layout.root.rstrip("/")
         place = _place(context)
         self._directory = f"{place}/metadata"
-        own = replace(context.layout, root=place)
+        own = replace(
+            context.layout,
+            root=place if place == self._root else documents.above_place(place),
+        )
         self._store: Store = guarded(context.store, own)
         self._version = context.options.metadata_iceberg_format_version
         self._vectors = _shows_vectors(context)
@@ -180,7 +183,9 @@ class _Publication:
     def bring_to(self, latest: Snapshot, *, rebuild: bool) -> IcebergExport:
         """Steps 1 to 4 of the module."""
         before = self._newest()
-        head = None if before is None or rebuild else self._common(before, latest)
+        # After a rename of the table, the paths of its files are others.
+        begins = before is None or not self._is_here(before) or rebuild
+        head = None if before is None or begins else self._common(before, latest)
         history = self._context.history
         found = None if head is None else self._between(head, latest)
         rebuilt = head is None or found is None
@@ -214,6 +219,19 @@ class _Publication:
         except (NotFound, ValueError, CorruptTable):
             return None
 
+    def _is_here(self, document: Json) -> bool:
+        """Whether the document is that of the table's path. Raises AlreadyExists for another's."""
+        if canonical(document["location"]).rstrip("/") == self._root:
+            return True
+        if self._directory != f"{self._root}/metadata":
+            raise AlreadyExists(
+                "the directory holds the Iceberg metadata of another table; remove it, or set "
+                "metadata.iceberg.storage=table-location",
+                path=self._directory,
+                location=document["location"],
+            )
+        return False
+
     def _common(self, document: Json, latest: Snapshot) -> _Head | None:
         """The document at its newest snapshot that the table still has; None to begin again."""
         if document["format-version"] != self._version:
@@ -225,15 +243,6 @@ class _Publication:
                     metadata=document["format-version"],
                 )
             return None
-        if canonical(document["location"]).rstrip("/") != self._root:
-            if self._directory != f"{self._root}/metadata":
-                raise AlreadyExists(
-                    "the directory holds the Iceberg metadata of another table; remove it, or set "
-                    "metadata.iceberg.storage=table-location",
-                    path=self._directory,
-                    location=document["location"],
-                )
-            return None  # the table was renamed, and the paths of its files with it
         for published in sorted(document["snapshots"], key=lambda each: -int(each["snapshot-id"])):
             number = int(published["snapshot-id"])
             if number > latest.id:

@@ -356,12 +356,35 @@ def test_metadata_of_another_table_in_the_warehouse_is_not_touched(tmp_path: Pat
         path.write_text(path.read_text().replace(f'"location": "{table.path}"', '"location": "/x"'))
     before = {path.name: path.read_bytes() for path in place.iterdir()}
     done = put(table, 2)
-    with pytest.raises(AlreadyExists, match="another table"):
-        table.export_iceberg()
+    for rebuild in (False, True):
+        with pytest.raises(AlreadyExists, match="another table"):
+            table.export_iceberg(rebuild=rebuild)
     lc.connect(tmp_path).drop_table("db.t")
 
     assert done.facts["iceberg_failed"] == 1
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+
+
+@pytest.mark.parametrize("link", ["iceberg", "iceberg/db", "iceberg/db/t", "iceberg/db/t/metadata"])
+def test_nothing_is_deleted_through_a_link_in_the_warehouse(link: str, tmp_path: Path) -> None:
+    root = tmp_path / "warehouse"
+    root.mkdir()
+    table = new_table(
+        root,
+        metadata__iceberg__storage="hadoop-catalog",
+        metadata__iceberg__previous_versions_max="1",
+        metadata__iceberg__delete_after_commit__enabled="true",
+    )
+    put(table, 1)
+    place, victim = root / link, tmp_path / "victim"
+    place.rename(victim)
+    place.symlink_to(victim)
+    before = {path for path in victim.rglob("*") if path.is_file()}
+    for number in range(2, 6):
+        put(table, number)
+    lc.connect(root).drop_table("db.t")
+
+    assert before <= {path for path in victim.rglob("*") if path.is_file()}
 
 
 def test_table_in_place_of_a_dropped_one_is_another_table(tmp_path: Path) -> None:
