@@ -49,6 +49,7 @@ WORDS = {  # what a newcomer types: the first result is this page or section
     "schema-changes.html": ["add column", "alter", "schema change"],
     "spark.html": ["spark"],
     "storage.html": ["credentials", "minio", "s3"],
+    "testing.html": ["pytest", "testing"],
     "troubleshooting.html": ["conflict", "error", "expired"],
     "troubleshooting.html#rows-appear-twice": ["duplicate"],
     "tuning.html": ["memory"],
