@@ -252,6 +252,11 @@ METRICS: Mapping[str, str] = {
     "lakecore_cdc_lag_seconds": "The age of the newest change that the pipeline has committed",
     "lakecore_cdc_checkpoint_age_seconds": "The age of its last checkpoint",
     "lakecore_cdc_quarantine_tables": "Tables that the pipeline has set aside",
+    "lakecore_cdc_requested_tables": "Tables that the pipeline has to read again",
+    "lakecore_cdc_left_out_tables": "Tables of the source that the pipeline does not mirror",
+    "lakecore_cdc_rows": "Rows that the pipeline has committed",
+    "lakecore_cdc_rows_left_out": "Rows that did not fit and are in files of dead letters",
+    "lakecore_cdc_checkpoint": "The number of the last checkpoint",
 }
 """The metrics, all of them gauges, with what each means."""
 
@@ -277,6 +282,11 @@ def prometheus(catalog: Catalog, numbers: Numbers, *, with_pipelines: bool = Tru
             add("lakecore_cdc_lag_seconds", each.lag_seconds, pipeline=each.name)
             add("lakecore_cdc_checkpoint_age_seconds", each.age_seconds, pipeline=each.name)
             add("lakecore_cdc_quarantine_tables", len(each.quarantine), pipeline=each.name)
+            add("lakecore_cdc_requested_tables", len(each.requested), pipeline=each.name)
+            add("lakecore_cdc_left_out_tables", len(each.left_out), pipeline=each.name)
+            add("lakecore_cdc_rows", each.rows_total, pipeline=each.name)
+            add("lakecore_cdc_rows_left_out", each.rows_left_out, pipeline=each.name)
+            add("lakecore_cdc_checkpoint", each.checkpoint, pipeline=each.name)
     text = [
         line
         for name, meaning in METRICS.items()

@@ -655,7 +655,14 @@ class Sink:
         self._commit(state, recovers=False)
         if self._acknowledge is not None and state.position is not None:
             self._acknowledge(state.position)
-        log.info("checkpoint. number=%s rows=%s tables=%s", number, self._rows, len(state.messages))
+        log.info(
+            "checkpoint. number=%s rows=%s tables=%s caught_up=%s in_quarantine=%s",
+            number,
+            self._rows,
+            len(state.messages),
+            self.progress.caught_up,
+            len(held),
+        )
         self._rows = 0
         self._counted = dict(self.progress.tables)
         self._committed_ms = now_ms

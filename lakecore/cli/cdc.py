@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import tomllib
 from dataclasses import asdict
@@ -30,7 +31,8 @@ from lakecore.cdc.pipeline import (
 )
 from lakecore.cdc.quarantine import SetAside, tables_of
 from lakecore.cli.flags import Flags, read_flags
-from lakecore.cli.printing import note, say
+from lakecore.cli.log_lines import log_lines
+from lakecore.cli.printing import say
 from lakecore.cli.settings import stated
 from lakecore.cli.target import catalog_options_of
 from lakecore.display import json_text
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 _OF_WAREHOUSE = ("warehouse", "catalog_conf")
 _OF_STATUS = (*_OF_WAREHOUSE, "state")
 _OF_RESYNC = (*_OF_STATUS, "tables")
-_OF_RUN = (*RUN_FLAGS, "metrics")
+_OF_RUN = (*RUN_FLAGS, "metrics", "log_format")
 _SET_ASIDE = 3
 """The exit code of a run that set a table aside."""
 _CONFS = ("catalog_conf", "table_conf")
@@ -161,6 +163,7 @@ def _usage(name: str, action: Action) -> str:
         "--until caught-up ends once what the source held at the start is committed.",
         "--interval '10 s' is the time between two commits; --metrics FILE gets JSON after each.",
         "--patience '5 min' is how long a source that cannot be reached is waited for.",
+        "--log-format json writes each line of the log as a JSON object; text is the default.",
         "--dead_letters true keeps rows that do not fit in files beside the state.",
         "--skip-unsupported true sets aside what does not fit at the first start.",
         "--on-table-error quarantine sets aside a table that cannot be followed; stop ends.",
@@ -207,7 +210,14 @@ def _start(name: str, action: Action, flags: Mapping[str, Sequence[str]]) -> Non
     def report(progress: Progress) -> None:
         _show(label, progress, metrics)
 
-    progress, _ = launch.run(catalog, SYSTEM, report)
+    form = next(reversed(flags.get("log_format", ())), None)
+    if form not in {None, "text", "json"}:
+        raise InvalidRequest("unknown value of --log-format", value=form, known=["text", "json"])
+    # A terminal has a status line instead of events that are no warnings.
+    is_quiet = form is None and sys.stderr.isatty()
+    level = logging.WARNING if is_quiet else logging.INFO
+    with log_lines(label, as_json=form == "json", level=level):
+        progress, _ = launch.run(catalog, SYSTEM, report)
     say(json_text(_facts(label, progress)))
     if progress.newly_set_aside:
         raise SystemExit(_SET_ASIDE)
@@ -237,13 +247,10 @@ def _launch(
 
 
 def _show(name: str, progress: Progress, metrics: str | None) -> None:
-    """Show the status line on standard error, and write the metrics to their file."""
-    line = progress.line(name)
+    """Show the status line on a terminal, and write the metrics to their file."""
     if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{line}")
+        sys.stderr.write(f"\r\x1b[K{progress.line(name)}")
         sys.stderr.flush()
-    else:
-        note(line)
     if metrics is not None:
         written = Path(f"{metrics}.new")
         written.write_text(json_text(_facts(name, progress)) + "\n", encoding="utf-8")
