@@ -181,7 +181,7 @@ def without_files(name: Identifier, path: str) -> NotFound:
     """The error for a table that a catalog lists, but that has no files."""
     return NotFound(
         "the catalog lists the table, but its directory holds none; perhaps a rename was "
-        "interrupted: repair the old name, and drop this one",
+        "interrupted: repeat it, or repair the old name and drop this one",
         table=name,
         path=path,
     )

@@ -6,8 +6,8 @@ Each change has two steps. Their order decides what a crash between them leaves:
   adds the entry;
 - drop: the entry, then the directory. A crash leaves a directory without an entry;
 - rename: the entry, then the directory. If the directory cannot be moved, the entry is renamed
-  back. A crash leaves the new entry without a directory, and the table at its old path; `repair` of
-  the old name adds the old entry again;
+  back. A crash leaves the new entry without a directory, and the table at its old path; the same
+  rename finishes it, and `repair` of the old name adds the old entry again;
 - alter: the copy in the metastore, then the schema file. A crash leaves a copy of a schema that the
   table does not have; `repair` copies the right one.
 
@@ -241,7 +241,7 @@ class MetastoreNames:
                 locks.enter_context(self.metastore.lock(name))
             entry = self.metastore.find(old)
             if entry is None:
-                return False
+                return self._finish_rename(old, new)
             if not self.metastore.has_database(new.database):
                 raise no_database(self, new.database)
             if self.metastore.is_taken(new):
@@ -330,6 +330,20 @@ class MetastoreNames:
             with suppress(LakecoreError):
                 self.metastore.rename(new, old, entry.path)
             raise
+
+    def _finish_rename(self, old: Identifier, new: Identifier) -> bool:
+        """Move the directory if a crash interrupted the rename; the caller holds both locks."""
+        entry = self.metastore.find(new)
+        if entry is None or entry.external or not self.metastore.has_database(old.database):
+            return False
+        store, source = self._store(entry.path), self.metastore.new_path(old)
+        same = storage_of(source) == storage_of(entry.path)
+        if not same or is_table(store, entry.path) or not is_table(store, source):
+            return False
+        if store.exists(entry.path) and not finish_drop(store, entry.path):
+            return False
+        move_table(store, source, entry.path)
+        return True
 
     def _place(self, name: Identifier, path: str) -> Place:
         main = replace(name.data_table, branch=MAIN_BRANCH)

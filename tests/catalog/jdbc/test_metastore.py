@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakecore as lc
+from lakecore.catalog import metastore_catalog
 from lakecore.catalog.identifier import Identifier
 from lakecore.catalog.jdbc import metastore as sql
 from lakecore.catalog.metastore_catalog import MetastoreNames
@@ -223,6 +224,30 @@ def test_directory_that_cannot_be_moved_leaves_the_name(
     assert properties(tmp_path)["primary-key"] == "id"
     catalog.rename_table("shop.orders", "shop.o")
     assert catalog.get_table("shop.o").to_arrow().num_rows == 0
+
+
+def test_repeated_rename_finishes_a_killed_one(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.get_table("shop.orders").write([{"id": 1, "v": "a"}])
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(metastore_catalog, "move_table", killed)
+        with pytest.raises(KeyboardInterrupt):
+            catalog.rename_table("shop.orders", "shop.o")
+    with pytest.raises(NotFound, match="interrupted: repeat it"):
+        catalog.get_table("shop.o")
+    with pytest.raises(NotFound, match="no such table"):
+        catalog.rename_table("shop.orders", "shop.another")
+    catalog.rename_table("shop.orders", "shop.o")
+
+    assert catalog.list_tables("shop") == ("o",)
+    assert catalog.get_table("shop.o").to_arrow().num_rows == 1
+    with pytest.raises(NotFound, match="no such table"):
+        catalog.rename_table("shop.orders", "shop.o")
 
 
 def test_second_rename_of_a_table_moves_nothing(catalog: Catalog) -> None:
