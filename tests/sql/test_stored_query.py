@@ -17,6 +17,7 @@ from lakecore.catalog.views import View
 from lakecore.cli.app import app
 from lakecore.errors import LakecoreError
 from lakecore.model.types import Field, parse_type
+from lakecore.sql.engine import SqlEngine
 from tests.rest_servers import rest_server
 
 if TYPE_CHECKING:
@@ -294,6 +295,38 @@ def test_hostile_view_does_nothing(session: lc.Session, folder: Path, text: str)
     stored(session, "d.hostile", text.replace("@", str(folder)))
 
     refused(session, folder, "SELECT * FROM d.hostile")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_does_nothing_as_a_sealed_query(
+    session: lc.Session, folder: Path, text: str
+) -> None:
+    before = files_below(folder)
+    with pytest.raises(LakecoreError) as error:
+        sealed(session, text.replace("@", str(folder)))
+
+    assert PRIVATE not in str(error.value)
+    assert files_below(folder) == before
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_harmless_text_is_read_as_a_sealed_query(session: lc.Session, text: str) -> None:
+    assert sealed(session, text)
+
+
+@pytest.mark.parametrize("name", ["options", "OPTIONS", "schemas", "aggregation_fields"])
+def test_a_sealed_query_reads_no_table_that_may_show_secrets(
+    session: lc.Session, name: str
+) -> None:
+    with pytest.raises(LakecoreError, match="secrets"):
+        sealed(session, f'SELECT * FROM d."t${name}"')
+
+
+def sealed(session: lc.Session, text: str) -> list[tuple[object, ...]]:
+    _, rows = SqlEngine(session._catalog, lc.open_table).sealed(
+        text, limit=100, memory_bytes=256 << 20
+    )
+    return rows
 
 
 @pytest.mark.parametrize("text", HARMLESS)
