@@ -25,8 +25,8 @@ from lakecore.errors import LakecoreError, NotFound
 from lakecore.io.cache import Cache
 from lakecore.lsm.packing import PackingPolicy
 from lakecore.masking import masked
-from lakecore.options.choices import MergeEngine
 from lakecore.table.maintenance.consumers import list_consumers
+from lakecore.table.reads.scan import hides_level_0
 from lakecore.table.reads.told import told_snapshot
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.model.snapshot import Snapshot
-    from lakecore.options import TableOptions
     from lakecore.table.context import TableContext
     from lakecore.table.handle import Table
 
@@ -177,19 +176,17 @@ class Advice:
     command: str
 
 
-def advice_of(counted: Counted, options: TableOptions, name: str, warehouse: str) -> list[Advice]:
+def advice_of(counted: Counted, context: TableContext, name: str, warehouse: str) -> list[Advice]:
     """What the numbers of a table ask for; empty if it is healthy.
 
     `name` and `warehouse` are those that the commands state.
     """
-    of = f"{quote(name)} -w {quote(masked(warehouse))}"
+    of, options = f"{quote(name)} -w {quote(masked(warehouse))}", context.options
     found = []
-    trigger = options.num_sorted_run_compaction_trigger
-    hides = options.deletion_vectors_enabled or options.merge_engine is MergeEngine.FIRST_ROW
-    if counted.level0_max and hides:
+    if counted.level0_max and hides_level_0(context.schema, options):
         says = f"{counted.level0_max} level-0 files in a bucket: reads skip them until a compaction"
         found.append(Advice(says, f"lakecore compact {of}"))
-    elif counted.runs_max >= trigger:
+    elif counted.runs_max >= options.num_sorted_run_compaction_trigger:
         says = f"{counted.runs_max} sorted runs in a bucket: each read merges them"
         found.append(Advice(says, f"lakecore compact {of}"))
     if counted.small_max >= max(options.compaction_min_file_num, 2):

@@ -188,6 +188,11 @@ def test_pipelines_have_a_lag_and_a_damaged_state_is_told(tmp_path: Path) -> Non
             "lakecore compact shop.t -w w",
         ),
         (Counted(level0_max=1), {"merge_engine": "first-row"}, "lakecore compact shop.t -w w"),
+        (
+            Counted(level0_max=1),
+            {"deletion_vectors__enabled": "true", "deletion_vectors__merge_on_read": "true"},
+            None,
+        ),
         (Counted(small_max=5), {}, "lakecore compact shop.t -w w"),
         (Counted(vector_share=0.3), {}, "lakecore compact shop.t -w w --full"),
         (Counted(vector_share=0.2), {}, None),
@@ -205,7 +210,7 @@ def test_advice_names_the_command(
 ) -> None:
     table = new_table(**options)  # type: ignore[arg-type]  # its options are keywords
 
-    advice = advice_of(counted, table.options, "shop.t", "w")
+    advice = advice_of(counted, table.context, "shop.t", "w")
 
     assert [each.command for each in advice] == ([] if command is None else [command])
 
@@ -270,7 +275,7 @@ def test_a_consumer_that_is_far_behind_is_told() -> None:
 
 def test_a_command_quotes_names_and_hides_secrets() -> None:
     (advice,) = advice_of(
-        Counted(small_max=9), new_table().options, "shop.a b;rm", "s3://user:secret@bucket/w"
+        Counted(small_max=9), new_table().context, "shop.a b;rm", "s3://user:secret@bucket/w"
     )
 
     assert advice.command == "lakecore compact 'shop.a b;rm' -w 's3://***@bucket/w'"

@@ -153,7 +153,7 @@ def _listed(site: Site, names: tuple[str, str]) -> Record:
         found = site.numbers.of(table)
     except LakecoreError as error:
         return {**row, "error": str(error), "advice": []}
-    advice = advice_of(found.counted, table.options, shown, site.catalog.warehouse)
+    advice = advice_of(found.counted, table.context, shown, site.catalog.warehouse)
     return {
         **row,
         "health": "advice" if advice else "ok",
@@ -208,7 +208,7 @@ def table_page(site: Site, name: str, asked: Asked) -> Page:
     context, history, schema = table.context, table.context.history, table.schema
     numbers, ids = site.numbers.of(table), history.snapshot_ids()
     lags = consumer_lags(context, numbers.snapshot_id)
-    advice = advice_of(numbers.counted, table.options, name, site.catalog.warehouse)
+    advice = advice_of(numbers.counted, context, name, site.catalog.warehouse)
     advice += upkeep_of(context, ids, lags, name, site.catalog.warehouse)
     pipelines = [p for p in pipelines_of(site.catalog)[0] if context.identifier in p.targets]
     tags = [(each.name, each.snapshot) for each in tags_of(history)]
