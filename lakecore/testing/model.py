@@ -18,13 +18,20 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.catalog.new_table import new_schema
-from lakecore.errors import InvalidRequest, NotFound
+from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.model.evolution import evolve
 from lakecore.model.rows import ROW_KIND
 from lakecore.model.types import Atomic, DataType, Root, arrow_type
 from lakecore.testing.aggregates import Refused
 from lakecore.testing.merging import Rules, Version, flush, merge
-from lakecore.testing.values import Rows, as_arrow, counted_arrow, plain, without_kinds
+from lakecore.testing.values import (
+    Rows,
+    as_arrow,
+    counted_arrow,
+    has_nanoseconds,
+    plain,
+    without_kinds,
+)
 
 if TYPE_CHECKING:
     from lakecore.catalog.new_table import SchemaLike
@@ -82,7 +89,10 @@ class Model:
         *,
         partition_keys: Sequence[str] = (),
     ) -> None:
-        """A model without snapshots. Raises as `create_table` does."""
+        """A model without snapshots.
+
+        Raises as `create_table` does, and Unsupported for TIMESTAMP(7) and finer.
+        """
         self.schema: TableSchema = (
             new_schema(
                 schema,
@@ -96,6 +106,8 @@ class Model:
             if isinstance(schema, pa.Schema | Mapping)
             else schema
         )
+        if fine := [each.name for each in self.schema.arrow if has_nanoseconds(each.type)]:
+            raise Unsupported("a model holds no times of nanoseconds", columns=fine)
         self.events: list[Event] = []
         self.schemas: dict[int, TableSchema] = {}
         """The schema with which each snapshot is read."""

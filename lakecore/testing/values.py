@@ -136,8 +136,44 @@ def without_kinds(table: pa.Table) -> tuple[pa.Table, list[str]]:
 
 
 def _records(table: pa.Table) -> list[tuple[Any, ...]]:
-    columns = [column.to_pylist() for column in table.columns]
+    columns = [_plain_times(column).to_pylist() for column in table.columns]
     return [*zip(*columns, strict=True)] if columns else [()] * table.num_rows
+
+
+def _plain_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with times of nanoseconds in microseconds if that is exact, or as integers.
+
+    Python has no type for them: Arrow would return those of pandas, or fail without it.
+    """
+    if not has_nanoseconds(column.type):
+        return column
+    try:
+        return column.cast(_replaced(column.type, "us"))
+    except pa.ArrowInvalid:
+        return column.cast(_replaced(column.type, "integer"))
+
+
+def has_nanoseconds(kind: pa.DataType) -> bool:
+    """Whether a type is, or holds, a time of nanoseconds."""
+    if pa.types.is_nested(kind):
+        return any(has_nanoseconds(kind.field(at).type) for at in range(kind.num_fields))
+    return getattr(kind, "unit", "") == "ns"
+
+
+def _replaced(kind: pa.DataType, unit: str) -> pa.DataType:
+    if pa.types.is_map(kind):
+        return pa.map_(_replaced(kind.key_type, unit), _replaced(kind.item_type, unit))
+    if pa.types.is_nested(kind):
+        parts = [kind.field(at) for at in range(kind.num_fields)]
+        fields = [part.with_type(_replaced(part.type, unit)) for part in parts]
+        if pa.types.is_struct(kind):
+            return pa.struct(fields)
+        return pa.large_list(fields[0]) if pa.types.is_large_list(kind) else pa.list_(fields[0])
+    if not has_nanoseconds(kind):
+        return kind
+    if unit == "integer":
+        return pa.int64()
+    return pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) else pa.time64("us")
 
 
 def _chosen(rows: Sequence[tuple[Any, ...]], wanted: Rows) -> list[tuple[Any, ...]]:

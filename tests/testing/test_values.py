@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.testing import Model, assert_same_rows
 from tests.tables import new_table, put
 
@@ -108,3 +108,18 @@ def test_no_rows_are_no_rows_whatever_the_columns() -> None:
     assert_same_rows([], pa.table({"v": pa.array([], pa.int32())}))
     with pytest.raises(AssertionError):
         assert_same_rows([], [{"v": None}])
+
+
+def test_times_of_nanoseconds_are_compared_exactly_and_need_no_pandas() -> None:
+    def times(unit: str, *values: int) -> pa.Table:
+        stamps = pa.array(values, pa.timestamp(unit))
+        lists = pa.array([[value] for value in values], pa.list_(pa.timestamp(unit)))
+        maps = pa.array([[("k", value)] for value in values], pa.map_("string", stamps.type))
+        return pa.table({"id": [1], "t": stamps, "list": lists, "map": maps})
+
+    assert_same_rows(times("ns", 5_000), times("us", 5))
+    assert_same_rows(times("ns", 5_001), times("ns", 5_001))
+    with pytest.raises(AssertionError, match="t: 5001 != 5002"):
+        assert_same_rows(times("ns", 5_001), times("ns", 5_002))
+    with pytest.raises(Unsupported, match="nanoseconds"):
+        Model({"t": "TIMESTAMP(9)"})
