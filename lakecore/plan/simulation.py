@@ -370,11 +370,6 @@ class Outcome:
     manifest_bytes: int
     interval_s: float
 
-    def dollars(self, prices: Prices) -> float:
-        """Dollars a month for requests and storage."""
-        requests = prices.month(self.requests, self.interval_s)
-        return requests + prices.stored(self.live_bytes + self.kept_bytes)
-
 
 class SimulatedTable:
     """A table under a load. `compact_every` 1: each write compacts; N: a job after N; 0: never."""

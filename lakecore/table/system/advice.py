@@ -22,10 +22,12 @@ import polars as pl
 
 from lakecore.display import ShownFacts, show_bytes
 from lakecore.errors import InvalidRequest, NotFound
+from lakecore.io.parallel import read_all
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind, stated_identifier
 from lakecore.plan.retention import end_of_snapshots
 from lakecore.plan.simulation import PRICES, UNITS, Load, SimulatedTable
+from lakecore.table.maintenance.consumers import list_consumers
 from lakecore.table.maintenance.expire_snapshots import retention_of
 from lakecore.table.maintenance.reachable import KEY, entry_frame, live_files, tags_of
 
@@ -172,6 +174,8 @@ class Facts:
             ),
             "snapshot_num_retained_min": min(self.options.snapshot_num_retained_min, commits // 4),
         }
+        if not self.keyed:  # writes do not merge runs
+            steady["num_sorted_run_compaction_trigger"] = 1_000_000
         table = SimulatedTable(
             [load],
             replace(self.options, **steady, **options),  # type: ignore[arg-type]
@@ -213,7 +217,7 @@ def facts_of(context: TableContext, prices: Prices) -> Facts:
     history, options = context.history, context.options
     ids = history.snapshot_ids()
     now_ms = context.ambient.now_ms()
-    read = [history.snapshot_if_there(number) for number in ids[-_SNAPSHOTS:]]
+    read = read_all(history.snapshot_if_there, ids[-_SNAPSHOTS:])
     there = [each for each in read if each is not None]
     recent = [each for each in there if each.time_ms >= now_ms - _WEEK_MS]
     commits = [each for each in recent if each.commit_kind is not CommitKind.COMPACT]
@@ -323,14 +327,15 @@ def _live(context: TableContext, latest: Snapshot | None) -> pl.DataFrame:
 
 
 def _due(context: TableContext, ids: Sequence[int], there: Sequence[Snapshot]) -> int:
-    """How many snapshots the options of the table would expire by now, whatever else keeps them."""
+    """How many snapshots the options of the table would expire by now."""
     if not there:
         return 0
     times = {each.id: each.time_ms for each in there}
     keep = replace(retention_of(context), max_deletes=len(ids))
     # Snapshots that were not read are older than all others.
+    consumed = min((each.next_snapshot for each in list_consumers(context)), default=None)
     end = end_of_snapshots(
-        ids[0], there[-1].id, keep, None, lambda some: [times.get(each, 0) for each in some]
+        ids[0], there[-1].id, keep, consumed, lambda some: [times.get(each, 0) for each in some]
     )
     return end - ids[0]
 
@@ -364,7 +369,8 @@ def _bucket_count(facts: Facts) -> Advice | None:
     usual, largest = median(facts.bucket_bytes), facts.bucket_bytes[-1]
     now = facts.options.bucket
     best = max(1, ceil(facts.partition_bytes / _BEST))
-    if usual > _LARGE or (usual < _SMALL and best < now and facts.interval_s is not None):
+    is_large = usual > _LARGE and best > now
+    if is_large or (usual < _SMALL and best < now and facts.interval_s is not None):
         before = facts.simulated()
         share = max(1, round(facts.touched * best / now))
         after = replace(
@@ -376,8 +382,9 @@ def _bucket_count(facts: Facts) -> Advice | None:
         saved = _saved(facts, before, after)
         return Advice(
             subject="buckets",
-            change=f"lakecore rescale --buckets {best}",
-            now=f"{now} of {show_bytes(int(usual))}, {before.requests['PUT']:.1f} PUT a commit",
+            change=f"lakecore rescale --bucket-num {best}",
+            now=f"{now} of {show_bytes(int(usual))}, each compacted by one core; "
+            f"{before.requests['PUT']:.1f} PUT a commit",
             then=f"{best} of {show_bytes(int(usual * now / best))}, "
             f"{after.requests['PUT']:.1f} PUT a commit",
             dollars=max(0, saved),
@@ -526,7 +533,7 @@ def _vectors(facts: Facts) -> Advice | None:
             f"{seconds:.1f} s, {show_bytes(32 * facts.vectors)}",
             then="0 s: a full compaction drops them",
         )
-    if facts.options.deletion_vectors_enabled or facts.runs < _RUNS or not _compacts_itself(facts):
+    if facts.options.needs_lookup or facts.runs < _RUNS or not _compacts_itself(facts):
         return None
     before, after = facts.simulated(), facts.simulated(deletion_vectors_enabled=True)
     if after.write_amplification > 2 * before.write_amplification:
@@ -547,6 +554,8 @@ def _manifests(facts: Facts) -> Advice | None:
     if facts.manifests < max(_MANIFESTS, 2 * most):
         return None
     small = facts.options.manifest_target_file_size_bytes < target
+    if not small and facts.options.manifest_merge_min_count <= 30:
+        return None
     change = (
         f"manifest.target-file-size={target >> 20}mb" if small else "manifest.merge-min-count=30"
     )

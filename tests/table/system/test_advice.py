@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.core import TyperGroup
+from typer.main import get_group
 
+from lakecore.cli.registry import COMMANDS
 from lakecore.errors import InvalidRequest
 from lakecore.lsm.universal import CompactionPolicy
 from lakecore.model.files import CommitMessage, DataFile, IndexFile, VectorRange
+from lakecore.options import parse_options
 from lakecore.plan.simulation import Bucket, Load
 from lakecore.table.system.advice import advice_of
 from tests.stores import FailingStore
@@ -126,11 +131,11 @@ def filed(count: int, size_bytes: int) -> Table:
     return table
 
 
-def stored(sizes: Sequence[int], **arguments: Any) -> CommitMessage:
+def stored(sizes: Sequence[int], prefix: int = 0, **arguments: Any) -> CommitMessage:
     policy = CompactionPolicy.of(new_table().options)
     run = Bucket(policy, Load(commit_bytes=1)).flush()
     files = tuple(
-        replace(run, name=f"data-{number}.parquet", size_bytes=size)
+        replace(run, name=f"data-{prefix}-{number}.parquet", size_bytes=size)
         for number, size in enumerate(sizes)
     )
     return CommitMessage(
@@ -141,11 +146,11 @@ def stored(sizes: Sequence[int], **arguments: Any) -> CommitMessage:
 CASES: Mapping[str, tuple[Callable[[], Table], Mapping[str, str]]] = {
     "small buckets": (
         lambda: lived(8 * MB, 20 * MB, sizes=[1] * 16),
-        {"buckets": "lakecore rescale --buckets 1"},
+        {"buckets": "lakecore rescale --bucket-num 1"},
     ),
     "a large bucket": (
         lambda: lived(100 * MB, 3000 * MB),
-        {"buckets": "lakecore rescale --buckets 10"},
+        {"buckets": "lakecore rescale --bucket-num 10"},
     ),
     "skew": (
         lambda: lived(16 * MB, 300 * MB, sizes=[1, 1, 1, 1, 10]),
@@ -202,6 +207,20 @@ def test_advice_for_a_table_names_one_change_and_its_figures(name: str) -> None:
     assert all(re.search(r"\d", each.now) and re.search(r"\d", each.then) for each in found)
 
 
+@pytest.mark.parametrize("change", sorted({c for _, e in CASES.values() for c in e.values()}))
+def test_options_and_commands_that_are_advised_exist(change: str) -> None:
+    for name, value in re.findall(r"([a-z.-]+)=(\w+)", change):
+        parse_options({name: value}, creating=True)
+    for command in re.findall(r"lakecore ([a-z -]+)", change):
+        words = command.split()
+        module = import_module(f"lakecore.cli.{COMMANDS[words[0]][0]}")
+        found = get_group(module.commands.app).commands[words[0]]
+        if isinstance(found, TyperGroup):
+            found = found.commands[words[1]]
+        known = {flag for each in found.params for flag in each.opts}
+        assert {word for word in words if word.startswith("--")} <= known
+
+
 def test_dollars_are_those_of_the_storage() -> None:
     table = lived(8 * MB, 400 * MB, interval_s=10)
     (s3,) = advice_of(table.context, "s3").advice
@@ -211,6 +230,24 @@ def test_dollars_are_those_of_the_storage() -> None:
     assert advice_of(table.context).advice == ()  # a local table has no prices
     with pytest.raises(InvalidRequest, match="s3-express"):
         advice_of(table.context, "tape")
+
+
+def test_snapshots_that_a_consumer_keeps_are_not_overdue() -> None:
+    table = lived(16 * MB, 400 * MB, snapshot__num_retained__max="10", commits=70)
+    table.reset_consumer("reader", 5)
+
+    assert "retention" not in {each.subject for each in advice_of(table.context).advice}
+
+
+def test_table_without_a_key_is_simulated_without_compactions() -> None:
+    table = new_table(keys=())
+    for number in range(12):
+        table.context.ambient.sleep(5)
+        commit_unstored(table, [stored([MB], number)])
+    (found,) = advice_of(table.context, "s3").advice
+
+    assert found.subject == "interval"
+    assert "7 PUT" in found.now  # one file, five of the commit, one of the expiry
 
 
 def test_page_shows_the_answer() -> None:
