@@ -655,7 +655,8 @@ class Sink:
         self._commit(state, recovers=False)
         if self._acknowledge is not None and state.position is not None:
             self._acknowledge(state.position)
-        log.info(
+        log.log(
+            logging.INFO if self._rows or state.messages else logging.DEBUG,
             "checkpoint. number=%s rows=%s tables=%s caught_up=%s in_quarantine=%s",
             number,
             self._rows,

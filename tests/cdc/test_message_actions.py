@@ -468,3 +468,30 @@ def test_type_mapping_without_effect_is_refused(catalog: Catalog, tmp_path: Path
     with pytest.raises(InvalidRequest, match=r"options=\[tinyint1-not-bool\]"):
         run(catalog, folder, "maxwell-json", "a", type_mapping="tinyint1-not-bool,to-string")
     run(catalog, folder, "maxwell-json", "a", type_mapping="to-string,to-nullable")
+
+
+def test_a_table_with_a_bad_value_is_set_aside_and_the_others_go_on(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    def change(table: str, number: object) -> object:
+        row = {"id": str(number), "n": str(number)}
+        types = {"id": "int", "n": "int"}
+        return canal("INSERT", [row], types, table=table, pkNames=["id"])
+
+    put(tmp_path / "f", "1", change("good", 1), change("bad", 1))
+    run(catalog, tmp_path / "f", "canal-json")
+    put(tmp_path / "f", "2", change("good", 2), change("bad", "two"), change("good", 3))
+    progress = run(catalog, tmp_path / "f", "canal-json")
+    assert [row["id"] for row in rows(catalog, "good")] == [1, 2, 3]
+    assert [row["id"] for row in rows(catalog, "bad")] == [1]
+    (entry,) = progress.quarantine
+    assert entry.table.name == "bad"
+    assert "two" in entry.reason
+
+    put(tmp_path / "f", "3", change("bad", "again"), change("good", 4))
+    later = run(catalog, tmp_path / "f", "canal-json")
+    assert [row["id"] for row in rows(catalog, "good")] == [1, 2, 3, 4]
+    assert later.newly_set_aside == ()
+    put(tmp_path / "f", "4", change("good", "five"))
+    with pytest.raises(InvalidRequest, match="five"):
+        run(catalog, tmp_path / "f", "canal-json", on_table_error=OnTableError.STOP)

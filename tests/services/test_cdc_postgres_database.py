@@ -223,7 +223,7 @@ def test_an_idle_database_lets_the_server_discard_its_log(
     cursor.execute("CREATE DATABASE busy")
     given = postgres_command(server, tmp_path, "idle", "--interval=0.2 s", slot="idle")
     mirror(given)
-    process = subprocess.Popen(program(given), env=environment(), stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(program(given), env=environment(), stderr=subprocess.PIPE)
     other = postgres(server, "busy")
     other.execute("CREATE TABLE t AS SELECT i FROM generate_series(1, 100000) i")
 
@@ -246,8 +246,9 @@ def test_an_idle_database_lets_the_server_discard_its_log(
         servers.eventually(moved, "the slot")
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        _, logged = process.communicate(timeout=60)
     assert process.returncode == 0
+    assert logged == b"", "nothing is said while the source is idle"
 
 
 def test_check_lists_all_problems_and_they_can_be_skipped(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from lakecore.cdc.actions import OnTruncate
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakecore.cdc.postgres.connection import Connection, Cursor, PostgresSettings
+
+log = logging.getLogger("lakecore.cdc")
 
 _LOCK_MS = 2_000
 
@@ -84,7 +87,8 @@ def create_publication(cursor: Cursor, settings: PostgresSettings, tables: Seque
     """Create the publication if it is absent, or let an existing one publish TRUNCATE."""
     name = quoted(settings.publication)
     cursor.execute(
-        "SELECT pubtruncate FROM pg_publication WHERE pubname = %s", (settings.publication,)
+        "SELECT pubtruncate, pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE pubname = %s",
+        (settings.publication,),
     )
     row = cursor.fetchone()
     kinds = "publish = 'insert, update, delete, truncate'"
@@ -94,8 +98,16 @@ def create_publication(cursor: Cursor, settings: PostgresSettings, tables: Seque
             f"CREATE PUBLICATION {name} {'FOR TABLE ' + listed if listed else ''} "
             f"WITH ({kinds}, publish_via_partition_root = true)"
         )
-    elif not row[0] and settings.on_truncate is not OnTruncate.IGNORE:
+    elif row[0] or settings.on_truncate is OnTruncate.IGNORE:
+        return
+    elif row[1]:
         cursor.execute(f"ALTER PUBLICATION {name} SET ({kinds})")
+    else:
+        log.warning(
+            "TRUNCATE cannot be followed: the publication does not publish it, and belongs to "
+            "another user. publication=%s",
+            settings.publication,
+        )
 
 
 def add_table(
