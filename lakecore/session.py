@@ -18,7 +18,7 @@ from lakecore.catalog.identifier import check_directory
 from lakecore.catalog.options import WAREHOUSE, is_storage_option, of_process
 from lakecore.catalog.registry import OpeningCatalog, open_catalog
 from lakecore.deferred import deferred
-from lakecore.display import public_names
+from lakecore.display import public_names, rows_html
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
 from lakecore.forks import require_threads
 from lakecore.format.layout import MAIN_BRANCH, Layout
@@ -249,6 +249,15 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self.warehouse!r})"
+
+    def _repr_html_(self) -> str:
+        """The databases and tables, for notebooks."""
+        tables = [
+            (database, table)
+            for database in self.list_databases()
+            for table in self.list_tables(database) or ("",)
+        ]
+        return rows_html(f"Session {self.warehouse}", ("database", "table"), tables, "tables")
 
     def __dir__(self) -> list[str]:
         return public_names(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
@@ -92,12 +93,35 @@ def test_every_face_for_notebooks_is_whole_html_without_foreign_tags(table: Tabl
         table.delete("id = 1"),
         table.compact(full=True),
         table.inspect.system_table("files"),
+        *_tags(table),
     ]
     for each in shown:
         tags = Tags(each._repr_html_())
         assert tags.open == []
         assert tags.seen <= TAGS
         assert "\n" not in each._repr_html_()
+
+
+def _tags(table: Table) -> tuple[lc.Tag, ...]:
+    table.create_tag("day")
+    table.create_tag("<b>", time_retained="1 d")
+    return table.tags()
+
+
+def test_a_session_shows_its_databases_and_tables(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path, create=True)
+    session.create_database("empty")
+    session.create_database("shop")
+    for name in ("orders", "people"):
+        session.create_table(f"shop.{name}", {"id": "INT"})
+    shown = session._repr_html_()
+
+    assert re.findall(r"<td[^>]*>(.*?)</td>", shown) == [
+        *("empty", ""),
+        *("shop", "orders"),
+        *("shop", "people"),
+    ]
+    assert str(tmp_path) in shown
 
 
 def test_a_name_stays_on_its_line() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
-from lakecore.display import ShownFacts, show_bytes
+from lakecore.display import ShownFacts, pairs_html, show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,6 +87,19 @@ class Tag:
 
     def __repr__(self) -> str:
         return f"Tag({self.name!r}, snapshot_id={self.snapshot.id})"
+
+    def _repr_html_(self) -> str:
+        created = self.create_time and "{}-{:02}-{:02} {:02}:{:02}:{:02}".format(*self.create_time)
+        kept = self.retained_seconds
+        return pairs_html(
+            "Tag",
+            [
+                ("name", self.name),
+                ("snapshot", self.snapshot_id),
+                ("created", created or "not recorded"),
+                ("kept", "until it is deleted" if kept is None else f"{kept:,.0f} s"),
+            ],
+        )
 
     @property
     def snapshot_id(self) -> int:
