@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
 from lakecore.merge.aggregators import sketches
-from lakecore.model.types import Array, Atomic, DataType, Map, Root, Row, arrow_type, parse_type
+from lakecore.model.types import (
+    Array,
+    Atomic,
+    DataType,
+    Map,
+    Root,
+    Row,
+    Variant,
+    arrow_type,
+    parse_type,
+)
 from lakecore.testing.aggregates import same_values
 from lakecore.testing.table_draws import POOLS, pool_of
 
@@ -149,7 +159,7 @@ def values_of(data_type: DataType) -> st.SearchStrategy[Any]:
             drawn: st.SearchStrategy[Any] = st.lists(values_of(element), max_size=3)
         case Map(key=key, value=value):
             drawn = _maps(pool(key), values_of(value))
-        case Row(fields=fields):
+        case Row(fields=fields) if not isinstance(data_type, Variant):
             drawn = st.fixed_dictionaries({each.name: values_of(each.type) for each in fields})
         case _:
             drawn = st.sampled_from(pool(data_type))
