@@ -26,7 +26,12 @@ DIST = ROOT / "dist"
 BUILD = ("build>=1.3", "twine>=6.2")
 PACKAGES = ("lakecore", "spark_bridge", "pyspark_lakecore", "pytest_lakecore")
 WANTED_IN_WHEEL = (
-    *("lakecore/py.typed", "lakecore/cli/__init__.py", "lakecore/testing/golden.tar.xz"),
+    *(
+        "lakecore/py.typed",
+        "lakecore/cli/__init__.py",
+        "lakecore/dbt/paimon.sql",
+        "lakecore/testing/golden.tar.xz",
+    ),
     *("spark_bridge/__init__.py", "pytest_lakecore/__init__.py"),
 )
 WANTED_IN_SDIST = ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "NOTICE", "Makefile")
