@@ -244,7 +244,7 @@ def test_odd_names_many_threads_python_models_tests_docs_and_comments(project: P
         "py",
         "def model(dbt, session):\n"
         "    dbt.config(materialized='incremental', unique_key='id')\n"
-        "    return dbt.ref('b')\n",
+        "    return dbt.ref('b').distinct()\n",
     )
     described = {
         "models": [
