@@ -35,7 +35,8 @@ class Project:
         done = dbtRunner().invoke([*(arguments or ["run"]), *flags])
         if done.exception is not None:
             raise done.exception
-        results: Any = done.result
+        # `docs generate` gives a catalog, which has no results of nodes.
+        results: Any = getattr(done.result, "results", ())
         return {each.node.name: f"{each.status.value}: {each.message}" for each in results}
 
     def table(self, name: str = "m") -> lc.Table:
