@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from lakecore.errors import LakecoreError
 from lakecore.io.ambient import seeded
 from lakecore.model.snapshot import CommitKind
+from lakecore.table.maintenance.reachable import pending_of
 from property_tests.simulation.actors import PATH, Attempt, Outcome, open_at, rows_of
 from property_tests.simulation.kept import (
     excused,
@@ -90,13 +91,13 @@ class _Checker:
     def check(self) -> None:
         left = self.live.context.history.snapshot_ids()
         ids = range(1, max(left, default=0) + 1)
+        in_trouble = left_in_trouble(self.attempts, self.disk.troubled)
         if self.disk.seen_between and self._keeps():
             raise ViolationError(f"readers saw {self.disk.seen_between}")
-        in_trouble = left_in_trouble(self.attempts, self.disk.troubled)
-        if left != tuple(ids[len(ids) - len(left) :]) and not in_trouble:
-            raise ViolationError(f"the snapshots have gaps: {left}")
-        if len(left) < len(ids) and not self._keeps():
-            raise ViolationError(f"snapshots are gone: {left}")
+        self._check_numbers(left, ids, in_trouble=in_trouble)
+        if self._goes_on_after_a_gap(ids):
+            self._refuse(wrong_with_kept(self.live, self.table, in_trouble=in_trouble))
+            return
         self.snapshots = [self.history.snapshot(at) for at in ids]
         if len({each.uuid for each in self.snapshots}) < len(ids):
             raise ViolationError("two snapshots have one uuid")
@@ -117,6 +118,21 @@ class _Checker:
             self._refuse(wrong_with_expiry(self.attempts, len(left), last))
         if self.shape.tells:
             self._refuse(wrong_with_changes(self.table, self.snapshots, self.shape))
+
+    def _check_numbers(self, left: tuple[int, ...], ids: range, *, in_trouble: bool) -> None:
+        if left != tuple(ids[len(ids) - len(left) :]) and not in_trouble:
+            raise ViolationError(f"the snapshots have gaps: {left}")
+        if len(left) < len(ids) and not self._keeps():
+            raise ViolationError(f"snapshots are gone: {left}")
+
+    def _goes_on_after_a_gap(self, ids: range) -> bool:
+        """Whether a branch brought back a snapshot, and a rollback had removed those before it.
+
+        Nobody can tell then what the lost snapshots had done.
+        """
+        verbs = {attempt.deed.verb for attempt in self.attempts}
+        lost = any(self.history.snapshot_if_there(at) is None for at in ids)
+        return lost and {"roll back", "fast forward"} <= verbs
 
     def _check_seen(self, attempt: Attempt) -> None:
         """What an attempt read, or found nothing to do for, or was given by a stream."""
@@ -331,10 +347,13 @@ class _Checker:
         for name in live.tag_names():
             named.add(layout.tag(name))
             named |= {*self._named(live.tag(name).snapshot)}
+        for kept in pending_of(live):  # by one who died
+            named |= {*self._named(kept.snapshot)}
         for branch in self.live.branches():
             past = self.live.branch(branch.name).context.history
             of_branch = [past.snapshot(at) for at in past.snapshot_ids()]
-            for snapshot in (*of_branch, *(past.tag(name).snapshot for name in past.tag_names())):
+            tagged = (*(past.tag(name) for name in past.tag_names()), *pending_of(past))
+            for snapshot in (*of_branch, *(tag.snapshot for tag in tagged)):
                 named |= {*self._named(snapshot)}
         named |= _files(self.disk, layout.branches_dir)
         for snapshot in self._as_brought_back(states):
