@@ -13,6 +13,7 @@ A module whose many names are used, such as `polars`, is deferred as a whole.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,12 @@ def deferred(module: str, name: str) -> Callable[..., object]:
 def deferred_module(module: str) -> _Module:
     """A stand-in for a module. The first use of a name imports the module."""
     return _Module(module)
+
+
+def is_of(held: object, module: str, kind: str) -> bool:
+    """Whether an object is an instance of a class of this module. Does not import the module."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(held, getattr(loaded, kind))
 
 
 class _Module:

@@ -58,6 +58,7 @@ class Share(Enum):
     CHUNK = 1, 8, "row groups that Polars decodes together"
     SCAN_MASKS = 1, 64, "the masks of the rows of a scan by an engine"
     LINE_FILES = 1, 2, "DuckDB, while it reads files of rows"
+    PAGE_QUERY = 1, 4, "DuckDB, for a query on the page of `lakecore ui`"
 
     # Compactions.
     WINDOWS = 1, 6, "the windows of a merge whose rows are encoded at the same time"
@@ -101,6 +102,13 @@ PLANS: Mapping[str, tuple[Share, ...]] = {
     "read by Polars": (*(Share.DECIDING,) * 2, *(Share.CHUNK,) * 3, Share.AHEAD),
     "scan by an engine": (*(Share.DECIDING,) * 2, Share.SCAN_MASKS),
     "query": (Share.BATCHES, Share.AHEAD, Share.VIEW_MASKS, Share.FOOTERS),
+    "query of the page": (
+        Share.PAGE_QUERY,
+        Share.BATCHES,
+        Share.AHEAD,
+        Share.VIEW_MASKS,
+        Share.FOOTERS,
+    ),
     "import": (Share.LINE_FILES, Share.BUFFERS),
     "write": (Share.BUFFERS, Share.BATCH, Share.KEY_INDEX),
     "write, sorted": (Share.SORT, Share.BATCH, Share.ENCODING),

@@ -29,6 +29,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from lakecore.deferred import is_of
 from lakecore.errors import InvalidRequest
 from lakecore.frames.python_values import (
     REFUSED_BY_ARROW,
@@ -37,7 +38,6 @@ from lakecore.frames.python_values import (
     batches_of_columns,
     batches_of_dicts,
     batches_of_pandas,
-    is_of,
     zoned_time,
 )
 from lakecore.model.arrow_arrays import cut, with_offsets

@@ -223,12 +223,6 @@ def as_instants(array: pa.Array, column: Column) -> pa.Array:
     return array
 
 
-def is_of(held: object, module: str, kind: str) -> bool:
-    """Whether an object is an instance of a class of this module. Does not import the module."""
-    loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(held, getattr(loaded, kind))
-
-
 def is_of_pandas(kind: type) -> bool:
     """Whether the Python type is defined by pandas."""
     return kind.__module__.partition(".")[0] == "pandas"

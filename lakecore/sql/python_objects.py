@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import duckdb
 import pyarrow as pa
 
+from lakecore.deferred import is_of
 from lakecore.errors import InvalidRequest, LakecoreError
-from lakecore.frames.python_values import is_of
 from lakecore.sql.query_errors import FAILURES, error_of_result
 
 if TYPE_CHECKING:

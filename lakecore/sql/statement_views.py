@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 import duckdb
 import pyarrow as pa
 
-from lakecore.deferred import deferred
+from lakecore.deferred import deferred, is_of
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.frames.python_values import is_of
 from lakecore.scalar.syntax_trees import text_of
 from lakecore.sql.python_objects import as_relation, is_read_once
 from lakecore.sql.query_errors import raise_interrupt

@@ -12,7 +12,7 @@ from lakecore.deferred import deferred
 from lakecore.display import value_text
 from lakecore.errors import InvalidRequest
 from lakecore.frames.arrow_frames import to_frame
-from lakecore.memory import process_budget
+from lakecore.memory import Share, process_budget
 from lakecore.metrics import open_data_table
 from lakecore.ui.html import Html, address, joined, link, table, tag, verbatim
 from lakecore.ui.pages import Page, of_table
@@ -33,7 +33,6 @@ else:
 ROWS_MAX = 200
 _TEXT_MAX = 100_000
 _FEED_SNAPSHOTS = 10
-_MEMORY_SHARE = 4
 _BYTES_MAX = 16 << 20
 
 
@@ -161,7 +160,7 @@ class Query:
 
     def run(self) -> Page:
         """The first rows of the query, as a page without the form."""
-        memory_bytes = process_budget().size_bytes // _MEMORY_SHARE
+        memory_bytes = Share.PAGE_QUERY.of(process_budget().size_bytes)
         self._engine = SqlEngine(self._site.catalog, open_table)
         names: Sequence[str] = ()
         found: list[tuple[object, ...]] = []

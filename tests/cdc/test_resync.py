@@ -260,17 +260,20 @@ def test_a_followed_table_that_cannot_be_read_goes_on_and_the_result_says_why() 
 
 
 class Late(Again):
-    """A source that finds B after its second step: its rows are not in the log."""
+    """A source that finds B after a step, by default the second: its rows are not in the log."""
+
+    at: int = 2
 
     def steps(self, after: Position | None) -> Iterator[Step]:
         for step in super().steps(after):
-            unread = step.position["step"] == 2 and "mark" not in (after or {})
+            unread = step.position["step"] == self.at and "mark" not in (after or {})
             yield replace(step, unread=(B,)) if unread else step
 
 
 def test_a_table_that_the_source_must_read_and_cannot_is_set_aside() -> None:
     store = followed()
-    source = Late([*A_STEPS[:2], *MORE[4:]])
+    source = Late([*A_STEPS[:2], MORE[5], *MORE[4:]])
+    source.at = 3
     source.of = schema({"id": "BIGINT NOT NULL", "v": "STRING"}, key=("v",))
     progress = run(store, source)
 
