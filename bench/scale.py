@@ -27,6 +27,7 @@ import pyarrow as pa
 from rich.table import Table as Shown
 
 import lakecore
+from bench.child import peak_mib
 from bench.report import console
 from lakecore.format import metadata
 from lakecore.format.layout import manifest_list_name, manifest_name
@@ -149,24 +150,15 @@ def main(name: str, path: str, home: str) -> None:
     touched: list[ManifestEntry] = pickle.loads((Path(home) / "touched").read_bytes())
     _warm_up()
     act = _prepared(name, path, touched)
-    before = _peak_mb(reset=True)
+    before = peak_mib(reset=True)
     began, worked = time.perf_counter(), time.process_time()
     act()
     answer = {
         "seconds": time.perf_counter() - began,
         "cpu": time.process_time() - worked,
-        "mb": _peak_mb() - before,
+        "mb": peak_mib() - before,
     }
     print(json.dumps(answer))
-
-
-def _peak_mb(*, reset: bool = False) -> float:
-    """The greatest resident memory of this process, since it was reset."""
-    if reset:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) / 1024
 
 
 def _warm_up() -> None:

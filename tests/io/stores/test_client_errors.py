@@ -80,11 +80,10 @@ def test_each_verb_translates_the_errors_of_the_client(s3: S3Service, file_forma
         table.write([{"id": n, "v": v} for n in range(50)])
     raised = {}
     for verb, method in CASES:
-        fresh = lc.connect(options)
-        read = fresh.get_table(f"d.{file_format}")
+        read = session.get_table(f"d.{file_format}")
         with client_that_fails(method):
             try:
-                (READS | WRITES)[verb](fresh, read)
+                (READS | WRITES)[verb](session, read)
                 raised[verb, method] = "nothing"
             except StorageError as error:
                 raised[verb, method] = "" if "data-" in str(error) else str(error)
