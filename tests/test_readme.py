@@ -110,6 +110,23 @@ def test_tests_that_every_run_collects_import_nothing_of_an_extra_at_the_top() -
     assert with_extras <= apart
 
 
+def test_modules_that_pages_for_builders_name_exist() -> None:
+    pages = [
+        ROOT / "ARCHITECTURE.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs/decisions").glob("0*"),
+    ]
+    below = [ROOT, ROOT / "lakecore", ROOT / "lakecore/table", ROOT / "lakecore/cdc"]
+    gone = {
+        f"{page.name}: {name}"
+        for page in pages
+        for name in re.findall(r"`(\w+(?:/\w+)+\.py)`", page.read_text())
+        if not any((place / name).exists() for place in below)
+    }
+
+    assert gone == set()
+
+
 def test_the_index_of_decisions_names_each_record_and_its_status() -> None:
     records = sorted((ROOT / "docs/decisions").glob("0*.md"))
     rows = []
