@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -29,9 +29,7 @@ from lakecore.plan.predicate import (
 )
 from lakecore.plan.pruning import matches_exactly, may_match
 from lakecore.scalar.values import Setting, matches, parse_where
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from lakecore.testing.condition_draws import COMPARISONS
 
 NAN = float("nan")
 EPOCH = dt.datetime(1970, 1, 1)
@@ -86,15 +84,7 @@ MORE: dict[str, list[Any]] = {  # literals that are no values of the column
     "ns": [EPOCH, EPOCH + dt.timedelta(microseconds=1), dt.date(1970, 1, 2)],
 }
 COLUMNS = st.sampled_from(SCHEMA.names)
-OPS = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
-COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "=": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
+OPS = st.sampled_from([*COMPARISONS])
 
 
 @st.composite
@@ -190,7 +180,7 @@ def as_polars(tree: tuple[Any, ...]) -> pl.Expr:
         case ("not", inner):
             return ~as_polars(inner)
         case ("compare", column, op, value):
-            compared: pl.Expr = COMPARE[op](pl.col(column), _polars_value(column, value))
+            compared: pl.Expr = COMPARISONS[op](pl.col(column), _polars_value(column, value))
             return compared
         case ("between", column, lower, upper):
             lower, upper = _polars_value(column, lower), _polars_value(column, upper)
@@ -260,7 +250,7 @@ def as_arrow(tree: tuple[Any, ...]) -> pc.Expression:
         case ("not", inner):
             return ~as_arrow(inner)
         case ("compare", column, op, value):
-            return COMPARE[op](pc.field(column), pc.scalar(_arrow_value(column, value)))
+            return COMPARISONS[op](pc.field(column), pc.scalar(_arrow_value(column, value)))
         case ("between", column, lower, upper):
             low = pc.field(column) >= pc.scalar(_arrow_value(column, lower))
             return low & (pc.field(column) <= pc.scalar(_arrow_value(column, upper)))

@@ -7,6 +7,7 @@ field.
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -17,22 +18,23 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from lakecore.model.types import Atomic, Field, Root, arrow_type, with_nullable
+from lakecore.sql.tokens import quoted, quoted_text
 from lakecore.testing.table_draws import Shape, values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lakecore.model.schema import TableSchema
 
 Tree: TypeAlias = "tuple[Any, ...]"
 
-OPS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 
@@ -47,7 +49,7 @@ def leaves(draw: st.DrawFn, fields: Sequence[Field]) -> Tree:
     kinds = ["compare", "compare", "compare", "in", "null", "not null", "between"]
     match draw(st.sampled_from(kinds + ["starts"] * 2 * is_text)):
         case "compare":
-            return ("compare", field, draw(st.sampled_from([*OPS])), draw(literal))
+            return ("compare", field, draw(st.sampled_from([*COMPARISONS])), draw(literal))
         case "in":
             return ("in", field, draw(st.lists(literal, min_size=1, max_size=3)))
         case "between":
@@ -115,7 +117,7 @@ def _as_polars(tree: Tree) -> pl.Expr:
         case ("not", inner):
             return ~_as_polars(inner)
         case ("compare", field, op, value):
-            compared: pl.Expr = OPS[op](pl.col(field.name), _literal(field, value))
+            compared: pl.Expr = COMPARISONS[op](pl.col(field.name), _literal(field, value))
             return compared
         case ("between", field, low, high):
             return pl.col(field.name).is_between(_literal(field, low), _literal(field, high))
@@ -138,17 +140,17 @@ def _as_sql(tree: Tree) -> str:
         case ("not", inner):
             return f"(not {_as_sql(inner)})"
         case ("compare", field, op, value):
-            return f"{field.name} {op} {_sql(value)}"
+            return f"{quoted(field.name)} {op} {_sql(value)}"
         case ("between", field, low, high):
-            return f"{field.name} between {_sql(low)} and {_sql(high)}"
+            return f"{quoted(field.name)} between {_sql(low)} and {_sql(high)}"
         case ("in", field, some):
-            return f"{field.name} in ({', '.join(map(_sql, some))})"
+            return f"{quoted(field.name)} in ({', '.join(map(_sql, some))})"
         case ("starts", field, prefix):
-            return f"starts_with({field.name}, {_sql(prefix)})"
+            return f"starts_with({quoted(field.name)}, {_sql(prefix)})"
         case ("null", field):
-            return f"{field.name} is null"
+            return f"{quoted(field.name)} is null"
         case ("not null", field):
-            return f"{field.name} is not null"
+            return f"{quoted(field.name)} is not null"
     raise AssertionError(tree)
 
 
@@ -174,7 +176,7 @@ def _sql(value: Any) -> str:
         case time():
             return f"time '{value:%H:%M:%S.%f}'"
         case str():
-            return f"'{value}'"
+            return quoted_text(value)
         case int() | Decimal():
             return f"{value}"
     raise AssertionError(value)

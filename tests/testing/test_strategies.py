@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.validation import create_schema
 from lakecore.testing import (
+    Condition,
     Model,
     assert_same_rows,
     conditions,
@@ -99,3 +100,14 @@ def test_histories_have_the_verbs_and_the_length_that_are_asked_for(data: st.Dat
     assert 1 <= len(history) <= 5
     assert {step.verb for step in history} <= {"write", "alter", "tag"}
     assert all(isinstance(Model(schema).arrow(()), pa.Table) for _ in history)
+
+
+def test_conditions_in_sql_quote_names_and_texts() -> None:
+    table = new_table({"order": "INT", "it's": "STRING"}, keys=())
+    table.write([{"order": 1, "it's": "a'b"}, {"order": 2, "it's": "c"}])
+    number, text = table.schema.fields
+
+    for tree in (("compare", number, "=", 1), ("in", text, ["a'b"]), ("starts", text, "a'")):
+        condition = Condition(tree)
+        for where in (condition.as_sql(), condition.as_polars()):
+            assert table.to_polars(["order"], where=where)["order"].to_list() == [1]
