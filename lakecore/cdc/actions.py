@@ -456,6 +456,29 @@ def routing_of(arguments: Arguments, including_dbs: str | None = None) -> Routin
     )
 
 
+SERVER_FLAGS = (
+    "ignore_incompatible",
+    "merge_shards",
+    "table_prefix",
+    "table_suffix",
+    "including_tables",
+    "excluding_tables",
+    "multiple_table_partition_keys",
+    "eager_init",
+    "truncate",
+)
+"""The flags of all actions that follow a database of a server."""
+
+
+def refuse_table_name(arguments: Arguments) -> None:
+    """Raise InvalidRequest if an action of a whole database is given the option of one table."""
+    if "table-name" in arguments.conf:
+        raise InvalidRequest(
+            "a database action chooses tables by --including_tables and --excluding_tables",
+            option="table-name",
+        )
+
+
 def check_metadata(arguments: Arguments, known: Sequence[str]) -> None:
     """Raise InvalidRequest for a column of `--metadata_column` that the source does not have."""
     unknown = [name for name in arguments.metadata if name not in known]

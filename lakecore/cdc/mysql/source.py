@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.cdc.actions import (
+    SERVER_FLAGS,
     Action,
     Arguments,
     Opened,
     check_metadata,
+    refuse_table_name,
     routing_of,
     rules_of,
     unfindable,
@@ -559,11 +561,7 @@ def _sync_database(arguments: Arguments, ambient: Ambient) -> Opened:
 
     Tables without a primary key are left out, unless `--unique_keys true` finds another key.
     """
-    if "table-name" in arguments.conf:
-        raise InvalidRequest(
-            "a database action chooses tables by --including_tables and --excluding_tables",
-            option="table-name",
-        )
+    refuse_table_name(arguments)
     settings = _settings(arguments)
     routing = routing_of(arguments, settings.databases)
     mode = arguments.text("mode") or "divided"
@@ -605,18 +603,6 @@ MYSQL_ACTIONS = {
         conf="mysql_conf",
         takes_table=False,
         opens=_sync_database,
-        flags=(
-            "ignore_incompatible",
-            "merge_shards",
-            "table_prefix",
-            "table_suffix",
-            "including_tables",
-            "excluding_tables",
-            "mode",
-            "multiple_table_partition_keys",
-            "eager_init",
-            "unique_keys",
-            "truncate",
-        ),
+        flags=(*SERVER_FLAGS, "mode", "unique_keys"),
     ),
 }

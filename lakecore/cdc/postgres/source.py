@@ -31,10 +31,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.cdc.actions import (
+    SERVER_FLAGS,
     Action,
     Arguments,
     Opened,
     check_metadata,
+    refuse_table_name,
     routing_of,
     rules_of,
     unfindable,
@@ -621,11 +623,7 @@ def _sync_database(arguments: Arguments, ambient: Ambient) -> Opened:
     Tables without a primary key are left out. Targets are named after the table alone if
     `schema-name` names one schema, or with `--merge_shards true`.
     """
-    if "table-name" in arguments.conf:
-        raise InvalidRequest(
-            "a database action chooses tables by --including_tables and --excluding_tables",
-            option="table-name",
-        )
+    refuse_table_name(arguments)
     settings = _settings(arguments)
     is_one = re.fullmatch(r"\w+", settings.schemas) is not None
     routing = replace(
@@ -668,16 +666,6 @@ POSTGRES_ACTIONS = {
         conf="postgres_conf",
         takes_table=False,
         opens=_sync_database,
-        flags=(
-            "ignore_incompatible",
-            "merge_shards",
-            "table_prefix",
-            "table_suffix",
-            "including_tables",
-            "excluding_tables",
-            "multiple_table_partition_keys",
-            "eager_init",
-            "truncate",
-        ),
+        flags=SERVER_FLAGS,
     ),
 }
