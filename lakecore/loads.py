@@ -2,7 +2,7 @@
 
 A load names its table, keys and options each time. The first load creates the table; later ones
 find it, and may change its options, but not its keys. If the first load fails, the table is dropped
-again, so that the next load begins like the first.
+again, so that the next load begins like the first, unless somebody has committed to it meanwhile.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ class LoadedTable:
 def opened(session: Session, wanted: LoadedTable, schema: pa.Schema) -> Iterator[Table]:
     """The table, which is created with `schema` if it does not exist.
 
-    A created table is dropped again if the block raises an error, unless a commit may have
-    succeeded. Raises InvalidRequest if an existing table has other keys.
+    A created table is dropped again if the block raises an error, unless a commit, of this load or
+    of another, has or may have succeeded.
+
+    Raises InvalidRequest if an existing table has other keys.
     """
     if session.table_exists(wanted.name):
         yield _existing(session, wanted)
@@ -58,7 +60,8 @@ def opened(session: Session, wanted: LoadedTable, schema: pa.Schema) -> Iterator
     except CommitUnknown:
         raise
     except LakecoreError:
-        session.drop_table(wanted.name)
+        if table.context.history.latest_snapshot() is None:
+            session.drop_table(wanted.name)
         raise
 
 

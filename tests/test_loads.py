@@ -41,6 +41,21 @@ def test_a_first_load_that_fails_leaves_no_table(session: lc.Session) -> None:
     assert not session.table_exists("shop.t")
 
 
+def test_a_first_load_that_fails_beside_another_keeps_its_rows(session: lc.Session) -> None:
+    wanted = LoadedTable(name="shop.t", primary_keys=("id",))
+
+    def load() -> None:
+        with opened(session, wanted, SCHEMA) as table:
+            with opened(session, wanted, SCHEMA) as other:
+                other.write([{"id": 1, "name": "Bob"}])
+            table.write([{"id": None, "name": "Ada"}])
+
+    with pytest.raises(lc.InvalidRequest, match="null"):
+        load()
+
+    assert session.get_table("shop.t").to_polars().rows() == [(1, "Bob")]
+
+
 def test_a_first_load_whose_outcome_is_unknown_keeps_the_table(session: lc.Session) -> None:
     def load() -> None:
         with opened(session, LoadedTable(name="shop.t"), SCHEMA) as table:
