@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from _typeshed import DataclassInstance
+
 CELL_MAX = 60
 ROWS_MAX = 50
 """The most characters shown of a text, and the most rows shown of a list."""
@@ -83,6 +85,12 @@ def rows_html(
         f"<table><caption>{_cell(title, 4 * CELL_MAX)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{lines}{left}</tbody></table>"
     )
+
+
+def facts_html(value: DataclassInstance) -> str:
+    """The fields of a dataclass as an HTML table below the name of its class."""
+    named = [(each.name.replace("_", " "), getattr(value, each.name)) for each in fields(value)]
+    return pairs_html(type(value).__name__, [each for each in named if each[1] is not None])
 
 
 def show_bytes(size_bytes: int) -> str:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound
 from lakecore.options import TableType
 from lakecore.table.compactions.compact_plan import IdlePicks
-from lakecore.table.verbs.compaction import CompactionRequest, compact_table
+from lakecore.table.verbs.compaction import CompactionRequest, compact_shown
 from lakecore.table.verbs.compaction_job import Setback, StepDone, run_compaction
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def compact_database(
             try:
                 table = _table(opened, name, request)
                 if table is not None:
-                    results[name] = compact_table(table.context, request.of_table)
+                    results[name] = compact_shown(table.context, request.of_table)
             except NotFound:
                 # The table was dropped meanwhile.
                 continue

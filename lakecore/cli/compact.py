@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
     import polars as pl
-    from rich import progress
-    from rich.console import Console
 
     from lakecore import options
     from lakecore.catalog.compact_database import (
@@ -53,22 +51,19 @@ if TYPE_CHECKING:
     from lakecore.io import ambient
     from lakecore.model.compaction import CompactionResult
     from lakecore.session import Session
-    from lakecore.table.compactions.compact_work import CompactionProgress
     from lakecore.table.context import TableContext
     from lakecore.table.verbs import compaction_job
-    from lakecore.table.verbs.compaction import CompactionRequest, compact_table
+    from lakecore.table.verbs.compaction import CompactionRequest, compact_shown
     from lakecore.table.verbs.compaction_job import StepDone
 else:
     CompactionRequest = deferred("lakecore.table.verbs.compaction", "CompactionRequest")
-    Console = deferred("rich.console", "Console")
     DatabaseCompaction = deferred("lakecore.catalog.compact_database", "DatabaseCompaction")
     ambient = deferred_module("lakecore.io.ambient")
     compaction_job = deferred_module("lakecore.table.verbs.compaction_job")
     compact_database = deferred("lakecore.catalog.compact_database", "compact_database")
-    compact_table = deferred("lakecore.table.verbs.compaction", "compact_table")
+    compact_shown = deferred("lakecore.table.verbs.compaction", "compact_shown")
     options = deferred_module("lakecore.options")
     pl = deferred_module("polars")
-    progress = deferred_module("rich.progress")
     watch_database = deferred("lakecore.catalog.compact_database", "watch_database")
 
 commands = Verbs()
@@ -131,7 +126,7 @@ def compact(  # noqa: PLR0913  one parameter per option
     if watch:
         _watch_table(context, request, interval, form)
         return
-    result = _with_bar(context, request)
+    result = compact_shown(context, request)
     write_record(asdict(result), form, _text_of(result, dry_run=request.dry_run))
 
 
@@ -227,27 +222,6 @@ def _size_of(text: str) -> int:
         raise InvalidRequest(
             "the size is not valid", option="--max-bytes", value=text, allowed=str(error)
         ) from error
-
-
-def _with_bar(context: TableContext, request: CompactionRequest) -> CompactionResult:
-    console = Console(stderr=True)
-    bar = progress.Progress(
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(bar_width=40, complete_style="cyan", finished_style="cyan"),
-        progress.TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bar:
-        task = bar.add_task("planning", total=None)
-
-        def show(at: CompactionProgress) -> None:
-            text = f"{at.buckets_done} of {at.buckets} buckets"
-            text += f", {at.rows_done:,} of {at.rows:,} rows"
-            bar.update(task, description=text, completed=at.rows_done, total=at.rows)
-
-        return compact_table(context, request, show)
 
 
 def _text_of(result: CompactionResult, *, dry_run: bool) -> str:

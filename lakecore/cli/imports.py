@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lakecore.cli.arguments import STDIN
 from lakecore.cli.printing import note
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.local_files import local_files
+from lakecore.io.progress import WorkBar
 from lakecore.io.spill import SpillDirectory
 from lakecore.io.stores.open import locate, open_store
 from lakecore.model.types import Field, arrow_field, fields_from_arrow, with_nullable
@@ -172,21 +171,11 @@ def fields_of(
 
 def counted(rows: FileRows) -> Iterator[pa.RecordBatch]:
     """The batches of `rows`. Shows the number of rows read so far in a terminal."""
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=40, complete_style="cyan", finished_style="cyan"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bar:
-        task = bar.add_task("reading", total=rows.rows_if_known())
-        count, some = 0, False
+    total, count, some = rows.rows_if_known(), 0, False
+    with WorkBar() as bar:
         for batch in rows.batches():
             count, some = count + batch.num_rows, True
-            bar.update(task, description=f"{count:,} rows", completed=count)
+            bar.at(f"{count:,} rows read", count, total)
             yield batch
         if not some:
             yield pa.RecordBatch.from_pylist([], rows.schema)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
-from lakecore.display import ShownFacts, pairs_html, show_bytes
+from lakecore.display import ShownFacts, facts_html, pairs_html, show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -187,6 +187,9 @@ class Consumer:
     next_snapshot: int
     modified_ms: int | None = None
 
+    def _repr_html_(self) -> str:
+        return facts_html(self)
+
 
 # --- branches ------------------------------------------------------------------------------------
 # Branches of a table, and the result of a fast-forward.
@@ -206,6 +209,9 @@ class Branch:
     schema_id: int | None = None
     earliest_snapshot_id: int | None = None
     latest_snapshot_id: int | None = None
+
+    def _repr_html_(self) -> str:
+        return facts_html(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

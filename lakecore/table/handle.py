@@ -456,7 +456,7 @@ class Table(TableMethods, RetentionVerbs, Readable):
             order_by=order_by,
             partition_idle_ms=compact_choice.idle_ms(partition_idle_time, order_by),
         )
-        return compaction.compact_table(self._context, request)
+        return compaction.compact_shown(self._context, request)
 
     def rescale(
         self,

@@ -39,6 +39,7 @@ from lakecore.errors import (
     Uncomputable,
     Unsupported,
 )
+from lakecore.io.progress import WorkBar
 from lakecore.merge.curves import Ordering
 from lakecore.model.compaction import CompactionResult
 from lakecore.model.files import CommitMessage
@@ -83,7 +84,7 @@ if TYPE_CHECKING:
     from lakecore.model.manifest import IndexEntry, ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_plan import IdlePicks
-    from lakecore.table.compactions.compact_work import Progress, Runner
+    from lakecore.table.compactions.compact_work import CompactionProgress, Progress, Runner
     from lakecore.table.context import TableContext
 
 
@@ -454,6 +455,17 @@ def compact_table(
     if call.failed:
         raise call.failure(buckets_compacted=done.buckets)
     return done
+
+
+def compact_shown(context: TableContext, request: CompactionRequest) -> CompactionResult:
+    """`compact_table`, with a bar for whoever looks."""
+    with WorkBar() as bar:
+
+        def show(at: CompactionProgress) -> None:
+            of = f"{at.buckets_done} of {at.buckets} buckets, {at.rows_done:,} of {at.rows:,} rows"
+            bar.at(of, at.rows_done, at.rows)
+
+        return compact_table(context, request, show)
 
 
 class _Call:

@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.frames.incoming import incoming_batches
+from lakecore.io.progress import WorkBar
 from lakecore.io.spill import SpillDirectory
 from lakecore.memory import Share
 from lakecore.merge.spec import merge_spec, refused_kinds
@@ -157,18 +158,20 @@ class TableWrite:
         before = self._rows
         try:
             limit = batch_limit(self._context.budget.size_bytes)
-            for batch in incoming_batches(data, self._schema.fields, bytes_max=limit):
-                rows = conform(batch, self._schema, first_row=self._rows, kinds=self._kinds)
-                self._check_kinds(rows)
-                self._rows += batch.num_rows
-                table = pa.Table.from_batches([rows.rows])
-                if self._keyed:
-                    count = rows.rows.num_rows
-                    zeros = pa.array(np.zeros(count, np.int8))
-                    kinds = zeros if rows.kinds is None else rows.kinds
-                    table = table.append_column(VALUE_KIND, kinds)
-                self._route(table)
-                del batch, rows, table
+            with WorkBar() as bar:
+                for batch in incoming_batches(data, self._schema.fields, bytes_max=limit):
+                    rows = conform(batch, self._schema, first_row=self._rows, kinds=self._kinds)
+                    self._check_kinds(rows)
+                    self._rows += batch.num_rows
+                    table = pa.Table.from_batches([rows.rows])
+                    if self._keyed:
+                        count = rows.rows.num_rows
+                        zeros = pa.array(np.zeros(count, np.int8))
+                        kinds = zeros if rows.kinds is None else rows.kinds
+                        table = table.append_column(VALUE_KIND, kinds)
+                    self._route(table)
+                    bar.at(f"{self._rows:,} rows written", self._rows)
+                    del batch, rows, table
         except BaseException:
             self.close()
             raise

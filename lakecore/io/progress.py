@@ -1,0 +1,75 @@
+"""A bar on standard error for work that takes long, where a person looks.
+
+It appears after a second, in a terminal or (with ipywidgets) in a notebook, and goes when the work
+ends. Nothing is written elsewhere. At most one bar is shown: work inside of other work has none.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Self
+
+from lakecore.deferred import deferred_module
+from lakecore.io.ambient import SYSTEM
+
+if TYPE_CHECKING:
+    from rich import console, progress
+else:
+    console = deferred_module("rich.console")
+    progress = deferred_module("rich.progress")
+
+PATIENCE_MS = 1_000
+_shown = threading.Lock()
+
+
+class WorkBar:
+    """How far some work is: `with WorkBar() as bar`, and `bar.at("3 rows", 3)` again and again."""
+
+    def __init__(self) -> None:
+        self._due_ms = SYSTEM.now_ms() + PATIENCE_MS if _is_looked_at() else None
+        self._bar: progress.Progress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._due_ms = None
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+            _shown.release()
+
+    def at(self, text: str, done: int, total: int | None = None) -> None:
+        """State how much is done, and of how much if that is known."""
+        if self._bar is None:
+            if self._due_ms is None or SYSTEM.now_ms() < self._due_ms:
+                return
+            if not _shown.acquire(blocking=False):
+                self._due_ms = None
+                return
+            self._bar = _started()
+        self._bar.update(self._bar.task_ids[0], description=text, completed=done, total=total)
+
+
+def _is_looked_at() -> bool:
+    if "ipykernel" in sys.modules:
+        # Without ipywidgets, rich warns in place of drawing.
+        return find_spec("ipywidgets") is not None
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _started() -> progress.Progress:
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(bar_width=40, complete_style="cyan", finished_style="cyan"),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        console=console.Console(stderr=True),
+        transient=True,
+    )
+    bar.add_task("", total=None)
+    bar.start()
+    return bar

@@ -1,0 +1,76 @@
+"""A bar for long work is drawn where a person looks, and nowhere else."""
+
+from __future__ import annotations
+
+import io
+import sys
+from contextlib import redirect_stderr
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+import lakecore as lc
+from lakecore.io import progress
+from lakecore.io.progress import WorkBar
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.setattr(progress, "PATIENCE_MS", 0)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    return Terminal()
+
+
+def test_writes_and_compactions_show_how_far_they_are(tmp_path: Path, terminal: Terminal) -> None:
+    catalog = lc.connect(tmp_path / "w", create=True)
+    catalog.create_database("shop")
+    t = catalog.create_table("shop.t", {"id": "INT NOT NULL"}, primary_keys=["id"])
+    with redirect_stderr(terminal):
+        t.write(pl.DataFrame({"id": range(1200)}, {"id": pl.Int32}))
+        t.compact(full=True)
+
+    shown = terminal.getvalue()
+    assert "1,200 rows written" in shown
+    assert "1 of 1 buckets, 1,200 of 1,200 rows" in shown
+    assert shown.endswith("\x1b[2K"), "the bar goes"
+
+
+def test_work_inside_of_other_work_has_no_bar(terminal: Terminal) -> None:
+    with redirect_stderr(terminal), WorkBar() as outer:
+        outer.at("outer", 1, 2)
+        with WorkBar() as inner:
+            inner.at("inner", 1)
+    with redirect_stderr(terminal), WorkBar() as later:
+        later.at("later", 1)
+
+    assert "outer" in terminal.getvalue()
+    assert "inner" not in terminal.getvalue()
+    assert "later" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("how", ["short", "pipe", "dumb", "notebook without widgets"])
+def test_nothing_is_drawn(how: str, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    if how == "short":
+        monkeypatch.setattr(progress, "PATIENCE_MS", 60_000)
+    elif how == "pipe":
+        monkeypatch.setattr(Terminal, "isatty", lambda _: False)
+    elif how == "dumb":
+        monkeypatch.setenv("TERM", "dumb")
+    else:
+        monkeypatch.setitem(sys.modules, "ipykernel", sys)
+        monkeypatch.setattr(progress, "find_spec", lambda _: None)
+
+    with redirect_stderr(terminal), WorkBar() as bar:
+        bar.at("work", 1, 2)
+
+    assert terminal.getvalue() == ""
