@@ -55,12 +55,12 @@ def test_a_branch_is_named(session: lc.Session) -> None:
 def test_branches_and_consumers_are_tables_in_a_notebook(session: lc.Session) -> None:
     table = session.get_table("d.t")
     table.create_branch("<b>")
-    table.reset_consumer("reader", next_snapshot=3)
+    table.reset_consumer("reader", next_snapshot=1)
     branch, consumer = table.branches()[0], table.consumers()[0]
 
     assert "<td style='text-align:left'>&lt;b&gt;</td>" in branch._repr_html_()
     assert "latest snapshot" not in branch._repr_html_(), "it has none"
-    assert "next snapshot</th><td style='text-align:left'>3<" in consumer._repr_html_()
+    assert "next snapshot</th><td style='text-align:left'>1<" in consumer._repr_html_()
 
 
 def test_a_merge_that_was_not_executed_says_so(session: lc.Session) -> None:
