@@ -180,8 +180,8 @@ def no_table(names: Names, name: Identifier, place: Place | None = None) -> NotF
 def without_files(name: Identifier, path: str) -> NotFound:
     """The error for a table that a catalog lists, but that has no files."""
     return NotFound(
-        "the catalog lists the table, but its directory holds none; perhaps a rename was "
-        "interrupted: repeat it, or repair the old name and drop this one",
+        "the catalog lists the table, but its directory holds none; if a rename was interrupted, "
+        "repeat it with the old name, rename_table(OLD, THIS), or drop this entry",
         table=name,
         path=path,
     )

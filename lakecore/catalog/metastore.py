@@ -11,13 +11,16 @@ is only a second protection.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypedDict
 
 import polars as pl
 
+from lakecore.catalog.identifier import Identifier, check_directory
 from lakecore.errors import CommitConflict, LakecoreError
 from lakecore.format.layout import MAIN_BRANCH
 from lakecore.model.manifest import FileKind
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from lakecore.catalog.identifier import Identifier
     from lakecore.catalog.views import Views
     from lakecore.format.layout import Layout
     from lakecore.io.ambient import Ambient
@@ -54,6 +56,8 @@ class Entry:
 
     path: str
     external: bool = False
+    left: Identifier | None = None
+    """The old name, if a rename may have left the files in the directory of that name."""
 
 
 class Metastore(Protocol):
@@ -121,8 +125,15 @@ class Metastore(Protocol):
     def remove(self, name: Identifier) -> bool:
         """Remove the entry of a table, but not its files; False if there was none."""
 
-    def rename(self, old: Identifier, new: Identifier, path: str) -> bool:
-        """Give an entry another name and directory; False if the new name is taken."""
+    def rename(self, old: Identifier, new: Identifier, path: str, *, moves: bool) -> bool:
+        """Give an entry another name and directory; False if the new name is taken.
+
+        `moves`: the files are still in the directory of the old name. In the same step, the entry
+        remembers that name, until `moved` is called.
+        """
+
+    def moved(self, name: Identifier) -> None:
+        """Forget the old name of an entry, because its files have moved."""
 
     def after_commit(
         self, name: Identifier, store: Store, layout: Layout, proposal: SnapshotProposal
@@ -238,7 +249,30 @@ def copied_properties(schema: TableSchema) -> dict[str, str]:
         "partition": schema.partition_keys,
         "bucket-key": () if "bucket-key" in schema.options else schema.trimmed_primary_keys,
     }
-    return {**schema.options, **{key: ",".join(names) for key, names in keys.items() if names}}
+    options = {key: text for key, text in schema.options.items() if key != LEFT}
+    return {**options, **{key: ",".join(names) for key, names in keys.items() if names}}
+
+
+# --- renames -------------------------------------------------------------------------------------
+# The old name of a table whose files have not moved yet, as a property of its entry.
+
+LEFT = "lakecore.renamed-from"
+
+
+def left_text(name: Identifier) -> str:
+    """The old name of a table, as the property `LEFT` holds it."""
+    return json.dumps([name.database, name.table])
+
+
+def parse_left(text: str | None) -> Identifier | None:
+    """The old name of a table; None if the property is missing or malformed."""
+    with suppress(ValueError, LakecoreError):
+        match json.loads(text or "null"):
+            case [str(database), str(table)]:
+                check_directory("database", database)
+                check_directory("table", table)
+                return Identifier(database=database, table=table)
+    return None
 
 
 # --- locks ---------------------------------------------------------------------------------------

@@ -5,9 +5,10 @@ Each change has two steps. Their order decides what a crash between them leaves:
 - create: the schema file, then the entry. A crash leaves a directory without an entry; `repair`
   adds the entry;
 - drop: the entry, then the directory. A crash leaves a directory without an entry;
-- rename: the entry, then the directory. If the directory cannot be moved, the entry is renamed
-  back. A crash leaves the new entry without a directory, and the table at its old path; the same
-  rename finishes it, and `repair` of the old name adds the old entry again;
+- rename: the entry, then the directory. The first step decides: the entry remembers the old name,
+  and the table is read at its old path until the directory has moved. If the directory cannot be
+  moved, the entry is renamed back. After a crash, the same rename finishes it, or `repair` of the
+  old name adds the old entry again. Only a table in the directory of its name moves;
 - alter: the copy in the metastore, then the schema file. A crash leaves a copy of a schema that the
   table does not have; `repair` copies the right one.
 
@@ -44,7 +45,7 @@ from lakecore.errors import (
     NotFound,
     Unsupported,
 )
-from lakecore.format.layout import Layout, storage_of
+from lakecore.format.layout import Layout, canonical, storage_of
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.directories import drop_table, finish_drop, move_table, sweep
 from lakecore.io.history import History
@@ -201,7 +202,7 @@ class MetastoreNames:
         return self.metastore.others(database)
 
     def has_table(self, name: Identifier) -> bool:
-        entry = self.metastore.find(name)
+        entry = self._find(name)
         return entry is not None and is_table(self._store(entry.path), entry.path, name.branch)
 
     def is_taken(self, name: Identifier) -> bool:
@@ -209,7 +210,7 @@ class MetastoreNames:
         return self.metastore.is_taken(name)
 
     def find(self, name: Identifier) -> Place | None:
-        entry = self.metastore.find(name)
+        entry = self._find(name)
         return None if entry is None else self._place(name, entry.path)
 
     def create(self, name: Identifier, schema: TableSchema, rows: object) -> bool:
@@ -241,7 +242,10 @@ class MetastoreNames:
                 locks.enter_context(self.metastore.lock(name))
             entry = self.metastore.find(old)
             if entry is None:
-                return self._finish_rename(old, new)
+                entry = self.metastore.find(new)
+                return entry is not None and self._finish_rename(new, entry, old)
+            if entry.left is not None:
+                self._finish_rename(old, entry, entry.left)
             if not self.metastore.has_database(new.database):
                 raise no_database(self, new.database)
             if self.metastore.is_taken(new):
@@ -250,7 +254,7 @@ class MetastoreNames:
         return True
 
     def drop(self, name: Identifier) -> bool:
-        entry = self.metastore.find(name)
+        entry = self._find(name)
         if entry is None or not self.metastore.remove(name):
             if self.has_database(name.database):
                 path = self.metastore.database_path(name.database)
@@ -282,7 +286,8 @@ class MetastoreNames:
             return False
         if is_table(store, path):
             raise AlreadyExists(
-                "the directory holds a table that the catalog does not list: repair lists it",
+                "the directory holds a table that the catalog does not list: repair lists it, or "
+                "repeat a rename that was interrupted",
                 table=name,
                 path=path,
             )
@@ -307,7 +312,8 @@ class MetastoreNames:
 
     def _rename(self, old: Identifier, new: Identifier, entry: Entry) -> None:
         """Rename the entry, then move the directory; the caller holds both locks."""
-        moves = not entry.external
+        at = self.metastore.new_path(old)
+        moves = not entry.external and canonical(entry.path) == canonical(at)
         path = self.metastore.new_path(new) if moves else entry.path
         store = self._store(path)
         if storage_of(entry.path) != storage_of(path):
@@ -316,9 +322,9 @@ class MetastoreNames:
             )
         if moves and store.exists(path) and not finish_drop(store, path):
             raise AlreadyExists("the target of the rename exists", table=new, path=path)
-        if moves and not is_table(store, entry.path):
+        if not is_table(store, entry.path):
             raise without_files(old, entry.path)
-        if not self.metastore.rename(old, new, path):
+        if not self.metastore.rename(old, new, path, moves=moves):
             raise AlreadyExists("the target of the rename exists", table=new)
         if not moves:
             return
@@ -328,21 +334,38 @@ class MetastoreNames:
             raise
         except (LakecoreError, OSError):
             with suppress(LakecoreError):
-                self.metastore.rename(new, old, entry.path)
+                self.metastore.rename(new, old, entry.path, moves=False)
             raise
+        self.metastore.moved(new)
 
-    def _finish_rename(self, old: Identifier, new: Identifier) -> bool:
-        """Move the directory if a crash interrupted the rename; the caller holds both locks."""
-        entry = self.metastore.find(new)
-        if entry is None or entry.external or not self.metastore.has_database(old.database):
+    def _find(self, name: Identifier) -> Entry | None:
+        """The entry of a table, with the directory where its files are now."""
+        entry = self.metastore.find(name)
+        if entry is None or entry.left is None:
+            return entry
+        source = self._left(entry, entry.left)
+        return entry if source is None else replace(entry, path=source)
+
+    def _left(self, entry: Entry, old: Identifier) -> str | None:
+        """The directory of the old name, if a rename was killed before it moved the files."""
+        source, store = self.metastore.new_path(old), self._store(entry.path)
+        if entry.external or storage_of(source) != storage_of(entry.path):
+            return None
+        if is_table(store, entry.path) or not is_table(store, source):
+            return None
+        return source if self.metastore.find(old) is None else None
+
+    def _finish_rename(self, new: Identifier, entry: Entry, old: Identifier) -> bool:
+        """Finish a rename that was killed; the caller holds the locks. False if there was none."""
+        source, store = self._left(entry, old), self._store(entry.path)
+        if source is None:
+            if entry.left != old or not is_table(store, entry.path):
+                return False
+        elif store.exists(entry.path) and not finish_drop(store, entry.path):
             return False
-        store, source = self._store(entry.path), self.metastore.new_path(old)
-        same = storage_of(source) == storage_of(entry.path)
-        if not same or is_table(store, entry.path) or not is_table(store, source):
-            return False
-        if store.exists(entry.path) and not finish_drop(store, entry.path):
-            return False
-        move_table(store, source, entry.path)
+        else:
+            move_table(store, source, entry.path)
+        self.metastore.moved(new)
         return True
 
     def _place(self, name: Identifier, path: str) -> Place:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakecore as lc
+from lakecore.catalog import metastore_catalog
 from lakecore.catalog.hive.client import types
+from lakecore.catalog.hive.metastore import HiveMetastore
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
 from tests.services.hive import client, empty, hive_options
 from tests.services.java import java
@@ -247,10 +249,33 @@ def test_table_on_another_storage_is_read_there(ours: lc.Session, hive: Server) 
     assert rows(ours.get_table("d.t")) == [9]
     ours.get_table("d.t").write(row(10))
     assert rows(beside.get_table("d.t")) == [9, 10]
-    with pytest.raises(Unsupported, match="another storage"):
-        ours.rename_table("d.t", "d.u")
-    ours.drop_table("d.t")
+    ours.rename_table("d.t", "d.u")  # only a table in the directory of its name moves
+    assert ours.get_table("d.u").path == there.path
+    ours.drop_table("d.u")
     assert not beside.table_exists("d.t")
+
+
+def test_killed_rename_is_read_at_its_old_place_and_finished(
+    ours: lc.Session, hive: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours.create_table("d.t", COLUMNS, partition_keys=["dt"], options=PARTITIONED | {"bucket": "-1"})
+    ours.get_table("d.t").write(row(1))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for owner, step in ((metastore_catalog, "move_table"), (HiveMetastore, "moved")):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, step, killed)
+            with pytest.raises(KeyboardInterrupt):
+                ours.rename_table("d.t", "d.u")
+        assert rows(ours.get_table("d.u")) == [1]
+        assert not ours.table_exists("d.t")
+        ours.rename_table("d.t", "d.u")
+        assert "lakecore.renamed-from" not in shown(hive, "u").parameters
+        assert [place.rsplit("/", 2)[1] for place in partitions(hive, "u").values()] == ["u"]
+        assert rows(ours.get_table("d.u")) == [1]
+        ours.rename_table("d.u", "d.t")
 
 
 # --- what is not Paimon's -------------------------------------------------------------------------

@@ -33,10 +33,13 @@ from lakecore.catalog.hive.views import (
     tag_partition_key,
 )
 from lakecore.catalog.metastore import (
+    LEFT,
     Entry,
     await_lock,
+    left_text,
     live_statistics,
     lock_name,
+    parse_left,
     statistics_of,
 )
 from lakecore.catalog.metastore_catalog import MetastoreNames
@@ -391,7 +394,10 @@ class HiveMetastore:
         if table is None or not is_paimon(table):
             return None
         path = location_of(table.parameters, table.sd.location)
-        return None if path is None else Entry(path=path, external=is_external(table))
+        if path is None:
+            return None
+        left = parse_left((table.parameters or {}).get(LEFT))
+        return Entry(path=path, external=is_external(table), left=left)
 
     def is_taken(self, name: Identifier) -> bool:
         return self.any_table(name) is not None
@@ -418,11 +424,13 @@ class HiveMetastore:
     def remove(self, name: Identifier) -> bool:
         return self.client.drop_table(name.database, name.table)
 
-    def rename(self, old: Identifier, new: Identifier, path: str) -> bool:
+    def rename(self, old: Identifier, new: Identifier, path: str, *, moves: bool) -> bool:
         table = self._paimon_table(old)
-        moved = location_of(table.parameters, table.sd.location) != path
         table.dbName, table.tableName = new.database, new.table
-        if moved:
+        table.parameters.pop(LEFT, None)
+        if moves:
+            table.parameters[LEFT] = left_text(old)
+        if location_of(table.parameters, table.sd.location) != path:
             # The metastore does not move the directory of a table with a stated location.
             self.rows.set_location(table, path)
         try:
@@ -431,9 +439,16 @@ class HiveMetastore:
             if self.is_taken(new):
                 return False
             raise
-        if moved and table.partitionKeys:
-            self._partitions.move(new, path)
         return True
+
+    def moved(self, name: Identifier) -> None:
+        table = self._paimon_table(name)
+        path = location_of(table.parameters, table.sd.location)
+        if table.partitionKeys and path is not None:
+            self._partitions.move(name, path)
+        if table.parameters.pop(LEFT, None) is not None:
+            context = {"DO_NOT_UPDATE_STATS": "true"}
+            self.client.alter_table(name.database, name.table, table, context)
 
     def after_commit(
         self, name: Identifier, store: Store, layout: Layout, proposal: SnapshotProposal

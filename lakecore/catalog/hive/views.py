@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from lakecore.catalog.hive.client import types
-from lakecore.catalog.metastore import copied_properties
+from lakecore.catalog.metastore import LEFT, copied_properties
 from lakecore.catalog.views import AddDialect, DropDialect, UpdateDialect, View, changed_view
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from lakecore.io.stores.open import locate
@@ -202,6 +202,11 @@ class HiveTables:
             table.sd.location = path
 
     def _parameters(self, schema: TableSchema) -> dict[str, str]:
+        """What is copied of a schema; no option of a table says where its files are."""
+        copied = self._copied(schema)
+        return {key: text for key, text in copied.items() if key not in (LOCATION, LEFT)}
+
+    def _copied(self, schema: TableSchema) -> dict[str, str]:
         comment = {"comment": schema.comment} if schema.comment is not None else {}
         if not self.copies_properties:
             options = {

@@ -16,7 +16,15 @@ from lakecore.catalog.file_tables import open_lockable_warehouse
 from lakecore.catalog.filesystem import DATABASE_SUFFIX
 from lakecore.catalog.identifier import check_name
 from lakecore.catalog.jdbc.database import MYSQL, SQLITE, Database, parse_address
-from lakecore.catalog.metastore import Entry, await_lock, copied_properties, lock_name
+from lakecore.catalog.metastore import (
+    LEFT,
+    Entry,
+    await_lock,
+    copied_properties,
+    left_text,
+    lock_name,
+    parse_left,
+)
 from lakecore.catalog.metastore_catalog import MetastoreNames
 from lakecore.catalog.options import OptionReader, parse_catalog_options
 from lakecore.catalog.views import changed_view, decode_view, encode_view
@@ -110,6 +118,13 @@ DELETE_DATABASE = tuple(
 LIST_TABLES = f"SELECT table_name FROM {TABLES} {_OF_DATABASE}"
 LIST_VIEWS = f"SELECT view_name FROM {VIEWS} {_OF_DATABASE}"
 FIND_TABLE = f"SELECT database_name, table_name FROM {TABLES} {_OF_TABLE}"
+FIND_PLACE = (
+    "SELECT t.database_name, t.table_name, p.property_value"
+    f" FROM {TABLES} t LEFT JOIN {TABLE_PROPERTIES} p ON p.catalog_key = t.catalog_key"
+    " AND p.database_name = t.database_name AND p.table_name = t.table_name"
+    " AND p.property_key = :property"
+    " WHERE t.catalog_key = :key AND t.database_name = :database AND t.table_name = :table"
+)
 FIND_VIEW = f"SELECT database_name, view_name FROM {VIEWS} {_OF_DATABASE} AND view_name = :table"
 READ_VIEW = (
     f"SELECT database_name, view_name, view_schema FROM {VIEWS} {_OF_DATABASE}"
@@ -139,6 +154,8 @@ INSERT_TABLE_PROPERTY = (
     " VALUES (:key, :database, :table, :property, :value)"
 )
 DELETE_TABLE_PROPERTIES = f"DELETE FROM {TABLE_PROPERTIES} {_OF_TABLE}"
+DELETE_OTHER_PROPERTIES = f"{DELETE_TABLE_PROPERTIES} AND property_key <> :property"
+DELETE_TABLE_PROPERTY = f"{DELETE_TABLE_PROPERTIES} AND property_key = :property"
 RENAME_TABLE_PROPERTIES = (
     f"UPDATE {TABLE_PROPERTIES} SET database_name = :new_database, table_name = :new_table"
     f" {_OF_TABLE}"
@@ -500,10 +517,11 @@ class JdbcMetastore:
         return ()
 
     def find(self, name: Identifier) -> Entry | None:
-        exact = (name.database, name.table)
-        if exact not in self.database.rows(FIND_TABLE, self.values_of(name)):
-            return None
-        return Entry(path=self.new_path(name))
+        values = {**self.values_of(name), "property": LEFT}
+        for *exact, left in self.database.rows(FIND_PLACE, values):
+            if exact == [name.database, name.table]:
+                return Entry(path=self.new_path(name), left=parse_left(left))
+        return None
 
     def is_taken(self, name: Identifier) -> bool:
         exact = (name.database, name.table)
@@ -519,6 +537,7 @@ class JdbcMetastore:
         added = self.database.insert(
             (INSERT_TABLE, self.values_of(name)),
             # Remove copies of an earlier table, which an engine without copies may have dropped.
+            (DELETE_TABLE_PROPERTIES, self.values_of(name)),
             *self._replaced(name, schema),
         )
         return added is not None
@@ -536,16 +555,22 @@ class JdbcMetastore:
         values = self.values_of(name)
         return self.database.change((DELETE_TABLE, values), (DELETE_TABLE_PROPERTIES, values)) > 0
 
-    def rename(self, old: Identifier, new: Identifier, path: str) -> bool:  # noqa: ARG002
+    def rename(self, old: Identifier, new: Identifier, path: str, *, moves: bool) -> bool:  # noqa: ARG002
+        mark = {**self.values_of(new), "property": LEFT, "value": left_text(old)}
         values = {**self.values_of(old), "new_database": new.database, "new_table": new.table}
         renamed = self.database.insert(
             (RENAME_TABLE, values),
             (DELETE_TABLE_PROPERTIES, self.values_of(new)),
             (RENAME_TABLE_PROPERTIES, values),
+            (DELETE_TABLE_PROPERTY, mark),
+            *([(INSERT_TABLE_PROPERTY, mark)] if moves else []),
         )
         if renamed == 0:
             raise NotFound("another process renamed or dropped the table", table=old)
         return renamed is not None
+
+    def moved(self, name: Identifier) -> None:
+        self.database.change((DELETE_TABLE_PROPERTY, {**self.values_of(name), "property": LEFT}))
 
     def after_commit(
         self, name: Identifier, store: Store, layout: Layout, proposal: SnapshotProposal
@@ -571,7 +596,7 @@ class JdbcMetastore:
         """The statements that replace the stored copy of a table's properties."""
         if self.copies_properties:
             values = self.values_of(name)
-            yield DELETE_TABLE_PROPERTIES, values
+            yield DELETE_OTHER_PROPERTIES, {**values, "property": LEFT}
             for key, value in copied_properties(schema).items():
                 yield INSERT_TABLE_PROPERTY, {**values, "property": key, "value": value}
 

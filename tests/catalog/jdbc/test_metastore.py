@@ -1,23 +1,35 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
-from typing import TYPE_CHECKING
+from contextlib import closing, suppress
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import lakecore as lc
-from lakecore.catalog import metastore_catalog
 from lakecore.catalog.identifier import Identifier
 from lakecore.catalog.jdbc import metastore as sql
+from lakecore.catalog.jdbc.database import Database
 from lakecore.catalog.metastore_catalog import MetastoreNames
-from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
+from lakecore.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+    StorageError,
+    Unsupported,
+)
+from lakecore.io.stores.store import MemoryStore
 from lakecore.model.schema_change import SchemaChange
+from property_tests.profile import calls_of
+from tests.stores import FailingStore, StoreFailure, files_below
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lakecore.catalog.catalog import Catalog
+    from lakecore.io.stores.store import Store
     from tests.catalog.jdbc.conftest import MakeJdbc
 
 
@@ -226,28 +238,102 @@ def test_directory_that_cannot_be_moved_leaves_the_name(
     assert catalog.get_table("shop.o").to_arrow().num_rows == 0
 
 
-def test_repeated_rename_finishes_a_killed_one(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+def rename_killed(
+    make_catalog: MakeJdbc, store: MemoryStore, call: int, *, after: bool
+) -> tuple[FailingStore, Catalog]:
+    """Rename a table of one row, and die at a call to the storage or a transaction."""
+    catalog = on_store(make_catalog, store)
+    for database in ("shop", "far"):
+        catalog.create_database(database)
+    catalog.create_table("shop.orders", {"id": "INT"}).write([{"id": 1}])
+    failing = FailingStore(store, call, after=after, seed=call)
+    real = Database._transaction  # noqa: SLF001  each step of the metastore is one
+
+    def transaction(*given: Any, **more: Any) -> int | None:
+        with failing.call("put", "metastore"):
+            return real(*given, **more)
+
+    with pytest.MonkeyPatch.context() as patch, suppress(StoreFailure, LakecoreError):
+        patch.setattr(Database, "_transaction", transaction)
+        on_store(make_catalog, failing).rename_table("shop.orders", "far.moved")
+    return failing, on_store(make_catalog, store)
+
+
+def on_store(make_catalog: MakeJdbc, store: Store) -> Catalog:
+    catalog = make_catalog({"commit.single-writer": "true"})
+    names_of(catalog).store = store
+    return catalog
+
+
+def ids(catalog: Catalog, name: str) -> list[int] | None:
+    try:
+        found = catalog.get_table(name).to_polars()["id"].to_list()
+    except NotFound:
+        found = None
+    assert catalog.table_exists(name) == (found is not None)
+    return found
+
+
+OLD, NEW = "shop.orders", "far.moved"
+
+
+@pytest.mark.parametrize(
+    ("then", "at_once"),
+    [
+        *((then, True) for then in ("write", "rename", "rename on", "create old", "repair")),
+        *((then, at_once) for then in ("drop", "alter") for at_once in (True, False)),
+    ],
+)
+def test_rename_killed_anywhere_leaves_one_name_that_reads_and_goes_on(
+    make_catalog: MakeJdbc, then: str, *, at_once: bool
 ) -> None:
-    catalog.get_table("shop.orders").write([{"id": 1, "v": "a"}])
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(metastore_catalog, "move_table", killed)
-        with pytest.raises(KeyboardInterrupt):
-            catalog.rename_table("shop.orders", "shop.o")
-    with pytest.raises(NotFound, match="interrupted: repeat it"):
-        catalog.get_table("shop.o")
-    with pytest.raises(NotFound, match="no such table"):
-        catalog.rename_table("shop.orders", "shop.another")
-    catalog.rename_table("shop.orders", "shop.o")
-
-    assert catalog.list_tables("shop") == ("o",)
-    assert catalog.get_table("shop.o").to_arrow().num_rows == 1
-    with pytest.raises(NotFound, match="no such table"):
-        catalog.rename_table("shop.orders", "shop.o")
+    decisions = set()
+    ends = ((call, after) for call in calls_of(then) for after in (False, True)[not at_once :])
+    for call, after in chain([(1, False), (1, True)], ends):
+        store = MemoryStore(renames_at_once=at_once)
+        failing, catalog = rename_killed(make_catalog, store, call, after=after)
+        decided = catalog.list_tables("far") == ("moved",)
+        decisions.add(decided)
+        here, gone = (NEW, OLD) if decided else (OLD, NEW)
+        assert (ids(catalog, here), ids(catalog, gone)) == ([1], None)
+        assert catalog.list_tables("shop") == (() if decided else ("orders",))
+        match then:
+            case "write":
+                catalog.get_table(here).write([{"id": 2}])
+                assert sorted(ids(catalog, here) or ()) == [1, 2]
+            case "rename":
+                with suppress(NotFound):  # it was whole
+                    catalog.rename_table(OLD, NEW)
+                assert ids(catalog, NEW) == [1]
+                with pytest.raises(NotFound, match="no such table"):
+                    catalog.rename_table(OLD, NEW)
+                catalog.create_table(OLD, {"id": "INT"})
+            case "rename on":
+                catalog.rename_table(here, "shop.third")
+                assert (ids(catalog, "shop.third"), ids(catalog, here)) == ([1], None)
+            case "drop":
+                catalog.drop_table(here)
+                assert files_below(store, "w") == []
+                catalog.create_table(here, {"id": "INT"})
+                assert ids(catalog, here) == []
+            case "create old" if decided:
+                with suppress(AlreadyExists):  # its directory may hold the table that moves
+                    catalog.create_table(OLD, {"id": "INT"})
+                assert ids(catalog, NEW) == [1]
+            case "repair":
+                catalog.repair()
+                assert [ids(catalog, name) for name in (NEW, OLD)].count([1]) == 1
+            case "alter":
+                catalog.alter_table(here, [SchemaChange.add_column("v", "INT")])
+                assert ids(catalog, here) == [1]
+                with suppress(NotFound):
+                    catalog.rename_table(OLD, NEW)
+                assert catalog.get_table(NEW).schema.names == ("id", "v")
+        for database in ("shop", "far"):
+            catalog.drop_database(database, cascade=True)
+        if not failing.is_dead:
+            break
+    assert decisions == {True, False}
 
 
 def test_second_rename_of_a_table_moves_nothing(catalog: Catalog) -> None:
@@ -257,7 +343,7 @@ def test_second_rename_of_a_table_moves_nothing(catalog: Catalog) -> None:
     catalog.rename_table("shop.orders", "shop.first")
     with pytest.raises(NotFound, match="another process renamed or dropped"):
         names_of(catalog).metastore.rename(
-            name, Identifier(database="shop", table="second"), entry.path
+            name, Identifier(database="shop", table="second"), entry.path, moves=True
         )
 
     assert catalog.list_tables("shop") == ("first",)
@@ -267,7 +353,8 @@ def test_second_rename_of_a_table_moves_nothing(catalog: Catalog) -> None:
 
 
 def test_schema_that_cannot_be_copied_is_not_published(catalog: Catalog, tmp_path: Path) -> None:
-    query(tmp_path, f"DROP TABLE {sql.TABLE_PROPERTIES}")
+    refuse = "BEGIN SELECT * FROM gone; END"
+    query(tmp_path, f"CREATE TRIGGER no BEFORE INSERT ON {sql.TABLE_PROPERTIES} {refuse}")
     with pytest.raises(StorageError, match="no such table"):
         catalog.alter_table("shop.orders", [SchemaChange.add_column("n", "INT")])
 
