@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.cdc.events import Cleared, Step
-from lakecore.cdc.mysql.log_batches import removal_of
+from lakecore.cdc.mysql.statements import removal_of
 from lakecore.cdc.quarantine import OnTableError
 from lakecore.errors import InvalidRequest
 from lakecore.io.stores.store import MemoryStore

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakecore.cdc.events import SourceTable
-from lakecore.cdc.mysql.log_batches import changed_table
+from lakecore.cdc.mysql.statements import changed_table
 from lakecore.cdc.quarantine import OnTableError, Quarantine, SetAside, of_tables
 from lakecore.cdc.state import StateFiles
 from lakecore.errors import CorruptTable, InvalidRequest

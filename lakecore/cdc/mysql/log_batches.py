@@ -8,11 +8,10 @@ batches of the others.
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import dataclass, field
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +28,7 @@ from lakecore.cdc.mysql.connection import (
     read_tables,
 )
 from lakecore.cdc.mysql.snapshot import fitted
+from lakecore.cdc.mysql.statements import changed_table, named_tables
 from lakecore.cdc.mysql.table_map import decoded, parse_table_map, shown, table_name
 from lakecore.cdc.quarantine import concern, of_tables
 from lakecore.errors import CorruptTable, InvalidRequest
@@ -342,39 +342,6 @@ log = logging.getLogger("lakecore.cdc")
 _TEXTS = frozenset({Code.BLOB, Code.VARCHAR, Code.VAR_STRING, Code.STRING})
 _STEP_ROWS, _STEP_BYTES = 20_000, 16 << 20
 _TRANSACTION_ROWS, _TRANSACTION_BYTES = 200_000, 64 << 20
-_NAME = r"(`(?:[^`]|``)+`|[\w$]+)"
-_QUALIFIED = re.compile(rf"{_NAME}\s*\.\s*{_NAME}")
-_TABLE = rf"(?:{_NAME}\s*\.\s*)?{_NAME}"
-_INSERT_WORDS = r"(?:(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|IGNORE)\s+)*(?:INTO\s+)?"
-_LOAD_WORDS = r"(?:(?:LOW_PRIORITY|CONCURRENT)\s+)?(?:LOCAL\s+)?INFILE\s+'[^'\\]*'\s+"
-_ENDS = r"(?:;|\Z|WHERE\b|ORDER\b|LIMIT\b|RETURNING\b)"
-_ONE_TABLE = tuple(
-    re.compile(rf"\s*{each}", re.IGNORECASE | re.DOTALL)
-    for each in (
-        rf"(?:INSERT|REPLACE)\s+{_INSERT_WORDS}{_TABLE}",
-        rf"UPDATE\s+(?:(?:LOW_PRIORITY|IGNORE)\s+)*{_TABLE}\s+SET\b",
-        rf"DELETE\s+(?:(?:LOW_PRIORITY|QUICK|IGNORE)\s+)*FROM\s+{_TABLE}\s*{_ENDS}",
-        rf"LOAD\s+DATA\s+{_LOAD_WORDS}(?:(?:REPLACE|IGNORE)\s+)?INTO\s+TABLE\s+{_TABLE}",
-    )
-)
-"""Statements that change the rows of one table, which they name."""
-_HIDDEN = re.compile(
-    r"(`(?:[^`]|``)*`)"
-    r"|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|/\*[^!].*?\*/|-- [^\n]*|#[^\n]*",
-    re.DOTALL,
-)
-"""Quoted texts and comments, and as a group, quoted names."""
-_TRUNCATES = re.compile(rf"\s*TRUNCATE\s+(?:TABLE\s+)?{_TABLE}", re.IGNORECASE)
-_ALTERS = re.compile(
-    rf"\s*ALTER\s+(?:(?:ONLINE|IGNORE)\s+)*TABLE\s+(?:IF\s+EXISTS\s+)?{_TABLE}", re.IGNORECASE
-)
-_BACKTICKS = re.compile(r"`(?:[^`]|``)*`")
-_LOSES = re.compile(r"\b(?:DROP|TRUNCATE)\s+PARTITION\b", re.IGNORECASE)
-_MOVES = re.compile(
-    rf"\b(?:EXCHANGE\s+PARTITION\b.*?\bWITH\s+TABLE|CONVERT\s+PARTITION\b.*?\bTO\s+TABLE|"
-    rf"CONVERT\s+TABLE)\s+{_TABLE}|\bIMPORT\s+(?:PARTITION\b.*?)?TABLESPACE\b",
-    re.IGNORECASE | re.DOTALL,
-)
 _KEPT = 1000
 """The number of DDL statements after which a table without changes is forgotten."""
 _INSERT, _UPDATE, _DELETE = b"\x00", b"\x03\x00", b"\x03"
@@ -562,7 +529,7 @@ class LogBatches:
                 surely = one in existing and not has_routines(cursor, one, found.text)
         finally:
             connection.close()
-        named = {SourceTable(*map(_unquoted, each)) for each in _QUALIFIED.findall(found.text)}
+        named = named_tables(found.text)
         changed = sorted(
             each
             for each in existing
@@ -651,48 +618,6 @@ class LogBatches:
         counts, seconds = zip(*found.times, strict=True)
         times = np.repeat(np.array(seconds, np.int64) * 1000, counts)
         return metadata_of(found.image.table, pa.array(times))
-
-
-class Removal(NamedTuple):
-    """Tables of which a statement removed rows; `adds`: it may also have added some."""
-
-    tables: tuple[SourceTable, ...]
-    adds: bool
-
-
-def removal_of(text: str, database: str) -> Removal | None:
-    """What TRUNCATE, or a change of partitions, removed; None for other statements."""
-    plain = _HIDDEN.sub(lambda match: match[1] or " ", text)
-    if (match := _TRUNCATES.match(plain)) is not None:
-        return Removal((_named(match[1], match[2], database),), adds=False)
-    if (match := _ALTERS.match(plain)) is None:
-        return None
-    table, rest = _named(match[1], match[2], database), plain[match.end() :]
-    moves = list(_MOVES.finditer(rest))
-    if moves:
-        others = [_named(each[1], each[2], database) for each in moves if each[2] is not None]
-        return Removal((table, *others), adds=True)
-    loses = _LOSES.search(_BACKTICKS.sub("`", rest)) is not None
-    return Removal((table,), adds=False) if loses else None
-
-
-def _named(database: str | None, name: str, current: str) -> SourceTable:
-    return SourceTable(_unquoted(database or current), _unquoted(name))
-
-
-def changed_table(text: str, database: str) -> SourceTable | None:
-    """The only table that a statement names as changed; None if that is not certain.
-
-    `database`: the current database of the session.
-    """
-    for form in _ONE_TABLE:
-        if (match := form.match(text)) is not None:
-            return _named(match[1], match[2], database)
-    return None
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
 def metadata_of(table: SourceTable, times_ms: pa.Array) -> pa.Table:

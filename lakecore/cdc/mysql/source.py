@@ -63,9 +63,9 @@ from lakecore.cdc.mysql.log_batches import (
     marks_from_json,
     marks_to_json,
     metadata_of,
-    removal_of,
 )
 from lakecore.cdc.mysql.snapshot import Chunk, boundaries, integer_key, read_chunk
+from lakecore.cdc.mysql.statements import removal_of
 from lakecore.cdc.quarantine import Collected, concern, of_tables
 from lakecore.errors import InvalidRequest, NotFound
 
