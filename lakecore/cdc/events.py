@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakecore.errors import InvalidRequest
-    from lakecore.model.types import Field
+    from lakecore.model.types import DataType, Field
 
 Position: TypeAlias = "Mapping[str, Json]"
 """A place in a source, as a JSON object. Only the kind of source that made it can read it."""
@@ -139,6 +139,21 @@ class Cleared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Altered:
+    """A table of which a statement may have changed values, which the source does not log.
+
+    - `is_renewed`: whether a column has the name of an earlier one, whose values it does not have;
+    - `types`: columns, in lower case, that got this type; None for any type;
+    - `is_strict`: whether the source refused to cut text, and numbers that are out of range.
+    """
+
+    table: SourceTable
+    is_renewed: bool = False
+    types: Mapping[str, DataType | None] = field(default_factory=dict)
+    is_strict: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """Changes up to a position at which the sink may commit, and that position.
 
@@ -150,6 +165,8 @@ class Step:
       position is that of the step before, except in `ReadsAgain`;
     - `unread`: tables whose rows the source must read before it can follow them; the sink has them
       read as if a user had requested it (`ReadsAgain`);
+    - `altered`: tables whose rows before this step may have other values at the source now. The
+      sink has those read again of which the target holds such values;
     - `bad`: an error for each message of this step that cannot be read; it names the message.
     """
 
@@ -157,6 +174,7 @@ class Step:
     batches: tuple[ChangeBatch, ...] = field(default=())
     cleared: Cleared | None = None
     unread: tuple[SourceTable, ...] = field(default=())
+    altered: tuple[Altered, ...] = field(default=())
     bad: tuple[InvalidRequest, ...] = field(default=())
     caught_up: bool = False
 

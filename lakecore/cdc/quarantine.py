@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 TABLE_ERRORS = (InvalidRequest, Unsupported)
 """The errors that may concern single tables. All others end the pipeline."""
 
+OF_ALL_TABLES = frozenset({"snapshot", "columns", "gone"})
+"""The members of positions that say something about all tables, and not only about a place."""
 _TABLES = "tables_of_the_error"
 
 
@@ -240,5 +242,5 @@ class Quarantine:
 
 
 def _place(position: Position | None) -> Position | None:
-    """The position without what a snapshot has read: it says nothing about one table's target."""
-    return position and {name: each for name, each in position.items() if name != "snapshot"}
+    """The position without what it says about all tables."""
+    return position and {name: position[name] for name in position if name not in OF_ALL_TABLES}

@@ -48,6 +48,7 @@ from lakecore.cdc.sink_parts import (
     shaped,
 )
 from lakecore.cdc.state import DeadLetters, PipelineState
+from lakecore.cdc.target_rules import may_lose
 from lakecore.cdc.target_table import TargetTable
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError
 
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.events import (
+        Altered,
         ChangeBatch,
         Cleared,
         Position,
@@ -163,9 +165,10 @@ class Sink:
         with closing(steps):
             for step in steps:
                 self._take_or_retry(step, source)
-                self._unread |= {*step.unread}
-                is_asked = bool(step.unread) and self._request(step.unread)
-                self.progress.caught_up |= step.caught_up and not step.unread
+                unread = (*step.unread, *self._outdated(step.altered))
+                self._unread |= {*unread}
+                is_asked = bool(unread) and self._request(unread)
+                self.progress.caught_up |= step.caught_up and not unread
                 ends = stops() or (until_caught_up and self.progress.caught_up)
                 if ends or is_asked or self._is_due():
                     if self._checkpoint() and reports is not None:
@@ -409,6 +412,23 @@ class Sink:
             return source
         return None
 
+    def _outdated(self, altered: Sequence[Altered]) -> Iterator[SourceTable]:
+        """Those of the tables whose targets may hold values that the source has changed."""
+        for each in altered:
+            name = self._routes.get(each.table)
+            if name is None:
+                continue
+            columns = self._target(name).table.context.schema.fields
+            if each.is_renewed or any(
+                may_lose(column.type, each.types[lower], is_strict=each.is_strict)
+                for column in columns
+                if (lower := column.name.lower()) in each.types
+            ):
+                log.warning(
+                    "a statement changed values that the source does not log. table=%s", each.table
+                )
+                yield each.table
+
     def _request(self, tables: Sequence[SourceTable]) -> bool:
         """Store that these tables are to be read; False if that is stored already."""
         open_ones = {each for found in self._files.requests().values() for each in found}
@@ -427,6 +447,7 @@ class Sink:
         reader = self._reader(source)
         if reader is None:
             return
+        stops = self._settings.on_table_error is OnTableError.STOP
         for name, tables in self._files.requests().items():
             for table in tables:
                 route = self._routes.get(table)
@@ -442,6 +463,8 @@ class Sink:
                     reason = f"it could not be read again: {error}"
                     log.warning("table not read again. table=%s reason=%s", table, reason)
                     is_lost = route is None or table in self._unread
+                    if table in self._unread and stops:
+                        raise
                     is_there = not isinstance(error, NotFound)
                     if (is_lost and is_there) or table in self._quarantine:
                         self._routes[table] = None
@@ -706,5 +729,7 @@ class Sink:
 
 def _properties(state: PipelineState) -> dict[str, str]:
     """The properties of the snapshots of a checkpoint."""
-    text = json.dumps(state.position, sort_keys=True)
+    position = state.position or {}
+    place = {name: position[name] for name in position if name not in {"columns", "gone"}}
+    text = json.dumps(place, sort_keys=True)
     return {POSITION_PROPERTY: text} if len(text) <= _POSITION_BYTES_MAX else {}

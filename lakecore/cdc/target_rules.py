@@ -116,6 +116,26 @@ def conversion(old: DataType, new: DataType, mapping: TypeMapping = DEFAULT_MAPP
     return _to_text(mapping) if to_text else Conversion.REFUSE
 
 
+def may_lose(old: DataType, new: DataType | None, *, is_strict: bool) -> bool:
+    """Whether a change of a source's type may have changed values that a column of type `old` has.
+
+    `new` is the type that the source has then; None if it is not known.
+    """
+    if new is None:
+        return True
+    if old.nullable and not new.nullable and not is_strict:
+        return True  # nulls became zeros
+    ends = with_nullable(old, nullable=True), with_nullable(new, nullable=True)
+    if ends[0] == ends[1] or conversion(*ends) is Conversion.CHANGE:
+        return False
+    families = (INTEGERS, STRINGS, BINARIES)
+    alike = any(
+        all(isinstance(each, Atomic) and each.root in family for each in ends)
+        for family in families
+    )
+    return not (is_strict and alike)
+
+
 def target_names(table: Iterable[str], given: Sequence[str]) -> dict[str, str]:
     """For each column of a source, the name of its column in the table, or its own if it is new.
 

@@ -3,7 +3,13 @@ from __future__ import annotations
 import pytest
 
 from lakecore.cdc.events import SourceSchema
-from lakecore.cdc.target_rules import Conversion, check_compatible, conversion, schema_changes
+from lakecore.cdc.target_rules import (
+    Conversion,
+    check_compatible,
+    conversion,
+    may_lose,
+    schema_changes,
+)
 from lakecore.cdc.types.mapping import TypeMapping
 from lakecore.errors import InvalidRequest
 from lakecore.model.evolution import evolve
@@ -173,3 +179,26 @@ def test_a_table_with_wider_or_narrower_columns_is_taken() -> None:
         source({"a": "INT NOT NULL", "b": "STRING"}),
         name="d.t",
     )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "strict", "lax"),
+    [
+        ("DECIMAL(10, 2)", "DECIMAL(9, 1)", True, True),
+        ("DECIMAL(10, 2)", "DECIMAL(10, 1)", True, True),
+        ("DECIMAL(10, 2)", "DECIMAL(12, 2)", False, False),
+        ("DECIMAL(10, 2)", "INT", True, True),
+        ("TIMESTAMP(6)", "TIMESTAMP(0)", True, True),
+        ("TIME(3)", "TIME(0)", True, True),
+        ("DOUBLE", "FLOAT", True, True),
+        ("BIGINT", "INT", False, True),
+        ("VARCHAR(20)", "VARCHAR(5)", False, True),
+        ("INT", "BIGINT", False, False),
+        ("INT", "INT NOT NULL", False, True),
+        ("INT NOT NULL", "INT", False, False),
+    ],
+)
+def test_types_that_may_have_changed_values(old: str, new: str, *, strict: bool, lax: bool) -> None:
+    kinds = parse_type(old), parse_type(new)
+    assert [may_lose(*kinds, is_strict=each) for each in (True, False)] == [strict, lax]
+    assert may_lose(kinds[0], None, is_strict=True)

@@ -91,7 +91,7 @@ class Machine:
             self.rows(table)
             return
         verbs = [self.add, self.drop, self.rename, self.widen, self.retype, self.truncate]
-        verbs += [self.key, self.copied, self.replaced, self.retarget]
+        verbs += [self.again, self.swapped, self.key, self.copied, self.replaced, self.retarget]
         if self.is_mysql:
             verbs += [self.statement, self.partition]
         self.chance.choice(verbs)(table) if len(self.tables) < 9 else self.add(table)
@@ -159,6 +159,22 @@ class Machine:
             self.run(f"ALTER TABLE {self.at(table)} DROP COLUMN {column}")
             del table.columns[column]
 
+    def again(self, table: Model) -> None:
+        """A column is dropped, and another one gets its name, sometimes in the same statement."""
+        if column := self._column(table, table.columns.values()):
+            clauses = [f"DROP COLUMN {column}", f"ADD COLUMN {column} {table.columns[column]}"]
+            if self.chance.random() < 0.5:
+                clauses = [", ".join(clauses)]
+            self.run(*(f"ALTER TABLE {self.at(table)} {each}" for each in clauses))
+
+    def swapped(self, table: Model) -> None:
+        """A column gets another name, and a new one gets the name that it had."""
+        if column := self._column(table, table.columns.values()):
+            kind = table.columns[column]
+            self.rename(table, column)
+            self.run(f"ALTER TABLE {self.at(table)} ADD COLUMN {column} {kind}")
+            table.columns[column] = kind
+
     def _retype(self, table: Model, column: str, kind: str) -> None:
         if self.is_mysql:
             self.run(f"ALTER TABLE {self.at(table)} MODIFY {column} {kind}")
@@ -193,8 +209,8 @@ class Machine:
 
     # --- what a target does not follow
 
-    def rename(self, table: Model) -> None:
-        if column := self._column(table, table.columns.values()):
+    def rename(self, table: Model, column: str | None = None) -> None:
+        if column := column or self._column(table, table.columns.values()):
             name = self.fresh("c")
             self.run(f"ALTER TABLE {self.at(table)} RENAME COLUMN {column} TO {name}")
             table.columns[name] = table.columns.pop(column)

@@ -57,6 +57,7 @@ _REFUSED = {
 _MARIADB_GTID = 162
 _STANDALONE = 1
 _QUERY_HEAD = Struct("<IIBHH")
+_STRICT = 3 << 21  # STRICT_TRANS_TABLES and STRICT_ALL_TABLES of sql_mode
 _LOAD_HEAD_SIZE = 13  # of an event of LOAD DATA, after the head of a statement
 _STATEMENT = re.compile(
     r"\s*(?:/\*.*?\*/\s*)?(INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECASE | re.DOTALL
@@ -128,11 +129,13 @@ class Commit(NamedTuple):
 class Definition(NamedTuple):
     """A statement that may be DDL: it may change the definitions of tables.
 
-    `database`: the current database of its session; empty if it has none.
+    - `database`: the current database of its session; empty if it has none;
+    - `is_strict`: whether its session refuses values that do not fit a column.
     """
 
     text: str
     database: str = ""
+    is_strict: bool = False
 
 
 class Statement(NamedTuple):
@@ -256,10 +259,10 @@ class Binlog:
                 name = "-".join((sid[:8], sid[8:12], sid[12:16], sid[16:20], sid[20:]))
                 gtid, standalone = f"{name}:{int.from_bytes(data[37:45], 'little')}", False
             elif kind == _EXECUTE_LOAD:
-                text, database = _query(data[: len(data) - self._tail], _LOAD_HEAD_SIZE)
+                text, database, _ = _query(data[: len(data) - self._tail], _LOAD_HEAD_SIZE)
                 yield Statement(text, database, f"{self.place.file}:{end}", end)
             elif kind == _QUERY:
-                text, database = _query(data[: len(data) - self._tail])
+                text, database, is_strict = _query(data[: len(data) - self._tail])
                 upper = text[:20].upper()
                 if upper.startswith("ROLLBACK") and rows_seen:
                     raise Unsupported(
@@ -277,7 +280,7 @@ class Binlog:
                 if upper.startswith("COMMIT"):
                     rows_seen = False
                 else:
-                    yield Definition(text, database)
+                    yield Definition(text, database, is_strict)
                 yield Commit(self.place, gtid, timestamp)
             elif kind == _ROTATE:
                 file = data[28 : len(data) - self._tail].rstrip(b"\0").decode()
@@ -376,15 +379,19 @@ def _rows(data: bytes, kind: int, end: int, timestamp: int, stop: int) -> Rows:
     )
 
 
-def _query(data: bytes, more: int = 0) -> tuple[str, str]:
-    """The text of a statement, and the current database of its session.
+def _query(data: bytes, more: int = 0) -> tuple[str, str, bool]:
+    """The text of a statement, the current database of its session, and whether it is strict.
 
     `more`: the size of what the event has after the head of a statement, in bytes.
     """
     _, _, size, _, status = _QUERY_HEAD.unpack_from(data, _BODY)
-    start = _BODY + _QUERY_HEAD.size + more + status
+    start = _BODY + _QUERY_HEAD.size + more
+    variables, start = data[start : start + status], start + status
+    at = 5 if variables[:1] == b"\0" else 0  # the flags of the session come before its sql_mode
+    mode = variables[at + 1 : at + 9] if variables[at : at + 1] == b"\1" else b""
     database = data[start : start + size].decode(errors="replace")
-    return data[start + size + 1 :].decode(errors="replace"), database
+    is_strict = bool(int.from_bytes(mode, "little") & _STRICT)
+    return data[start + size + 1 :].decode(errors="replace"), database, is_strict
 
 
 def _gtid_command(server_id: int, gtid: str) -> bytes:

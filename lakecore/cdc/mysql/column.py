@@ -8,20 +8,21 @@ after these rows were logged, and the definition follows from the log alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from lakecore.cdc.events import SourceSchema
-from lakecore.cdc.types.mapping import BYTES, TypeOption, type_notes
+from lakecore.cdc.types.mapping import BYTES, TIME_DIGITS_MAX, TypeOption, atomic, type_notes
 from lakecore.cdc.types.mysql import mysql_key_type, mysql_type, parse_mysql_type
-from lakecore.errors import Unsupported
-from lakecore.model.types import Field, with_nullable
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.model.types import Field, Root, with_nullable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakecore.cdc.types.mapping import TypeMapping
+    from lakecore.model.types import DataType
 
 
 class Code(IntEnum):
@@ -62,6 +63,11 @@ _INTEGERS = {
 _TEXTS = {1: "tinytext", 2: "text", 3: "mediumtext", 4: "longtext"}
 _BLOBS = {1: "tinyblob", 2: "blob", 3: "mediumblob", 4: "longblob"}
 _REFUSED = frozenset({"UUID", "INET4", "INET6"})
+_DEFAULT_LENGTHS = {
+    **dict.fromkeys(("CHAR", "BINARY"), 1),
+    **dict.fromkeys(("DECIMAL", "NUMERIC", "DEC", "FIXED"), 10),
+}
+"""The lengths of types that a statement states without one."""
 _SAME = {"JSON": "LONGTEXT", "INTEGER": "INT", "NUMERIC": "DECIMAL", "REAL": "DOUBLE"}
 
 
@@ -140,6 +146,22 @@ class LoggedColumn:
                 return f"{name}({characters})"
             case Code.STRING:
                 return f"{'binary' if self.encoding is None else 'char'}({characters})"
+
+
+def stated_type(text: str, mapping: TypeMapping, *, nullable: bool) -> DataType | None:
+    """The type that a statement gives a column of a target; None if it is not certain."""
+    try:
+        parsed = parse_mysql_type(text)
+        if TypeOption.TO_STRING in mapping or parsed.name in _REFUSED:
+            return None
+        if (size := _DEFAULT_LENGTHS.get(parsed.name)) is not None and "(" not in text:
+            parsed = replace(parsed, length=size, scale=0)
+        kind = mysql_type(parsed, mapping)
+    except (InvalidRequest, Unsupported):
+        return None
+    if parsed.name == "TIME":
+        kind = atomic(Root.TIME, precision=min(parsed.length or 0, TIME_DIGITS_MAX))
+    return with_nullable(kind, nullable=nullable)
 
 
 def definitions_of(

@@ -394,6 +394,8 @@ class LogBatches:
         self._statements = 0
         self._known: dict[bytes, _Image] = {}
         self._current: dict[bytes, _Image] = {}
+        self._columns: dict[SourceTable, frozenset[str]] = {}
+        self._renamed: list[tuple[SourceTable, frozenset[str], frozenset[str]]] = []
         self._open: dict[SourceTable, _Open] = {}
         self._last_of_group: dict[str, SourceTable] = {}
         self._closed: list[_Open] = []
@@ -484,6 +486,14 @@ class LogBatches:
         self.rows += len(rows)
         self.size += event.stop - event.start
 
+    def columns(self) -> list[tuple[SourceTable, frozenset[str], frozenset[str]]]:
+        """Tables that came with other columns than before: names that are gone, and new ones.
+
+        Not every change is a statement on the table: another table may get its name.
+        """
+        found, self._renamed = self._renamed, []
+        return found
+
     def take(self) -> tuple[ChangeBatch, ...]:
         """The batches of everything collected so far."""
         for table in list(self._open):
@@ -511,6 +521,11 @@ class LogBatches:
         stands_in = set(found.primary_key) == set(unique)
         primary_key = self._settings.key((), unique) if stands_in else found.primary_key
         schema = source_schema(definitions, primary_key, comment, self._settings.mapping)
+        names = frozenset(each.lower() for each in schema.names)
+        before = self._columns.get(table, names)
+        self._columns[table] = names
+        if before != names:
+            self._renamed.append((table, before - names, names - before))
         return _Image(table, self._group(table), schema, found, RowImages(found.columns))
 
     def _check_statement(self, found: Statement, here: LogPlace) -> None:

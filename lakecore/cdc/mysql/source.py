@@ -31,7 +31,7 @@ from lakecore.cdc.actions import (
     rules_of,
     unfindable,
 )
-from lakecore.cdc.events import ChangeBatch, Cleared, SourceTable, Step
+from lakecore.cdc.events import Altered, ChangeBatch, Cleared, SourceTable, Step
 from lakecore.cdc.mysql.binlog import (
     Binlog,
     Commit,
@@ -42,7 +42,7 @@ from lakecore.cdc.mysql.binlog import (
     Statement,
     TableMapSeen,
 )
-from lakecore.cdc.mysql.column import source_schema
+from lakecore.cdc.mysql.column import source_schema, stated_type
 from lakecore.cdc.mysql.connection import (
     MySqlSettings,
     StartupMode,
@@ -65,12 +65,12 @@ from lakecore.cdc.mysql.log_batches import (
     metadata_of,
 )
 from lakecore.cdc.mysql.snapshot import Chunk, boundaries, integer_key, read_chunk
-from lakecore.cdc.mysql.statements import removal_of
+from lakecore.cdc.mysql.statements import column_changes_of, removal_of
 from lakecore.cdc.quarantine import Collected, concern, of_tables
 from lakecore.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from lakecore.cdc.events import Position, SourceSchema
     from lakecore.cdc.mysql.connection import Connection, Cursor, Server
@@ -92,13 +92,29 @@ def _take_all(table: SourceTable) -> bool:
 
 @dataclass(slots=True)
 class _Place:
-    """The position of the source: within the snapshot, or at a place in the log."""
+    """The position of the source: within the snapshot, or at a place in the log.
+
+    - `gone`: by table, names in lower case of columns that no longer exist; the target keeps them;
+    - `renewed`: tables in which another column got such a name.
+    """
 
     marks: dict[SourceTable, Marks] = field(default_factory=dict)
     log: LogPlace | None = None
     gtid: str | None = None
     events_done: int = 0
     time_ms: int | None = None
+    gone: dict[SourceTable, frozenset[str]] = field(default_factory=dict)
+    renewed: set[SourceTable] = field(default_factory=set)
+
+    def rename(self, table: SourceTable, gone: Iterable[str], come: Iterable[str]) -> bool:
+        """Columns lost their names, and then others got names. Whether one got a lost name."""
+        names = self.gone.get(table, frozenset()).union(gone)
+        if names:
+            self.gone[table] = names
+        if names.isdisjoint(come):
+            return False
+        self.renewed.add(table)
+        return True
 
     def to_json(self) -> dict[str, Json]:
         """The position of a step, as stored."""
@@ -111,6 +127,11 @@ class _Place:
             found["events"] = self.events_done
         if self.time_ms is not None:
             found["time_ms"] = self.time_ms
+        if self.gone:
+            found["gone"] = [
+                [each.database, each.name, sorted(names), each in self.renewed]
+                for each, names in self.gone.items()
+            ]
         if self.marks:
             found["snapshot"] = marks_to_json(self.marks)
         return found
@@ -120,6 +141,17 @@ class _Place:
         """The place of a position. Raises InvalidRequest for a position of another source."""
         if not given.keys() & {"place", "snapshot", "gtid"}:
             raise InvalidRequest("not a position of this source", position=str(dict(given)))
+        gone: dict[SourceTable, frozenset[str]] = {}
+        renewed: set[SourceTable] = set()
+        listed = given.get("gone")
+        for each in listed if isinstance(listed, list) else ():
+            match each:
+                case [str(database), str(name), list(names), bool(is_renewed)]:
+                    table = SourceTable(database, name)
+                    gone[table] = frozenset(map(str, names))
+                    renewed |= {table} if is_renewed else set()
+                case _:
+                    raise InvalidRequest("not a position of this source", position=str(each))
         gtid, events, time_ms = given.get("gtid"), given.get("events"), given.get("time_ms")
         return _Place(
             marks=marks_from_json(given.get("snapshot")),
@@ -127,7 +159,13 @@ class _Place:
             gtid=str(gtid) if gtid is not None else None,
             events_done=int(str(events)) if events is not None else 0,
             time_ms=int(str(time_ms)) if time_ms is not None else None,
+            gone=gone,
+            renewed=renewed,
         )
+
+
+def _renewed(tables: Iterable[SourceTable]) -> tuple[Altered, ...]:
+    return tuple(Altered(table=each, is_renewed=True) for each in tables)
 
 
 def _has_key(schema: SourceSchema) -> bool:
@@ -219,6 +257,8 @@ class MySqlSource:
                     return
                 firsts = [mark for each in place.marks.values() for mark in each.places]
                 place = replace(place, log=min(firsts, default=goal))
+            if place.renewed:
+                yield Step(position=place.to_json(), altered=_renewed(sorted(place.renewed)))
             yield from self._follow(server, place, goal)
         finally:
             self.close()
@@ -251,6 +291,8 @@ class MySqlSource:
             yield Step(batches=(self._chunk_batch(table, chunk),), position=after)
             keys.append(chunk.rows.select(chunk.schema.primary_key))
             place.marks[table] = Marks(places=[chunk.place], done=True)
+        place.gone.pop(table, None)
+        place.renewed.discard(table)
         cleared = Cleared(table=table, keys=pa.concat_tables(keys))
         yield Step(cleared=cleared, position=place.to_json())
 
@@ -451,6 +493,7 @@ class MySqlSource:
                     here = binlog.at(event.end) if isinstance(event, Statement) else binlog.place
                     batches.see_statement(event, here)
                     yield from self._cleared(server, batches, place, event, here)
+                    yield from self._altered(batches, place, event, here)
                 case Commit():
                     place.log, place.events_done, skipped = event.place, 0, 0
                     place.gtid = event.gtid
@@ -458,6 +501,7 @@ class MySqlSource:
                     if last is not None and event.place > last:
                         place.marks.clear()
                         last = None
+                    yield from self._replaced(batches, place)
                     if batches.large or self._ambient.now_ms() - begun_ms >= _STEP_MS:
                         yield self._step(batches, place, caught_up=event.place >= goal)
                         begun_ms = self._ambient.now_ms()
@@ -465,6 +509,37 @@ class MySqlSource:
                     if place.events_done == 0:
                         yield self._step(batches, place, caught_up=True)
                         begun_ms = self._ambient.now_ms()
+
+    def _altered(
+        self, batches: LogBatches, place: _Place, event: Definition | Statement, here: LogPlace
+    ) -> Iterator[Step]:
+        """If a statement may have changed values: what came before, and the table."""
+        found = column_changes_of(event.text, event.database)
+        if (
+            found is None
+            or isinstance(event, Statement)
+            or not self._settings.takes(found.table.database, found.table.name)
+            or not self._is_read(found.table)
+            or batches.includes(found.table, here)
+        ):
+            return
+        altered = Altered(
+            table=found.table,
+            is_renewed=place.rename(found.table, found.gone, found.come),
+            types={
+                name: stated_type(each.text, self._settings.mapping, nullable=each.nullable)
+                for name, each in found.retyped.items()
+            },
+            is_strict=event.is_strict,
+        )
+        if altered.is_renewed or altered.types:
+            yield replace(self._step(batches, place, caught_up=False), altered=(altered,))
+
+    def _replaced(self, batches: LogBatches, place: _Place) -> Iterator[Step]:
+        """If columns came back without a statement on their table: what came before, and these."""
+        tables = [table for table, *names in batches.columns() if place.rename(table, *names)]
+        if tables:
+            yield replace(self._step(batches, place, caught_up=False), altered=_renewed(tables))
 
     def _cleared(
         self,

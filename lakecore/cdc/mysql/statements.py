@@ -6,9 +6,12 @@ The log has DDL, and some changes of rows, as the text of the statement.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lakecore.cdc.events import SourceTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _NAME = r"(`(?:[^`]|``)+`|[\w$]+)"
 _QUALIFIED = re.compile(rf"{_NAME}\s*\.\s*{_NAME}")
@@ -36,6 +39,26 @@ _TRUNCATES = re.compile(rf"\s*TRUNCATE\s+(?:TABLE\s+)?{_TABLE}", re.IGNORECASE)
 _ALTERS = re.compile(
     rf"\s*ALTER\s+(?:(?:ONLINE|IGNORE)\s+)*TABLE\s+(?:IF\s+EXISTS\s+)?{_TABLE}", re.IGNORECASE
 )
+_COLUMN = (
+    r"(?:COLUMN\s+|(?!(?:PRIMARY|INDEX|KEY|FOREIGN|CONSTRAINT|CHECK|UNIQUE|FULLTEXT|SPATIAL|"
+    r"PARTITION|PERIOD|SYSTEM)\b))(?:IF\s+(?:NOT\s+)?EXISTS\s+)?"
+)
+_CHANGES = tuple(
+    re.compile(rf"\s*{each}", re.IGNORECASE | re.DOTALL)
+    for each in (
+        rf"DROP\s+{_COLUMN}(?P<old>{_NAME})",
+        rf"ADD\s+{_COLUMN}(?P<new>{_NAME})",
+        rf"RENAME\s+COLUMN\s+(?:IF\s+EXISTS\s+)?(?P<old>{_NAME})\s+TO\s+(?P<new>{_NAME})",
+        rf"CHANGE\s+{_COLUMN}(?P<old>{_NAME})\s+(?P<new>{_NAME})(?P<type>.*)",
+        rf"MODIFY\s+{_COLUMN}(?P<new>(?P<old>{_NAME}))(?P<type>.*)",
+    )
+)
+_ADDS_SEVERAL = re.compile(rf"\s*ADD\s+{_COLUMN}\(", re.IGNORECASE)
+_TYPE = re.compile(
+    r"\s*((?:DOUBLE\s+PRECISION|\w+)\s*(?:\([^)]*\))?(?:\s*(?:UN)?SIGNED\b)?)", re.IGNORECASE
+)
+_NOT_NULL = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
+_MARKS = re.compile(r"`(?:[^`]|``)*`|[(),]")
 _BACKTICKS = re.compile(r"`(?:[^`]|``)*`")
 _LOSES = re.compile(r"\b(?:DROP|TRUNCATE)\s+PARTITION\b", re.IGNORECASE)
 _MOVES = re.compile(
@@ -70,6 +93,68 @@ def removal_of(text: str, database: str) -> Removal | None:
 
 def _named(database: str | None, name: str, current: str) -> SourceTable:
     return SourceTable(_unquoted(database or current), _unquoted(name))
+
+
+class NewType(NamedTuple):
+    """The type that a statement states for a column, without the values of an ENUM or SET."""
+
+    text: str
+    nullable: bool
+
+
+class ColumnChanges(NamedTuple):
+    """What a statement does to the columns of a table.
+
+    - `gone`: names that are free after it: their columns were dropped or renamed;
+    - `come`: names that then belong to columns that had another name, or did not exist;
+    - `retyped`: columns that keep their name, with the stated type.
+
+    Names are in lower case, because MySQL ignores their case.
+    """
+
+    table: SourceTable
+    gone: frozenset[str]
+    come: frozenset[str]
+    retyped: dict[str, NewType]
+
+
+def column_changes_of(text: str, database: str) -> ColumnChanges | None:
+    """What ALTER TABLE does to columns; None for other statements."""
+    plain = _HIDDEN.sub(lambda match: match[1] or "''", text)
+    if (match := _ALTERS.match(plain)) is None:
+        return None
+    gone, come, retyped = set[str](), set[str](), dict[str, NewType]()
+    for clause in _clauses(plain[match.end() :]):
+        found = next(filter(None, (form.match(clause) for form in _CHANGES)), None)
+        if found is None:
+            continue
+        parts = found.groupdict()
+        old, new = (_unquoted(parts.get(key) or "").lower() for key in ("old", "new"))
+        if old != new:
+            gone |= {old} - {""}
+            come |= {new} - {""}
+        elif (stated := _TYPE.match(parts.get("type") or "")) is not None:
+            is_null = _NOT_NULL.search(_BACKTICKS.sub("`", parts["type"])) is None
+            retyped[new] = NewType(stated[1], is_null)
+    table = _named(match[1], match[2], database)
+    return ColumnChanges(table, frozenset(gone), frozenset(come), retyped)
+
+
+def _clauses(text: str) -> Iterator[str]:
+    """The parts of ALTER TABLE between commas. ADD of several columns has a part for each."""
+    depth, start = 0, 0
+    parts = []
+    for mark in _MARKS.finditer(text):
+        depth += {"(": 1, ")": -1}.get(mark[0], 0)
+        if mark[0] == "," and depth == 0:
+            parts.append(text[start : mark.start()])
+            start = mark.end()
+    for part in (*parts, text[start:]):
+        if (several := _ADDS_SEVERAL.match(part)) is not None:
+            inside = part[several.end() : part.rfind(")")]
+            yield from (f"ADD {each}" for each in _clauses(inside))
+        else:
+            yield part
 
 
 def changed_table(text: str, database: str) -> SourceTable | None:

@@ -41,7 +41,7 @@ from lakecore.cdc.actions import (
     rules_of,
     unfindable,
 )
-from lakecore.cdc.events import Cleared, SourceTable, Step
+from lakecore.cdc.events import Altered, Cleared, SourceTable, Step
 from lakecore.cdc.postgres.connection import (
     PostgresColumn,
     PostgresSettings,
@@ -49,8 +49,10 @@ from lakecore.cdc.postgres.connection import (
     connect,
     locked_error,
     plain_postgres_errors,
+    postgres_type,
     quoted,
     read_columns,
+    read_identities,
     read_tables,
     source_schema,
     type_names,
@@ -199,6 +201,7 @@ class PostgresSource:
                 goal = _number(cursor, "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
                 done: list[str] | None = []
                 place = StreamPlace(lsn) if after is None else StreamPlace.from_json(after)
+                altered = self._altered(cursor, place, tables)
                 if after is not None:
                     lsn = place.lsn
                     stated = after.get("snapshot")
@@ -206,11 +209,11 @@ class PostgresSource:
                 elif self._settings.mode is StartupMode.LATEST:
                     done = None
                 if done is not None:
-                    yield from self._snapshot(connection, tables, lsn, exported, done)
+                    yield from self._snapshot(connection, tables, place, exported, done)
                     if self._settings.mode is StartupMode.SNAPSHOT:
                         return
-            if unread:
-                yield Step(position=place.to_json(), unread=unread)
+            if unread or altered:
+                yield Step(position=place.to_json(), unread=unread, altered=altered)
             yield from self._follow(connection.cursor(), place, goal)
         finally:
             connection.close()
@@ -241,6 +244,7 @@ class PostgresSource:
                 keys = [empty.rows.select(found.schema.primary_key)]
                 cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
                 place.marks[table.name] = _mark(cursor)
+                place.columns = {**place.columns, **read_identities(cursor, [table.name])}
                 for batch in self._rows(cursor, found, "rows_again"):
                     yield Step(batches=(batch,), position=after)
                     keys.append(batch.rows.select(found.schema.primary_key))
@@ -343,11 +347,15 @@ class PostgresSource:
         self,
         connection: Connection,
         tables: Sequence[StreamTable],
-        lsn: int,
+        place: StreamPlace,
         exported: str | None,
         done: list[str],
     ) -> Iterator[Step]:
         """The rows of the tables that are not done, all from one state of the database."""
+
+        def position() -> dict[str, Json]:
+            return {**place.to_json(), "snapshot": [*done]}
+
         cursor = connection.cursor()
         cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         if exported is not None:
@@ -357,9 +365,9 @@ class PostgresSource:
                 continue
             with of_tables(table.table), self._errors():
                 for batch in self._rows(cursor, table, f"rows_{number}"):
-                    yield Step(batches=(batch,), position=_snapshot(lsn, done))
+                    yield Step(batches=(batch,), position=position())
             done.append(table.table.name)
-            yield Step(position=_snapshot(lsn, done))
+            yield Step(position=position())
         cursor.execute("COMMIT")
 
     def _rows(self, cursor: Cursor, table: StreamTable, name: str) -> Iterator[ChangeBatch]:
@@ -384,7 +392,7 @@ class PostgresSource:
 
     # --- the changes ------------------------------------------------------------------------------
 
-    def _follow(  # noqa: C901, PLR0912 - a case for each kind of message
+    def _follow(  # noqa: C901 - a case for each kind of message
         self, cursor: Cursor, place: StreamPlace, goal: int
     ) -> Iterator[Step]:
         """Steps of the stream; the iterator never ends."""
@@ -408,9 +416,7 @@ class PostgresSource:
                     stream.send_feedback(flush_lsn=self._committed, reply=True)
                     said_ms = now_ms
                 if place.transaction is None and now_ms - looked_ms >= _LOOK_MS:
-                    unread = self._look(cursor)
-                    if unread:
-                        yield replace(self._step(rows, place, goal), unread=unread)
+                    yield from self._look(cursor, rows, place, goal)
                     looked_ms = now_ms
                 if message is None:
                     if not place.is_open:
@@ -425,7 +431,9 @@ class PostgresSource:
                     case Begin() as begin:
                         place.begin(begin)
                     case Relation() as relation:
-                        # A batch has one schema; later rows may have another.
+                        # A batch has one schema; later rows may have another. If the table was
+                        # known, it was altered.
+                        looked_ms = 0 if relation.id in rows.relations else looked_ms
                         rows.relations[relation.id] = self._relation(cursor, relation)
                     case Change() as change:
                         if place.counts():
@@ -443,15 +451,54 @@ class PostgresSource:
                     yield self._step(rows, place, goal)
                     begun_ms = self._ambient.now_ms()
 
-    def _look(self, cursor: Cursor) -> tuple[SourceTable, ...]:
-        """Add new tables to the publication. Returns those with rows that must be read first."""
+    def _look(
+        self, cursor: Cursor, rows: StreamRows, place: StreamPlace, goal: int
+    ) -> Iterator[Step]:
+        """Add new tables to the publication; state the tables that are unread, or were altered."""
+        altered = self._altered(cursor, place, ())
         listed = [".".join(each) for each in read_tables(cursor, self._settings)]
         missing = unpublished(cursor, self._settings, listed)
         tables = (SourceTable(self._settings.database, each) for each in missing)
         found = {each for each in tables if self._is_read(each)}
-        if not found:
-            return ()
-        return self._publish(cursor, self._followed(cursor, found), is_read=False)
+        unread: tuple[SourceTable, ...] = ()
+        if found:
+            unread = self._publish(cursor, self._followed(cursor, found), is_read=False)
+        if unread or altered:
+            yield replace(self._step(rows, place, goal), unread=unread, altered=altered)
+
+    def _altered(
+        self, cursor: Cursor, place: StreamPlace, tables: Sequence[StreamTable]
+    ) -> tuple[Altered, ...]:
+        """The tables whose columns are others than when they were looked at, or have other types.
+
+        `tables`: tables to look at from now on. A table with a renewed column is found again until
+        it is read again, because only then is its place in `place.columns` replaced.
+        """
+        names = {*place.columns, *(each.table.name for each in tables)}
+        known, altered = dict(place.columns), []
+        for name, now in read_identities(cursor, names).items():
+            table = SourceTable(self._settings.database, name)
+            before = known.get(name, now)
+            if not isinstance(before, dict) or not self._is_read(table):
+                continue
+            both = [(each, before[each], now[each]) for each in now if each in before]
+            is_renewed = any(_first(old) != _first(new) for _, old, new in both)
+            retyped = [column for column, old, new in both if old != new]
+            if retyped:
+                schema, _, own = name.partition(".")
+                columns, _ = read_columns(cursor, schema, own)
+                mapping = self._settings.mapping
+                types = {
+                    each.name.lower(): postgres_type(each.type, *each.precision_scale, mapping)
+                    for each in columns
+                    if each.name in retyped
+                }
+                altered.append(Altered(table=table, is_renewed=is_renewed, types=types))
+            if not is_renewed:
+                known[name] = now
+        if known != place.columns:
+            place.columns = known
+        return tuple(altered)
 
     @staticmethod
     def _parsed(
@@ -566,6 +613,10 @@ class PostgresSource:
         return self._table(table, columns, here, comment, relation.identity, states_key=bool(now))
 
 
+def _first(given: Json) -> Json:
+    return given[0] if isinstance(given, list) else None
+
+
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
@@ -588,10 +639,6 @@ def _mark(cursor: Cursor) -> Mark:
         running=tuple(map(int, filter(None, running.split(",")))),
         lsn=_number(cursor, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"),
     )
-
-
-def _snapshot(lsn: int, done: Sequence[str]) -> dict[str, Json]:
-    return {"lsn": lsn, "snapshot": list(done)}
 
 
 # --- actions -------------------------------------------------------------------------------------

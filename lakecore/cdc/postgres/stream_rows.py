@@ -350,7 +350,9 @@ class StreamPlace:
     - `transaction`: the one that is read, or of which a part is written;
     - `changes`: how many of its changes are written;
     - `is_open`: whether its start was read;
-    - `marks`: by name, the tables that were read later than this position.
+    - `marks`: by name, the tables that were read later than this position;
+    - `columns`: by name, the `read_identities` of the tables when they were last looked at. It is
+      part of stored positions: replace it, and do not change it.
     """
 
     lsn: int
@@ -358,6 +360,7 @@ class StreamPlace:
     transaction: int | None = None
     changes: int = 0
     marks: dict[str, Mark] = field(default_factory=dict)
+    columns: dict[str, Json] = field(default_factory=dict)
     is_open: bool = False
     _seen: int = 0
 
@@ -411,12 +414,13 @@ class StreamPlace:
             found |= {"transaction": self.transaction, "changes": self.changes}
         if self.marks:
             found["marks"] = {name: each.to_json() for name, each in self.marks.items()}
-        return found
+        return found | {"columns": self.columns}
 
     @staticmethod
     def from_json(given: Position) -> StreamPlace:
         """The position in the stream that a stored position names."""
         transaction, marks = given.get("transaction"), given.get("marks")
+        columns = given.get("columns")
         return StreamPlace(
             int(str(given["lsn"])),
             int(str(given.get("time_ms", 0))),
@@ -425,6 +429,7 @@ class StreamPlace:
             {name: Mark.from_json(each) for name, each in marks.items()}
             if isinstance(marks, dict)
             else {},
+            columns if isinstance(columns, dict) else {},
         )
 
 
