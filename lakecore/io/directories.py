@@ -49,6 +49,7 @@ from lakecore.format.iceberg.documents import (
     above_place,
     decode_document,
     document_name,
+    is_own,
     warehouse_place,
 )
 from lakecore.format.layout import SCHEMA_PREFIX, Layout, canonical, parse_numbered
@@ -161,8 +162,11 @@ def _forget_iceberg(store: Store, path: str) -> None:
         location = decode_document(document, place)["location"]
         if canonical(location).rstrip("/") == path.rstrip("/"):
             store = guarded(store, Layout(root=above_place(place)))
-            store.delete_directory(f"{place}/metadata")
-            store.remove_empty_directory(place)
+            for child in store.list(f"{place}/metadata"):
+                if not child.is_directory and is_own(child.path.rpartition("/")[2]):
+                    store.delete(child.path)
+            for directory in (f"{place}/metadata", place):
+                store.remove_empty_directory(directory)
 
 
 def finish_drop(store: Store, path: str) -> bool:

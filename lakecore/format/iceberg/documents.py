@@ -7,6 +7,7 @@ summary holds the identity of the Paimon snapshot, because a rollback makes ids 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from lakecore.errors import CorruptTable
@@ -36,6 +37,17 @@ def document_version(name: str) -> int | None:
     """The number of the document of that name; None for other files."""
     bare = name.removesuffix(".metadata.json")
     return None if bare == name else parse_numbered(bare, "v")
+
+
+_OWN = re.compile(
+    r"v\d+\.metadata\.json|snap-\d+-[0-9a-f-]{36}\.avro|[0-9a-f-]{36}-m\d+\.avro"
+    r"|[0-9a-f-]{36}-\d+-vectors\.puffin|version-hint\.text|retire-pending"
+)
+
+
+def is_own(name: str) -> bool:
+    """Whether lakecore or Java Paimon writes files of that name; no other file is deleted."""
+    return _OWN.fullmatch(name) is not None
 
 
 def warehouse_place(root: str) -> str | None:

@@ -572,7 +572,8 @@ class _Publication:
         with suppress(LakecoreError, OSError):
             stale, kept = self._snapshots(old), self._snapshots(set(versions) - set(old))
             for path in self._unneeded(stale, kept):
-                self._store.delete(path)
+                if documents.is_own(path.rpartition("/")[2]):
+                    self._store.delete(path)
             for number in old:
                 self._store.delete(self._document(number))
 

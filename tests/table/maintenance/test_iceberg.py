@@ -12,7 +12,7 @@ import pytest
 import lakecore as lc
 from lakecore.errors import AlreadyExists, InvalidRequest, StorageError, Unsupported
 from lakecore.format.iceberg import manifests
-from lakecore.format.iceberg.documents import IDENTITY
+from lakecore.format.iceberg.documents import IDENTITY, is_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -341,11 +341,40 @@ def test_metadata_in_the_warehouse_goes_with_its_table(verb: str, tmp_path: Path
     table = new_table(tmp_path, metadata__iceberg__storage="hadoop-catalog")
     put(table, 1)
     place = tmp_path / "iceberg" / "db" / "t"
-    (place / "own").write_text("of somebody else")
+    for foreign in ("own", "metadata/notes.txt", "metadata/data/part.avro", "metadata/v.avro"):
+        (place / foreign).parent.mkdir(exist_ok=True)
+        (place / foreign).write_text("of somebody else")
     catalog = lc.connect(tmp_path)
     catalog.drop_table("db.t") if verb == "drop" else catalog.rename_table("db.t", "db.u")
 
-    assert [path.name for path in place.iterdir()] == ["own"]
+    left = {path.name for path in place.rglob("*") if path.is_file()}
+    assert left == {"own", "notes.txt", "part.avro", "v.avro"}
+
+
+def test_metadata_directory_without_foreign_files_goes(tmp_path: Path) -> None:
+    table = new_table(tmp_path, ("id",), VECTORS, metadata__iceberg__storage="hadoop-catalog")
+    put(table, 1, 2)
+    put(table, 2)
+    table.compact(full=True)
+    place = tmp_path / "iceberg" / "db" / "t" / "metadata"
+    assert all(is_own(path.name) for path in place.iterdir())
+    lc.connect(tmp_path).drop_table("db.t")
+
+    assert not (tmp_path / "iceberg" / "db" / "t").exists()
+
+
+def test_clean_up_deletes_no_foreign_file_that_a_document_names(tmp_path: Path) -> None:
+    table = new_table(tmp_path, metadata__iceberg__previous_versions_max="1")
+    put(table, 1)
+    first = directory(table) / "v1.metadata.json"
+    listed = next(directory(table).glob("snap-1-*.avro"))
+    listed.rename(directory(table) / "mine.avro")
+    first.write_text(first.read_text().replace(listed.name, "mine.avro"))
+    for number in range(2, 6):
+        put(table, number)
+
+    assert not first.exists()
+    assert (directory(table) / "mine.avro").exists()
 
 
 def test_metadata_of_another_table_in_the_warehouse_is_not_touched(tmp_path: Path) -> None:
