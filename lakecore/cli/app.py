@@ -17,23 +17,29 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer._click.core import Context
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from lakecore import __version__
 from lakecore.cli.output import OutputFailed, flush, to_nowhere, write
-from lakecore.cli.registry import Commands
+from lakecore.cli.registry import COMMANDS, Commands
 from lakecore.cli.settings import PROFILE
 from lakecore.errors import LakecoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+
+    from typer._click.core import Command
 
 PROGRAM = "lakecore"
 DEBUG = "--debug"
 _PROFILE = "--profile"
 
-_CALL = re.compile(r"\b(?:connect|open_table)\(\.\.\., (\w+=True)[^)]*\)")
-_ARGUMENT = re.compile(r"\b([a-z]\w*)=True\b")
-"""A call, and an argument, that the message of an error proposes to a Python program."""
+_PROPOSED = re.compile(r"\b(?:(\w+)\((?:\.\.\., )?([a-z]\w*)=True[^)]*\)|([a-z]\w*)=True\b)")
+"""A call, or an argument, that the message of an error proposes to a Python program."""
+
+_FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 
 app = typer.Typer(
     name=PROGRAM,
@@ -62,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except LakecoreError as error:
         if debug:
             raise
-        lines = in_flags(str(error)).splitlines()
+        lines = in_flags(error, flags_of(given)).splitlines()
         # A syntax error marks its position with a caret, so its message keeps its lines.
         _fail("\n".join(lines) if lines[-1:] and lines[-1].strip() == "^" else " ".join(lines))
     except _polars_errors() as error:
@@ -83,9 +89,43 @@ def main(arguments: Sequence[str] | None = None) -> None:
         PROFILE.reset(token)
 
 
-def in_flags(message: str) -> str:
-    """The message of an error, with the command's flags in place of Python's arguments."""
-    return _ARGUMENT.sub(lambda each: f"--{each[1].replace('_', '-')}", _CALL.sub(r"\1", message))
+def in_flags(error: LakecoreError, flags: Collection[str] | None) -> str:
+    """The text of an error, with flags in place of Python's arguments.
+
+    A call that is a command of its own is named as that command. What proposes a flag that the
+    command does not have is left out; `flags` is None for a program that checks its flags itself.
+    """
+
+    def has(clause: str) -> bool:
+        named = _FLAG.findall(clause) if flags is not None and PROGRAM not in clause else ()
+        return all(flag in (flags or ()) for flag in named) and all(
+            _flag(each, flags or ()) for each in _PROPOSED.finditer(clause)
+        )
+
+    first, *more = error.message.split("; ")
+    said = "; ".join([first, *filter(has, more)])
+    said = _PROPOSED.sub(lambda each: _flag(each, flags or ()) or each[0], said)
+    return said + str(error).removeprefix(error.message)
+
+
+def _flag(proposed: re.Match[str], flags: Collection[str]) -> str | None:
+    """The flag that stands for a proposal; None if the command that ran has none."""
+    call, argument = proposed[1], proposed[2] or proposed[3]
+    flag = f"--{argument.replace('_', '-')}"
+    if call in COMMANDS:
+        return f"`{PROGRAM} {call} {flag}`"
+    return flag if flag in flags else None
+
+
+def flags_of(arguments: Sequence[str]) -> frozenset[str] | None:
+    """The flags of the command that these arguments run; None if it reads them itself."""
+    command: Command = get_group(app)
+    for part in arguments:
+        if isinstance(command, TyperGroup) and not part.startswith("-"):
+            command = command.get_command(Context(command), part) or command
+    if command.context_settings.get("ignore_unknown_options"):
+        return None
+    return frozenset(flag for each in command.params for flag in (*each.opts, *each.secondary_opts))
 
 
 def _without_profile(arguments: list[str]) -> tuple[list[str], str | None]:

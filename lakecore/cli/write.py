@@ -394,7 +394,7 @@ def merge(  # noqa: PLR0913  one parameter per option
         clauses["MATCHED"].append("UPDATE SET *")
         clauses["NOT MATCHED"].append("INSERT *")
     if not any(clauses.values()):
-        raise typer.BadParameter("say what happens: --upsert, or a --when clause")
+        raise typer.BadParameter("say what happens: --upsert, or a clause, as --when-matched")
     session, identifier, own = of.place()
     engine = sql_engine(session)
     target = session.get_table(identifier)

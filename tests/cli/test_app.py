@@ -454,9 +454,14 @@ def test_name_that_finds_no_table_says_what_is_missing(
 def test_an_error_names_flags_not_arguments_of_python(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit):
-        main(["tables", str(tmp_path / "none")])
+    place = str(tmp_path / "none")
+    for arguments, hint in (
+        (["sql", "-w", place, "-e", "SELECT 1"], True),
+        (["tables", place], False),
+    ):
+        with pytest.raises(SystemExit):
+            main(arguments)
 
-    said = capsys.readouterr().err
-    assert "--create makes one" in said
-    assert "=True" not in said
+        said = capsys.readouterr().err
+        assert ("--create makes one" in said) == hint
+        assert "=True" not in said
