@@ -7,6 +7,7 @@ draws many more, other ones in each run; a failure prints the blob that replays 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from property_tests.profile import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,11 +44,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 FIRST = "test_processes_commit_many_times_side_by_side[s3-8]"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(PROPERTY_TESTS):
             item.add_marker(pytest.mark.props)
+    kept = sampled(items)
+    config.hook.pytest_deselected(items=[*{*items} - {*kept}])
+    items[:] = kept
     items.sort(key=lambda item: item.name != FIRST)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end: no collection of garbage need look at it again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -211,6 +211,11 @@ def running_peers(logs: Path) -> Iterator[Callable[[str], PeerEngine]]:
             engine.peer.close()
 
 
+def one_in(peer: str) -> int:
+    """Of the cases of a test with this peer, `sampled` keeps one in so many."""
+    return 3 if peer == limits.JAVA else 9
+
+
 def for_writer(case: Case, *engines: str) -> Case:
     """The case as all these engines can write it."""
     return case.with_kind_column() if BY_KIND_COLUMN & set(engines) else case

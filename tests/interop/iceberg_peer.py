@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from datetime import date, datetime, time
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,21 +73,26 @@ def _by_polars(path: str, snapshot_id: int | None, where: Where | None) -> list[
 
 
 def _by_duckdb(path: str, snapshot_id: int | None, where: Where | None) -> list[Any]:
-    import duckdb
-    import duckdb_extension_avro
-    import duckdb_extension_iceberg
-
-    con = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    for package, name in ((duckdb_extension_avro, "avro"), (duckdb_extension_iceberg, "iceberg")):
-        folder = Path(package.__file__).parent / "extensions" / f"v{duckdb.__version__}"
-        con.execute(f"LOAD '{folder / name}.duckdb_extension'")
     at = "" if snapshot_id is None else f", snapshot_from_id={snapshot_id}"
     query = f"SELECT * FROM iceberg_scan('{path}'{at})"
     if where is not None:
         query += f' WHERE "{where[0]}" >= $1'
-    found: Any = con.execute(query, [] if where is None else [where[1]]).to_arrow_table()
+    found: Any = _duckdb().execute(query, [] if where is None else [where[1]]).to_arrow_table()
     rows: list[Any] = found.to_pylist()
     return rows
+
+
+@cache
+def _duckdb() -> Any:
+    import duckdb
+    import duckdb_extension_avro
+    import duckdb_extension_iceberg
+
+    con = duckdb.connect(config={"allow_unsigned_extensions": "true", "threads": "1"})
+    for package, name in ((duckdb_extension_avro, "avro"), (duckdb_extension_iceberg, "iceberg")):
+        folder = Path(package.__file__).parent / "extensions" / f"v{duckdb.__version__}"
+        con.execute(f"LOAD '{folder / name}.duckdb_extension'")
+    return con
 
 
 def _by_java(path: str, snapshot_id: int | None, where: Where | None) -> list[Any]:
@@ -117,6 +123,7 @@ def _jvm() -> Any:
         jpype.startJVM(
             "-Xmx1g",
             "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
             classpath=[str(jar) for jar in iceberg_jars()],
             convertStrings=True,
         )

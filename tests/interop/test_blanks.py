@@ -45,6 +45,7 @@ def table_of(role: str, file_format: str, commits: Sequence[Sequence[str]]) -> C
 @pytest.mark.parametrize("writer", [limits.JAVA, limits.JAVA_OLD, OURS])
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("role", ["value", "key", "partition"])
+@pytest.mark.sampled(3)
 def test_engines_see_the_same_blanks(
     role: str,
     file_format: str,

@@ -48,6 +48,7 @@ def ours(path: Path, name: str, options: dict[str, str] | None = None) -> list[s
 
 
 @pytest.mark.parametrize("name", ["audit_log", "binlog", "ro"])
+@pytest.mark.sampled(3)
 def test_state_has_the_rows_of_java(name: str, played: Played) -> None:
     _, java, path = played
     last = lc.open_table(path).inspect.snapshots()["snapshot_id"].max()
@@ -60,6 +61,7 @@ def test_state_has_the_rows_of_java(name: str, played: Played) -> None:
 
 
 @pytest.mark.parametrize("name", ["audit_log", "binlog"])
+@pytest.mark.sampled(3)
 def test_sequence_numbers_are_those_of_java(name: str, played: Played) -> None:
     kind, java, path = played
     if not kind.keyed:
@@ -73,6 +75,7 @@ def test_sequence_numbers_are_those_of_java(name: str, played: Played) -> None:
 
 
 @pytest.mark.parametrize("name", ["audit_log", "binlog"])
+@pytest.mark.sampled(3)
 def test_changes_between_snapshots_are_those_of_java(name: str, played: Played) -> None:
     kind, java, path = played
     if kind.hides_level_0 and kind.producer == "none":
@@ -83,6 +86,7 @@ def test_changes_between_snapshots_are_those_of_java(name: str, played: Played) 
 
 
 @pytest.mark.parametrize("name", ["audit_log", "binlog"])
+@pytest.mark.sampled(3)
 def test_stream_has_the_rows_of_java(name: str, played: Played) -> None:
     _, java, path = played
     log: Any = lc.open_table(path).inspect.system_table(name)

@@ -186,6 +186,7 @@ def test_both_engines_begin_a_stream_with_the_same_state(played: Played, tmp_pat
 
 
 @pytest.mark.parametrize("mode", ["auto", "delta", "changelog", "diff"])
+@pytest.mark.sampled(2)
 def test_both_engines_read_the_same_between_snapshots(mode: str, played: Played) -> None:
     kind, java, path = played
     found = cast("list[dict[str, int]]", java.peer.ask("snapshots", path=str(path)))

@@ -38,6 +38,7 @@ def rows_of(table: Table) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("version", [limits.JAVA, limits.JAVA_OLD])
+@pytest.mark.sampled(2)
 def test_both_compact_and_write_in_turns_and_read_equal_rows(
     version: str, engine: str, peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:
@@ -86,6 +87,7 @@ MANY = 70_000
         if (writer, reader) != (limits.JAVA_OLD, limits.PYPAIMON)
     ],
 )
+@pytest.mark.sampled(2)
 def test_texts_that_were_moved_as_codes_are_read_and_found(
     writer: str,
     reader: str,

@@ -73,6 +73,7 @@ def vector_count(path: Path) -> int:
 @pytest.mark.parametrize("wide", ["false", "true"])
 @pytest.mark.parametrize("producer", ["none", "lookup"])
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.sampled(2)
 def test_compactions_of_both_mark_rows_of_one_table(
     engine: str,
     producer: str,

@@ -75,6 +75,7 @@ def _snapshots(fixture: str, table: str) -> Iterator[tuple[int, list[Column], li
 
 
 @pytest.mark.parametrize(("peer", "fixture", "table"), list(_tables()))
+@pytest.mark.sampled(9)
 def test_peer_reads_golden_table(
     peer: str, fixture: str, table: str, peers: Callable[[str], PeerEngine]
 ) -> None:

@@ -209,14 +209,14 @@ def documents(table: lc.Table) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(sized(12, quick=2)))
+@pytest.mark.parametrize("seed", range(sized(12, quick=1)))
 def test_readers_see_the_rows_of_random_histories(
     kind: str, seed: int, readers: Peer, tmp_path: Path
 ) -> None:
     history = History(tmp_path, kind, seed)
     draw = random.Random(seed)
     done = []
-    for _ in range(10):
+    for _ in range(sized(10, quick=6)):
         done.append(history.step())
         table = history.table
         path = documents(table)

@@ -64,6 +64,7 @@ def in_order(rows: Iterable[T]) -> list[T]:
 
 @pytest.mark.parametrize("buckets", BUCKETS)
 @pytest.mark.parametrize(("engine", "producer"), PLAYED)
+@pytest.mark.sampled(2)
 def test_writes_of_both_compact_one_table_and_both_read_its_rows(
     engine: str,
     producer: str,

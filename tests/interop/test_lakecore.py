@@ -11,7 +11,7 @@ import pytest
 
 from tests.interop import cases, limits
 from tests.interop.columns import columns
-from tests.interop.engines import check_read, for_writer, write_all
+from tests.interop.engines import check_read, for_writer, one_in, write_all
 from tests.interop.lakecore_engine import LakecoreEngine
 from tests.interop.model import case
 from tests.interop.protocol import PeerRefused
@@ -49,6 +49,7 @@ def _cases(writer: str, readers: tuple[str, ...]) -> Iterator[Case]:
     yield from limits.tried(writer, readers, (for_writer(case, writer) for case in found))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "case", list(_cases(limits.LAKECORE, limits.PEERS)), ids=lambda case: case.name
 )
@@ -67,7 +68,9 @@ def test_every_peer_reads_what_lakecore_writes(
 @pytest.mark.parametrize(
     ("writer", "case"),
     [
-        pytest.param(writer, case, id=f"{writer}-{case.name}")
+        pytest.param(
+            writer, case, id=f"{writer}-{case.name}", marks=pytest.mark.sampled(one_in(writer))
+        )
         for writer in limits.PEERS
         for case in _cases(writer, (limits.LAKECORE,))
     ],
@@ -106,6 +109,7 @@ def test_lakecore_finds_short_chars_by_the_statistics_that_java_wrote(
                 assert value is None or row in found, (column.name, operator, value)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", FILTERED, ids=lambda case: case.name)
 @pytest.mark.parametrize("reader", [limits.JAVA, limits.JAVA_OLD])
 def test_filters_find_rows_by_the_statistics_that_lakecore_wrote(

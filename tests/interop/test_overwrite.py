@@ -53,6 +53,7 @@ AT_ONCE = ("first-row", "deletion vectors", "deletion vectors, lookup")
         for last in (("+I",) if options.get("merge-engine") == "first-row" else ("+I", "-D"))
     ],
 )
+@pytest.mark.sampled(2)
 def test_overwrites_of_both_engines_leave_the_same(
     kind: str, last: str, peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:

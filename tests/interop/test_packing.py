@@ -43,6 +43,7 @@ def _cases(writer: str, readers: tuple[str, ...]) -> Iterator[Case]:
 @pytest.mark.parametrize(
     "case", list(_cases(limits.LAKECORE, limits.PEERS)), ids=lambda case: case.name
 )
+@pytest.mark.sampled(4)
 def test_every_peer_reads_what_lakecore_packed(
     case: Case, peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_lakecore_packs_what_every_peer_writes(
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("version", [limits.JAVA, limits.JAVA_OLD])
+@pytest.mark.sampled(2)
 def test_both_write_and_pack_in_turns_and_read_equal_rows(
     version: str, shape: str, peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:

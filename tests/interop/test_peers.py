@@ -34,6 +34,7 @@ def _tried(writer: str, readers: tuple[str, ...]) -> Iterator[Case]:
 @pytest.mark.parametrize(
     "case", list(_tried(limits.JAVA, limits.PEERS)), ids=lambda case: case.name
 )
+@pytest.mark.sampled(9)
 def test_every_peer_reads_what_java_writes(
     case: Case, peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:
@@ -53,6 +54,7 @@ def test_every_peer_reads_what_java_writes(
         for case in _tried(writer, (limits.JAVA,))
     ],
 )
+@pytest.mark.sampled(9)
 def test_java_reads_what_every_peer_writes(
     case: Case, writer: str, peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.interop import cases, limits, values
-from tests.interop.engines import for_writer
+from tests.interop.engines import for_writer, one_in
 from tests.interop.lakecore_engine import LakecoreEngine
 
 if TYPE_CHECKING:
@@ -57,7 +57,13 @@ def _limited(case: Case, peer: str) -> bool:
 
 RELAYS = [
     # Every other case begins with the peer.
-    pytest.param(peer, case, peer if number % 2 else limits.LAKECORE, id=f"{peer}-{case.name}")
+    pytest.param(
+        peer,
+        case,
+        peer if number % 2 else limits.LAKECORE,
+        id=f"{peer}-{case.name}",
+        marks=pytest.mark.sampled(one_in(peer)),
+    )
     for peer in limits.PEERS
     for number, case in enumerate(_relayed(peer))
 ]
@@ -93,6 +99,7 @@ def _relay(pair: list[Engine], table: Path, case: Case) -> list[str]:
     return wrong
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("peer", "depth"), [(limits.JAVA, "full"), (limits.JAVA_OLD, "minor")])
 @pytest.mark.parametrize("case", list(cases.bucket_cases()), ids=lambda case: case.name)
 def test_lakecore_goes_on_after_java_compacts_its_files(

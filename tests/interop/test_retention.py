@@ -233,6 +233,7 @@ CHANGELOG_HINT = "changelog/EARLIEST"
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
+@pytest.mark.sampled(3)
 def test_both_engines_leave_the_same_files(
     seed: int, peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:
@@ -300,6 +301,7 @@ def test_both_engines_keep_and_expire_the_same_changelogs(
 
 @pytest.mark.parametrize("version", [limits.JAVA, limits.JAVA_NEW])
 @pytest.mark.parametrize("kind", ["keyed", "dynamic", "input", "lookup", "vectors", "append"])
+@pytest.mark.sampled(2)
 def test_java_goes_on_after_a_rollback(
     kind: str, version: str, peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:

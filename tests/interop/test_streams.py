@@ -84,6 +84,7 @@ STARTS = (
 
 
 @pytest.mark.parametrize("start", STARTS)
+@pytest.mark.sampled(4)
 def test_both_engines_plan_the_same_stream_from_each_start(start: str, played: Played) -> None:
     kind, java, path = played
     options = starts(path)[start]

@@ -247,6 +247,7 @@ PERIODS: tuple[dict[str, str], ...] = (
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.sampled(3)
 def test_both_make_the_same_automatic_tags(
     seed: int, peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:
