@@ -43,7 +43,11 @@ PLAIN = {
     ("buckets and partitions", "overwrite a partition"),
 }
 RACES = [
-    pytest.param(shape, deed, marks=() if (shape, deed) in PLAIN else pytest.mark.slow)
+    pytest.param(
+        shape,
+        deed,
+        marks=() if (shape, deed) in PLAIN else (pytest.mark.slow, pytest.mark.sampled(3)),
+    )
     for shape, deed in product(
         [
             "one bucket",

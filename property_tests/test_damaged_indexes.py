@@ -163,13 +163,13 @@ def test_damaged_hash_index_gives_no_key_twice(tmp_path: Path) -> None:
 def test_many_damaged_deletion_vectors_give_no_other_rows(
     golden: str, snapshot_id: int, tmp_path: Path
 ) -> None:
-    refused, right = damage_vectors(tmp_path, golden, snapshot_id, sized(300, quick=75))
+    refused, right = damage_vectors(tmp_path, golden, snapshot_id, sized(300, quick=30))
 
     assert refused > right
 
 
 @pytest.mark.slow
 def test_many_damaged_hash_indexes_give_no_key_twice(tmp_path: Path) -> None:
-    refused, right = damage_hashes(tmp_path, sized(300, quick=75))
+    refused, right = damage_hashes(tmp_path, sized(300, quick=30))
 
     assert refused > right

@@ -229,7 +229,11 @@ def repeated(what: Deed) -> Deed:
 @pytest.mark.parametrize(
     ("shape", "deed"),
     [
-        pytest.param(shape, deed, marks=() if deed == "delete" else pytest.mark.slow)
+        pytest.param(
+            shape,
+            deed,
+            marks=() if deed == "delete" else (pytest.mark.slow, pytest.mark.sampled(2)),
+        )
         for shape, deed in product(SHAPES, DEEDS)
     ],
 )

@@ -114,9 +114,12 @@ LATER = plain_write(orders("abcdefmnopq", "later"))
 
 
 RACES = [
-    # Each shape meets each deed, and each deed each other: once under `quick`.
+    # Each shape meets each deed, and each deed each other: half of these under `quick`.
     pytest.param(
-        shape, mine, theirs, marks=() if (shape, mine, theirs) in PLAIN else pytest.mark.slow
+        shape,
+        mine,
+        theirs,
+        marks=() if (shape, mine, theirs) in PLAIN else (pytest.mark.slow, pytest.mark.sampled(2)),
     )
     for order, (shape, mine, theirs) in enumerate(product(SHAPES, MINE, THEIRS))
     if (order // 20 + order // 4 % 5 - order % 4) % sized(2, quick=4) == 0

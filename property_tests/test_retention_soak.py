@@ -34,7 +34,7 @@ def test_files_on_disk_stay_within_one_and_a_half_times_the_live_ones() -> None:
         consumer__expiration_time="1 h",
     )
     held: dict[int, int] = {}
-    commits = sized(2_000, quick=300)
+    commits = sized(2_000, quick=150)
     for number in range(1, commits + 1):
         ambient.sleep(30)
         rows = {(number * step) % KEYS: number for step in (1, 3, 7)}

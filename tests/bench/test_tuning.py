@@ -35,6 +35,7 @@ def test_the_page_has_a_line_for_each_setting() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0].strip("`"))
+@pytest.mark.sampled(3)
 def test_figures_are_those_of_the_simulator(row: list[str]) -> None:
     options = dict(re.findall(r"`(.+)=(.+)`", row[0]))
     found: list[str] = []
@@ -82,6 +83,7 @@ def test_the_page_has_the_tables_of_simulate_scale() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("settings", "figures"), WHOLE)
+@pytest.mark.sampled(4)
 def test_figures_of_a_whole_table_are_those_of_the_simulator(
     settings: dict[str, str], figures: dict[str, str]
 ) -> None:

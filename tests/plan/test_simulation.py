@@ -115,9 +115,8 @@ FULL_MERGES = {"manifest__full_compaction_threshold_size": "36 kb"}
     ("commits", "buckets", "trigger", "others"),
     [
         (100, 4, "5", {}),
-        (200, 4, "10", {}),
         (40, 2, "10", FULL_MERGES),
-        *sized([(500, 16, "5", {}), (500, 16, "10", {})], quick=[]),
+        *sized([(200, 4, "10", {}), (500, 16, "5", {}), (500, 16, "10", {})], quick=[]),
     ],
 )
 def test_files_manifests_and_requests_are_those_of_a_real_table(

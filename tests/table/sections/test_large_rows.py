@@ -249,6 +249,7 @@ FEW = [case for case in CASES if case[2] != "none"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", sized(CASES, quick=FEW), ids=", ".join)
+@pytest.mark.sampled(2)
 def test_rows_of_100_mb_are_handled_under_a_budget_of_512_mib(
     tmp_path: Path, case: tuple[str, str, str]
 ) -> None:
