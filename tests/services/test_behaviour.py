@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tests.catalog.test_behaviour import MakeCatalog
 
 
+pytestmark = pytest.mark.sampled(2)
+
+
 @pytest.fixture(params=["postgresql", "postgresql-locked", "mysql", "mysql-locked"])
 def make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCatalog:
     """Catalogs on one fresh warehouse, and on one catalog key of a shared database."""

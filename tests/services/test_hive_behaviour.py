@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tests.services.servers import Server
 
 
+pytestmark = pytest.mark.sampled(2)
+
+
 class WithoutDefault:
     """A metastore that does not show the database `default`, which nobody can drop."""
 

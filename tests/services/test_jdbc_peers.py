@@ -116,6 +116,7 @@ def test_properties_are_those_that_java_writes(place: JdbcServer, options: dict[
 
 
 @pytest.mark.parametrize("place", ["postgresql", "mysql"], indirect=True)
+@pytest.mark.sampled(2)
 def test_writers_of_two_engines_lose_nothing(place: JdbcServer, options: dict[str, str]) -> None:
     """SQLite is left out: the Java processes would fail, because their driver does not wait."""
     ours = lc.connect(options, create=True)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tests.catalog.test_behaviour import MakeCatalog
 
 
+pytestmark = pytest.mark.sampled(2)
+
+
 @pytest.fixture(scope="module", params=["1.4.2", "2.0.0"])
 def client(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

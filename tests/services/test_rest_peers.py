@@ -154,6 +154,7 @@ def test_javas_server_counts_partitions_that_share_a_spec_together(
 
 
 @pytest.mark.parametrize("version", ["1.4.2", "2.0.0"])
+@pytest.mark.sampled(2)
 def test_java_reads_what_lakecore_wrote_at_javas_server(version: str, tmp_path: Path) -> None:
     with java_rest_server(version, tmp_path) as options:
         catalog = open_catalog(options, create=False)

@@ -175,6 +175,7 @@ def test_reader_sees_what_javas_client_sees(version: str, *, keyed: bool, tmp_pa
 
 
 @pytest.mark.parametrize("version", ["1.4.2", "2.0.0"])
+@pytest.mark.sampled(2)
 def test_forbidden_columns_and_unknown_rules_of_javas_server(version: str, tmp_path: Path) -> None:
     with ruled_rest_server(version, tmp_path) as server:
         session = made(server, keyed=True)
@@ -211,6 +212,7 @@ def test_forbidden_columns_and_unknown_rules_of_javas_server(version: str, tmp_p
 
 
 @pytest.mark.parametrize("version", ["1.4.2", "2.0.0"])
+@pytest.mark.sampled(2)
 def test_handles_of_look_ups_and_the_binlog_show_what_reads_show(
     version: str, tmp_path: Path
 ) -> None:

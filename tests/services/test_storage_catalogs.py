@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tests.services.storage_servers import Lake
 
 
+pytestmark = pytest.mark.sampled(3)
+
+
 @pytest.fixture(params=["gcs", "azure", "hdfs"])
 def make_catalog(request: pytest.FixtureRequest) -> MakeCatalog:
     """Catalogs on one fresh warehouse."""

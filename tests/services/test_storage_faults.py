@@ -170,6 +170,7 @@ def dead_port(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("kind", ["gcs", "azure", "hdfs"])
+@pytest.mark.sampled(2)
 def test_storage_that_is_down_is_reported_in_seconds(kind: str, dead_port: int) -> None:
     root, options = {
         "gcs": ("gs://lake/w", storage_servers.gcs_options(dead_port)),

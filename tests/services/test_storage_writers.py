@@ -35,11 +35,13 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 @pytest.mark.parametrize("place", EMULATORS, indirect=True)
+@pytest.mark.sampled(3)
 def test_eight_processes_lose_and_double_no_commit(place: Place) -> None:
     check_writers(place, WRITERS, COMMITS)
 
 
 @pytest.mark.parametrize("place", EMULATORS, indirect=True)
+@pytest.mark.sampled(3)
 def test_killed_processes_leave_nothing_half_done(place: Place) -> None:
     check_killed(place, ROUNDS)
 
@@ -50,6 +52,7 @@ def row(number: int) -> pa.Table:
 
 @pytest.mark.parametrize("place", ["s3", *EMULATORS], indirect=True)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.sampled(4)
 def test_crash_at_any_call_leaves_one_snapshot_or_the_next(place: Place, *, after: bool) -> None:
     """The process dies at each call that changes something, before or after its effect."""
     place.open().write(row(0))

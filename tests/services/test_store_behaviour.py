@@ -14,6 +14,7 @@ from tests.io.stores.test_store import Place
 if TYPE_CHECKING:
     from tests.services.storage_servers import Lake
 
+pytestmark = pytest.mark.sampled(2)
 PLACES = itertools.count()
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.errors import InvalidRequest
+from property_tests.profile import sized
 from spark_bridge.job_commit import publish
 from tests.spark.frames import files_of, held, live_files_of
 from tests.spark.messages import POINTS, Crash, Log, Queue, Stream, change, settings_of
@@ -20,7 +21,7 @@ from tests.spark.messages import POINTS, Crash, Log, Queue, Stream, change, sett
 if TYPE_CHECKING:
     from pathlib import Path
 
-RUNS = int(os.environ.get("LAKECORE_STREAM_RUNS", "12"))
+RUNS = int(os.environ.get("LAKECORE_STREAM_RUNS", sized(12, quick=4)))
 
 
 def table(warehouse: Path, name: str) -> lc.Table:

@@ -139,6 +139,7 @@ def check_alike(one: lc.Table, two: lc.Table) -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.sampled(2)
 def test_merge_by_tasks_equals_the_merge_of_one_process(
     spark: SparkSession, tmp_path: Path, kind: str, seed: int
 ) -> None:
@@ -161,6 +162,7 @@ def test_merge_by_tasks_equals_the_merge_of_one_process(
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("kind", ["deduplicate", "postponed-counted", "crossing", "append"])
+@pytest.mark.sampled(2)
 def test_merge_on_other_columns_equals_the_merge_of_one_process(
     spark: SparkSession, tmp_path: Path, kind: str, seed: int
 ) -> None:
@@ -184,6 +186,7 @@ def test_merge_on_other_columns_equals_the_merge_of_one_process(
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.sampled(3)
 def test_update_and_delete_by_tasks_equal_those_of_one_process(
     spark: SparkSession, tmp_path: Path, kind: str, seed: int
 ) -> None:

@@ -80,6 +80,7 @@ def changes_of(table: lc.Table) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.sampled(2)
 def test_spark_compacts_as_one_process_does(
     spark: SparkSession, tmp_path: Path, kind: str, seed: int
 ) -> None:

@@ -193,6 +193,7 @@ def dump(connector: Callable[..., None], warehouse: Path, name: str) -> pa.Table
 
 @pytest.mark.filterwarnings("ignore:reads of .* leave out the rows until they are compacted")
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.sampled(2)
 def test_java_and_the_connector_read_what_the_bridge_writes(
     engine: str,
     spark: SparkSession,

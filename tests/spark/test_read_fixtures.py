@@ -71,6 +71,7 @@ def names_for_spark(columns: list[Column]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", READ)
+@pytest.mark.sampled(4)
 def test_read_gives_the_rows_of_java(spark: SparkSession, name: str) -> None:
     for branch, state in last_states(name):
         table = lc.open_table(FIXTURES / name, branch=branch)
@@ -80,6 +81,7 @@ def test_read_gives_the_rows_of_java(spark: SparkSession, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", READ)
+@pytest.mark.sampled(4)
 def test_the_source_gives_the_rows_of_java(spark: SparkSession, name: str) -> None:
     for branch, state in last_states(name):
         table = lc.open_table(FIXTURES / name, branch=branch)

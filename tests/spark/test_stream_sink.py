@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import InvalidRequest
+from property_tests.profile import sized
 from spark_bridge import sink as stream_sink
 from spark_bridge.source import LakecoreSource
 from tests.spark.frames import files_of, held, live_files_of, table_at
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     import lakecore as lc
 
-RUNS = int(os.environ.get("LAKECORE_STREAM_RUNS", "12"))
+RUNS = int(os.environ.get("LAKECORE_STREAM_RUNS", sized(12, quick=4)))
 PRODUCERS = ("none", "input", "lookup", "full-compaction")
 
 
@@ -198,6 +199,7 @@ def test_wrong_options_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("producer", PRODUCERS)
 @pytest.mark.parametrize("snapshots", ["1", "3"])
+@pytest.mark.sampled(2)
 def test_changes_of_every_producer_make_the_same_table(
     tmp_path: Path, producer: str, snapshots: str
 ) -> None:

@@ -437,6 +437,7 @@ def test_spark_4_1_asks_without_a_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("producer", ["none", "input", "lookup", "full-compaction"])
+@pytest.mark.sampled(2)
 def test_backfill_has_the_rows_of_a_continuous_query(tmp_path: Path, producer: str) -> None:
     random = Random(producer)
     table = table_at(tmp_path / "t", bucket="2", changelog_producer=producer)

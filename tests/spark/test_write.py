@@ -64,6 +64,7 @@ def test_blob_values_of_a_keyed_table_stay_after_the_job(
 
 
 @pytest.mark.parametrize("by", ["task", "group"])
+@pytest.mark.sampled(2)
 def test_partitions_and_buckets_have_one_owner(
     spark: SparkSession, tmp_path: Path, by: str
 ) -> None:
@@ -133,6 +134,7 @@ def test_append_tables_take_rows_of_any_task(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["STRING", "DATE", "DOUBLE"])
+@pytest.mark.sampled(3)
 def test_one_day_of_an_append_table_is_spread_over_tasks(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
@@ -363,6 +365,7 @@ def test_small_memory_makes_no_other_files(spark: SparkSession, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("by", ["task", "group"])
+@pytest.mark.sampled(2)
 def test_ten_thousand_partitions_are_one_commit(
     spark: SparkSession, tmp_path: Path, by: str
 ) -> None:
