@@ -26,6 +26,10 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore pytest_lakecore examples tests property_tests bench conftest.py)
 PYTEST := $(BIN)/python -m pytest
+# Each worker imports all that it is given: `test` leaves out folders of which no test is its own, and
+# `props` takes the files that have a slow one.
+WITHOUT := $(addprefix --ignore=tests/,browser loaders services spark)
+SLOW = $(shell grep -rl --include='*.py' 'pytest.mark.slow' tests)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv extras demo test fmt lint types props mutate simulate faults interop services cdc-load cdc-ddl differential bench browser loaders loaders-here spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
@@ -65,7 +69,7 @@ demo: venv ## run lakecore's main job on real data
 	$(BIN)/lakecore demo $(ARGS)
 
 test: venv ## run the tests that need no Java and no network, but for the laws and the slow ones
-	$(PYTEST) tests -n 3 --dist worksteal --hypothesis-profile=$(or $(PROFILE),quick) $(ARGS)
+	$(PYTEST) tests $(WITHOUT) -n 3 --dist worksteal --hypothesis-profile=$(or $(PROFILE),quick) $(ARGS)
 
 fmt: venv ## format the code and sort its imports
 	$(BIN)/ruff check --select I --fix --quiet .
@@ -80,7 +84,7 @@ types: venv ## check the types, strictly
 	$(BIN)/mypy $(SOURCES)
 
 props: venv ## run the laws with many examples, and the slow tests
-	$(PYTEST) -n 2 --dist worksteal -m '(props or slow) and not interop and not services and not spark and not browser and not loaders' --hypothesis-profile=$(or $(PROFILE),explore) $(ARGS)
+	$(PYTEST) property_tests $(SLOW) -n 2 --dist worksteal -m 'props or slow' --hypothesis-profile=$(or $(PROFILE),explore) $(ARGS)
 
 simulate: venv ## play many actors and faults on one table (SEEDS=n, SEED=s to look at one)
 	$(BIN)/python -m property_tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
