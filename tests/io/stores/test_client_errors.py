@@ -50,7 +50,7 @@ CASES = [
 
 @contextmanager
 def client_that_fails(method: str) -> Iterator[None]:
-    """S3's client raises its own error at each request of this method for a data file."""
+    """S3's client raises its own error at each request of this method for a data file, at once."""
     client = s3fs.core.S3FileSystem
     sent = vars(client)["_call_s3"]
 
@@ -60,6 +60,7 @@ def client_that_fails(method: str) -> Iterator[None]:
         return await sent(self, wanted, *arguments, **named)
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lakecore.io.stores.services._WAIT_SECONDS", 0)
         patch.setattr(client, "_call_s3", fail)
         patch.setattr(client, "call_s3", sync_wrapper(fail))
         yield
