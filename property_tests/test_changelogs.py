@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from lakecore.errors import InvalidRequest
 from lakecore.model.rows import ROW_KIND
-from lakecore.testing.engine_draws import ENGINES
 from lakecore.testing.merging import Rules
+from lakecore.testing.strategies import ENGINES
 from lakecore.testing.values import plain
 from property_tests.test_engines_table import _arrow, _commit, _versions, small_pieces, tables
 from tests.tables import new_table

@@ -20,8 +20,8 @@ from lakecore.errors import InvalidRequest
 from lakecore.io.files.file_format import WriteFormat
 from lakecore.model.rows import ROW_KIND
 from lakecore.testing.aggregates import Refused
-from lakecore.testing.engine_draws import ENGINES, Merging, kinds_of, mergings
 from lakecore.testing.merging import Rules, Version, flush, merge, versions_of
+from lakecore.testing.strategies import ENGINES, Merging, kinds_of, mergings
 from lakecore.testing.table_draws import FILES
 from tests.tables import new_table
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakecore.errors import InvalidRequest
+from lakecore.io.files.data_files import LineWriter, read_lines
 from lakecore.io.files.file_format import BatchSize, WriteFormat
-from lakecore.io.files.line_files import LineWriter, read_lines
 from lakecore.io.stores.store import MemoryStore
 from lakecore.model.line_format import LineFormat
 from lakecore.options import LINE_FORMATS

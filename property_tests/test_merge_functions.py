@@ -17,8 +17,8 @@ from lakecore.merge.order import runs_decide
 from lakecore.merge.spec import MergeSpec, Slice, merge_spec
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
 from lakecore.testing.aggregates import Refused
-from lakecore.testing.engine_draws import ENGINES, Merging, mergings
 from lakecore.testing.merging import KINDS, Rules, Version, key_of, merge, versions_of
+from lakecore.testing.strategies import ENGINES, Merging, mergings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

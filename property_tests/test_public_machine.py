@@ -9,8 +9,8 @@ from hypothesis import settings
 
 import lakecore as lc
 from lakecore.testing import TableMachine, schemas
-from lakecore.testing.engine_draws import ENGINES
 from lakecore.testing.machine import VERBS
+from lakecore.testing.strategies import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Collection

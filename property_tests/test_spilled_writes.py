@@ -14,7 +14,7 @@ from lakecore.io.files.data_files import read_file
 from lakecore.model.rows import ROW_KIND
 from lakecore.table.run_writer.file_shape import data_shape
 from lakecore.table.writes import bucket_buffer
-from lakecore.testing.engine_draws import ENGINES, Merging, mergings
+from lakecore.testing.strategies import ENGINES, Merging, mergings
 from tests.tables import new_table
 
 if TYPE_CHECKING:

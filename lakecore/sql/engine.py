@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from lakecore.catalog.catalog import Catalog
     from lakecore.catalog.views import new_view
     from lakecore.cdc.sink_parts import Progress
-    from lakecore.sql.copy_into import copy_into
-    from lakecore.sql.copy_out import copy_out
+    from lakecore.sql.copy_into import copy_into, copy_out
     from lakecore.sql.procedures.registry import call, listed
     from lakecore.sql.python_objects import Scope
     from lakecore.sql.queries import Parameters
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 else:
     call = deferred("lakecore.sql.procedures.registry", "call")
     copy_into = deferred("lakecore.sql.copy_into", "copy_into")
-    copy_out = deferred("lakecore.sql.copy_out", "copy_out")
+    copy_out = deferred("lakecore.sql.copy_into", "copy_out")
     describe = deferred("lakecore.sql.run_show", "describe")
     describe_view = deferred("lakecore.sql.run_show", "describe_view")
     new_view = deferred("lakecore.catalog.views", "new_view")

@@ -6,15 +6,16 @@ the ends of each type.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
 from lakecore.errors import InvalidRequest
 from lakecore.model.rows import ROW_KIND
-from lakecore.model.types import Atomic
-from lakecore.testing.engine_draws import ENGINES, FREE, kinds_of, mergings
-from lakecore.testing.function_draws import Case, values_for, values_of
+from lakecore.model.types import Atomic, parse_type
+from lakecore.testing.aggregates import RETRACTING, same_order
+from lakecore.testing.function_draws import CASES, Case, pool, values_for, values_of
 from lakecore.testing.table_draws import (
     FILES,
     MANIFESTS,
@@ -27,9 +28,10 @@ from lakecore.testing.table_draws import (
     keyed_shapes,
     values,
 )
+from lakecore.testing.values import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
@@ -147,3 +149,233 @@ def options() -> st.SearchStrategy[dict[str, str]]:
 
 _NOT_NEUTRAL = ("write-only", "full-compaction.delta-commits")
 """They decide when a table compacts, which adds snapshots."""
+
+
+# --- engine draws ---------------------------------------------------------------------------------
+# Tables of every merge engine, and rows for them: few keys, so that most rows are contested.
+
+ENGINES = ("deduplicate", "first-row", "aggregation", "partial-update")
+KEYS = ("INT", "BIGINT", "STRING", "DECIMAL(30, 5)", "DATE", "BOOLEAN", "TINYINT", "DOUBLE")
+SEQUENCES = ("INT", "STRING", "DOUBLE", "TIMESTAMP(6)", "DECIMAL(30, 5)", "BOOLEAN")
+FREE = ("INT", "STRING", "DECIMAL(4, 2)", "DOUBLE", "BOOLEAN", "TIMESTAMP_LTZ(6)", "ARRAY<INT>")
+ADDS = ("+I", "+I", "+U")
+ALL_KINDS = ("+I", "+I", "+U", "-U", "-D")
+ANY_TYPE = ("last_value", "last_non_null_value", "first_value", "first_non_null_value")
+
+EXACT_TYPES = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL(18, 0)", "DECIMAL(38, 10)")
+"""Numbers of which sums do not depend on what is added first."""
+SUMS = [case for case in CASES if case.function == "sum" and case.type in EXACT_TYPES]
+COMMUTING = [
+    *SUMS,
+    *(
+        case
+        for case in CASES
+        if case.function in ("max", "min", "bool_and", "bool_or", "rbm32", "rbm64")
+    ),
+]
+"""Functions that take values in any order."""
+ASSOCIATIVE = [
+    *COMMUTING,
+    *(
+        case
+        for case in CASES
+        if case.function in {*ANY_TYPE, "listagg", "collect", "merge_map", "nested_partial_update"}
+    ),
+]
+"""Functions that may put neighbouring values together first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merging:
+    """A table to be merged: what it is made from, its functions, the kinds of rows it is given."""
+
+    shape: Shape
+    cases: dict[str, Case] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ALL_KINDS
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of the table."""
+        return self.shape.schema
+
+    @property
+    def engine(self) -> str:
+        """The merge engine."""
+        return self.shape.options["merge-engine"]
+
+    @property
+    def removes(self) -> bool:
+        """Whether a -D may remove a record."""
+        return any("remove-record" in option for option in self.shape.options)
+
+    def values(self, name: str) -> st.SearchStrategy[Any]:
+        """Values of a column."""
+        data_type = parse_type(self.shape.columns[name])
+        if name in self.shape.primary_keys:
+            return st.sampled_from(pool(parse_type(self.shape.columns[name].split(" NOT")[0]))[:2])
+        case = self.cases.get(name)
+        return values_of(data_type) if case is None else values_for(case, wide=False)
+
+    def rows(self, max_size: int) -> st.SearchStrategy[list[tuple[str, dict[str, Any]]]]:
+        """Rows of the table with their kinds."""
+        columns = {name: self.values(name) for name in self.shape.columns}
+        row = st.tuples(st.sampled_from(self.kinds), st.fixed_dictionaries(columns))
+        return st.lists(row, min_size=1, max_size=max_size)
+
+    def comparable(self, name: str, value: Any) -> Any:
+        """A value of a column without what Paimon leaves open."""
+        case = self.cases.get(name)
+        return plain(value) if case is None else case.comparable(value)
+
+
+def kinds_of(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The kinds of rows that a table with these options takes."""
+    default = options.get("fields.default-aggregate-function", "last_value")
+    engine = options.get("merge-engine", "deduplicate")
+    heeded = [
+        function
+        for option, function in options.items()
+        if option.endswith(".aggregate-function")
+        and option.removesuffix("aggregate-function") + "ignore-retract" not in options
+    ]
+    bare = engine == "partial-update" and not any(
+        "sequence-group" in name or "remove-record" in name for name in options
+    )
+    takes_back = engine != "first-row" and not bare and {default, *heeded} <= RETRACTING
+    if takes_back or options.get("ignore-delete") == "true":
+        return ALL_KINDS
+    return (*ADDS, "-U") if options.get("ignore-update-before") == "true" else ADDS
+
+
+def _exact(functions: Sequence[Case]) -> list[Case]:
+    """The functions whose results are equal value by value."""
+    return [
+        case
+        for case in functions
+        if not case.function.startswith("rbm")
+        and same_order(case.function, case.data_type, case.options)
+    ]
+
+
+@st.composite
+def mergings(
+    draw: st.DrawFn,
+    engine: str,
+    *,
+    regroups: bool = False,
+    exact: bool = False,
+    types: Sequence[str] = FREE,
+) -> Merging:
+    """Tables of a merge engine.
+
+    `regroups`: those of which Paimon promises that neighbouring rows may be merged first. `exact`:
+    their functions leave nothing open. `types`: the types of the columns that have no function.
+    """
+    keys = draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=2))
+    columns = {f"k{index}": f"{name} NOT NULL" for index, name in enumerate(keys)}
+    primary = tuple(columns)
+    options = {"bucket": "1", "merge-engine": engine}
+    kinds = draw(st.sampled_from([ADDS, ALL_KINDS, ALL_KINDS]))
+    ordered_by_user = engine == "deduplicate" or not regroups
+    if engine != "first-row" and ordered_by_user and draw(st.integers(0, 2)) == 0:
+        names = draw(st.lists(st.sampled_from(SEQUENCES), min_size=1, max_size=2))
+        columns |= {f"s{index}": name for index, name in enumerate(names)}
+        options["sequence.field"] = ",".join(f"s{index}" for index in range(len(names)))
+        options["sequence.field.sort-order"] = draw(st.sampled_from(["ascending", "descending"]))
+    sums_only = regroups and engine == "aggregation" and kinds != ADDS
+    free = [] if sums_only else draw(st.lists(st.sampled_from(types), max_size=3))
+    columns |= {f"v{index}": name for index, name in enumerate(free)}
+    cases: dict[str, Case] = {}
+    match engine:
+        case "aggregation":
+            functions = SUMS if sums_only else ASSOCIATIVE if regroups else CASES
+            cases = draw(_aggregates(options, _exact(functions) if exact else functions))
+        case "partial-update":
+            functions = COMMUTING if regroups else CASES
+            functions = _exact(functions) if exact else functions
+            cases = draw(_groups(columns, options, functions, types, regroups=regroups))
+    columns |= {name: case.type for name, case in cases.items()}
+    _take_back(draw, options, cases, kinds, regroups=regroups)
+    columns = {name: columns[name] for name in draw(st.permutations([*columns]))}
+    shape = Shape(columns=columns, primary_keys=primary, options=options)
+    return Merging(shape=shape, cases=cases, kinds=kinds)
+
+
+def _take_back(
+    draw: st.DrawFn,
+    options: dict[str, str],
+    cases: dict[str, Case],
+    kinds: Sequence[str],
+    *,
+    regroups: bool,
+) -> None:
+    """Options about rows that take back; now and then such rows are left without one."""
+    engine = options["merge-engine"]
+    in_groups = any(option.endswith("sequence-group") for option in options)
+    if kinds == ADDS:
+        return
+    removes = any("remove-record" in option for option in options)
+    if engine == "first-row" or (not removes and draw(st.integers(0, 6)) == 0):
+        options[draw(st.sampled_from(["ignore-delete", "ignore-update-before"]))] = "true"
+        return
+    if engine == "aggregation" and not regroups and draw(st.integers(0, 2)) == 0:
+        options["aggregation.remove-record-on-delete"] = "true"
+        return
+    if engine == "partial-update" and not in_groups:
+        options["partial-update.remove-record-on-delete"] = "true"
+    for name, case in cases.items():
+        if case.function not in RETRACTING and draw(st.integers(0, 9)) > 0:
+            options[f"fields.{name}.ignore-retract"] = "true"
+
+
+@st.composite
+def _aggregates(
+    draw: st.DrawFn, options: dict[str, str], functions: Sequence[Case]
+) -> dict[str, Case]:
+    """Columns with functions, and maybe one for the columns that have none."""
+    drawn = draw(st.lists(st.sampled_from(functions), min_size=1, max_size=3))
+    cases = {f"a{index}": case for index, case in enumerate(drawn)}
+    _set_functions(options, cases)
+    if draw(st.booleans()):
+        options["fields.default-aggregate-function"] = draw(st.sampled_from(ANY_TYPE))
+    return cases
+
+
+@st.composite
+def _groups(
+    draw: st.DrawFn,
+    columns: dict[str, str],
+    options: dict[str, str],
+    functions: Sequence[Case],
+    types: Sequence[str],
+    *,
+    regroups: bool,
+) -> dict[str, Case]:
+    """Sequence groups, each of new columns: some with functions, some without."""
+    cases: dict[str, Case] = {}
+    removing = []
+    for group in range(draw(st.integers(0, 2))):
+        order = draw(st.lists(st.sampled_from(SEQUENCES), min_size=1, max_size=2))
+        ordering = {f"g{group}{index}": name for index, name in enumerate(order)}
+        bare = draw(st.lists(st.sampled_from(types), max_size=2))
+        plain_columns = {f"b{group}{index}": name for index, name in enumerate(bare)}
+        drawn = draw(st.lists(st.sampled_from(functions), max_size=2))
+        own = {f"a{group}{index}": case for index, case in enumerate(drawn)}
+        columns |= ordering | plain_columns
+        cases |= own
+        members = [*plain_columns, *own] or [*ordering][:1]
+        options[f"fields.{','.join(ordering)}.sequence-group"] = ",".join(members)
+        removing.append(next(iter(ordering)))
+    _set_functions(options, cases)
+    if removing and not regroups and draw(st.integers(0, 2)) == 0:
+        chosen = draw(st.sampled_from([removing[:1], removing]))
+        options["partial-update.remove-record-on-sequence-group"] = ",".join(chosen)
+    if draw(st.integers(0, 3)) == 0:
+        options["fields.default-aggregate-function"] = "last_non_null_value"
+    return cases
+
+
+def _set_functions(options: dict[str, str], cases: dict[str, Case]) -> None:
+    for name, case in cases.items():
+        options[f"fields.{name}.aggregate-function"] = case.function
+        options |= {f"fields.{name}.{key}": value for key, value in case.options.items()}

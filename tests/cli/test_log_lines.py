@@ -4,7 +4,7 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
-from lakecore.cli.log_lines import log_lines
+from lakecore.cli.cdc import log_lines
 
 if TYPE_CHECKING:
     import pytest

@@ -22,7 +22,7 @@ from lakecore.testing import (
     schema_changes,
     schemas,
 )
-from lakecore.testing.engine_draws import ENGINES
+from lakecore.testing.strategies import ENGINES
 from tests.tables import new_table
 
 TYPES = {

@@ -4,8 +4,7 @@ The package is pure: `table/maintenance/iceberg.py` reads and writes the files. 
 Paimon's own. What a reader of Iceberg needs besides them:
 
 - `schemas.py`: the schema, with Paimon's field ids, and the partition spec;
-- `manifests.py`: the data files, and the deletion vectors, with their statistics;
-- `puffin.py`: the file that holds the deletion vectors;
+- `manifests.py`: the data files, the deletion vectors and their Puffin file, with statistics;
 - `documents.py`: the document `vN.metadata.json`, which names the snapshots.
 
 Names and numbers of fields follow https://iceberg.apache.org/spec/, names of files follow Paimon

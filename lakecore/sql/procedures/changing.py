@@ -1,26 +1,31 @@
-"""Procedures that change rows, columns and views."""
+"""Procedures that change rows, columns and views, and that compact and repair tables."""
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lakecore.catalog import compact_database as databases
 from lakecore.catalog.views import DIALECT, AddDialect, DropDialect, UpdateDialect
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.schema_change import SchemaChange
 from lakecore.sql.cursor import Cursor
 from lakecore.sql.parse_rows import set_values
-from lakecore.sql.procedures.procedure import chain_of, procedure
+from lakecore.sql.procedures.procedure import chain_of, options_of, procedure
 from lakecore.sql.run_rows import RowStatements
 from lakecore.sql.statements import AlterView, Merge, MergeClause
 from lakecore.sql.stored_views import alter_view
 from lakecore.sql.tokens import quoted, split
+from lakecore.table.verbs.compact_choice import idle_ms
+from lakecore.table.verbs.repair_verbs import manifests_summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakecore.catalog.views import ViewChange
-    from lakecore.sql.procedures.procedure import Call
+    from lakecore.model.compaction import CompactionResult
+    from lakecore.sql.procedures.procedure import Call, Rows
     from lakecore.table.handle import Table
 
 
@@ -173,3 +178,228 @@ def alter_view_dialect(
             raise InvalidRequest("an action is add, update or drop", action=action)
     chain = chain_of(view)
     alter_view(call.workspace, AlterView(chain=chain, changes=(change,)), None)
+
+
+# --- compaction -----------------------------------------------------------------------------------
+# Procedures that compact tables, and repair metadata of a catalog, a table and its history.
+
+_STRATEGIES = ("full", "minor")
+_RANGE = re.compile(r"([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?")
+
+
+@procedure(
+    forms=(("table", "order_strategy", "order_by"),),
+    compact_strategy="full; minor with `clustering.incremental`",
+)
+def compact(  # noqa: PLR0913  the arguments of the procedure
+    call: Call,
+    table: str,
+    *,
+    partitions: str | None,
+    order_strategy: str | None,
+    order_by: str | None,
+    options: str | None,
+    where: str | None,
+    partition_idle_time: str | None,
+    compact_strategy: str | None,
+    buckets: str | None,
+) -> Rows:
+    """Merge the files of a table."""
+    _check_one(partitions=partitions, where=where)
+    found = call.open(table, options)
+    numbers = None if buckets is None else _buckets(buckets, found)
+    result = found.compact(
+        full=_full(compact_strategy, minor=found.context.options.clustering_incremental),
+        partitions=call.partitions(found, partitions),
+        where=where,
+        buckets=numbers,
+        order_strategy=order_strategy,
+        order_by=order_by or None,
+        partition_idle_time=partition_idle_time,
+    )
+    return [(_said(result),)]
+
+
+def _check_one(*, partitions: str | None, where: str | None) -> None:
+    if partitions is not None and where is not None:
+        raise InvalidRequest("give `partitions` or `where`, not both")
+
+
+def _buckets(given: str, table: Table) -> list[int]:
+    """The bucket numbers in a text such as `0-9,20`: numbers and inclusive ranges.
+
+    Raises InvalidRequest for any other text, and for a bucket that the table does not have.
+    """
+    count = table.context.options.bucket
+    if count < 1:
+        raise InvalidRequest(
+            "`buckets` is for tables with a fixed number of buckets",
+            table=table.identifier,
+            bucket=count,
+        )
+    found: set[int] = set()
+    for part in given.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        first, last = (0, -1) if match is None else (int(match[1]), int(match[2] or match[1]))
+        if not first <= last < count:
+            raise InvalidRequest(
+                "`buckets` are numbers and ranges such as 0-9,20, within the table's buckets",
+                buckets=given,
+                part=part,
+                bucket=count,
+            )
+        found.update(range(first, last + 1))
+    return sorted(found)
+
+
+def _full(given: str | None, *, minor: bool = False) -> bool:
+    """Whether `compact_strategy` is full.
+
+    As in Paimon, full is the default unless `minor` is set.
+    """
+    strategy = given or ("minor" if minor else "full")
+    if strategy not in _STRATEGIES:
+        raise InvalidRequest("unknown strategy", compact_strategy=strategy, known=_STRATEGIES)
+    return strategy == "full"
+
+
+def _said(result: CompactionResult) -> str:
+    ids = ", ".join(map(str, result.snapshot_ids))
+    return f"Success. snapshots: {ids}" if ids else "Success. there was nothing to compact"
+
+
+@procedure(
+    including_databases="`.*`",
+    mode="divided",
+    including_tables="`.*`",
+    compact_strategy="full",
+)
+def compact_database(  # noqa: PLR0913  the arguments of the procedure
+    call: Call,
+    *,
+    including_databases: str | None,
+    mode: str | None,
+    including_tables: str | None,
+    excluding_tables: str | None,
+    table_options: str | None,
+    partition_idle_time: str | None,
+    compact_strategy: str | None,
+) -> Rows:
+    """Merge the files of all tables whose names match."""
+    request = databases.DatabaseCompaction(
+        including_databases=including_databases or ".*",
+        including_tables=including_tables or ".*",
+        excluding_tables=excluding_tables,
+        mode=mode or databases.CompactMode.DIVIDED,
+        full=_full(compact_strategy),
+        table_options=options_of(table_options),
+        partition_idle_ms=idle_ms(partition_idle_time),
+    )
+
+    def opened(name: str) -> Table:
+        database, _, table = name.partition(".")
+        return call.workspace.table((database, table))
+
+    results = databases.compact_database(call.workspace.catalog, opened, request)
+    rows: Rows = [(f"{name}: {_said(result)}",) for name, result in results.items()]
+    return rows or [("Success. no table matches",)]
+
+
+@procedure(bucket_num="`bucket`")
+def rescale(  # noqa: PLR0913  the arguments of the procedure
+    call: Call,
+    table: Table,
+    *,
+    bucket_num: int | None,
+    partition: str | None,
+    scan_parallelism: int | None,
+    sink_parallelism: int | None,
+    partitions: str | None,
+    where: str | None,
+) -> Rows:
+    """Give partitions another number of buckets."""
+    _refuse_flink(scan_parallelism=scan_parallelism, sink_parallelism=sink_parallelism)
+    if (partition, partitions, where).count(None) < 2:
+        raise InvalidRequest("give `partition`, `partitions` or `where`, not two of them")
+    wanted = call.partitions(table, partition or partitions)
+    result = table.rescale(bucket_num=bucket_num, partition=wanted, where=where)
+    ids = ", ".join(map(str, result.snapshot_ids))
+    said = f"Success. snapshots: {ids}" if ids else "Success. there was nothing to rescale"
+    buckets, option = result.facts.get("buckets"), result.facts.get("option_bucket")
+    if buckets != option:
+        said += (
+            f". Next: set the option bucket, which is {option}, to {buckets}, and rescale the "
+            "other partitions; writers refuse partitions with another number"
+        )
+    return [(said,)]
+
+
+@procedure()
+def rewrite_file_index(call: Call, table: Table, partitions: str | None, where: str | None) -> None:
+    """Index the files as the options say now."""
+    _check_one(partitions=partitions, where=where)
+    table.rewrite_file_index(partitions=call.partitions(table, partitions), where=where)
+
+
+def _refuse_flink(**given: int | None) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise Unsupported("lakecore has no such setting: Flink runs jobs by it", argument=name)
+
+
+# --- metadata -------------------------------------------------------------------------------------
+
+
+@procedure()
+def repair(call: Call, identifier: str | None) -> None:
+    """List again the tables of a warehouse, of databases or by name, parted by commas."""
+    names = [each.strip() for each in (identifier or "").split(",") if each.strip()]
+    for name in names or (None,):
+        call.workspace.catalog.repair(name)
+
+
+@procedure()
+def compact_manifest(  # noqa: PLR0913  the arguments of the procedure
+    call: Call,
+    table: str,
+    *,
+    options: str | None,
+    dry_run: bool,
+    manifest_sort_enabled: bool,
+    manifest_sort_partition_field: str | None,
+    manifest_sort_max_rewrite_size: str | None,
+) -> Rows:
+    """Merge small manifests and those with entries of deleted files."""
+    refused = {
+        "manifest_sort_partition_field": manifest_sort_partition_field,
+        "manifest_sort_max_rewrite_size": manifest_sort_max_rewrite_size,
+        "manifest_sort_enabled": manifest_sort_enabled or None,
+    }
+    for name, value in refused.items():
+        if value is not None:
+            raise Unsupported("lakecore does not sort manifests by a field", argument=name)
+    found = call.open(table, options)
+    if dry_run:
+        return [(manifests_summary(found.context),)]
+    found.compact_manifests()
+    return [("success",)]
+
+
+@procedure()
+def remove_unexisting_files(
+    table: Table,
+    *,
+    dry_run: bool,
+    parallelism: int | None,
+) -> Rows:
+    """Take data files that do not exist out of the newest snapshot; their rows are lost."""
+    _refuse_flink(parallelism=parallelism)
+    return [(path,) for path in table.remove_unexisting_files(dry_run=dry_run)]
+
+
+@procedure(
+    columns=("previous_earliest_snapshot_id", "current_earliest_snapshot_id"),
+)
+def repair_earliest_snapshot(table: Table, snapshot_id: int) -> Rows:
+    """Let the history begin after a gap of lost snapshots."""
+    return [(table.repair_earliest_snapshot(snapshot_id), snapshot_id)]

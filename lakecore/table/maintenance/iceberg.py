@@ -36,8 +36,7 @@ from lakecore.errors import (
     Unsupported,
 )
 from lakecore.format.iceberg import documents, manifests, schemas
-from lakecore.format.iceberg.manifests import DELETED, DELETES, EXISTING, Record
-from lakecore.format.iceberg.puffin import encode_puffin
+from lakecore.format.iceberg.manifests import DELETED, DELETES, EXISTING, Record, encode_puffin
 from lakecore.format.layout import MAIN_BRANCH, canonical, one_name
 from lakecore.io.stores.guarded import guarded
 from lakecore.model.files import DELETION_VECTORS

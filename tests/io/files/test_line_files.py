@@ -4,9 +4,9 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
-from lakecore.io.files import line_files
+from lakecore.io.files import data_files
+from lakecore.io.files.data_files import LineWriter, read_lines
 from lakecore.io.files.file_format import BatchSize, WriteFormat
-from lakecore.io.files.line_files import LineWriter, read_lines
 from lakecore.io.stores.store import MemoryStore
 from lakecore.model.line_format import LineFormat
 
@@ -36,7 +36,7 @@ def written(lines: LineFormat, rows: pa.Table) -> tuple[MemoryStore, int]:
 def test_rows_come_back_in_batches_with_their_places(
     lines: LineFormat, read_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line_files, "_READ_BYTES", read_bytes)
+    monkeypatch.setattr(data_files, "_READ_BYTES", read_bytes)
     store, _ = written(lines, ROWS)
     found = list(read_lines(store, "f", lines, [B, A], BatchSize(2)))
 
@@ -62,7 +62,7 @@ def test_rows_come_back_in_batches_with_their_places(
 def test_lines_end_in_three_ways(
     read_bytes: int, data: bytes, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line_files, "_READ_BYTES", read_bytes)
+    monkeypatch.setattr(data_files, "_READ_BYTES", read_bytes)
     store = MemoryStore()
     store.put("f", data)
     found = [batch for _, batch in read_lines(store, "f", TEXT, [A], BatchSize(2))]
