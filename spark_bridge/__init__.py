@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spark_bridge.attach_tables import Attached, attach, register
-    from spark_bridge.cdc_batches import CdcBatch
-    from spark_bridge.cdc_frame import cdc
+    from spark_bridge.cdc_batches import CdcBatch, cdc
     from spark_bridge.change_rows import delete, update
     from spark_bridge.maintenance import (
         analyze,
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     )
     from spark_bridge.merge_frame import merge
     from spark_bridge.read_frame import changes, read
-    from spark_bridge.skew import SkewedBucket
+    from spark_bridge.spread import SkewedBucket
     from spark_bridge.sql_statements import sql
     from spark_bridge.stream_frame import BatchSink, foreach_batch, read_stream
     from spark_bridge.write_frame import WriteResult, WrittenTask, prepare, write
@@ -62,8 +61,7 @@ _HOMES = {
         "Attached",
         "register",
     ),
-    "spark_bridge.cdc_batches": ("CdcBatch",),
-    "spark_bridge.cdc_frame": ("cdc",),
+    "spark_bridge.cdc_batches": ("CdcBatch", "cdc"),
     "spark_bridge.change_rows": (
         "delete",
         "update",
@@ -80,7 +78,7 @@ _HOMES = {
         "rescale",
     ),
     "spark_bridge.merge_frame": ("merge",),
-    "spark_bridge.skew": ("SkewedBucket",),
+    "spark_bridge.spread": ("SkewedBucket",),
     "spark_bridge.sql_statements": ("sql",),
     "spark_bridge.stream_frame": (
         "BatchSink",

@@ -36,8 +36,7 @@ from spark_bridge.failures import portable
 from spark_bridge.job_commit import remove_files_of_job, remove_leftovers
 from spark_bridge.plan_read import plan_parts
 from spark_bridge.read_job import open_sealed, read_task, seal
-from spark_bridge.skew import report_skew
-from spark_bridge.spread import answers, map_units, spread, unit_function
+from spark_bridge.spread import answers, map_units, report_skew, spread, unit_function
 from spark_bridge.task import packed
 
 if TYPE_CHECKING:

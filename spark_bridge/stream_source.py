@@ -9,40 +9,63 @@ INVARIANT: executors receive no table. A partition has all values that reading i
 
 from __future__ import annotations
 
-from dataclasses import replace
+import hashlib
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from lakecore import InvalidRequest, Unsupported
+from lakecore import InvalidRequest, NotFound, Unsupported
 from lakecore.distributed import (
     KIND_COLUMN,
     ROW_KIND,
     Atomic,
     Field,
+    Found,
     MemoryStore,
+    Nothing,
+    Replaced,
     Root,
+    State,
+    StoredRows,
+    Wanted,
+    begin,
+    commit_mark,
+    condition_on,
+    follow_from,
     parse_condition,
+    retained_changes,
     setting_of,
+    streamed,
     unguarded,
     with_nullable,
+    without_delay,
+    without_statistics,
+    write_consumer,
 )
 from spark_bridge.failures import raised_shallow
 from spark_bridge.plan_read import read_schema
 from spark_bridge.read_job import open_sealed, seal
-from spark_bridge.stream_options import Limits, Offset, parse_offset
-from spark_bridge.stream_plan import ChangePlanner
+from spark_bridge.stream_options import Limits, Offset, StateOffset, parse_offset
 from spark_bridge.stream_read import SNAPSHOT_ID, ChangeJob, ChangeUnit, read_changes
 from spark_bridge.types import spark_arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from lakecore import Table
-    from lakecore.distributed import TableSchema
+    from lakecore.distributed import (
+        Condition,
+        Follower,
+        Snapshot,
+        Split,
+        StreamRequest,
+        TableContext,
+        TableSchema,
+    )
     from spark_bridge.stream_options import StreamOptions
 
 try:
@@ -222,3 +245,445 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         job = cast("ChangeJob", open_sealed(self._job))
         units = cast("tuple[ChangeUnit, ...]", open_sealed(partition.value))
         yield from read_changes(job, units)
+
+
+# --- stream plan ----------------------------------------------------------------------------------
+# Which snapshots a batch of a stream has, and the tasks that read them.
+#
+# 1. `begin` finds the start of a new stream.
+# 2. `latest` goes from an offset to the next one: over the splits of the first state, then from
+#    snapshot to snapshot, as far as the limits allow.
+# 3. `tasks` plans the reading of what is between two offsets, now or again after a restart.
+#
+# A snapshot that changes the columns that the stream reads ends a batch, and the next one fails:
+# the columns of a Spark query are fixed, so it must be started again.
+#
+# INVARIANT: two offsets always mean the same rows. If these rows do not exist any more, it is an
+# error: snapshots have expired, the table was rolled back, or the splits of a state have changed.
+
+
+# --- stream units --------------------------------------------------------------------------------
+# Groups the rows of a snapshot into units, and units into tasks.
+#
+# Splits of changes that may hold rows of the same key are one unit, in the order of the changes.
+# That unit is usually a bucket. It is a partition if an overwrite may move a key to another bucket,
+# and the whole table if a key may move to another partition. In a state, and in a table that has
+# neither a key nor fixed buckets, each split is one unit.
+
+TASKS_WANTED = 16
+
+
+@dataclass(slots=True)
+class Size:
+    """The size of a batch, in snapshots, files, bytes and rows."""
+
+    snapshots: int = 0
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
+
+    def plus(self, units: Sequence[ChangeUnit], *, snapshots: int) -> Size:
+        """The size of the batch with these units added."""
+        splits = [split for unit in units for rows in unit.rows for split in rows.splits]
+        files = [file for split in splits for file in split.files]
+        return Size(
+            snapshots=self.snapshots + snapshots,
+            files=self.files + len(files),
+            bytes=self.bytes + sum(file.size_bytes for file in files),
+            rows=self.rows + sum(split.row_count for split in splits),
+        )
+
+    def within(self, limits: Limits) -> bool:
+        """Whether a batch of this size is within the limits."""
+        return limits.hold(self.snapshots, self.files, self.bytes, self.rows)
+
+
+def units_of_state(state: State, wanted: Wanted) -> list[ChangeUnit]:
+    """A unit for each split of a state."""
+    return [
+        ChangeUnit(snapshot_id=state.snapshot.id, rows=(replace(rows, splits=(slim,)),))
+        for rows in state.planned(wanted)
+        for slim in map(without_statistics, rows.splits)
+    ]
+
+
+def units_of(change: StoredRows | Replaced, wanted: Wanted) -> list[ChangeUnit]:
+    """The units of the changes of a snapshot."""
+    replaced = isinstance(change, Replaced)
+    planned = list(change.planned(wanted))
+    groups: dict[object, list[tuple[int, Split]]] = {}
+    for number, rows in enumerate(planned):
+        for place, split in enumerate(rows.splits):
+            key = _together(split, wanted.context, replaced=replaced)
+            own = groups.setdefault((number, place) if key is None else key, [])
+            own.append((number, without_statistics(split)))
+    return [
+        ChangeUnit(
+            snapshot_id=change.snapshot.id,
+            rows=tuple(
+                replace(rows, splits=splits)
+                for number, rows in enumerate(planned)
+                if (splits := tuple(split for each, split in own if each == number))
+            ),
+        )
+        for own in groups.values()
+    ]
+
+
+def _together(split: Split, context: TableContext, *, replaced: bool) -> object:
+    """A value that is equal for splits that may share keys; None if no splits can share keys."""
+    schema, fixed = context.schema, context.options.bucket > 0
+    if not schema.primary_keys:
+        return (split.partition, split.bucket) if fixed else None
+    if not set(schema.partition_keys) <= set(schema.primary_keys):
+        return "table"  # a key may move to another partition
+    return split.partition, split.bucket if fixed or not replaced else None
+
+
+def plan_mark(units: Sequence[ChangeUnit]) -> str:
+    """A short hash of the names of the units' files: other units have another hash."""
+    text = "\n".join(
+        ",".join(file.name for rows in unit.rows for split in rows.splits for file in split.files)
+        for unit in units
+    )
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def packed(units: Sequence[ChangeUnit], context: TableContext) -> list[tuple[ChangeUnit, ...]]:
+    """The units in tasks of about equal weight, in order."""
+    options = context.options
+    weights = [sum(_weights(unit, options.source_split_open_file_cost_bytes)) for unit in units]
+    fair = sum(weights) // TASKS_WANTED
+    least = options.source_split_open_file_cost_bytes
+    target = min(options.source_split_target_size_bytes, max(least, fair))
+    tasks: list[list[ChangeUnit]] = []
+    room = 0
+    for unit, weight in zip(units, weights, strict=True):
+        if not tasks or weight > room:
+            tasks.append([])
+            room = target
+        tasks[-1].append(unit)
+        room -= weight
+    return [tuple(task) for task in tasks]
+
+
+def _weights(unit: ChangeUnit, open_cost_bytes: int) -> Iterator[int]:
+    for rows in unit.rows:
+        for split in rows.splits:
+            for file in split.files:
+                yield max(file.size_bytes, open_cost_bytes)
+
+
+# --- stream plan ---------------------------------------------------------------------------------
+
+SKIPPED_MAX = 16
+"""After so many snapshots without changes, an empty batch records that they are done."""
+
+
+class ChangePlanner:
+    """Plans the changes of a table as batches. Not thread-safe: each query has its own."""
+
+    def __init__(
+        self,
+        context: TableContext,
+        request: StreamRequest,
+        stated: Mapping[str, str],
+        *,
+        columns: Sequence[str] | None,
+        where: Condition | None,
+    ) -> None:
+        """`stated` are options that name a start.
+
+        `columns` are the table's columns that the stream reads. None: all, including columns that
+        are added later.
+        """
+        self._given = context
+        self._request = request
+        self._stated = stated
+        self._columns = columns
+        self._follower: Follower | None = None
+        self._after = -1
+        self._ahead: Found | None = None
+        self._states: dict[int, list[ChangeUnit]] = {}
+        self._fitting = {context.schema.id}
+        self._context = streamed(context)
+        names = context.schema.names
+        predicate = None if where is None else condition_on(where.predicate, names)
+        self._wanted = Wanted(context=self._context, columns=names, predicate=predicate)
+        self._recorded: int | None = None
+        self.last: int | None = None
+        """The last snapshot to read; None: all that come."""
+
+    # --- from offset to offset -------------------------------------------------------------------
+
+    def begin(self) -> Offset:
+        """The start of a new stream. Records a new consumer, unless it begins with a state."""
+        begun, schema = begin(self._given, self._request, self._stated), self._context.schema.id
+        start = begun.start
+        if start is None:
+            if begun.recorded:
+                raise NotFound(
+                    "the consumer has read snapshots, and the table has none: it was created "
+                    "again; delete the consumer",
+                    consumer_id=self._context.options.consumer_id,
+                    table=self._context.identifier,
+                )
+            state = StateOffset() if begun.with_state else None
+            return Offset(snapshot=0, schema=schema, state=state)
+        if start.state is not None:
+            return self._offset(start.state.id, StateOffset(since=start.created_since_ms))
+        if not begun.recorded:
+            self.record(start.next_id)
+        return self._offset(start.next_id - 1)
+
+    def stop_at_latest(self) -> None:
+        """Read no further than the snapshot that is the latest now."""
+        self.last = self.newest()
+
+    def newest(self) -> int:
+        """The latest snapshot; 0 if nothing is committed."""
+        retained = retained_changes(self._context)
+        return 0 if retained is None else retained.latest
+
+    def after(self, snapshot_id: int) -> Offset:
+        """The offset after a snapshot."""
+        return self._offset(snapshot_id)
+
+    def latest(self, start: Offset, limits: Limits) -> Offset:
+        """The end of the batch that begins at `start`; the same offset if nothing is to read."""
+        if start.state is None:
+            return self._follow(start, limits)
+        if start.snapshot == 0:
+            begun = (
+                None if self.last == 0 else begin(self._given, self._request, self._stated).start
+            )
+            if begun is None or begun.state is None:
+                return start
+            start = self._offset(begun.state.id, StateOffset(since=begun.created_since_ms))
+        if start.state is None or not start.state.complete:
+            end = self._within_state(start, limits)
+            if end.state is None or end.state.count != 0:
+                return end
+            start = end  # the state has no rows
+        return self._follow(start, limits)
+
+    def _within_state(self, start: Offset, limits: Limits) -> Offset:
+        assert start.state is not None
+        units = self._units_of_state(start)
+        done, size = start.state.done, Size()
+        while done < len(units):
+            grown = size.plus([units[done]], snapshots=0)
+            if done > start.state.done and not grown.within(limits):
+                break
+            done, size = done + 1, grown
+        state = replace(start.state, done=done, count=len(units), plan=plan_mark(units))
+        return self._offset(start.snapshot, state)
+
+    def _follow(self, start: Offset, limits: Limits) -> Offset:
+        """The end of a batch of changes that begins at `start`."""
+        if self.last is not None and start.snapshot >= self.last:
+            self._check_commit(start)
+            return start
+        follower = self._following(start)
+        size, end, over = Size(), start.snapshot, False
+        while not over and (self.last is None or self._next(follower, start) <= self.last):
+            found = self._ahead or follower.step()
+            if isinstance(found, Nothing):
+                break
+            self._ahead = found
+            snapshot = _change_of(found).snapshot
+            if self.last is not None and snapshot.id > self.last:
+                over = True
+            elif not self._fits(snapshot):
+                if not size.snapshots:
+                    raise self._other_columns(snapshot)
+                over = True
+            else:
+                units = self._units_of(found) if limits.any else ()
+                grown = size.plus(units, snapshots=1)
+                over = size.snapshots > 0 and not grown.within(limits)
+            if not over:
+                size, end, self._ahead = grown, snapshot.id, None
+        seen = self._next(follower, start) - 1
+        if self._ahead is None and (size.snapshots or seen - end >= SKIPPED_MAX):
+            end = max(end, seen)
+        self._after = end
+        return start if end == start.snapshot else self._offset(end)
+
+    def _next(self, follower: Follower, start: Offset) -> int:
+        if self._ahead is not None:
+            return self._ahead.snapshot_id
+        return start.snapshot + 1 if follower.next_id is None else follower.next_id
+
+    def _following(self, start: Offset) -> Follower:
+        """The follower that is after the offset: the last one used, or a new one."""
+        if self._follower is None or self._after != start.snapshot:
+            self._check_commit(start)
+            self._follower = follow_from(self._context, start.snapshot + 1)
+            self._after, self._ahead = start.snapshot, None
+        return self._follower
+
+    def _offset(self, snapshot_id: int, state: StateOffset | None = None) -> Offset:
+        snapshot = self._context.history.snapshot_if_there(snapshot_id) if snapshot_id else None
+        return Offset(
+            snapshot=snapshot_id,
+            schema=self._context.schema.id,
+            commit="" if snapshot is None else commit_mark(snapshot),
+            state=state,
+        )
+
+    def _check_commit(self, offset: Offset) -> None:
+        """Raise NotFound if the snapshot of an offset was rolled back."""
+        if not offset.snapshot:
+            return
+        there = self._context.history.snapshot_if_there(offset.snapshot)
+        rolled_back = there is not None and offset.commit not in {"", commit_mark(there)}
+        if rolled_back or (there is None and self.newest() < offset.snapshot):
+            raise NotFound(
+                "the table was rolled back: a snapshot that the stream has read does not exist any "
+                "more; begin a new query with a new checkpoint",
+                snapshot_id=offset.snapshot,
+                latest=self.newest(),
+                table=self._context.identifier,
+            )
+
+    # --- the rows between two offsets ------------------------------------------------------------
+
+    def tasks(self, start: Offset, end: Offset) -> list[tuple[ChangeUnit, ...]]:
+        """The tasks that read what is between the offsets; the order of snapshots is kept.
+
+        Raises NotFound if a part of it does not exist any more.
+        """
+        if end.schema > self._context.schema.id:
+            raise InvalidRequest(
+                "the checkpoint is of a newer schema of the table than this query reads: make the "
+                "streaming frame again",
+                schema_id=self._context.schema.id,
+                checkpoint_schema_id=end.schema,
+                table=self._context.identifier,
+            )
+        self._check_commit(end)
+        units: list[ChangeUnit] = []
+        after = start.snapshot
+        if start.state is not None:
+            units += self._rest_of_state(start, end)
+            after = start.snapshot or end.snapshot
+        if after < end.snapshot:
+            self._check_commit(replace(start, state=None))
+            units += self._between(after + 1, end.snapshot)
+        return packed(units, self._context)
+
+    def _rest_of_state(self, start: Offset, end: Offset) -> Sequence[ChangeUnit]:
+        assert start.state is not None
+        place = start if start.snapshot else end
+        if place.snapshot == 0 or start.state.complete:
+            # The snapshot of a state that was read may have expired.
+            return ()
+        planned = end.state if end.state is not None and end.snapshot == place.snapshot else None
+        units = self._units_of_state(place)
+        known = {each.plan for each in (start.state, planned) if each is not None and each.plan}
+        if known - {plan_mark(units)}:
+            raise InvalidRequest(
+                "the state that the stream reads is planned in other splits than before the "
+                "restart; take changed options back (source.split.*, where), or begin a new query "
+                "with a new checkpoint",
+                snapshot_id=place.snapshot,
+                splits=len(units),
+                table=self._context.identifier,
+            )
+        return units[start.state.done : None if planned is None else planned.done]
+
+    def _between(self, first: int, last: int) -> list[ChangeUnit]:
+        follower = follow_from(without_delay(self._context), first, last)
+        units: list[ChangeUnit] = []
+        while (found := follower.step()) is not Nothing.MORE:
+            if not isinstance(found, Found):
+                raise NotFound(
+                    "a snapshot of the checkpoint does not exist; the table was rolled back",
+                    snapshot_id=follower.next_id,
+                    latest=self.newest(),
+                    table=self._context.identifier,
+                )
+            snapshot = _change_of(found).snapshot
+            if not self._fits(snapshot):
+                raise self._other_columns(snapshot)
+            units += self._units_of(found)
+        return units
+
+    def _units_of_state(self, offset: Offset) -> list[ChangeUnit]:
+        """A unit for each split of the state."""
+        found = self._states.get(offset.snapshot)
+        if found is None:
+            self._check_commit(offset)
+            snapshot = self._state_snapshot(offset.snapshot)
+            if not self._fits(snapshot):
+                raise self._other_columns(snapshot)
+            assert offset.state is not None
+            state = State(snapshot=snapshot, created_since_ms=offset.state.since)
+            found = units_of_state(state, self._wanted)
+            self._states = {offset.snapshot: found}
+        return found
+
+    def _state_snapshot(self, snapshot_id: int) -> Snapshot:
+        snapshot = self._context.history.snapshot_if_there(snapshot_id)
+        if snapshot is None:
+            retained = retained_changes(self._context)
+            raise NotFound(
+                "the state that the stream reads has expired before it was read; begin a new "
+                "query with a new checkpoint, and keep snapshots longer, or read larger batches",
+                snapshot_id=snapshot_id,
+                earliest=None if retained is None else retained.earliest,
+                table=self._context.identifier,
+            )
+        return snapshot
+
+    def _units_of(self, found: Found) -> list[ChangeUnit]:
+        return units_of(_change_of(found), self._wanted)
+
+    # --- other schemas, consumers ----------------------------------------------------------------
+
+    def _fits(self, snapshot: Snapshot) -> bool:
+        """Whether the columns of the stream are the same in the schema of a snapshot."""
+        number = snapshot.schema_id
+        own = self._context.schema
+        if number > own.id and number not in self._fitting:
+            if _columns(self._context.history.schema(number), self._columns, own) != _columns(
+                own, self._columns, own
+            ):
+                return False
+            self._fitting.add(number)
+        return True
+
+    def _other_columns(self, snapshot: Snapshot) -> InvalidRequest:
+        return InvalidRequest(
+            "the columns of the table have changed, and a running query keeps its own: make the "
+            "streaming frame again and start the query with the same checkpoint; it goes on with "
+            "this snapshot",
+            snapshot_id=snapshot.id,
+            schema_id=self._context.schema.id,
+            new_schema_id=snapshot.schema_id,
+            table=self._context.identifier,
+        )
+
+    def record(self, next_id: int) -> None:
+        """Record in the consumer of the stream, if any, that all earlier snapshots are done."""
+        consumer_id = self._context.options.consumer_id
+        if consumer_id is not None and next_id != self._recorded:
+            write_consumer(self._context, consumer_id, next_id)
+            self._recorded = next_id
+
+
+def _change_of(found: Found) -> StoredRows | Replaced:
+    (change,) = found.source.changes
+    assert isinstance(change, StoredRows | Replaced)
+    return change
+
+
+def _columns(schema: TableSchema, names: Sequence[str] | None, own: TableSchema) -> object:
+    """Id, name and type of the columns that a stream reads (None: all): they must not change."""
+    ids = None if names is None else {own.field(name).id for name in names}
+    return {
+        field.id: (field.name, with_nullable(field.type, nullable=True))
+        for field in schema.fields
+        if ids is None or field.id in ids
+    }

@@ -41,8 +41,7 @@ from spark_bridge.failures import DATA_ERRORS
 from spark_bridge.job_commit import Publication, publish, remove_files_of_job, remove_leftovers
 from spark_bridge.placement import Owner, Routing, assigners_of, owner_of, parallelism
 from spark_bridge.settings import GROUPS, rebalanced, require_version, settings, transfer
-from spark_bridge.skew import SkewedBucket, report_skew
-from spark_bridge.spread import OUTCOME_SCHEMA, all_answers, answers
+from spark_bridge.spread import OUTCOME_SCHEMA, SkewedBucket, all_answers, answers, report_skew
 from spark_bridge.task import (
     MEMORY_PER_TASK,
     TaskOutcome,

@@ -42,7 +42,7 @@ STORAGE_FOLDERS = (
     "lakecore/forks",
     "lakecore/cli",
     "lakecore/demo",
-    "lakecore/testing/golden_tables.py",
+    "lakecore/testing/suite.py",
     "pytest_lakecore",
 )
 STORAGE = re.compile(

@@ -7,9 +7,12 @@ What is not implemented yet is listed in `LIMITS`, or has `supported=False` in i
 remove that entry once it is implemented.
 """
 
+# ruff: noqa: RUF009  a declaration is a call; its arguments are constants
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
 from lakecore.display import pairs_html, pairs_text
@@ -18,18 +21,48 @@ from lakecore.masking import masked_options
 from lakecore.options.choices import (
     LINE_FORMATS,
     ChangelogProducer,
+    ConsumerMode,
     Effect,
+    ExpireMode,
+    IcebergLocation,
     IcebergStorage,
+    IncrementalScanMode,
+    LookupCache,
     MergeEngine,
+    PartitionExpiry,
     ScanMode,
     TableType,
+    TagCreation,
+    TagFormatter,
+    TagPeriod,
 )
 from lakecore.options.files import BlobOptions, FileOptions, LayoutOptions, LineFileOptions
-from lakecore.options.iceberg import IcebergOptions
-from lakecore.options.kinds import IGNORE_KEY, READ, WRITE
+from lakecore.options.kinds import (
+    APPEND,
+    COUNT,
+    DURATION,
+    FLAG,
+    IGNORE_KEY,
+    INT_MAX,
+    KEYED,
+    LONG,
+    LONG_MAX,
+    MAINTAIN,
+    NAME,
+    NAMES,
+    OTHER,
+    READ,
+    SIZE,
+    TEXT,
+    WRITE,
+    ZONE,
+    choice,
+    integer,
+    keyed_family,
+    one_of,
+    option,
+)
 from lakecore.options.other_keys import OTHER_KEYS, OTHER_PATTERNS, matches
-from lakecore.options.retention import RetentionOptions
-from lakecore.options.scans import ScanOptions
 from lakecore.options.writing import (
     ClusteringOptions,
     CompactionOptions,
@@ -41,6 +74,402 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lakecore.options.kinds import Option
+
+
+# --- scans ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanOptions:
+    """Where a scan or a stream starts, and what it reads."""
+
+    # Two lines for each declaration are easier to read than the formatter's eight lines.
+    # fmt: off
+    # --- scans ------------------------------------------------------------------------------------
+    scan_mode: ScanMode = option(
+        "scan.mode", choice(ScanMode), ScanMode.DEFAULT, READ,
+        "Where a scan starts.", fallbacks=("log.scan",),
+    )
+    scan_snapshot_id: int | None = option(
+        "scan.snapshot-id", integer(0, LONG_MAX), None, READ,
+        "The snapshot to read.",
+    )
+    query_auth_enabled: bool = option(
+        "query-auth.enabled", FLAG, False, READ,
+        "Reads apply the row filters and column masks that the REST catalog states.",
+    )
+    scan_tag_name: str | None = option("scan.tag-name", NAME, None, READ, "The tag to read.")
+    scan_timestamp_millis: int | None = option(
+        "scan.timestamp-millis", LONG, None, READ,
+        "Read the newest snapshot at or before this time, in milliseconds since 1970.",
+        fallbacks=("log.scan.timestamp-millis",),
+    )
+    scan_timestamp: str | None = option(
+        "scan.timestamp", NAME, None, READ,
+        "Read the newest snapshot at or before this local time.",
+    )
+    scan_version: str | None = option(
+        "scan.version", NAME, None, READ,
+        "The tag, or else the snapshot, to read.",
+    )
+    scan_watermark: int | None = option(
+        "scan.watermark", LONG, None, READ,
+        "Read the first snapshot with this watermark or a later one.", supported=False,
+    )
+    scan_bucket: int | None = option(
+        "scan.bucket", integer(0), None, READ,
+        "The one bucket to read.", supported=False,
+    )
+    scan_creation_time_millis: int | None = option(
+        "scan.creation-time-millis", LONG, None, READ,
+        "Read from this time, or files made after it if no snapshot is that old.",
+    )
+    scan_file_creation_time_millis: int | None = option(
+        "scan.file-creation-time-millis", LONG, None, READ,
+        "Read only files that were created at or after this time.",
+    )
+    scan_fallback_branch: str | None = option(
+        "scan.fallback-branch", NAME, None, READ,
+        "Branch from which partitions that this branch lacks are read.",
+    )
+    scan_primary_branch: str | None = option(
+        "scan.primary-branch", NAME, None, READ,
+        "Branch whose partitions override those of this branch.", supported=False,
+    )
+    scan_ignore_corrupt_files: bool = option(
+        "scan.ignore-corrupt-files", FLAG, False, READ,
+        "Skip files that cannot be read.", supported=False,
+    )
+    scan_ignore_lost_files: bool = option(
+        "scan.ignore-lost-files", FLAG, False, READ,
+        "Skip files that are missing.", supported=False,
+    )
+    scan_plan_sort_partition: bool = option(
+        "scan.plan-sort-partition", FLAG, False, READ,
+        "Read in the order of partitions.",
+    )
+    incremental_between: str | None = option(
+        "incremental-between", NAME, None, READ,
+        "Two snapshots or tags: read the changes after the first, up to the second.",
+    )
+    incremental_between_timestamp: str | None = option(
+        "incremental-between-timestamp", NAME, None, READ,
+        "Two times: read the changes after the first, up to the second.",
+    )
+    incremental_between_scan_mode: IncrementalScanMode = option(
+        "incremental-between-scan-mode", choice(IncrementalScanMode), IncrementalScanMode.AUTO,
+        READ,
+        "What an incremental read takes from each snapshot.",
+    )
+    incremental_between_tag_to_snapshot: bool = option(
+        "incremental-between-tag-to-snapshot", FLAG, False, READ,
+        "Read the snapshots between two tags, not the tags' difference.",
+    )
+    incremental_to_auto_tag: str | None = option(
+        "incremental-to-auto-tag", NAME, None, READ,
+        "Read the changes from the previous tag up to this tag.", supported=False,
+    )
+    source_split_target_size_bytes: int = option(
+        "source.split.target-size", SIZE, 128 << 20, OTHER,
+        "Bytes of files in one split.",
+    )
+    source_split_open_file_cost_bytes: int = option(
+        "source.split.open-file-cost", SIZE, 4 << 20, OTHER,
+        "Cost of opening a file, in bytes, when files are packed into splits.",
+    )
+    scan_manifest_parallelism: int | None = option(
+        "scan.manifest.parallelism", COUNT, None, OTHER,
+        "Manifests read at once.",
+        no_effect="lakecore chooses how many manifests it reads at once.",
+    )
+    read_batch_size: int = option(
+        "read.batch-size", COUNT, 1024, OTHER,
+        "Rows in a batch of a reader.",
+        no_effect="Batches are sized by the memory budget.",
+    )
+    write_batch_size: int = option(
+        "write.batch-size", COUNT, 1024, OTHER,
+        "Rows in a batch of a file writer.", fallbacks=("orc.write.batch-size",),
+        no_effect="Batches are sized by the memory budget.",
+    )
+
+    # --- streams and consumers --------------------------------------------------------------------
+    consumer_id: str | None = option(
+        "consumer-id", NAME, None, MAINTAIN,
+        "The consumer whose progress a stream records.",
+    )
+    consumer_mode: ConsumerMode = option(
+        "consumer.mode", choice(ConsumerMode), ConsumerMode.EXACTLY_ONCE, MAINTAIN,
+        "How exactly a consumer's progress is recorded.",
+    )
+    consumer_expiration_time_ms: int | None = option(
+        "consumer.expiration-time", DURATION, None, MAINTAIN,
+        "Age at which a consumer expires.",
+    )
+    consumer_ignore_progress: bool = option(
+        "consumer.ignore-progress", FLAG, False, MAINTAIN,
+        "A new stream starts where its scan mode says, not where the consumer was.",
+    )
+    consumer_changelog_only: bool = option(
+        "consumer.changelog-only", FLAG, False, MAINTAIN,
+        "A consumer keeps changelogs from expiring, but not snapshots.",
+    )
+    lookup_continuous_discovery_interval_ms: int | None = option(
+        "lookup.continuous.discovery-interval", DURATION, None, MAINTAIN,
+        "How often look-up handles look for snapshots; `continuous.discovery-interval` if unset.",
+    )
+    lookup_cache: LookupCache = option(
+        "lookup.cache", choice(LookupCache), LookupCache.AUTO, MAINTAIN,
+        "Cache of a look-up handle: blocks as needed, or (full, memory) all rows.",
+    )
+    lookup_cache_max_memory_size_bytes: int = option(
+        "lookup.cache-max-memory-size", SIZE, 256 << 20, MAINTAIN,
+        "Memory of a look-up handle for rows, within the memory budget.",
+    )
+    lookup_cache_max_disk_size_bytes: int | None = option(
+        "lookup.cache-max-disk-size", SIZE, None, MAINTAIN,
+        "Most local disk for rows that do not fit in the memory of a look-up handle.",
+    )
+    lookup_cache_file_retention_ms: int = option(
+        "lookup.cache-file-retention", DURATION, 3_600_000, MAINTAIN,
+        "How long a look-up handle keeps unused rows on local disk.",
+    )
+    continuous_discovery_interval_ms: int = option(
+        "continuous.discovery-interval", DURATION, 10_000, MAINTAIN,
+        "Interval at which a stream looks for new snapshots; in lakecore 1 s unless it is set.",
+    )
+    scan_bounded_watermark: int | None = option(
+        "scan.bounded.watermark", LONG, None, MAINTAIN,
+        "A stream ends before the first snapshot with a greater watermark.",
+    )
+    table_read_sequence_number_enabled: bool = option(
+        "table-read.sequence-number.enabled", FLAG, False, OTHER,
+        "`$audit_log` and `$binlog` show the sequence number of each row.", scope=KEYED,
+    )
+    streaming_read_overwrite: bool = option(
+        "streaming-read-overwrite", FLAG, False, MAINTAIN,
+        "A stream sees the changes of overwrites.", scope=KEYED,
+    )
+    streaming_read_append_overwrite: bool = option(
+        "streaming-read-append-overwrite", FLAG, False, MAINTAIN,
+        "A stream sees the new rows of overwrites.", scope=APPEND,
+    )
+    streaming_read_snapshot_delay_ms: int | None = option(
+        "streaming.read.snapshot.delay", DURATION, None, MAINTAIN,
+        "Age that a snapshot must have before a stream reads it.",
+    )
+    # fmt: on
+
+
+# --- retention ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetentionOptions:
+    """How long partitions, snapshots, changelogs and tags are kept."""
+
+    # Two lines for each declaration are easier to read than the formatter's eight lines.
+    # fmt: off
+    # --- expiry of partitions ---------------------------------------------------------------------
+    partition_expiration_time_ms: int | None = option(
+        "partition.expiration-time", DURATION, None, MAINTAIN,
+        "Age at which partitions expire.",
+    )
+    partition_expiration_check_interval_ms: int = option(
+        "partition.expiration-check-interval", DURATION, 3_600_000, MAINTAIN,
+        "How often commits look for expired partitions.",
+    )
+    partition_expiration_strategy: PartitionExpiry = option(
+        "partition.expiration-strategy", choice(PartitionExpiry), PartitionExpiry.VALUES_TIME,
+        MAINTAIN,
+        "Whether the age of a partition comes from its values or from its newest file.",
+    )
+    partition_expiration_max_num: int = option(
+        "partition.expiration-max-num", COUNT, 100, MAINTAIN,
+        "Most partitions that one run expires.",
+    )
+    partition_expiration_batch_size: int | None = option(
+        "partition.expiration-batch-size", COUNT, None, MAINTAIN,
+        "Partitions that one commit of an expiry drops.",
+    )
+    partition_timestamp_formatter: str | None = option(
+        "partition.timestamp-formatter", NAME, None, MAINTAIN,
+        "Format of the time in partition values.",
+    )
+    partition_timestamp_pattern: str | None = option(
+        "partition.timestamp-pattern", NAME, None, MAINTAIN,
+        "How partition values make up a time: '$dt $hour'.",
+    )
+    end_input_check_partition_expire: bool = option(
+        "end-input.check-partition-expire", FLAG, False, MAINTAIN,
+        "Look for expired partitions after each batch commit.",
+    )
+    partition_mark_done_action: tuple[str, ...] = option(
+        "partition.mark-done-action", NAMES, ("success-file",), MAINTAIN,
+        "How mark_partition_done marks a partition as complete: success-file, http-report.",
+    )
+    lakecore_http_report_urls: tuple[str, ...] = option(
+        "lakecore.http-report-urls", NAMES, (), MAINTAIN,
+        "Beginnings of the addresses to which http-report may send; never stored.",
+        stored=False,
+    )
+    partition_mark_done_action_http_url: str | None = option(
+        "partition.mark-done-action.http.url", NAME, None, MAINTAIN,
+        "Where http-report sends its request.",
+    )
+    partition_mark_done_action_http_params: str | None = option(
+        "partition.mark-done-action.http.params", NAME, None, MAINTAIN,
+        "Parameters in the request of http-report.",
+    )
+
+    # --- expiry of snapshots and changelogs -------------------------------------------------------
+    snapshot_num_retained_min: int = option(
+        "snapshot.num-retained.min", COUNT, 10, MAINTAIN,
+        "Snapshots that are always kept.",
+    )
+    snapshot_num_retained_max: int = option(
+        "snapshot.num-retained.max", integer(0), INT_MAX, MAINTAIN,
+        "Most snapshots kept.",
+    )
+    snapshot_time_retained_ms: int = option(
+        "snapshot.time-retained", DURATION, 3_600_000, MAINTAIN,
+        "Age up to which snapshots are kept.",
+    )
+    snapshot_expire_limit: int = option(
+        "snapshot.expire.limit", COUNT, 50, MAINTAIN,
+        "Most snapshots that one run expires.",
+    )
+    snapshot_expire_execution_mode: ExpireMode = option(
+        "snapshot.expire.execution-mode", choice(ExpireMode), ExpireMode.SYNC, MAINTAIN,
+        "Whether a commit waits for the expiry after it.",
+    )
+    snapshot_clean_empty_directories: bool = option(
+        "snapshot.clean-empty-directories", FLAG, False, MAINTAIN,
+        "Expiry removes folders that it leaves empty.",
+        fallbacks=("snapshot.expire.clean-empty-directories",),
+    )
+    changelog_num_retained_min: int | None = option(
+        "changelog.num-retained.min", COUNT, None, MAINTAIN,
+        "Changelogs that are always kept; the same as for snapshots if unset.",
+    )
+    changelog_num_retained_max: int | None = option(
+        "changelog.num-retained.max", integer(0), None, MAINTAIN,
+        "Most changelogs kept; the same as for snapshots if unset.",
+    )
+    changelog_time_retained_ms: int | None = option(
+        "changelog.time-retained", DURATION, None, MAINTAIN,
+        "Age up to which changelogs are kept; the same as for snapshots if unset.",
+    )
+
+    # --- tags -------------------------------------------------------------------------------------
+    tag_automatic_creation: TagCreation = option(
+        "tag.automatic-creation", choice(TagCreation), TagCreation.NONE, MAINTAIN,
+        "Commits create tags: by time, by watermark, or one for the newest snapshot (batch).",
+    )
+    tag_automatic_completion: bool = option(
+        "tag.automatic-completion", FLAG, False, MAINTAIN,
+        "Also create the tags of periods without a commit, one with each later commit.",
+    )
+    tag_creation_period: TagPeriod = option(
+        "tag.creation-period", choice(TagPeriod), TagPeriod.DAILY, MAINTAIN,
+        "The period of automatic tags.",
+    )
+    tag_creation_period_duration_ms: int | None = option(
+        "tag.creation-period-duration", DURATION, None, MAINTAIN,
+        "The period of automatic tags as a duration; overrides tag.creation-period.",
+    )
+    tag_creation_delay_ms: int = option(
+        "tag.creation-delay", DURATION, 0, MAINTAIN,
+        "Time after the end of a period before its tag is created.",
+    )
+    tag_period_formatter: TagFormatter = option(
+        "tag.period-formatter", choice(TagFormatter), TagFormatter.WITH_DASHES, MAINTAIN,
+        "Format of the names of automatic tags.",
+    )
+    tag_num_retained_max: int | None = option(
+        "tag.num-retained-max", COUNT, None, MAINTAIN,
+        "Most automatic tags kept; with batch, most tags of any kind.",
+    )
+    tag_default_time_retained_ms: int | None = option(
+        "tag.default-time-retained", DURATION, None, MAINTAIN,
+        "How long a tag stays if its creator states no time; forever if unset.",
+    )
+    tag_time_expire_enabled: bool = option(
+        "tag.time-expire-enabled", FLAG, True, MAINTAIN,
+        "A commit deletes tags whose time is over.",
+    )
+    tag_batch_customized_name: str | None = option(
+        "tag.batch.customized-name", NAME, None, MAINTAIN,
+        "Name of the tag of the newest snapshot; `batch-write-` and the date if unset.",
+    )
+    tag_create_success_file: bool = option(
+        "tag.create-success-file", FLAG, False, MAINTAIN,
+        "Write a success file for each new tag.",
+    )
+    sink_process_time_zone: tzinfo | None = option(
+        "sink.process-time-zone", ZONE, None, MAINTAIN,
+        "Time zone of the names of tags by process time; unset: that of this process.",
+    )
+    sink_watermark_time_zone: tzinfo = option(
+        "sink.watermark-time-zone", ZONE, UTC, MAINTAIN,
+        "Time zone of the names of tags by watermark.",
+    )
+    # fmt: on
+
+
+# --- Iceberg metadata -----------------------------------------------------------------------------
+
+
+_CODECS = ("snappy", "deflate", "zstd", "zstandard", "none", "null")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergOptions:
+    """How Iceberg metadata of a table is written."""
+
+    # fmt: off
+    metadata_iceberg_storage: IcebergStorage = option(
+        "metadata.iceberg.storage", choice(IcebergStorage), IcebergStorage.DISABLED, WRITE,
+        "Write Iceberg metadata for each snapshot, and where.",
+        ignorable=True,
+    )
+    metadata_iceberg_storage_location: IcebergLocation | None = option(
+        "metadata.iceberg.storage-location", choice(IcebergLocation), None, MAINTAIN,
+        "Iceberg: directory of the metadata, if it is not that of the storage.",
+    )
+    metadata_iceberg_format_version: int = option(
+        "metadata.iceberg.format-version", integer(2, 3), 2, MAINTAIN,
+        "Iceberg: version of the format; 3 shows deletion vectors.",
+    )
+    metadata_iceberg_manifest_compression: str = option(
+        "metadata.iceberg.manifest-compression", one_of(*_CODECS), "snappy", MAINTAIN,
+        "Iceberg: compression of manifests.",
+    )
+    metadata_iceberg_manifest_legacy_version: bool = option(
+        "metadata.iceberg.manifest-legacy-version", FLAG, False, MAINTAIN,
+        "Iceberg: write manifests of Iceberg 1.4.",
+    )
+    metadata_iceberg_compaction_min_file_num: int = option(
+        "metadata.iceberg.compaction.min.file-num", COUNT, 10, MAINTAIN,
+        "Iceberg: least number of manifests to merge.",
+    )
+    metadata_iceberg_compaction_max_file_num: int = option(
+        "metadata.iceberg.compaction.max.file-num", COUNT, 50, MAINTAIN,
+        "Iceberg: number of small manifests from which they are always merged.",
+    )
+    metadata_iceberg_delete_after_commit_enabled: bool = option(
+        "metadata.iceberg.delete-after-commit.enabled", FLAG, True, MAINTAIN,
+        "Iceberg: delete old metadata files after a commit.",
+    )
+    metadata_iceberg_previous_versions_max: int = option(
+        "metadata.iceberg.previous-versions-max", integer(0), 0, MAINTAIN,
+        "Iceberg: number of old metadata files to keep; lakecore always keeps one.",
+    )
+    metadata_iceberg_table_properties: Mapping[str, str] = keyed_family(
+        "metadata.iceberg.table-properties.#", TEXT, MAINTAIN,
+        "Iceberg: property of the table in its metadata.",
+    )
+    # fmt: on
 
 
 # --- known ---------------------------------------------------------------------------------------

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from lakecore.testing import suite
     from lakecore.testing.aggregates import Refused
     from lakecore.testing.condition_draws import Condition, conditions
-    from lakecore.testing.golden_tables import GoldenTable, golden, golden_names
     from lakecore.testing.machine import Replay, Step, TableMachine, histories
     from lakecore.testing.model import Model
     from lakecore.testing.stores import Crashed, Faults, StoreCall
     from lakecore.testing.strategies import options, rows, schemas
+    from lakecore.testing.suite import GoldenTable, golden, golden_names
     from lakecore.testing.table_draws import Shape, schema_changes
     from lakecore.testing.values import assert_same_rows
     from lakecore.testing.warehouse import FaultyWarehouse, every_call, faulty_warehouse
@@ -61,7 +61,7 @@ _HOMES = {
     "lakecore.io.ambient": ("Clock",),
     "lakecore.testing.aggregates": ("Refused",),
     "lakecore.testing.condition_draws": ("Condition", "conditions"),
-    "lakecore.testing.golden_tables": ("GoldenTable", "golden", "golden_names"),
+    "lakecore.testing.suite": ("GoldenTable", "golden", "golden_names"),
     "lakecore.testing.machine": ("Replay", "Step", "TableMachine", "histories"),
     "lakecore.testing.model": ("Model",),
     "lakecore.testing.stores": ("Crashed", "Faults", "StoreCall"),

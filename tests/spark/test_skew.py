@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import spark_bridge
-from spark_bridge import skew
-from spark_bridge.skew import BYTES_MIN, report_skew
+from spark_bridge import spread
+from spark_bridge.spread import BYTES_MIN, report_skew
 from tests.spark.frames import frame, table_at
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_write_and_compaction_name_the_bucket(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(skew, "BYTES_MIN", 1000)
+    monkeypatch.setattr(spread, "BYTES_MIN", 1000)
     columns = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "id": "INT NOT NULL", "v": "STRING"}
     table = table_at(
         tmp_path / "t",

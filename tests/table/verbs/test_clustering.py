@@ -117,7 +117,7 @@ def test_table_larger_than_the_memory_is_sorted_on_disk(
     )
     for start in range(0, count, 2_000):
         table.write(rows.slice(start, 2_000))
-    monkeypatch.setattr("lakecore.table.compactions.cluster_files._SORT_LEAST_BYTES", 1 << 20)
+    monkeypatch.setattr("lakecore.table.compactions.compact_work._SORT_LEAST_BYTES", 1 << 20)
     spilled: list[int] = []
     write = SpillDirectory.write
 
