@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from lakecore.deferred import named
+
 if TYPE_CHECKING:
     from lakecore import memory
     from lakecore.errors import (
@@ -116,90 +118,33 @@ __all__ = [
 __version__ = "0.2.0"
 
 _HOMES = {
+    "lakecore": "memory",
     "lakecore.errors": (
-        "AlreadyExists",
-        "CommitConflict",
-        "CommitUnknown",
-        "CorruptTable",
-        "InvalidRequest",
-        "LakecoreError",
-        "NotFound",
-        "StorageError",
-        "Uncomputable",
-        "Unsupported",
+        "AlreadyExists CommitConflict CommitUnknown CorruptTable InvalidRequest LakecoreError "
+        "NotFound StorageError Uncomputable Unsupported"
     ),
-    "lakecore.format.blob_references": (
-        "BlobDescriptor",
-        "BlobView",
-    ),
-    "lakecore.frames.variants": ("variant_to_json",),
-    "lakecore.model.snapshot": (
-        "Branch",
-        "CommitResult",
-        "Consumer",
-        "FastForwardResult",
-        "IcebergExport",
-        "Tag",
-    ),
-    "lakecore.model.compaction": ("CompactionResult",),
-    "lakecore.model.file_indexes": ("IndexesRewritten",),
-    "lakecore.model.files": ("CommitMessage",),
+    "lakecore.format.blob_references": "BlobDescriptor BlobView",
+    "lakecore.frames.variants": "variant_to_json",
+    "lakecore.model.snapshot": "Branch CommitResult Consumer FastForwardResult IcebergExport Tag",
+    "lakecore.model.compaction": "CompactionResult",
+    "lakecore.model.file_indexes": "IndexesRewritten",
+    "lakecore.model.files": "CommitMessage",
     "lakecore.model.retention": (
-        "ExpiredChangelogs",
-        "ExpiredPartitions",
-        "ExpiredSnapshots",
-        "FilesDeleted",
-        "OrphanFiles",
-        "Purged",
-        "RolledBack",
-        "TagDeletion",
+        "ExpiredChangelogs ExpiredPartitions ExpiredSnapshots FilesDeleted OrphanFiles Purged "
+        "RolledBack TagDeletion"
     ),
-    "lakecore.model.schema_change": (
-        "Move",
-        "SchemaChange",
-    ),
-    "lakecore.model.manifest": (
-        "AnalyzeResult",
-        "ColumnStatistics",
-        "TableStatistics",
-    ),
-    "lakecore.scalar.values": (
-        "sql_expr",
-        "SqlExpression",
-    ),
-    "lakecore.session": (
-        "connect",
-        "open_table",
-        "Session",
-        "sql",
-    ),
-    "lakecore.table.changes.change_stream": ("ChangeStream",),
-    "lakecore.table.handle": ("Table",),
-    "lakecore.table.lookups.lookup": ("Lookup",),
-    "lakecore.table.verbs.merge_files": ("MergeInto",),
-    "lakecore.table.writes.stream_write": (
-        "IngestResult",
-        "StreamWrite",
-    ),
+    "lakecore.model.schema_change": "Move SchemaChange",
+    "lakecore.model.manifest": "AnalyzeResult ColumnStatistics TableStatistics",
+    "lakecore.scalar.values": "SqlExpression sql_expr",
+    "lakecore.session": "Session connect open_table sql",
+    "lakecore.table.changes.change_stream": "ChangeStream",
+    "lakecore.table.handle": "Table",
+    "lakecore.table.lookups.lookup": "Lookup",
+    "lakecore.table.verbs.merge_files": "MergeInto",
+    "lakecore.table.writes.stream_write": "IngestResult StreamWrite",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-
-_MODULES = ("memory",)
-"""Modules that are public as a whole."""
-
-
-def __getattr__(name: str) -> object:
-    """Import the public name from its module when it is first used."""
-    if name in _MODULES:
-        return import_module(f"lakecore.{name}")
-    home = _HOME_OF.get(name)
-    if home is None:
-        message = f"module 'lakecore' has no attribute {name!r}"
-        raise AttributeError(message)
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = named(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

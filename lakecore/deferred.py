@@ -1,4 +1,4 @@
-"""Functions whose module is imported when they are first called.
+"""Names whose module is imported when they are first used.
 
 Importing all of lakecore takes longer than many commands. A module that only some calls need is
 therefore named by a string. Type checkers and the rules of imports see a plain import:
@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 def deferred(module: str, name: str) -> Callable[..., object]:
@@ -35,6 +35,28 @@ def deferred(module: str, name: str) -> Callable[..., object]:
 def deferred_module(module: str) -> _Module:
     """A stand-in for a module. The first use of a name imports the module."""
     return _Module(module)
+
+
+def named(module: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+    """The `__getattr__` of a module that imports its names when they are first used.
+
+    `homes`: for each module, the names that it defines. The module's own name stands for those of
+    its submodules.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+
+    def found(name: str) -> object:
+        home = home_of.get(name)
+        if home is None:
+            message = f"module {module!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        if home == module:
+            return import_module(f"{module}.{name}")
+        value: object = getattr(import_module(home), name)
+        setattr(sys.modules[module], name, value)
+        return value
+
+    return found
 
 
 def is_of(held: object, module: str, kind: str) -> bool:

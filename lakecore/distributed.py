@@ -15,8 +15,9 @@ it needs. Names are internal, and public only here, for these reasons:
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from lakecore.deferred import named
 
 if TYPE_CHECKING:
     from lakecore.catalog.catalog import Catalog
@@ -282,21 +283,9 @@ HOMES = {
 }
 """The names of each module; a test compares them with the imports above."""
 
-_HOME_OF = {name: home for home, names in HOMES.items() for name in names.split()}
-
-
 if not TYPE_CHECKING:  # an unknown name is an error for the type checker
-
-    def __getattr__(name: str) -> object:
-        """Import the name from its module when it is first used."""
-        home = _HOME_OF.get(name)
-        if home is None:
-            message = f"module 'lakecore.distributed' has no attribute {name!r}"
-            raise AttributeError(message)
-        value: object = getattr(import_module(home), name)
-        globals()[name] = value
-        return value
+    __getattr__ = named(__name__, HOMES)
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOME_OF)
+    return sorted(name for names in HOMES.values() for name in names.split())

@@ -56,43 +56,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "spark_bridge.attach_tables": (
-        "attach",
-        "Attached",
-        "register",
-    ),
-    "spark_bridge.cdc_batches": ("CdcBatch", "cdc"),
-    "spark_bridge.change_rows": (
-        "delete",
-        "update",
-    ),
-    "spark_bridge.read_frame": (
-        "changes",
-        "read",
-    ),
-    "spark_bridge.maintenance": (
-        "analyze",
-        "compact",
-        "expire_snapshots",
-        "remove_orphan_files",
-        "rescale",
-    ),
-    "spark_bridge.merge_frame": ("merge",),
-    "spark_bridge.spread": ("SkewedBucket",),
-    "spark_bridge.sql_statements": ("sql",),
-    "spark_bridge.stream_frame": (
-        "BatchSink",
-        "foreach_batch",
-        "read_stream",
-    ),
-    "spark_bridge.write_frame": (
-        "prepare",
-        "write",
-        "WriteResult",
-        "WrittenTask",
-    ),
+    "spark_bridge.attach_tables": "Attached attach register",
+    "spark_bridge.cdc_batches": "CdcBatch cdc",
+    "spark_bridge.change_rows": "delete update",
+    "spark_bridge.read_frame": "changes read",
+    "spark_bridge.maintenance": "analyze compact expire_snapshots remove_orphan_files rescale",
+    "spark_bridge.merge_frame": "merge",
+    "spark_bridge.spread": "SkewedBucket",
+    "spark_bridge.sql_statements": "sql",
+    "spark_bridge.stream_frame": "BatchSink foreach_batch read_stream",
+    "spark_bridge.write_frame": "WriteResult WrittenTask prepare write",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:

@@ -8,9 +8,9 @@ package. docs/testing.md explains it.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from lakecore.deferred import named
 from lakecore.errors import Unsupported
 
 if TYPE_CHECKING:
@@ -58,34 +58,26 @@ __all__ = [
 ]
 
 _HOMES = {
-    "lakecore.io.ambient": ("Clock",),
-    "lakecore.testing.aggregates": ("Refused",),
-    "lakecore.testing.condition_draws": ("Condition", "conditions"),
-    "lakecore.testing.suite": ("GoldenTable", "golden", "golden_names"),
-    "lakecore.testing.machine": ("Replay", "Step", "TableMachine", "histories"),
-    "lakecore.testing.model": ("Model",),
-    "lakecore.testing.stores": ("Crashed", "Faults", "StoreCall"),
-    "lakecore.testing.strategies": ("options", "rows", "schemas"),
-    "lakecore.testing.table_draws": ("Shape", "schema_changes"),
-    "lakecore.testing.values": ("assert_same_rows",),
-    "lakecore.testing.warehouse": ("FaultyWarehouse", "every_call", "faulty_warehouse"),
+    "lakecore.testing": "suite",
+    "lakecore.io.ambient": "Clock seeded",
+    "lakecore.testing.aggregates": "Refused",
+    "lakecore.testing.condition_draws": "Condition conditions",
+    "lakecore.testing.suite": "GoldenTable golden golden_names",
+    "lakecore.testing.machine": "Replay Step TableMachine histories",
+    "lakecore.testing.model": "Model",
+    "lakecore.testing.stores": "Crashed Faults StoreCall",
+    "lakecore.testing.strategies": "options rows schemas",
+    "lakecore.testing.table_draws": "Shape schema_changes",
+    "lakecore.testing.values": "assert_same_rows",
+    "lakecore.testing.warehouse": "FaultyWarehouse every_call faulty_warehouse",
 }
-_HOME_OF = {name: (home, name) for home, names in _HOMES.items() for name in names}
-_HOME_OF["seeded_ambient"] = ("lakecore.io.ambient", "seeded")
-_MODULES = ("suite",)
-"""Modules that are public as a whole."""
+_named = named(__name__, _HOMES)
 
 
 def __getattr__(name: str) -> object:
     """Import the public name when it is first used. Raises Unsupported without Hypothesis."""
-    if name in _MODULES:
-        return import_module(f"lakecore.testing.{name}")
-    if name not in _HOME_OF:
-        message = f"module 'lakecore.testing' has no attribute {name!r}"
-        raise AttributeError(message)
     try:
-        home, own = _HOME_OF[name]
-        value: object = getattr(import_module(home), own)
+        return _named("seeded" if name == "seeded_ambient" else name)
     except ModuleNotFoundError as error:
         if error.name != "hypothesis":
             raise
@@ -95,8 +87,6 @@ def __getattr__(name: str) -> object:
             package="hypothesis",
             install="pip install 'lakecore[testing]'",
         ) from error
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:
