@@ -119,15 +119,6 @@ class _PieceSource:
             rows = (batch for _, batch in files.stored_rows(file, fields, size, row_groups=groups))
             yield from followed(rows, plan, self.job.store, self.budget)
 
-    def engine_files(
-        self,
-        columns: Sequence[str],
-        predicate: Predicate | None = None,
-        *,
-        unchecked_bytes_max: int | None = None,
-    ) -> None:
-        del columns, predicate, unchecked_bytes_max
-
 
 def read_task(job: ReadJob, task: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
     """The rows of the pieces, as batches in the types that Spark accepts."""

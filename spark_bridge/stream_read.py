@@ -113,15 +113,6 @@ class _UnitSource:
         schema = pa.schema([self.job.schema.field(name) for name in names])
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def engine_files(
-        self,
-        columns: Sequence[str],
-        predicate: Predicate | None = None,
-        *,
-        unchecked_bytes_max: int | None = None,
-    ) -> None:
-        del columns, predicate, unchecked_bytes_max
-
 
 def read_changes(job: ChangeJob, units: Sequence[ChangeUnit]) -> Iterator[pa.RecordBatch]:
     """The rows of the units, one after another, as batches in the types that Spark accepts.

@@ -28,7 +28,7 @@ import pyarrow.dataset as ds
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 from lakecore.frames.engine_scan import EngineScan
 from lakecore.frames.polars_source import engine_frames, to_batches
-from lakecore.frames.source import needed, reading, tell_damage, whole_files
+from lakecore.frames.source import engine_files, needed, reading, tell_damage, whole_files
 from lakecore.io.files.parquet_read import NARROW_BYTES_MAX
 from lakecore.io.stores.store import NO_FILE, NO_FILES
 from lakecore.plan.predicate import arrow_columns, columns_of, from_arrow, is_exact, to_polars
@@ -84,7 +84,7 @@ def engine_batches(
 
     Reading raises CorruptTable for a damaged file.
     """
-    files = source.engine_files(names, None if condition is None else condition.pruner)
+    files = engine_files(source, names, None if condition is None else condition.pruner)
     if files is None:
         return None
     exact = None if condition is None else condition.exact(source.schema)

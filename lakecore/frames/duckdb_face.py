@@ -30,7 +30,7 @@ import pyarrow as pa
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
 from lakecore.frames.polars_source import FOOTERS_MAX
-from lakecore.frames.source import CheckedSource, SurvivingSource
+from lakecore.frames.source import CheckedSource, SurvivingSource, engine_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -106,7 +106,7 @@ def scannable_files(
     names = source.schema.names
     if not _are_distinct(names) or not all(_reads_alike(field.type) for field in source.schema):
         return None
-    files = source.engine_files(names)
+    files = engine_files(source, names)
     if files is None and isinstance(source, SurvivingSource):
         files = source.surviving_files(names, known_only=merges is Merges.KNOWN)
     return files if files is not None and _are_scannable(files, names) else None

@@ -21,7 +21,7 @@ from lakecore.plan.predicate import all_of, from_polars
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lakecore.frames.source import BatchSource, EngineFile
+    from lakecore.frames.source import BatchSource
     from lakecore.plan.predicate import Predicate
 
 
@@ -81,15 +81,6 @@ class FilteredSource:
                     return
                 # A row may be large: the next batch is read without this one in memory.
                 del batch, kept
-
-    def engine_files(
-        self,
-        columns: Sequence[str],
-        predicate: Predicate | None = None,
-    ) -> list[EngineFile] | None:
-        """Always None: an engine's own reader would not apply the condition."""
-        del columns, predicate
-        return None
 
 
 def one_array(mask: pa.Array | pa.ChunkedArray) -> pa.Array:

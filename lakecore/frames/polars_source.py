@@ -27,7 +27,7 @@ from polars.io.plugins import register_io_source
 from lakecore.errors import InvalidRequest
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.engine_scan import EngineScan, named, of_columns, polars_schema
-from lakecore.frames.source import FrameSource, needed, reading, tell_damage
+from lakecore.frames.source import FrameSource, engine_files, needed, reading, tell_damage
 from lakecore.io.files.parquet_read import NARROW_BYTES_MAX
 from lakecore.plan.predicate import from_polars
 
@@ -114,7 +114,7 @@ def whole_frame(source: BatchSource, names: list[str]) -> pl.DataFrame | None:
 
     Raises CorruptTable, with the path, for a damaged file.
     """
-    files = source.engine_files(names) if names else None
+    files = engine_files(source, names) if names else None
     if not files:
         return None
     scan = EngineScan(schema=source.schema, files=files, names=names, wanted=names)
@@ -266,7 +266,7 @@ def _frames(
     names = needed(source.schema, wanted, filtered)
     prune = predicate is not None and row_limit is None
     pruner = from_polars(predicate, source.schema) if prune and predicate is not None else None
-    files = source.engine_files(names, pruner)
+    files = engine_files(source, names, pruner)
     if files is not None:
         scan = EngineScan(
             schema=source.schema,

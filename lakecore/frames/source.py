@@ -91,6 +91,11 @@ class BatchSource(Protocol):
         more rows than the limit, but need not.
         """
 
+
+@runtime_checkable
+class EngineSource(Protocol):
+    """A source whose files an engine may scan itself, if they hold its rows as they are."""
+
     def engine_files(
         self,
         columns: Sequence[str],
@@ -101,6 +106,15 @@ class BatchSource(Protocol):
         None if anything must be merged or cast. An empty list means no rows. Raises CorruptTable
         for a file whose checksums do not match.
         """
+
+
+def engine_files(
+    source: BatchSource, columns: Sequence[str], predicate: Predicate | None = None
+) -> list[EngineFile] | None:
+    """The files that `EngineSource` names; None if an engine must read the batches."""
+    if isinstance(source, EngineSource):
+        return source.engine_files(columns, predicate)
+    return None
 
 
 class RowSource(BatchSource, Protocol):

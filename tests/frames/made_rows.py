@@ -68,13 +68,6 @@ class MadeRows:
         finally:
             asked.closed = True
 
-    def engine_files(
-        self,
-        columns: Sequence[str],  # noqa: ARG002  nothing of this lies in files
-        predicate: Predicate | None = None,  # noqa: ARG002
-    ) -> None:
-        return None
-
     def _batch(self, start: int, columns: Sequence[str] | None) -> pa.RecordBatch:
         ids = np.arange(start, min(start + self.batch_rows, self.count))
         wanted = self.schema.names if columns is None else columns

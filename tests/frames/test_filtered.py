@@ -11,6 +11,7 @@ import pytest
 from lakecore.frames import arrow_dataset, duckdb_face, polars_source
 from lakecore.frames import filtered as arrow_stream
 from lakecore.frames.filtered import FilteredSource
+from lakecore.frames.source import engine_files
 from lakecore.scalar.values import matches, parse_where
 from tests.frames.made_rows import MadeRows
 
@@ -68,7 +69,7 @@ def test_what_is_understood_of_the_condition_prunes_with_what_the_face_adds() ->
     frame = polars_source.scan(source)
 
     assert frame.select("id").head(3).collect()["id"].to_list() == [12, 14, 16]
-    assert source.engine_files(["id"]) is None
+    assert engine_files(source, ["id"]) is None
     assert "id" in str(rows.last.predicate)
 
 
@@ -143,10 +144,3 @@ class _Rows:
     ) -> Iterator[pa.RecordBatch]:
         names = self.schema.names if columns is None else list(columns)
         yield from self.rows.select(names).to_batches()
-
-    def engine_files(
-        self,
-        columns: Sequence[str],  # noqa: ARG002
-        predicate: Predicate | None = None,  # noqa: ARG002
-    ) -> None:
-        return None

@@ -39,7 +39,6 @@ from lakecore.table.reads.stored_files import in_order_of_writing, plan_stored, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lakecore.frames.source import EngineFile
     from lakecore.model.files import Split
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
@@ -322,15 +321,6 @@ class ChangesSource:
         Rows that may not hold all columns of the filter are left out.
         """
         return replace(self, row_filter=row_filter)
-
-    def engine_files(
-        self,
-        columns: Sequence[str],
-        predicate: Predicate | None = None,
-    ) -> list[EngineFile] | None:
-        """Always None: files do not store row kinds as strings."""
-        del columns, predicate
-        return None
 
     def _streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         for change in self.changes:

@@ -156,10 +156,6 @@ class GuardedSource:
         if isinstance(source, CheckedSource):
             told_call(source.check_files, self.context)
 
-    def engine_files(self, columns: Sequence[str], predicate: Predicate | None = None) -> None:
-        """Always None: an engine's own reader would not apply the rules."""
-        del columns, predicate
-
     def rules(self, columns: Sequence[str]) -> ReadRules:
         """The rules that the catalog states now for a read of these columns.
 

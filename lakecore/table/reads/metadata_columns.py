@@ -113,10 +113,6 @@ class MetadataSource:
                     arrays, schema=pa.schema([schema.field(name) for name in wanted])
                 )
 
-    def engine_files(self, columns: Sequence[str], predicate: Predicate | None = None) -> None:
-        """None: engines do not know the metadata columns."""
-        del columns, predicate
-
     def check_files(self) -> None:
         """Raise CorruptTable if a file is missing or visibly damaged."""
         self.rows.check_files()

@@ -484,10 +484,6 @@ class BinlogSource:
         if isinstance(self.images, CheckedSource):
             self.images.check_files()
 
-    def engine_files(self, columns: Sequence[str], predicate: Predicate | None = None) -> None:
-        """Always None: files store no lists."""
-        del columns, predicate
-
     def _packed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         numbers = batch.column(UPDATE).to_numpy(zero_copy_only=False)
         second = np.append([False], (numbers[1:] == numbers[:-1]) & (numbers[1:] >= 0))
@@ -603,14 +599,6 @@ class ChangeLogSource:
         Rows that may not hold all columns of the filter are left out.
         """
         return replace(self, row_filter=row_filter)
-
-    def engine_files(
-        self,
-        columns: Sequence[str],
-        predicate: Predicate | None = None,
-    ) -> None:
-        """Always None: files do not store row kinds as strings."""
-        del columns, predicate
 
     def _shown(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
         kinds = batch.column(VALUE_KIND)

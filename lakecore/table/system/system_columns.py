@@ -225,14 +225,6 @@ class SystemSource:
             rows = rows.slice(0, limit)
         yield from rows.select(self.schema.names if columns is None else list(columns)).to_batches()
 
-    def engine_files(
-        self,
-        columns: Sequence[str],
-        predicate: Predicate | None = None,
-    ) -> None:
-        """Always None: the rows are not stored in files."""
-        del columns, predicate
-
 
 class SystemTable(Readable):
     """Reads the metadata of a table as rows, as they are at the time of each read."""

@@ -14,6 +14,7 @@ import pytest
 
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound, Unsupported
 from lakecore.format import metadata
+from lakecore.frames.source import engine_files
 from lakecore.io.ambient import Clock, seeded
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
@@ -344,7 +345,7 @@ def test_condition_leaves_out_files_by_any_column() -> None:
     table.context.store.delete(_data_file(table, 1))
 
     assert changed(table.changes(where="v >= 'b'")) == "+I 2 b | +I 3 c"
-    assert source.engine_files(["id"]) is None
+    assert engine_files(source, ["id"]) is None
     with pytest.raises(CorruptTable, match="a file of the snapshot is missing"):
         list(source.batches())
 
