@@ -33,7 +33,6 @@ from lakecore.options import SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
 BUDGET_DEFAULT_BYTES = 1 << 30
 LARGE_LEAST_BYTES = 1 << 20
@@ -139,12 +138,7 @@ class Lease:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

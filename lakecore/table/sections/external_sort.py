@@ -29,7 +29,6 @@ from lakecore.table.sections.windows import BATCHES_HELD, counted, in_pieces, me
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
-    from types import TracebackType
     from typing import Self
 
     from lakecore.io.spill import SpilledRun
@@ -73,12 +72,7 @@ class ExternalSort:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def add(self, rows: pa.Table) -> None:

@@ -47,7 +47,6 @@ from lakecore.table.verbs.row_writer import VerbWrite, fitted, without_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
@@ -83,12 +82,7 @@ class ColumnFiles:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._is_done:
             return
         # A file that cannot be removed is an orphan; report the original error instead.
@@ -191,12 +185,7 @@ class FileChanges:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._write.close()
         self._new_rows.close()
 
@@ -489,12 +478,7 @@ class ColumnChanges:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._new_rows.close()
         self._changes.close()
         if error is not None:

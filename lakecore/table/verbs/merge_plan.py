@@ -38,7 +38,6 @@ from lakecore.table.verbs.row_writer import require_values, tells_before
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from lakecore.io.spill import SpilledRun
     from lakecore.model.schema import TableSchema
@@ -469,12 +468,7 @@ class RowParts:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __len__(self) -> int:

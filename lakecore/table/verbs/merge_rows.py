@@ -53,7 +53,6 @@ from lakecore.table.verbs.row_writer import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from types import TracebackType
 
     from lakecore.memory import Budget
     from lakecore.model.files import Split
@@ -398,12 +397,7 @@ class MergeSource:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -36,7 +36,6 @@ from lakecore.table.writes.batch_write import batch_writer, commit_or_clean, com
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import TracebackType
 
     from lakecore.model.files import CommitMessage, Split
     from lakecore.model.schema import TableSchema
@@ -283,12 +282,7 @@ class RowWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._write.close()
 
     def delete(self, rows: pa.Table) -> None:

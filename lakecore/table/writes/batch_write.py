@@ -44,7 +44,6 @@ from lakecore.table.writes.write_start import read_base
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from lakecore.model.files import CommitMessage
     from lakecore.table.context import TableContext
@@ -260,12 +259,7 @@ class StagedWrite:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

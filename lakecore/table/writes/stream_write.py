@@ -48,7 +48,6 @@ from lakecore.table.writes.write_compaction import WaitingBuckets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from lakecore.model.files import CommitMessage
     from lakecore.model.snapshot import Snapshot
@@ -178,12 +177,7 @@ class StreamWrite:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -57,7 +57,6 @@ from lakecore.table.writes.write_start import WriteStart, overwritten_since, rea
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import TracebackType
 
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
@@ -134,12 +133,7 @@ class TableWrite:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
