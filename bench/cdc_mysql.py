@@ -287,12 +287,7 @@ def _child(program: str, *arguments: str, python: str = sys.executable) -> dict[
 
 
 def _settings(server: Server, *, key: str = "password") -> dict[str, Any]:
-    return {
-        "host": "127.0.0.1",
-        "port": server.port,
-        "user": "paimon",
-        key: servers.PASSWORD,
-    }
+    return {"host": "127.0.0.1", "port": server.port, "user": "paimon", key: servers.PASSWORD}
 
 
 def _cursor(server: Server) -> Any:

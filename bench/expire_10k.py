@@ -54,11 +54,7 @@ def run(snapshots: int = SNAPSHOTS) -> bool:
 def fill(path: Path, first: int, last: int) -> None:
     """A table whose snapshots up to `last` each have one live file; `first` of them are there."""
     table = lakecore.open_table(
-        path,
-        create=True,
-        schema={"id": "INT NOT NULL"},
-        primary_keys=["id"],
-        options=OPTIONS,
+        path, create=True, schema={"id": "INT NOT NULL"}, primary_keys=["id"], options=OPTIONS
     )
     writer = table.new_write()
     writer.write([{"id": 1}])

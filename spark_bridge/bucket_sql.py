@@ -133,12 +133,7 @@ _STEPS_MAX = 8
 """The most fields of `bucket_steps`: the null bits of more need more than half a word."""
 _WIDE = {Root.BIGINT, Root.DECIMAL}
 
-_MASKS = {
-    Root.TINYINT: 0xFF,
-    Root.SMALLINT: 0xFFFF,
-    Root.INT: 0xFFFFFFFF,
-    Root.BIGINT: None,
-}
+_MASKS = {Root.TINYINT: 0xFF, Root.SMALLINT: 0xFFFF, Root.INT: 0xFFFFFFFF, Root.BIGINT: None}
 _INTEGERS = (s.ByteType, s.ShortType, s.IntegerType, s.LongType)
 
 

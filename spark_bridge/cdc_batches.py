@@ -614,8 +614,7 @@ def _given(df: DataFrame) -> frozenset[str]:
     types = {each.name: each.dataType for each in df.schema.fields}
     if "value" not in types:
         raise InvalidRequest(
-            "a frame of messages has a column value, of type BINARY or STRING",
-            columns=list(types),
+            "a frame of messages has a column value, of type BINARY or STRING", columns=list(types)
         )
     for name, allowed in _TYPES.items():
         if name in types and not isinstance(types[name], allowed):

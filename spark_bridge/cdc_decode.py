@@ -430,10 +430,7 @@ def _chunks(batches: Batches) -> Iterator[tuple[int, str, pa.Buffer]]:
 
 
 def _outcome(
-    task: CdcTask,
-    name: str,
-    table: TableDescriptor,
-    chunks: Iterable[tuple[int, str, pa.Buffer]],
+    task: CdcTask, name: str, table: TableDescriptor, chunks: Iterable[tuple[int, str, pa.Buffer]]
 ) -> TaskOutcome:
     """Write the rows of one target. Returns the outcome."""
 

@@ -168,10 +168,7 @@ class ChangeJob:
         return outcomes
 
     def by_group(
-        self,
-        task: ChangeTask,
-        groups: Sequence[tuple[Split, ...]],
-        source: pa.Table | None = None,
+        self, task: ChangeTask, groups: Sequence[tuple[Split, ...]], source: pa.Table | None = None
     ) -> Sequence[ChangeOutcome]:
         """The outcomes of tasks that change one group each; `source` is for a merge."""
         count = len(groups)

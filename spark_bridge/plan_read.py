@@ -136,8 +136,7 @@ def plan_read(  # noqa: PLR0913  what a read names
     """
     if isinstance(unguarded(context.store), MemoryStore):
         raise Unsupported(
-            "Spark cannot read a table in the memory of one process",
-            table=context.identifier,
+            "Spark cannot read a table in the memory of one process", table=context.identifier
         )
     source = _source(context, pinned)
     schema = source.table_schema

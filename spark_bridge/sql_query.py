@@ -368,10 +368,7 @@ def _changes(
     ends = [at for at in range(place, len(tokens)) if tokens[at].value == ")"]
     given = [] if not ends else [each for each in tokens[place + 1 : ends[0]] if each.value != ","]
     kinds = [each.kind for each in given]
-    if kinds not in (
-        [Kind.STRING, Kind.NUMBER],
-        [Kind.STRING, Kind.NUMBER, Kind.NUMBER],
-    ):
+    if kinds not in ([Kind.STRING, Kind.NUMBER], [Kind.STRING, Kind.NUMBER, Kind.NUMBER]):
         return None
     found = attached_table(spark, given[0].value.split("."))
     if found is None:

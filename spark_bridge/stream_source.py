@@ -137,8 +137,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         context = table.context
         if isinstance(unguarded(context.store), MemoryStore):
             raise Unsupported(
-                "Spark cannot read a table in the memory of one process",
-                table=context.identifier,
+                "Spark cannot read a table in the memory of one process", table=context.identifier
             )
         kinds = _has_kinds(table, schema, options)
         own = stream_columns(context.schema) if kinds else context.schema

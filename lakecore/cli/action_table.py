@@ -77,31 +77,19 @@ _ALL = (
     ),
     _action("create_branch", "branch_name!=branch tag_name=tag ignore_if_exists?"),
     _action("create_tag", "tag_name!=tag snapshot=snapshot_id time_retained"),
-    _action(
-        "create_tag_from_timestamp",
-        "tag! timestamp! time_retained",
-    ),
-    _action(
-        "create_tag_from_watermark",
-        "tag! watermark! time_retained",
-    ),
+    _action("create_tag_from_timestamp", "tag! timestamp! time_retained"),
+    _action("create_tag_from_watermark", "tag! watermark! time_retained"),
     _action("delete", "where! source_sql sink_parallelism="),
     _action("delete_branch", "branch_name!=branch"),
     _action("delete_tag", "tag_name!=tag"),
     _action("drop_partition", "partition!=partitions"),
-    _action(
-        "expire_changelogs",
-        "retain_max retain_min older_than max_deletes delete_all?",
-    ),
+    _action("expire_changelogs", "retain_max retain_min older_than max_deletes delete_all?"),
     _action(
         "expire_partitions",
         "table_conf=options expiration_time! timestamp_formatter! timestamp_pattern "
         "expire_strategy max_expires",
     ),
-    _action(
-        "expire_snapshots",
-        "retain_max retain_min older_than max_deletes options",
-    ),
+    _action("expire_snapshots", "retain_max retain_min older_than max_deletes options"),
     _action("expire_tags", "older_than"),
     _action("fast_forward", "branch_name!=branch"),
     _action("mark_partition_done", "partition!=partitions"),

@@ -201,8 +201,7 @@ class Reading:
         str, typer.Option(metavar="TEXT", help="CSV: the text that means null. Default: empty.")
     ] = ""
     date_format: Annotated[
-        str | None,
-        typer.Option(metavar="FORMAT", help="CSV: format of dates, such as '%d/%m/%Y'."),
+        str | None, typer.Option(metavar="FORMAT", help="CSV: format of dates, such as '%d/%m/%Y'.")
     ] = None
     timestamp_format: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="CSV: format of timestamps.")

@@ -37,8 +37,7 @@ def orphans(  # noqa: PLR0913  one parameter per option
         str, typer.Option(metavar="TIME", help="Only files changed before this time or age.")
     ] = "1 d",
     force: Annotated[
-        bool,
-        typer.Option("--force", help="Allow an age below 1 h. No one may write to the table."),
+        bool, typer.Option("--force", help="Allow an age below 1 h. No one may write to the table.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what would be deleted.")

@@ -294,12 +294,7 @@ def _watch_tables(
     with _stop_on_signal() as stop:
         status(at(f"watching, every {seconds:g} s"))
         commits = watch_database(
-            session,
-            session.get_table,
-            request,
-            interval_seconds=seconds,
-            stop=stop,
-            report=report,
+            session, session.get_table, request, interval_seconds=seconds, stop=stop, report=report
         )
     status(at(f"stopped after {commits} commits"))
 

@@ -308,11 +308,7 @@ def drop_partition(
 
 
 def _emptied(
-    name: str,
-    question: str,
-    verb: Callable[[], CommitResult],
-    care: Care,
-    form: Format,
+    name: str, question: str, verb: Callable[[], CommitResult], care: Care, form: Format
 ) -> None:
     if care.dry_run:
         note(f"would {question.removesuffix('?')}\n{DRY}")
@@ -379,8 +375,7 @@ def alter(  # noqa: PLR0913  one parameter per option
         typer.Option(metavar="NAME=VALUE", help="Default value of a column; repeatable."),
     ] = None,
     column_comment: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=TEXT", help="Comment of a column; repeatable."),
+        list[str] | None, typer.Option(metavar="NAME=TEXT", help="Comment of a column; repeatable.")
     ] = None,
     set_option: Annotated[
         list[str] | None,

@@ -106,10 +106,7 @@ def _fitted(columns: Sequence[Column], natural: Sequence[int], width: int) -> li
 
 
 def _grid(
-    columns: Sequence[Column],
-    rows: Sequence[Sequence[Cell]],
-    widths: Sequence[int],
-    style: Style,
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], widths: Sequence[int], style: Style
 ) -> list[str]:
     top, middle, bottom, dash, bar, _ = _UNICODE if style.unicode else _ASCII
 

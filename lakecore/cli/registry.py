@@ -19,17 +19,11 @@ if TYPE_CHECKING:
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Read": {
-        "tables": (
-            "look",
-            "List the tables of a warehouse, with keys, snapshot and rows.",
-        ),
+        "tables": ("look", "List the tables of a warehouse, with keys, snapshot and rows."),
         "show": ("look", "Show the schema, options and snapshots of a table."),
         "read": ("rows", "Print the rows of a table, merged by their keys."),
         "count": ("rows", "Count the rows of a table, merged by their keys."),
-        "changes": (
-            "rows",
-            "Print the changes between two snapshots or times, with row kinds.",
-        ),
+        "changes": ("rows", "Print the changes between two snapshots or times, with row kinds."),
         "stream": (
             "streams",
             "Print changes snapshot by snapshot, and wait for new ones until Ctrl-C.",
@@ -45,24 +39,15 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "write",
             "Load files into a table. With a primary key, rows replace those of the same key.",
         ),
-        "write": (
-            "write",
-            "Write the rows of files to a table that exists, in one commit.",
-        ),
+        "write": ("write", "Write the rows of files to a table that exists, in one commit."),
         "delete": ("write", "Delete the rows that match a condition, in one commit."),
-        "update": (
-            "write",
-            "Set columns of the rows that match a condition, in one commit.",
-        ),
+        "update": ("write", "Set columns of the rows that match a condition, in one commit."),
         "merge": ("write", "Merge a file or a table into a table, in one commit."),
     },
     "Define": {
         "db": ("define", "List, create, describe and drop the databases of a warehouse."),
         "table": ("define", "Create, describe, rename, empty and drop tables."),
-        "alter": (
-            "define",
-            "Change columns, options and comments of a table, all at once.",
-        ),
+        "alter": ("define", "Change columns, options and comments of a table, all at once."),
     },
     "SQL": {
         "sql": ("sql", "Run SQL: Paimon's statements, and DuckDB's queries."),
@@ -73,10 +58,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "Mirror": {
-        "cdc": (
-            "programs",
-            "Replicate a database or a topic to tables, including schema changes.",
-        ),
+        "cdc": ("programs", "Replicate a database or a topic to tables, including schema changes.")
     },
     "Maintain": {
         "advise": (
@@ -84,14 +66,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "Say which options to change, and what it saves, from the table's own history.",
         ),
         "compact": ("compact", "Merge the files of each bucket into fewer sorted runs."),
-        "rescale": (
-            "compact",
-            "Give partitions another number of buckets, in one commit.",
-        ),
-        "compact-database": (
-            "compact",
-            "Compact all tables of a warehouse whose names match.",
-        ),
+        "rescale": ("compact", "Give partitions another number of buckets, in one commit."),
+        "compact-database": ("compact", "Compact all tables of a warehouse whose names match."),
         "analyze": (
             "look",
             "Compute and store statistics of a table, for the query planners of other engines.",
@@ -102,10 +78,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "List, create, rename, delete and fast-forward the branches of a table.",
         ),
         "snapshot": ("retention", "List the snapshots of a table, and expire old ones."),
-        "expire": (
-            "retention",
-            "Expire old snapshots, changelogs or partitions of a table.",
-        ),
+        "expire": ("retention", "Expire old snapshots, changelogs or partitions of a table."),
         "rollback": (
             "retention",
             "Make an earlier snapshot the latest one, and remove all later snapshots and tags.",
@@ -129,10 +102,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "Serve": {
-        "serve-rest": (
-            "serve",
-            "Serve a warehouse to other engines by Paimon's REST protocol.",
-        ),
+        "serve-rest": ("serve", "Serve a warehouse to other engines by Paimon's REST protocol."),
         "ui": (
             "serve",
             "Show a warehouse in a browser: tables, snapshots, files, rows. It changes nothing.",

@@ -138,14 +138,12 @@ def expire_partitions(  # noqa: PLR0913  one parameter per option
         str | None, typer.Option(metavar="FORMAT", help="Format of the time.")
     ] = None,
     timestamp_pattern: Annotated[
-        str | None,
-        typer.Option(metavar="PATTERN", help="The time, made of values: '$dt $hour'."),
+        str | None, typer.Option(metavar="PATTERN", help="The time, made of values: '$dt $hour'.")
     ] = None,
     expire_strategy: Annotated[
         str | None,
         typer.Option(
-            metavar="STRATEGY",
-            help="values-time: by the values; update-time: by the newest file.",
+            metavar="STRATEGY", help="values-time: by the values; update-time: by the newest file."
         ),
     ] = None,
     max_expires: Annotated[int | None, typer.Option(metavar="N", help="Drop at most N.")] = None,

@@ -52,12 +52,7 @@ def read(  # noqa: PLR0913  one parameter per option
     table = of.open()
     if form is Format.TABLE:
         frame = table.to_polars(
-            names(columns),
-            where,
-            _asked(limit),
-            snapshot_id=snapshot,
-            tag=tag,
-            timestamp=timestamp,
+            names(columns), where, _asked(limit), snapshot_id=snapshot, tag=tag, timestamp=timestamp
         )
         _write_first(frame, limit)
     else:

@@ -74,12 +74,7 @@ def serve_rest(  # noqa: PLR0913  one parameter per option
     known = () if tokens is None else parse_tokens(_text(tokens), tokens)
     catalog = open_catalog(catalog_options_of(None, of.warehouse, of.option), create=create)
     serve(
-        catalog,
-        host=host,
-        port=port,
-        token=_token(token, token_file),
-        tokens=known,
-        on_start=say,
+        catalog, host=host, port=port, token=_token(token, token_file), tokens=known, on_start=say
     )
 
 

@@ -89,11 +89,7 @@ def storage_options(option: Iterable[str] | None) -> dict[str, str]:
 
 
 def session_of(
-    path: str | None,
-    warehouse: str | None,
-    option: Iterable[str] | None,
-    *,
-    create: bool = False,
+    path: str | None, warehouse: str | None, option: Iterable[str] | None, *, create: bool = False
 ) -> Session:
     """The session on the warehouse of the argument, of --warehouse, or of the settings."""
     return connect(catalog_options_of(path, warehouse, option), create=create)

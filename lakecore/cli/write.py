@@ -94,8 +94,7 @@ class _NewTable:
     column: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=TYPE",
-            help="Type of a column, such as price='DECIMAL(10,2)'; repeatable.",
+            metavar="NAME=TYPE", help="Type of a column, such as price='DECIMAL(10,2)'; repeatable."
         ),
     ] = None
 
@@ -350,8 +349,7 @@ def merge(  # noqa: PLR0913  one parameter per option
     source: Annotated[
         str,
         typer.Argument(
-            metavar="FILE|DB.TABLE",
-            help="CSV, JSON or Parquet file, -, or another table.",
+            metavar="FILE|DB.TABLE", help="CSV, JSON or Parquet file, -, or another table."
         ),
     ],
     *,

@@ -286,9 +286,7 @@ def _text_words(array: pa.Array, nulls: Bools | None) -> ColumnWords:
     long = lengths > INLINE_BYTES_MAX
     if long.all():
         return ColumnWords(
-            nulls,
-            lengths.view(np.uint64),
-            BytesTail(source, starts, lengths, (lengths + 7) >> 3),
+            nulls, lengths.view(np.uint64), BytesTail(source, starts, lengths, (lengths + 7) >> 3)
         )
     inline = gather_word(source, starts, np.minimum(lengths, INLINE_BYTES_MAX), 0)
     inline |= (lengths.view(np.uint64) + np.uint64(0x80)) << np.uint64(56)

@@ -217,12 +217,7 @@ def _offsets(parts: list[bytes], width: int) -> list[bytes]:
     return found
 
 
-_NUMBERS = {
-    "FLOAT": FLOAT,
-    "DATE": DATE,
-    "TIMESTAMP": TIMESTAMP,
-    "TIMESTAMP_NTZ": TIMESTAMP_NTZ,
-}
+_NUMBERS = {"FLOAT": FLOAT, "DATE": DATE, "TIMESTAMP": TIMESTAMP, "TIMESTAMP_NTZ": TIMESTAMP_NTZ}
 
 
 def encoded_number(kind: str, data: bytes) -> bytes:

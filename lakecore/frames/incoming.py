@@ -70,11 +70,7 @@ _TAKEN = (
 
 
 def incoming_batches(
-    data: object,
-    fields: Sequence[Field] = (),
-    *,
-    bytes_max: int = BYTES_MAX,
-    settles: bool = False,
+    data: object, fields: Sequence[Field] = (), *, bytes_max: int = BYTES_MAX, settles: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `data` in batches, in order; without rows, one empty batch or none.
 

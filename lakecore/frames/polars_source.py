@@ -254,10 +254,7 @@ def _until_exit(frames: Generator[pl.DataFrame, None, None]) -> Iterator[pl.Data
 
 
 def _frames(
-    source: BatchSource,
-    columns: list[str] | None,
-    predicate: pl.Expr | None,
-    row_limit: int | None,
+    source: BatchSource, columns: list[str] | None, predicate: pl.Expr | None, row_limit: int | None
 ) -> Generator[pl.DataFrame, None, None]:
     if predicate is not None:
         _check(predicate, source.schema)

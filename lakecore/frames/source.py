@@ -97,9 +97,7 @@ class EngineSource(Protocol):
     """A source whose files an engine may scan itself, if they hold its rows as they are."""
 
     def engine_files(
-        self,
-        columns: Sequence[str],
-        predicate: Predicate | None = None,
+        self, columns: Sequence[str], predicate: Predicate | None = None
     ) -> list[EngineFile] | None:
         """Local Parquet files that hold all matching rows, and perhaps others, with these columns.
 

@@ -38,12 +38,7 @@ import logging
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from lakecore.errors import (
-    AlreadyExists,
-    CommitUnknown,
-    LakecoreError,
-    NotFound,
-)
+from lakecore.errors import AlreadyExists, CommitUnknown, LakecoreError, NotFound
 from lakecore.format.iceberg.documents import (
     HINT,
     above_place,

@@ -190,10 +190,7 @@ def _sequence_of(contested: Contested, group: SequenceGroup, rows: np.ndarray) -
 
 
 def _fold_group(
-    contested: Contested,
-    group: SequenceGroup,
-    chosen: Chosen,
-    functions: dict[str, Aggregate],
+    contested: Contested, group: SequenceGroup, chosen: Chosen, functions: dict[str, Aggregate]
 ) -> dict[str, Column]:
     """The columns of a sequence group."""
     rows, groups = chosen.rows, chosen.groups

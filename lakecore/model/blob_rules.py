@@ -37,11 +37,7 @@ _KEY_ROOTS = frozenset(
 )  # fmt: skip
 
 
-_MANAGING_ENGINES = (
-    MergeEngine.DEDUPLICATE,
-    MergeEngine.PARTIAL_UPDATE,
-    MergeEngine.FIRST_ROW,
-)
+_MANAGING_ENGINES = (MergeEngine.DEDUPLICATE, MergeEngine.PARTIAL_UPDATE, MergeEngine.FIRST_ROW)
 
 
 def with_blobs(fields: Sequence[Field], options: TableOptions) -> tuple[Field, ...]:

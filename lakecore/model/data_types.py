@@ -258,15 +258,7 @@ _DEPTH_MAX = 100
 _DIGITS_MAX = 10
 _UNKNOWN_TO_US = frozenset({"GEOMETRY", "GEOGRAPHY"})
 _VECTOR_ROOTS = frozenset(
-    {
-        Root.BOOLEAN,
-        Root.TINYINT,
-        Root.SMALLINT,
-        Root.INT,
-        Root.BIGINT,
-        Root.FLOAT,
-        Root.DOUBLE,
-    }
+    {Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.FLOAT, Root.DOUBLE}
 )
 """The types of the elements of a VECTOR."""
 

@@ -172,10 +172,7 @@ def _within(
 
 _t = pa.types
 _DIGITS = dict(zip(INTEGERS, (3, 5, 10, 19), strict=True))
-_EXACT = {
-    Root.FLOAT: frozenset(INTEGERS[:2]),
-    Root.DOUBLE: frozenset({*INTEGERS[:3], Root.FLOAT}),
-}
+_EXACT = {Root.FLOAT: frozenset(INTEGERS[:2]), Root.DOUBLE: frozenset({*INTEGERS[:3], Root.FLOAT})}
 
 
 class TypeChanges(Enum):

@@ -205,7 +205,4 @@ class AnalyzeResult(ShownFacts):
     def _shown(self) -> list[tuple[str, object]]:
         if self.statistics is None:
             return [("snapshots", "none: there was nothing to analyze")]
-        return [
-            ("snapshots", ", ".join(map(str, self.snapshot_ids))),
-            *self.statistics.shown(),
-        ]
+        return [("snapshots", ", ".join(map(str, self.snapshot_ids))), *self.statistics.shown()]

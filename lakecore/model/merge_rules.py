@@ -138,8 +138,7 @@ def check_merge_engine(schema: TableSchema, options: TableOptions) -> None:
             )
         if options.deletion_vectors_enabled:
             raise InvalidRequest(
-                "merge-engine=first-row does not support deletion vectors",
-                table=options.table,
+                "merge-engine=first-row does not support deletion vectors", table=options.table
             )
     if options.merge_engine is MergeEngine.PARTIAL_UPDATE:
         _check_sequence_groups(schema, options)

@@ -50,12 +50,7 @@ def validate_scan(options: TableOptions) -> None:
 
 _STARTS: Mapping[ScanMode, tuple[str, ...]] = {
     ScanMode.FROM_TIMESTAMP: ("scan.timestamp-millis", "scan.timestamp"),
-    ScanMode.FROM_SNAPSHOT: (
-        "scan.snapshot-id",
-        "scan.tag-name",
-        "scan.watermark",
-        "scan.version",
-    ),
+    ScanMode.FROM_SNAPSHOT: ("scan.snapshot-id", "scan.tag-name", "scan.watermark", "scan.version"),
     ScanMode.FROM_FILE_CREATION_TIME: ("scan.file-creation-time-millis",),
     ScanMode.FROM_CREATION_TIMESTAMP: ("scan.creation-time-millis",),
     ScanMode.INCREMENTAL: (

@@ -63,10 +63,7 @@ class TableSchema:
 
     def _repr_html_(self) -> str:
         return rows_html(
-            self._title,
-            ("column", "type", "key", "comment"),
-            self._shown(),
-            "columns",
+            self._title, ("column", "type", "key", "comment"), self._shown(), "columns"
         )
 
     @property

@@ -41,10 +41,7 @@ _KEYS: Mapping[str, str] = {
 
 
 def parse_options(
-    options: Mapping[str, str],
-    *,
-    table: str = "",
-    creating: bool = False,
+    options: Mapping[str, str], *, table: str = "", creating: bool = False
 ) -> TableOptions:
     """The typed value of these options, which are strings.
 
@@ -306,12 +303,7 @@ def check_dynamic_options(
 
 
 def check_option_change(
-    options: Mapping[str, str],
-    key: str,
-    value: str | None,
-    *,
-    has_snapshots: bool,
-    table: str = "",
+    options: Mapping[str, str], key: str, value: str | None, *, has_snapshots: bool, table: str = ""
 ) -> None:
     """Raise InvalidRequest if the option may not take this value (None: its default).
 

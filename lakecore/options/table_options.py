@@ -629,10 +629,7 @@ class TableOptions(
             )
 
     def require_writable(
-        self,
-        *,
-        primary_keys: Sequence[str] | None = None,
-        partition_keys: Sequence[str] = (),
+        self, *, primary_keys: Sequence[str] | None = None, partition_keys: Sequence[str] = ()
     ) -> None:
         """Raise Unsupported if an option requires a writer to do what lakecore cannot do.
 
@@ -698,11 +695,7 @@ LIMITS = (
         effect=READ,
         holds=lambda o: o.type not in (TableType.TABLE, TableType.MATERIALIZED_TABLE),
     ),
-    Limit(
-        key="scan.mode",
-        effect=READ,
-        holds=lambda o: o.scan_mode in _SCAN_MODES_TO_COME,
-    ),
+    Limit(key="scan.mode", effect=READ, holds=lambda o: o.scan_mode in _SCAN_MODES_TO_COME),
     Limit(
         key="scan.creation-time-millis",
         effect=READ,

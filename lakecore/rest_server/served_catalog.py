@@ -128,11 +128,7 @@ def all_functions(catalog: Catalog, query: Mapping[str, str]) -> Reply:
 
 
 def on_functions(
-    catalog: Catalog,
-    method: str,
-    database: str,
-    parts: tuple[str, ...],
-    query: Mapping[str, str],
+    catalog: Catalog, method: str, database: str, parts: tuple[str, ...], query: Mapping[str, str]
 ) -> Reply:
     """The reply to a request about functions of a database; `parts` begin with `functions`."""
     match (method, *parts):

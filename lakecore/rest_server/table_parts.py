@@ -355,13 +355,7 @@ def _described(name: Identifier, view: View) -> Json:
     """A view in the form of the protocol."""
     stated = dict.fromkeys(("owner", "createdBy", "updatedBy"))
     times = dict.fromkeys(("createdAt", "updatedAt"), 0)
-    return {
-        "id": str(name),
-        "name": name.table,
-        "schema": view_to_json(view),
-        **stated,
-        **times,
-    }
+    return {"id": str(name), "name": name.table, "schema": view_to_json(view), **stated, **times}
 
 
 def _identifier(database: str, name: str) -> Identifier:

@@ -308,13 +308,7 @@ _CLOCK = {
     "current_time": "TIMETZ",
     "get_current_time": "TIMETZ",
 }
-_CLOCK_WORDS = (
-    "current_timestamp",
-    "current_date",
-    "current_time",
-    "localtime",
-    "localtimestamp",
-)
+_CLOCK_WORDS = ("current_timestamp", "current_date", "current_time", "localtime", "localtimestamp")
 _UNIX = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 

@@ -77,10 +77,7 @@ def sql_expr(text: str) -> SqlExpression:
 
 
 def parse_where(
-    text: str,
-    schema: TableSchema | pa.Schema,
-    setting: Setting = LOCAL,
-    find: Find | None = None,
+    text: str, schema: TableSchema | pa.Schema, setting: Setting = LOCAL, find: Find | None = None
 ) -> tuple[Sql, Predicate]:
     """Parse a condition on rows of a schema. Returns it and its predicate for pruning."""
     types = types_of(schema)

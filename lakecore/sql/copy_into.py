@@ -423,11 +423,7 @@ def _written(load: _Load, paths: Sequence[str]) -> CommitResult:
 
 
 def _streamed(
-    load: _Load,
-    query: str,
-    names: list[str],
-    counts: Counter[str],
-    expected: Mapping[str, int],
+    load: _Load, query: str, names: list[str], counts: Counter[str], expected: Mapping[str, int]
 ) -> CommitResult:
     """Write the rows of a query.
 

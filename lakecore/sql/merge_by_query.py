@@ -360,11 +360,7 @@ class _Query:
         return f"SELECT * REPLACE ({', '.join(parts)}) FROM (\n{result})"
 
     def _result(
-        self,
-        step: Step | None,
-        number: int | None,
-        rows: str,
-        times: Collection[Value] = (),
+        self, step: Step | None, number: int | None, rows: str, times: Collection[Value] = ()
     ) -> str:
         """The SELECT for the rows of one clause. `rows` is its FROM and WHERE.
 

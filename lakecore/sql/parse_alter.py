@@ -54,10 +54,7 @@ def parse_alter(cursor: Cursor) -> Statement:
     absent_ok: set[str] = set()
     changes = _changes(cursor, absent_ok)
     return AlterTable(
-        chain=chain,
-        changes=tuple(changes),
-        if_exists=exists,
-        absent_ok=frozenset(absent_ok),
+        chain=chain, changes=tuple(changes), if_exists=exists, absent_ok=frozenset(absent_ok)
     )
 
 

@@ -197,10 +197,7 @@ class Queries:
         return NativeViews(self.connection, self._new_name)
 
     def relation(
-        self,
-        text: str,
-        parameters: Parameters = None,
-        scope: Scope = lambda _name: None,
+        self, text: str, parameters: Parameters = None, scope: Scope = lambda _name: None
     ) -> duckdb.DuckDBPyRelation:
         """The rows of a query. `scope` returns the Python object of a name, or None."""
         verb, query, *_ = tokenize(text)
@@ -342,12 +339,7 @@ class Queries:
             return path
         return EngineFiles(self._workspace.options_of_path).open(path)
 
-    def _prepared(
-        self,
-        text: str,
-        scope: Scope,
-        noted: Noted | None = None,
-    ) -> str:
+    def _prepared(self, text: str, scope: Scope, noted: Noted | None = None) -> str:
         text = with_largest_partitions(text, self._largest_partition)
         if "_scans" in self.__dict__:
             self._scans.begin()
@@ -565,9 +557,7 @@ def _is_file(name: str) -> bool:
     return "\\" in name or "*" in name or name.lower().endswith(_FILE_ENDS)
 
 
-def batches_of(
-    relation: duckdb.DuckDBPyRelation,
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def batches_of(relation: duckdb.DuckDBPyRelation) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema of a relation, and its rows in small batches. Raises only lakecore errors."""
     try:
         reader = relation.to_arrow_reader(_SMALL_BATCH_ROWS)

@@ -352,10 +352,7 @@ def _length(encoded: bytes, start: int, parts: int) -> int:
 
 
 def _unqualified(
-    columns: Sequence[Node],
-    chains: set[tuple[str, ...]],
-    encoded: bytes,
-    held: Sequence[Candidate],
+    columns: Sequence[Node], chains: set[tuple[str, ...]], encoded: bytes, held: Sequence[Candidate]
 ) -> list[tuple[int, int, str]]:
     """Patches that shorten `database.table.column` to `table.column` for tables with a new name."""
     patches: list[tuple[int, int, str]] = []

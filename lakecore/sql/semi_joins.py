@@ -121,10 +121,7 @@ def conjuncts_of(node: object) -> Iterator[Node]:
 
 
 def _candidate(
-    node: Node,
-    sources: tuple[tuple[str, int | None], ...],
-    defined: frozenset[str],
-    encoded: bytes,
+    node: Node, sources: tuple[tuple[str, int | None], ...], defined: frozenset[str], encoded: bytes
 ) -> Candidate | None:
     column = node.get("child")
     if (

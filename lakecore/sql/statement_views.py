@@ -461,12 +461,7 @@ class Connected(Protocol):
 class StatementViews:
     """The views of one statement: a table that it names twice is read at one snapshot."""
 
-    def __init__(
-        self,
-        queries: Connected,
-        scope: Scope,
-        noted: Noted | None,
-    ) -> None:
+    def __init__(self, queries: Connected, scope: Scope, noted: Noted | None) -> None:
         self._queries = queries
         self._scope = scope
         self._noted = noted

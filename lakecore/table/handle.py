@@ -559,8 +559,7 @@ class Table(TableMethods, RetentionVerbs, Readable):
         assert not isinstance(source, GuardedSource), "the options were checked"
         if isinstance(source, ChangesSource):
             raise Unsupported(
-                "a read between two points is not explained; name a state",
-                table=self.identifier,
+                "a read between two points is not explained; name a state", table=self.identifier
             )
         schema = source.table_schema
         predicate = None

@@ -443,10 +443,7 @@ class TableMethods(ABC):
         return lookups.look_up(self._looked_up(Travel(snapshot_id=snapshot_id)), keys, columns)
 
     def open_lookup(
-        self,
-        columns: Sequence[str] | str | None = None,
-        *,
-        on: Sequence[str] | str | None = None,
+        self, columns: Sequence[str] | str | None = None, *, on: Sequence[str] | str | None = None
     ) -> Lookup:
         """A handle for many look-ups: it keeps rows in memory and follows the table.
 

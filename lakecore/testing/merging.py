@@ -26,13 +26,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
-from lakecore.testing.aggregates import (
-    Aggregator,
-    LastNonNullValue,
-    Refused,
-    aggregator,
-    ordered,
-)
+from lakecore.testing.aggregates import Aggregator, LastNonNullValue, Refused, aggregator, ordered
 from lakecore.testing.values import plain
 
 if TYPE_CHECKING:

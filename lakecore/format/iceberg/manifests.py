@@ -421,12 +421,7 @@ def _list_schema(version: int, *, legacy: bool) -> Record:
 def _avro_type(type_name: str) -> Any:
     if type_name.startswith("decimal"):
         precision, scale = map(int, re.findall(r"\d+", type_name))
-        return {
-            "type": "bytes",
-            "logicalType": "decimal",
-            "precision": precision,
-            "scale": scale,
-        }
+        return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
     return _AVRO.get(type_name, type_name)
 
 

@@ -460,10 +460,7 @@ def _kept(bound: str | None) -> bytes | None:
 
 
 def _text_bounds(
-    part: pa.Buffer,
-    table: pa.Table,
-    texts: Sequence[_Texts],
-    coded: Mapping[str, CodedColumn],
+    part: pa.Buffer, table: pa.Table, texts: Sequence[_Texts], coded: Mapping[str, CodedColumn]
 ) -> dict[str, tuple[str, str]]:
     """The minimum and maximum of each string column, from the footer.
 

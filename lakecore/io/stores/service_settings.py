@@ -287,10 +287,7 @@ def _taken(settings: Settings, name: str) -> str:
 
 _ANONYMOUS = "AnonymousAWSCredentialsProvider"
 _BY_KEYS = ("SimpleAWSCredentialsProvider", "TemporaryAWSCredentialsProvider")
-_BY_ENVIRONMENT = (
-    "DefaultAWSCredentialsProviderChain",
-    "DefaultCredentialsProvider",
-)
+_BY_ENVIRONMENT = ("DefaultAWSCredentialsProviderChain", "DefaultCredentialsProvider")
 
 
 def _complete_s3(settings: Settings, _: str) -> None:
@@ -323,8 +320,7 @@ def _complete_s3(settings: Settings, _: str) -> None:
         raise InvalidRequest("an access key and a secret key are given together or not at all")
     if "profile" in settings and (has_keys or provider):
         raise InvalidRequest(
-            "a profile names the credentials: remove the other options that do",
-            option="s3.profile",
+            "a profile names the credentials: remove the other options that do", option="s3.profile"
         )
 
 
@@ -381,8 +377,7 @@ def _complete_gcs(settings: Settings, _: str) -> None:
         settings["token"] = _GCS_TOKENS[kind]
     elif kind == _BY_KEY_FILE and key_file is None:
         raise InvalidRequest(
-            "the path of the key file is missing",
-            option="fs.gs.auth.service.account.json.keyfile",
+            "the path of the key file is missing", option="fs.gs.auth.service.account.json.keyfile"
         )
     elif kind not in {"", _BY_KEY_FILE}:
         raise Unsupported(

@@ -422,10 +422,7 @@ def nested_update(aggregate: Aggregate) -> Fold:
 
     limited = bool(rule.key) and rule.limit is not None
     return Fold(
-        fold=fold,
-        retracts=True,
-        keeps_added=beyond_limit if limited else None,
-        changes_single=True,
+        fold=fold, retracts=True, keeps_added=beyond_limit if limited else None, changes_single=True
     )
 
 

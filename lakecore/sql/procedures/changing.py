@@ -269,10 +269,7 @@ def _said(result: CompactionResult) -> str:
 
 
 @procedure(
-    including_databases="`.*`",
-    mode="divided",
-    including_tables="`.*`",
-    compact_strategy="full",
+    including_databases="`.*`", mode="divided", including_tables="`.*`", compact_strategy="full"
 )
 def compact_database(  # noqa: PLR0913  the arguments of the procedure
     call: Call,
@@ -386,20 +383,13 @@ def compact_manifest(  # noqa: PLR0913  the arguments of the procedure
 
 
 @procedure()
-def remove_unexisting_files(
-    table: Table,
-    *,
-    dry_run: bool,
-    parallelism: int | None,
-) -> Rows:
+def remove_unexisting_files(table: Table, *, dry_run: bool, parallelism: int | None) -> Rows:
     """Take data files that do not exist out of the newest snapshot; their rows are lost."""
     _refuse_flink(parallelism=parallelism)
     return [(path,) for path in table.remove_unexisting_files(dry_run=dry_run)]
 
 
-@procedure(
-    columns=("previous_earliest_snapshot_id", "current_earliest_snapshot_id"),
-)
+@procedure(columns=("previous_earliest_snapshot_id", "current_earliest_snapshot_id"))
 def repair_earliest_snapshot(table: Table, snapshot_id: int) -> Rows:
     """Let the history begin after a gap of lost snapshots."""
     return [(table.repair_earliest_snapshot(snapshot_id), snapshot_id)]

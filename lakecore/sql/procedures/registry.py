@@ -68,10 +68,7 @@ PROCEDURES: dict[str, Procedure] = {
 
 
 def call(
-    workspace: Workspace,
-    queries: Queries,
-    statement: s.Call,
-    run: Callable[[str], object],
+    workspace: Workspace, queries: Queries, statement: s.Call, run: Callable[[str], object]
 ) -> Rows:
     """The result rows of a CALL. `run` runs another statement in the same session."""
     *catalog, schema, name = ("", *statement.procedure.split("."))[-3:]

@@ -37,10 +37,7 @@ def create_tag_from_timestamp(
     table.create_tag(tag, timestamp=timestamp, time_retained=time_retained)
 
 
-@procedure(
-    columns=("tag", "snapshot", "commit_time", "watermark"),
-    time_retained=_RETAINED,
-)
+@procedure(columns=("tag", "snapshot", "commit_time", "watermark"), time_retained=_RETAINED)
 def create_tag_from_watermark(
     table: Table, tag: str, watermark: int, time_retained: str | None
 ) -> Rows:
@@ -82,13 +79,7 @@ def trigger_tag_automatic_creation(table: Table) -> None:
 
 
 @procedure()
-def create_branch(
-    table: Table,
-    *,
-    branch: str,
-    tag: str | None,
-    ignore_if_exists: bool,
-) -> None:
+def create_branch(table: Table, *, branch: str, tag: str | None, ignore_if_exists: bool) -> None:
     """Make a branch, from a tag or empty."""
     with suppress(AlreadyExists) if ignore_if_exists else nullcontext():
         table.create_branch(branch, tag)
@@ -139,10 +130,7 @@ def expire_snapshots(  # noqa: PLR0913  the arguments of the procedure
 ) -> Rows:
     """Delete old snapshots and the files that only they need."""
     result = call.open(table, options).expire_snapshots(
-        retain_max=retain_max,
-        retain_min=retain_min,
-        older_than=older_than,
-        max_deletes=max_deletes,
+        retain_max=retain_max, retain_min=retain_min, older_than=older_than, max_deletes=max_deletes
     )
     return [(result.snapshots_expired,)]
 
@@ -173,10 +161,7 @@ def expire_changelogs(
     return [(f"expired changelogs: {result.changelogs_expired}",)]
 
 
-@procedure(
-    columns=("expired_tags",),
-    older_than="the time that each tag states",
-)
+@procedure(columns=("expired_tags",), older_than="the time that each tag states")
 def expire_tags(table: Table, older_than: str | None) -> Rows:
     """Delete tags whose time is over."""
     gone = table.expire_tags(older_than=older_than)

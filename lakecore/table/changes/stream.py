@@ -123,12 +123,7 @@ def open_stream(
     every_ms = options.continuous_discovery_interval_ms
     progress = Progress(reading, consumer_id, recorded, every_ms)
     reader = StreamReader(
-        follower,
-        progress,
-        context.ambient,
-        poll_seconds=poll_seconds,
-        frame=frame,
-        batches=batches,
+        follower, progress, context.ambient, poll_seconds=poll_seconds, frame=frame, batches=batches
     )
     return ChangeStream(reader, frame)
 

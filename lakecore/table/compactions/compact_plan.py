@@ -181,12 +181,7 @@ def files_by_bucket(entries: Iterable[ManifestEntry], snapshot_id: int | None) -
 
 
 def plan_bucket(
-    context: TableContext,
-    bucket: BucketFiles,
-    vectors: Vectors,
-    *,
-    full: bool,
-    idle_picks: int = 0,
+    context: TableContext, bucket: BucketFiles, vectors: Vectors, *, full: bool, idle_picks: int = 0
 ) -> BucketCompaction | None:
     """The plan for a bucket with these deletion vectors; None if there is nothing to do.
 

@@ -135,9 +135,7 @@ def _check(names: Sequence[str], schema: TableSchema, on: Sequence[str] | None) 
     unknown = [name for name in names if name not in schema.by_name]
     if unknown or not names:
         raise InvalidRequest(
-            "keys name columns of the table to look up by",
-            unknown=unknown,
-            columns=schema.names,
+            "keys name columns of the table to look up by", unknown=unknown, columns=schema.names
         )
     if on is not None and set(names) != set(on):
         raise InvalidRequest(
@@ -163,12 +161,7 @@ def rows_in_order(keys: Keys, rows: pl.DataFrame, columns: Sequence[str]) -> pl.
     asked = [KEY_PREFIX + name for name in keys.names]
     # The result has the values of the rows, not of the keys: -0.0 finds 0.0.
     found = frame.rename(dict(zip(keys.names, asked, strict=True))).join(
-        rows,
-        left_on=asked,
-        right_on=keys.names,
-        how="inner",
-        coalesce=False,
-        maintain_order="left",
+        rows, left_on=asked, right_on=keys.names, how="inner", coalesce=False, maintain_order="left"
     )
     return found.select(columns)
 
@@ -529,9 +522,7 @@ def open_lookup(
     for name in by:
         if not isinstance(schema.field(name).type, Atomic):
             raise InvalidRequest(
-                "a nested column cannot be looked up by",
-                column=name,
-                type=schema.field(name).type,
+                "a nested column cannot be looked up by", column=name, type=schema.field(name).type
             )
     names = schema.names if columns is None else checked_columns(columns, schema)
     wanted = LookupColumns(on=tuple(dict.fromkeys(by)), result=tuple(dict.fromkeys(names)))

@@ -114,11 +114,7 @@ class GuardedSource:
         yield from told_each(self._batches(names, predicate, limit, rules), self.context)
 
     def _batches(
-        self,
-        names: Sequence[str],
-        predicate: Predicate | None,
-        limit: int | None,
-        rules: ReadRules,
+        self, names: Sequence[str], predicate: Predicate | None, limit: int | None, rules: ReadRules
     ) -> Iterator[pa.RecordBatch]:
         # The stored values of a masked column are only read if a rule reads them.
         seen = (name for name in names if name not in rules.masks)

@@ -308,10 +308,7 @@ def on_stored_columns(schema: TableSchema, predicate: Predicate | None) -> Predi
 
 
 def matching_values(
-    files: Sequence[DataFile],
-    history: History,
-    schema: TableSchema,
-    predicate: Predicate | None,
+    files: Sequence[DataFile], history: History, schema: TableSchema, predicate: Predicate | None
 ) -> np.ndarray:
     """For each file, whether its value statistics allow a matching row.
 

@@ -109,9 +109,7 @@ def expired_is_not_found(context: TableContext, snapshots: Iterable[Snapshot]) -
         ) from error
 
 
-def or_expired(
-    read: Callable[Concatenate[_Source, P], T],
-) -> Callable[Concatenate[_Source, P], T]:
+def or_expired(read: Callable[Concatenate[_Source, P], T]) -> Callable[Concatenate[_Source, P], T]:
     """The method of a source, with the error of `expired_is_not_found`."""
 
     @wraps(read)
@@ -194,8 +192,7 @@ Batch = TypeVar("Batch", bound=pa.RecordBatch | pl.DataFrame)
 
 
 def side_by_side(
-    streams: Iterable[Iterator[Batch]],
-    ahead_bytes: int = _AHEAD_BYTES,
+    streams: Iterable[Iterator[Batch]], ahead_bytes: int = _AHEAD_BYTES
 ) -> Generator[Batch, None, None]:
     """The batches of the streams, in order; a few streams are read concurrently.
 
@@ -440,9 +437,7 @@ class TableSource:
 
     @or_expired
     def engine_files(
-        self,
-        columns: Sequence[str],
-        predicate: Predicate | None = None,
+        self, columns: Sequence[str], predicate: Predicate | None = None
     ) -> list[EngineFile] | None:
         """The local Parquet files, if an engine can scan them without a merge; else None.
 

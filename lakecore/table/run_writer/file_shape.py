@@ -356,10 +356,7 @@ def changelog_shape(schema: TableSchema, options: TableOptions, level: int = 0) 
     changed = data
     if options.changelog_file_stats_mode is not None:
         mode = parse_stats_mode(options.changelog_file_stats_mode)
-        changed = replace(
-            data,
-            stats_modes=(mode,) * len(data.stats_modes),
-        )
+        changed = replace(data, stats_modes=(mode,) * len(data.stats_modes))
     return replace(
         changed,
         write_format=replace(

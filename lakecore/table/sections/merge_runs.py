@@ -132,12 +132,7 @@ def merge_runs(
 
 
 def _merged_runs(
-    split: Split,
-    plan: ReadPlan,
-    store: Store,
-    budget: Budget,
-    windows: Windows,
-    merging: Merging,
+    split: Split, plan: ReadPlan, store: Store, budget: Budget, windows: Windows, merging: Merging
 ) -> Generator[pa.Table, None, None]:
     engine = _engine(plan, merging.visible)
     merge = engine if merging.function is None else merging.function

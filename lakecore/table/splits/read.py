@@ -135,11 +135,7 @@ class BlobColumn:
     """
 
     def __init__(
-        self,
-        files: SplitFiles,
-        field: Field,
-        own: Sequence[DataFile],
-        size: BatchSize,
+        self, files: SplitFiles, field: Field, own: Sequence[DataFile], size: BatchSize
     ) -> None:
         self._store = files.store
         self._name, self._type = field.name, field.type

@@ -283,8 +283,7 @@ def late_casts(
     # No column of a table has a name with this prefix.
     casts = (
         LateCast(
-            column=field,
-            stored=Field(id=field.id, name=f"{KEY_PREFIX}STORED_{number}", type=kind),
+            column=field, stored=Field(id=field.id, name=f"{KEY_PREFIX}STORED_{number}", type=kind)
         )
         for number, (field, kind) in enumerate(found)
     )

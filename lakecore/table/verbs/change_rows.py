@@ -84,10 +84,7 @@ def deletion(context: TableContext, where: pl.Expr | str) -> tuple[TableSource, 
 
 
 def deleted(
-    context: TableContext,
-    source: TableSource,
-    condition: Condition,
-    base: WriteStart | None = None,
+    context: TableContext, source: TableSource, condition: Condition, base: WriteStart | None = None
 ) -> Changed:
     """The uncommitted changes that delete the rows of `source` which match the condition.
 
@@ -143,10 +140,7 @@ class Assignment:
 
 
 def update_rows(
-    context: TableContext,
-    values: Mapping[str, object],
-    where: pl.Expr | str | None,
-    by: Author,
+    context: TableContext, values: Mapping[str, object], where: pl.Expr | str | None, by: Author
 ) -> CommitResult:
     """Set columns of the matching rows in one commit; see `Table.update`."""
     source, assignment = assigning(context, values, where)
@@ -224,10 +218,7 @@ def columns_of_update(
 
 
 def updated(
-    before: pa.Table,
-    values: Mapping[str, pa.ChunkedArray],
-    shape: UpdateShape,
-    schema: TableSchema,
+    before: pa.Table, values: Mapping[str, pa.ChunkedArray], shape: UpdateShape, schema: TableSchema
 ) -> pa.Table:
     """The rows with new values, to be written. Raises InvalidRequest if a row sets nothing."""
     after = before.select(list(shape.carried))

@@ -608,10 +608,7 @@ class _Call:
         clusters = ordering is not None
         left = left_to_plan(self._context, messages, waiting, clusters=clusters)
         kind = WorkKind(
-            full=request.full,
-            step_bytes=request.max_bytes,
-            ordering=ordering,
-            idle=request.idle,
+            full=request.full, step_bytes=request.max_bytes, ordering=ordering, idle=request.idle
         )
         others: Sequence[ManifestEntry] = ()
         if request.partitions is not None or request.where is not None:

@@ -47,9 +47,7 @@ def compact_manifests(context: TableContext) -> CommitResult:
     """Merge the manifests, in a COMPACT snapshot. Makes none if there is nothing to merge."""
     require_table(context)
     options = replace(
-        context.options,
-        manifest_merge_min_count=1,
-        manifest_full_compaction_threshold_size_bytes=1,
+        context.options, manifest_merge_min_count=1, manifest_full_compaction_threshold_size_bytes=1
     )
     merging = replace(context, options=options)
     latest = context.history.latest_snapshot()

@@ -401,9 +401,7 @@ def measured(source: TableSource, sketches: Sequence[ColumnSketch]) -> int:
 
 
 def analyze(
-    context: TableContext,
-    columns: Sequence[str] | str | None,
-    measure: Measure = measured,
+    context: TableContext, columns: Sequence[str] | str | None, measure: Measure = measured
 ) -> AnalyzeResult:
     """Compute and store the statistics of the newest snapshot; see `Table.analyze`."""
     schema = context.schema

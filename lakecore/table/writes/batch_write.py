@@ -382,11 +382,7 @@ def records_nothing(context: TableContext, identifier: int) -> bool:
 
 
 def write_rows(
-    context: TableContext,
-    data: object,
-    by: Author,
-    *,
-    unstored: Unstored | None = None,
+    context: TableContext, data: object, by: Author, *, unstored: Unstored | None = None
 ) -> CommitResult:
     """Add rows in one commit.
 

@@ -209,10 +209,7 @@ class KeyIndex:
         return places
 
     def move(
-        self,
-        hashes: NDArray[np.int32],
-        keys: pa.LargeBinaryArray,
-        places: NDArray[np.int64],
+        self, hashes: NDArray[np.int32], keys: pa.LargeBinaryArray, places: NDArray[np.int64]
     ) -> None:
         """Change the places of keys that are in the index."""
         for shard, own in _by_shard(hashes):
@@ -222,10 +219,7 @@ class KeyIndex:
                 run.places[at] = places[own[asked]]
 
     def add(
-        self,
-        hashes: NDArray[np.int32],
-        keys: pa.LargeBinaryArray,
-        places: NDArray[np.int64],
+        self, hashes: NDArray[np.int32], keys: pa.LargeBinaryArray, places: NDArray[np.int64]
     ) -> None:
         """Add keys that are not in the index, each once."""
         for shard, own in _by_shard(hashes):

@@ -98,8 +98,7 @@ class TableWrite:
         with postponed buckets are written to real buckets.
         """
         context.options.require_writable(
-            primary_keys=context.schema.primary_keys,
-            partition_keys=context.schema.partition_keys,
+            primary_keys=context.schema.primary_keys, partition_keys=context.schema.partition_keys
         )
         self._context = context
         self._overwrite = overwrite
