@@ -1,8 +1,7 @@
 """Table options: each declared once, with its key, kind, default and meaning.
 
-`layout`, `merging`, `files`, `writing`, `blobs`, `compaction`, `clustering`, `scans` and
-`retention` declare the options that lakecore's verbs read; `other_keys` lists the other keys of
-Paimon. `parse` turns texts into one frozen `TableOptions`; `page` writes `docs/options.md`.
+`files`, `writing` and `table_options` declare the options that lakecore's verbs read; `other_keys`
+lists the other keys of Paimon. `parse` turns texts into one frozen `TableOptions`.
 """
 
 from __future__ import annotations
@@ -32,9 +31,7 @@ from lakecore.options.parse import (
     check_dynamic_options,
     check_known,
     check_option_change,
-    describe_options,
     file_index_setting,
-    options_page,
     parse_known,
     parse_options,
     rename_in_options,
@@ -80,7 +77,6 @@ __all__ = [
     "check_dynamic_options",
     "check_known",
     "check_option_change",
-    "describe_options",
     "file_index_setting",
     "find_option",
     "member",
@@ -88,7 +84,6 @@ __all__ = [
     "option_keys",
     "option_text",
     "option_texts",
-    "options_page",
     "parse_known",
     "parse_options",
     "rename_in_options",

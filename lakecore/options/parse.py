@@ -8,20 +8,18 @@ rows are still right. A `*` at the end of a key stands for any text.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.options.choices import Effect
 from lakecore.options.kinds import FOLDER, IGNORE_KEY, NAME, NAMES, nearest
-from lakecore.options.other_keys import OTHER_KEYS, OTHER_PATTERNS
+from lakecore.options.other_keys import OTHER_KEYS
 from lakecore.options.table_options import (
     DECLARED,
     FAMILIES,
-    LIMITS,
     RENAMED,
     SINGLE,
-    SUBJECTS,
     TableOptions,
     find_option,
     member,
@@ -170,96 +168,6 @@ def _unknown(key: str, table: str, *, creating: bool) -> InvalidRequest | Unsupp
         return InvalidRequest("unknown table option", **facts)
     facts["way_out"] = f"set the dynamic option {IGNORE_KEY}={key} if it cannot change the rows"
     return Unsupported("lakecore does not know this table option", **facts)
-
-
-# --- page ----------------------------------------------------------------------------------------
-# Generates the page `docs/options.md` from the declarations of options.
-
-
-def describe_options() -> list[Option]:
-    """Every option that lakecore knows, in the order of their keys."""
-    known = (*DECLARED.values(), *OTHER_KEYS.values(), *OTHER_PATTERNS)
-    return sorted(known, key=lambda each: each.key)
-
-
-def options_page() -> str:
-    """The page `docs/options.md`, which lists every option under the heading of its subject."""
-    lines = [*_INTRODUCTION]
-    subjects: dict[str, list[Option]] = {
-        title: [part.metadata["option"] for part in fields(subject)]
-        for title, subject in SUBJECTS.items()
-    }
-    subjects["Options of other engines"] = [*OTHER_KEYS.values(), *OTHER_PATTERNS]
-    for title, options in subjects.items():
-        lines += ["", f"## {title}", "", "| option | meaning |", "|---|---|"]
-        for known in sorted(options, key=lambda each: each.key):
-            cells = (cell.replace("|", "\\|") for cell in _cells(known))
-            lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _cells(known: Option) -> tuple[str, str]:
-    """The option with its anchor, type and default; its meaning, and where it acts."""
-    default = f", default `{_one_line(known.default_text)}`" if known.default_text else ""
-    tables = "" if str(known.scope) == "all" else f" · {known.scope} tables"
-    return (
-        f'<a id="{known.key}"></a>`{known.key}`<br>{known.kind.name}{default}',
-        f"{known.meaning}{_page_notes(known)}<br>decides: {known.effect}{tables} · {_here(known)}",
-    )
-
-
-def _one_line(text: str) -> str:
-    """The text on one line, for a table cell: a line break would end the row."""
-    return text.replace("\n", "\\n")
-
-
-_INTRODUCTION = (
-    "# Table options",
-    "",
-    "This page lists every table option: its key, type, default and meaning, and what lakecore",
-    "does with it. Keys, defaults and meanings are Paimon's; `lakecore.*` and",
-    "`commit.single-writer` are lakecore's own. In a key, `#` stands for a name, such as that of a",
-    "column. An unknown key is an error that names similar keys. A link to an option is",
-    "`options.html#` and its key.",
-    "",
-    "*decides* says what the option affects:",
-    "",
-    "- **read**: which rows a read returns.",
-    "- **write**: how rows are written.",
-    "- **maintain**: compaction, expiry, tags and streams.",
-    "- **other**: work of other engines, and tuning that changes no rows.",
-    "- **nothing**: no release of Paimon reads it any more. New tables cannot have it.",
-    "",
-    "The last word says what happens if the value is not the default:",
-    "",
-    "- **acts**: lakecore implements the option.",
-    "- **no effect**: lakecore accepts and ignores the option, because tables of other engines",
-    "  have it. The meaning ends with the reason.",
-    "- **refused**: writing the table raises `Unsupported`, and so does reading it if the option",
-    f"  *decides* **read**. An option that *may be ignored* can be listed in `{IGNORE_KEY}`.",
-    "- **partly**: some values are refused.",
-)
-
-
-def _here(known: Option) -> str:
-    if known.no_effect:
-        return "no effect"
-    if not known.supported:
-        return "refused"
-    return "partly" if any(limit.key == known.key for limit in LIMITS) else "acts"
-
-
-def _page_notes(known: Option) -> str:
-    notes = ""
-    if known.fallbacks:
-        notes += " Older keys: " + ", ".join(f"`{old}`" for old in known.fallbacks) + "."
-    if known.immutable:
-        notes += " Cannot change after the first snapshot."
-    if known.ignorable:
-        notes += " *May be ignored.*"
-    if known.no_effect:
-        notes += f" *No effect here:* {known.no_effect}"
-    return notes
 
 
 # --- changes -------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
-from lakecore.options import DECLARED, Effect, describe_options
+from lakecore.options import DECLARED, Effect
+from tests.reference_pages import describe_options
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("lakecore", "spark_bridge", "pyspark_lakecore")

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from lakecore.errors import InvalidRequest
-from lakecore.options import RENAMED, describe_options, nearest, parse_options
+from lakecore.options import RENAMED, nearest, parse_options
+from tests.reference_pages import describe_options
 
 KNOWN = {"write-only": "write-only", "write.compaction-skip": "write-only", "sort-engine": "s"}
 

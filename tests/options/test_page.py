@@ -3,11 +3,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lakecore.options import (
-    Effect,
-    describe_options,
-    options_page,
-)
+from lakecore.options import Effect
+from tests.reference_pages import describe_options, options_page
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +23,7 @@ def test_every_option_is_declared_once_and_its_default_is_in_its_domain() -> Non
 
 def test_page_of_options_is_up_to_date() -> None:
     page = ROOT / "docs" / "options.md"
-    remedy = "python -c 'from lakecore.options import *; print(options_page(), end=\"\")'"
+    remedy = "python -m tests.reference_pages options"
 
     assert page.read_text() == options_page(), f"write it again: {remedy} > docs/options.md"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lakecore.options import describe_options
+from tests.reference_pages import describe_options
 
 ROOT = Path(__file__).parents[2]
 

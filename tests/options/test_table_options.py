@@ -11,9 +11,9 @@ from lakecore.options import (
     Effect,
     Option,
     TableOptions,
-    describe_options,
     parse_options,
 )
+from tests.reference_pages import describe_options
 
 ROOT = Path(__file__).parents[2]
 

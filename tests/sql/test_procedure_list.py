@@ -9,8 +9,8 @@ import pytest
 
 import lakecore as lc
 from lakecore.options import find_option
-from lakecore.sql.procedures.page import procedures_page
 from lakecore.sql.procedures.registry import PROCEDURES, UNSUPPORTED
+from tests.reference_pages import procedures_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "procedures.md"
 OF_PAIMON = frozenset(
@@ -39,8 +39,7 @@ def test_each_procedure_of_paimon_is_supported_or_refused_with_a_reason() -> Non
 
 
 def test_page_of_procedures_is_up_to_date() -> None:
-    module = "from lakecore.sql.procedures.page import procedures_page"
-    remedy = f"python -c '{module}; print(procedures_page(), end=\"\")' > docs/procedures.md"
+    remedy = "python -m tests.reference_pages procedures > docs/procedures.md"
 
     assert PAGE.read_text() == procedures_page(), f"write it again: {remedy}"
 

@@ -16,8 +16,9 @@ import pytest
 import lakecore as lc
 from lakecore.errors import InvalidRequest
 from lakecore.model.schema_change import SchemaChange
-from lakecore.options import Effect, describe_options
+from lakecore.options import Effect
 from lakecore.table.verbs.compaction_job import compact_for_switch
+from tests.reference_pages import describe_options
 from tests.tables import rolled_back, with_options
 
 if TYPE_CHECKING:
