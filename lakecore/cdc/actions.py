@@ -38,7 +38,9 @@ COMMON_FLAGS = (
 )
 REPEATED_FLAGS = frozenset(
     {
+        "column_type",
         "computed_column",
+        "exclude_column",
         "metadata_column",
         "multiple_table_partition_keys",
         "table_mapping",
@@ -144,8 +146,13 @@ class Arguments:
 
     @property
     def mapping(self) -> TypeMapping:
-        """The options of `--type_mapping`."""
-        return TypeMapping.parse(self.names("type_mapping"), self.names("primary_keys"))
+        """The options of `--type_mapping`, and the columns with a treatment of their own."""
+        return TypeMapping.parse(
+            self.names("type_mapping"),
+            self.names("primary_keys"),
+            self.flags.get("column_type", ()),
+            self.names("exclude_column"),
+        )
 
     @property
     def metadata(self) -> tuple[str, ...]:
@@ -456,7 +463,10 @@ def routing_of(arguments: Arguments, including_dbs: str | None = None) -> Routin
     )
 
 
+SERVER_TABLE_FLAGS = ("truncate", "column_type", "exclude_column")
+"""The flags of all actions that follow tables of a server."""
 SERVER_FLAGS = (
+    *SERVER_TABLE_FLAGS,
     "ignore_incompatible",
     "merge_shards",
     "table_prefix",
@@ -465,7 +475,6 @@ SERVER_FLAGS = (
     "excluding_tables",
     "multiple_table_partition_keys",
     "eager_init",
-    "truncate",
 )
 """The flags of all actions that follow a database of a server."""
 

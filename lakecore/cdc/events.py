@@ -229,6 +229,14 @@ class ReadsAgain(Protocol):
 
 
 @runtime_checkable
+class Resumes(Protocol):
+    """A source whose tables have types that an earlier run has chosen."""
+
+    def resume(self, position: Position) -> None:
+        """Called before `tables`, with the position from which the pipeline continues."""
+
+
+@runtime_checkable
 class Noted(Protocol):
     """A source whose server has settings that a user should know."""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TABLE_ERRORS = (InvalidRequest, Unsupported)
 """The errors that may concern single tables. All others end the pipeline."""
 
-OF_ALL_TABLES = frozenset({"snapshot", "columns", "gone"})
+OF_ALL_TABLES = frozenset({"snapshot", "columns", "gone", "texts"})
 """The members of positions that say something about all tables, and not only about a place."""
 _TABLES = "tables_of_the_error"
 

@@ -25,9 +25,10 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakecore.cdc.events import ReadsAgain
+from lakecore.cdc.events import ReadsAgain, Resumes
 from lakecore.cdc.patience import Patience
 from lakecore.cdc.quarantine import (
+    OF_ALL_TABLES,
     TABLE_ERRORS,
     Collected,
     LeavesOut,
@@ -78,6 +79,7 @@ log = logging.getLogger("lakecore.cdc")
 
 POSITION_PROPERTY = "lakecore.cdc.position"
 _POSITION_BYTES_MAX = 4096
+_HIDDEN = OF_ALL_TABLES - {"snapshot"}
 
 
 class Sink:
@@ -199,6 +201,8 @@ class Sink:
             self._state = found
             self._quarantine.restore(found.quarantine)
             self._tell_quarantine(source)
+            if found.position is not None and isinstance(source, Resumes):
+                source.resume(found.position)
         asked = patience.ask(lambda: (source.describe(), *surveyed(source)))
         if asked is None:
             return False
@@ -730,6 +734,6 @@ class Sink:
 def _properties(state: PipelineState) -> dict[str, str]:
     """The properties of the snapshots of a checkpoint."""
     position = state.position or {}
-    place = {name: position[name] for name in position if name not in {"columns", "gone"}}
+    place = {name: position[name] for name in position if name not in _HIDDEN}
     text = json.dumps(place, sort_keys=True)
     return {POSITION_PROPERTY: text} if len(text) <= _POSITION_BYTES_MAX else {}

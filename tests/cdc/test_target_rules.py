@@ -34,7 +34,7 @@ def create(catalog: Catalog, kind: str, *, mapping: TypeMapping, first: bool) ->
     """Start a pipeline with the table `t`, whose key `k` has a type of MySQL."""
     definitions = [Definition(name="k", type=kind, nullable=False), Definition(name="v", type=kind)]
     own = rules(mapping=mapping, primary_keys=mapping.key)
-    shape = own.shape(TABLE, source_schema(definitions, ("k",), None, mapping))
+    shape = own.shape(TABLE, source_schema(TABLE, definitions, ("k",), None, mapping))
     own.create(catalog, TABLE, "d.t", shape, first=first)
 
 
@@ -72,7 +72,7 @@ def test_a_key_that_makes_one_row_of_several_is_refused_at_every_start(
 def test_a_stated_key_keeps_its_values_apart_and_the_key_of_the_source_need_not() -> None:
     mapping = TypeMapping.parse("", key=("V",))
     definitions = [Definition(name="k", type="tinyint(1)"), Definition(name="v", type="tinyint(1)")]
-    found = source_schema(definitions, ("k",), None, mapping)
+    found = source_schema(TABLE, definitions, ("k",), None, mapping)
 
     assert [str(each.type) for each in found.fields] == ["BOOLEAN NOT NULL", "TINYINT"]
     assert found.exact == {"v"}

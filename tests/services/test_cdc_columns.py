@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import lakecore as lc
 from tests.services.mirrors import command, connect, mirror, postgres, postgres_command, run
@@ -155,3 +157,82 @@ def test_renewed_and_rounded_columns_of_postgres(
         check(cursor, tmp_path, "columns_of", tables)
     finally:
         cursor.execute("SELECT pg_drop_replication_slot('columns_of')")
+
+
+def test_types_of_mariadb_that_the_log_has_as_bytes(
+    mariadb_log: Server, quick_heartbeats: None, tmp_path: Path
+) -> None:
+    """Their texts in the log are those that the server prints."""
+    del quick_heartbeats
+    cursor, chance = connect(mariadb_log), random.Random(7)
+    words = [["0", "0", "0", f"{chance.randrange(1 << 16):x}"] for _ in range(8)]
+    addresses = [":".join(chance.choice(each) for each in words) for _ in range(40)]
+    addresses += ["::", "::1", "1::", "::ffff:10.0.0.1", "::10.0.0.1", "fe80::1:0:0:1"]
+    values = [
+        f"({at}, '{UUID(int=chance.getrandbits(128) >> at % 120 << at % 120)}', "
+        f"'{chance.randrange(256)}.0.{at}.0', '{address}')"
+        for at, address in enumerate(addresses)
+    ]
+    run(cursor, "CREATE DATABASE bytes_of")
+    for name in ("read", "logged"):
+        run(cursor, f"CREATE TABLE bytes_of.{name} (id int, u uuid, a inet4, b inet6, "
+                    "PRIMARY KEY (u, id))")  # fmt: skip
+    run(cursor, f"INSERT INTO bytes_of.read VALUES {', '.join(values)}")
+    given = command(mariadb_log, tmp_path, "mysql_sync_database", "bytes_of")
+    mirror(given)
+    run(cursor, "INSERT INTO bytes_of.logged SELECT * FROM bytes_of.read")
+    run(cursor, "INSERT INTO bytes_of.logged (id, u) VALUES (99, UUID())")
+    mirror(given)
+    check(cursor, tmp_path, "bytes_of", {"read": [], "logged": []})
+
+
+STATED = (
+    "--exclude_column=t.hidden",
+    "--column-type=t.n=DECIMAL(20, 4)",
+    "--column-type=t.c=STRING",
+    "--column-type=t.id=STRING",
+)
+
+
+def stated(cursor: Any, schema: str, given: list[str], warehouse: Path, hidden: str) -> None:
+    """One column is left out, and others have types that the user states."""
+    table = f"{schema}.t"
+    run(cursor, f"CREATE TABLE {table} (id int primary key, hidden {hidden}, n int, c bigint)")
+    run(cursor, f"INSERT INTO {table} (id, n, c) VALUES (1, 2, 3)")
+    mirror(given)
+    run(
+        cursor,
+        f"INSERT INTO {table} (id, n, c) VALUES (2, 3, 4)",
+        f"UPDATE {table} SET hidden = NULL, c = 5 WHERE id = 1",
+    )
+    mirror(given)
+    found = lc.connect(warehouse).get_table("m.t")
+    assert [str(each.type) for each in found.context.schema.fields] == [
+        "STRING NOT NULL", "DECIMAL(20, 4)", "STRING"
+    ]  # fmt: skip
+    assert sorted(found.to_arrow().to_pylist(), key=lambda row: str(row["id"])) == [
+        {"id": "1", "n": 2, "c": "5"},
+        {"id": "2", "n": 3, "c": "4"},
+    ]
+
+
+def test_columns_of_mariadb_with_a_treatment_of_their_own(
+    mariadb_log: Server, quick_heartbeats: None, tmp_path: Path
+) -> None:
+    del quick_heartbeats
+    cursor = connect(mariadb_log)
+    run(cursor, "CREATE DATABASE stated_of")
+    given = command(mariadb_log, tmp_path, "mysql_sync_database", "stated_of", *STATED)
+    stated(cursor, "stated_of", [*given, "--mode=combined"], tmp_path, "time(6)")
+
+
+def test_columns_of_postgres_with_a_treatment_of_their_own(
+    postgres_log: Server, tmp_path: Path
+) -> None:
+    cursor = postgres(postgres_log)
+    run(cursor, "CREATE SCHEMA stated_of")
+    given = postgres_command(postgres_log, tmp_path, "stated_of", *STATED, slot="stated_of")
+    try:
+        stated(cursor, "stated_of", given, tmp_path, "int[]")
+    finally:
+        cursor.execute("SELECT pg_drop_replication_slot('stated_of')")

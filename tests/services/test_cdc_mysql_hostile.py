@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.services.mirrors import (
     command,
     connect,
     mirror,
+    ran,
     read,
     refusal,
     run,
@@ -476,18 +478,18 @@ def test_truncate_is_ignored_or_stops_the_pipeline(
         assert target(tmp_path) == [(1,)]
 
 
-def test_excluded_table_may_have_any_type(server: Server, cursor: Any, tmp_path: Path) -> None:
+def test_excluded_table_may_be_of_any_kind(server: Server, cursor: Any, tmp_path: Path) -> None:
     run(
         cursor,
         "CREATE DATABASE places",
         "CREATE TABLE places.t (id int primary key)",
-        "CREATE TABLE places.at (id int primary key, p uuid)",
+        "CREATE TABLE places.at (id int primary key) WITH SYSTEM VERSIONING",
     )
     given = command(server, tmp_path, "mysql_sync_database", "places")
-    assert "column=p" in refusal(given)
+    assert "system versioning" in refusal(given)
     given.append("--excluding_tables=at")
     mirror(given)
-    run(cursor, "INSERT INTO places.at VALUES (1, UUID())", "INSERT INTO places.t VALUES (1)")
+    run(cursor, "INSERT INTO places.at VALUES (1)", "INSERT INTO places.t VALUES (1)")
     mirror(given)
 
     assert target(tmp_path) == [(1,)]
@@ -778,18 +780,45 @@ def test_different_keys_of_the_source_stay_different(
     }
 
 
-def test_a_date_outside_the_calendar_in_a_key_is_refused(
-    server: Server, cursor: Any, tmp_path: Path
-) -> None:
+def test_dates_outside_the_calendar_in_a_key(server: Server, cursor: Any, tmp_path: Path) -> None:
     run(
         cursor,
         "CREATE DATABASE zeros",
         "CREATE TABLE zeros.t (k date primary key)",
-        "INSERT INTO zeros.t VALUES ('0000-00-00'), ('1970-01-01')",
+        "CREATE TABLE zeros.later LIKE zeros.t",
+        "CREATE TABLE zeros.moments (k datetime(3), i int, primary key (i, k))",
+        "INSERT INTO zeros.t VALUES ('0000-00-00'), ('1970-01-01'), ('2024-00-10')",
+        "INSERT INTO zeros.later VALUES ('1970-01-01')",
+        "INSERT INTO zeros.moments VALUES ('2024-02-00', 1), ('1970-01-01 01:02:03.5', 2)",
     )
+    given = command(server, tmp_path, "mysql_sync_database", "zeros")
+    mirror(given)
+    assert target(tmp_path) == [("0000-00-00",), ("1970-01-01",), ("2024-00-10",)]
+    assert [row[0] for row in target(tmp_path, "moments")] == [
+        "1970-01-01 01:02:03.500000", "2024-02-00 00:00:00"
+    ]  # fmt: skip
+    assert target(tmp_path, "later") == [(date(1970, 1, 1),)]
 
-    given = command(server, tmp_path, "mysql_sync_database", "zeros", "--on-table-error=stop")
-    reason = refusal(given)
+    # The type stays when no such date is left; a table that has none at the start keeps its type.
+    run(
+        cursor,
+        "DELETE FROM zeros.t WHERE k <> '1970-01-01'",
+        "INSERT INTO zeros.t VALUES ('2024-00-11'), ('2024-01-11')",
+        "UPDATE zeros.moments SET k = '0000-00-00' WHERE i = 1",
+        "INSERT INTO zeros.later VALUES ('0000-00-00')",
+    )
+    (held,) = mirror(given, ends_with=3)["quarantine"]
+    assert held["table"] == "later"
+    assert "key-dates-to-string" in held["reason"]
+    assert target(tmp_path) == [("1970-01-01",), ("2024-00-11",), ("2024-01-11",)]
+    assert [row[0] for row in target(tmp_path, "moments")] == [
+        "0000-00-00 00:00:00", "1970-01-01 01:02:03.500000"
+    ]  # fmt: skip
 
-    assert "key-dates-to-string" in reason
-    assert "column=k" in reason
+    lc.connect(tmp_path).drop_table("m.later")
+    asked = ["cdc", "resync", "mysql_sync_database-m", f"--warehouse={tmp_path}"]
+    assert ran([*asked, "--tables=later"]).code == 0
+    run(cursor, "INSERT INTO zeros.later VALUES ('2024-01-00')")
+    mirror(given)
+    assert mirror(given)["quarantine"] == []
+    assert target(tmp_path, "later") == [("0000-00-00",), ("1970-01-01",), ("2024-01-00",)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakecore.cdc.events import SourceSchema
@@ -21,7 +22,9 @@ from lakecore.model.types import Field, Root, with_nullable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lakecore.cdc.events import SourceTable
     from lakecore.cdc.types.mapping import TypeMapping
+    from lakecore.cdc.types.mysql import MySqlType
     from lakecore.model.types import DataType
 
 
@@ -62,7 +65,8 @@ _INTEGERS = {
 }
 _TEXTS = {1: "tinytext", 2: "text", 3: "mediumtext", 4: "longtext"}
 _BLOBS = {1: "tinyblob", 2: "blob", 3: "mediumblob", 4: "longblob"}
-_REFUSED = frozenset({"UUID", "INET4", "INET6"})
+PRINTED = {"UUID": 16, "INET4": 4, "INET6": 16}
+"""The types of MariaDB that the log has as BINARY of this length, without zeros at the end."""
 _DEFAULT_LENGTHS = {
     **dict.fromkeys(("CHAR", "BINARY"), 1),
     **dict.fromkeys(("DECIMAL", "NUMERIC", "DEC", "FIXED"), 10),
@@ -152,7 +156,7 @@ def stated_type(text: str, mapping: TypeMapping, *, nullable: bool) -> DataType 
     """The type that a statement gives a column of a target; None if it is not certain."""
     try:
         parsed = parse_mysql_type(text)
-        if TypeOption.TO_STRING in mapping or parsed.name in _REFUSED:
+        if TypeOption.TO_STRING in mapping:
             return None
         if (size := _DEFAULT_LENGTHS.get(parsed.name)) is not None and "(" not in text:
             parsed = replace(parsed, length=size, scale=0)
@@ -180,37 +184,43 @@ def definitions_of(
     return tuple(found)
 
 
+def printed_columns(
+    logged: Sequence[LoggedColumn], definitions: Sequence[Definition]
+) -> tuple[LoggedColumn, ...]:
+    """The logged columns. Those of `PRINTED` types have the type as their character set."""
+    names = [parse_mysql_type(each.type).name for each in definitions]
+    return tuple(
+        replace(column, charset=name) if name in PRINTED else column
+        for column, name in zip(logged, names, strict=True)
+    )
+
+
 def source_schema(
+    table: SourceTable,
     columns: Sequence[Definition],
     primary_key: Sequence[str],
     comment: str | None,
     mapping: TypeMapping,
 ) -> SourceSchema:
-    """The source schema of these columns, in Paimon's types.
-
-    Raises Unsupported, naming the column, for a type that the log does not fully describe.
-    """
+    """The source schema of those of these columns that are mirrored, in Paimon's types."""
     fields: list[Field] = []
     notes: list[str] = []
     exact = mapping.exact((each.name for each in columns), primary_key)
-    for number, column in enumerate(columns):
-        parsed = parse_mysql_type(column.type)
-        if parsed.name in _REFUSED:
-            raise Unsupported(
-                "the binary log does not tell this type from bytes: leave the table out, or "
-                "change the column to CHAR or BINARY",
-                column=column.name,
-                type=column.type,
-            )
-        is_bytes = parsed.is_geometry and TypeOption.TO_STRING not in mapping
-        usual = BYTES if is_bytes else mysql_type(parsed, mapping)
-        kind = mysql_key_type(parsed, mapping) if column.name in exact else usual
-        notes += type_notes(column.name, kind, usual, parsed.length or 0)
-        nullable = column.nullable or "to-nullable" in mapping.options
+    for column in columns:
+        in_key = column.name in exact
         key = column.name in primary_key
+        if mapping.excludes(table, column.name, exact=in_key or key):
+            continue
+        parsed = parse_mysql_type(column.type)
+        usual = partial(_usual_type, parsed, mapping)
+        of = partial(mysql_key_type, parsed, mapping) if in_key else usual
+        kind, is_own = mapping.column_type(table, column.name, of, exact=in_key)
+        if in_key or not is_own:
+            notes += type_notes(column.name, kind, usual(), parsed.length or 0)
+        nullable = column.nullable or "to-nullable" in mapping.options
         fields.append(
             Field(
-                id=number,
+                id=len(fields),
                 name=column.name,
                 type=with_nullable(kind, nullable=nullable and not key),
                 description=column.comment or None,
@@ -221,16 +231,29 @@ def source_schema(
         primary_key=tuple(primary_key),
         states_key=True,
         comment=comment or None,
-        may_be_flags=frozenset(each.name for each in columns if each.may_be_flag) - exact,
+        may_be_flags=frozenset(
+            column.name
+            for column in columns
+            if column.may_be_flag and column.name in {each.name for each in fields}
+        )
+        - exact,
         exact=exact,
         notes=tuple(notes),
     )
+
+
+def _usual_type(parsed: MySqlType, mapping: TypeMapping) -> DataType:
+    """The type of a column outside of a key."""
+    is_bytes = parsed.is_geometry and TypeOption.TO_STRING not in mapping
+    return BYTES if is_bytes else mysql_type(parsed, mapping)
 
 
 def _is_same(logged: str, defined: str) -> bool:
     """Whether two column definitions have the same storage format."""
     first, second = parse_mysql_type(logged), parse_mysql_type(defined)
     names = [_SAME.get(each.name, each.name) for each in (first, second)]
+    if names[1] in PRINTED:
+        return names[0] == "BINARY" and first.length == PRINTED[names[1]]
     if names[0] == "GEOMETRY":
         return second.is_geometry
     if names[0] != names[1] or first.unsigned != second.unsigned:

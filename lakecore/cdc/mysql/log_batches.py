@@ -8,7 +8,7 @@ batches of the others.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -18,7 +18,14 @@ import pyarrow as pa
 
 from lakecore.cdc.events import ChangeBatch, SourceTable
 from lakecore.cdc.mysql.binlog import LogPlace, Statement
-from lakecore.cdc.mysql.column import BY_SERVER, Code, LoggedColumn, definitions_of, source_schema
+from lakecore.cdc.mysql.column import (
+    BY_SERVER,
+    Code,
+    LoggedColumn,
+    definitions_of,
+    printed_columns,
+    source_schema,
+)
 from lakecore.cdc.mysql.connection import (
     connect,
     has_routines,
@@ -520,7 +527,8 @@ class LogBatches:
         definitions = definitions_of(found.columns, defined)
         stands_in = set(found.primary_key) == set(unique)
         primary_key = self._settings.key((), unique) if stands_in else found.primary_key
-        schema = source_schema(definitions, primary_key, comment, self._settings.mapping)
+        schema = source_schema(table, definitions, primary_key, comment, self._settings.mapping)
+        found = replace(found, columns=printed_columns(found.columns, definitions))
         names = frozenset(each.lower() for each in schema.names)
         before = self._columns.get(table, names)
         self._columns[table] = names
@@ -600,9 +608,11 @@ class LogBatches:
         assert schema is not None
         assert described is not None
         arrow = schema.arrow
-        columns = zip(
-            described.columns, zip(*found.rows, strict=True), schema.fields, arrow, strict=True
-        )
+        kept = [
+            (column, values)
+            for column, values in zip(described.columns, zip(*found.rows, strict=True), strict=True)
+            if column.name in arrow.names
+        ]
         with of_tables(found.image.table):
             arrays = [
                 fitted(
@@ -613,7 +623,7 @@ class LogBatches:
                     zone=self._server.zone,
                     exact=field_.name in schema.exact,
                 )
-                for column, values, field_, target in columns
+                for (column, values), field_, target in zip(kept, schema.fields, arrow, strict=True)
             ]
         return ChangeBatch(
             table=found.image.table,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lakecore.cdc.events import SourceSchema, SourceTable
-    from lakecore.cdc.mysql.connection import Connection, MySqlSettings, Server
+    from lakecore.cdc.mysql.connection import Connection, Cursor, MySqlSettings, Server
     from lakecore.cdc.types.mysql import MySqlType
     from lakecore.model.types import Field
 
@@ -378,6 +378,16 @@ def boundaries(
     return found
 
 
+def has_odd_dates(cursor: Cursor, table: SourceTable, column: str) -> bool:
+    """Whether a column has a date that is not in the calendar, such as 0000-00-00."""
+    at = _quoted(column)
+    cursor.execute(
+        f"SELECT 1 FROM {_quoted_table(table)} WHERE YEAR({at}) = 0 OR MONTH({at}) = 0 OR "
+        f"DAYOFMONTH({at}) = 0 OR DAYOFMONTH({at}) > DAYOFMONTH(LAST_DAY({at})) LIMIT 1"
+    )
+    return cursor.fetchone() is not None
+
+
 def check_exact(
     settings: MySqlSettings, server: Server, table: SourceTable, primary_key: Sequence[str]
 ) -> None:
@@ -428,7 +438,8 @@ def read_chunk(  # noqa: PLR0913 - what a chunk is
         definitions = [
             each for each in columns.values() if not keys_only or each.name in primary_key
         ]
-        schema = source_schema(definitions, primary_key, None, settings.mapping)
+        schema = source_schema(table, definitions, primary_key, None, settings.mapping)
+        definitions = [each for each in definitions if each.name in schema.names]
         kinds = [parse_mysql_type(each.type) for each in definitions]
         listed = ", ".join(
             selected(each.name, kind) for each, kind in zip(definitions, kinds, strict=True)

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from lakecore.cdc.actions import (
     SERVER_FLAGS,
+    SERVER_TABLE_FLAGS,
     Action,
     Arguments,
     Opened,
@@ -64,10 +65,17 @@ from lakecore.cdc.mysql.log_batches import (
     marks_to_json,
     metadata_of,
 )
-from lakecore.cdc.mysql.snapshot import Chunk, boundaries, integer_key, read_chunk
+from lakecore.cdc.mysql.snapshot import (
+    Chunk,
+    boundaries,
+    has_odd_dates,
+    integer_key,
+    read_chunk,
+)
 from lakecore.cdc.mysql.statements import column_changes_of, removal_of
 from lakecore.cdc.quarantine import Collected, concern, of_tables
 from lakecore.errors import InvalidRequest, NotFound
+from lakecore.model.types import TIMESTAMPS, Atomic, Root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -95,7 +103,8 @@ class _Place:
     """The position of the source: within the snapshot, or at a place in the log.
 
     - `gone`: by table, names in lower case of columns that no longer exist; the target keeps them;
-    - `renewed`: tables in which another column got such a name.
+    - `renewed`: tables in which another column got such a name;
+    - `texts`: columns of keys, as `database.table.column`, whose dates are mirrored as texts.
     """
 
     marks: dict[SourceTable, Marks] = field(default_factory=dict)
@@ -105,6 +114,7 @@ class _Place:
     time_ms: int | None = None
     gone: dict[SourceTable, frozenset[str]] = field(default_factory=dict)
     renewed: set[SourceTable] = field(default_factory=set)
+    texts: tuple[str, ...] = ()
 
     def rename(self, table: SourceTable, gone: Iterable[str], come: Iterable[str]) -> bool:
         """Columns lost their names, and then others got names. Whether one got a lost name."""
@@ -127,6 +137,8 @@ class _Place:
             found["events"] = self.events_done
         if self.time_ms is not None:
             found["time_ms"] = self.time_ms
+        if self.texts:
+            found["texts"] = [*self.texts]
         if self.gone:
             found["gone"] = [
                 [each.database, each.name, sorted(names), each in self.renewed]
@@ -161,7 +173,13 @@ class _Place:
             time_ms=int(str(time_ms)) if time_ms is not None else None,
             gone=gone,
             renewed=renewed,
+            texts=_texts(given),
         )
+
+
+def _texts(position: Position) -> tuple[str, ...]:
+    listed = position.get("texts")
+    return tuple(map(str, listed)) if isinstance(listed, list) else ()
 
 
 def _renewed(tables: Iterable[SourceTable]) -> tuple[Altered, ...]:
@@ -198,6 +216,8 @@ class MySqlSource:
         self._group = group
         self._keyed = keyed
         self._needs_key = needs_key
+        self._texts = tuple[str, ...]()
+        self._is_new = True
         self.left_out = frozenset[SourceTable]()
         self._log: Binlog | None = None
         self._pool: ThreadPoolExecutor | None = None
@@ -213,6 +233,11 @@ class MySqlSource:
             "databases": settings.databases,
             "tables": settings.tables,
         }
+
+    def resume(self, position: Position) -> None:
+        """Keep the types that earlier runs have chosen."""
+        self._is_new = False
+        self._keep_texts(_texts(position))
 
     def tables(self) -> Mapping[SourceTable, SourceSchema]:
         """The tables that the settings name and `accepts` takes, with their current columns."""
@@ -245,6 +270,7 @@ class MySqlSource:
                 goal = LogPlace.of(*log_position(cursor))
             cursor.close()
             place = self._first(connection) if after is None else _Place.from_json(after)
+            place.texts = self._texts
         finally:
             connection.close()
         if after is None and not place.marks and (place.log or place.gtid):
@@ -281,7 +307,8 @@ class MySqlSource:
             with plain_mysql_errors(self._settings, "the tables of the server cannot be listed"):
                 if (table.database, table.name) not in read_tables(cursor):
                     raise NotFound("the source has no such table", table=str(table))
-                schema = self._schema(cursor, table)
+                schema = self._schema(cursor, table, is_new=True)
+                place.texts = self._texts
         finally:
             connection.close()
         empty = schema.arrow.empty_table()
@@ -322,12 +349,13 @@ class MySqlSource:
                 if not self._settings.takes(database, name) or not self._is_read(table):
                     continue
                 with collected.of(table):
-                    found[table] = self._schema(cursor, table)
+                    found[table] = self._schema(cursor, table, is_new=self._is_new)
         cursor.close()
         collected.check()
         return found
 
-    def _schema(self, cursor: Cursor, table: SourceTable) -> SourceSchema:
+    def _schema(self, cursor: Cursor, table: SourceTable, *, is_new: bool) -> SourceSchema:
+        """The schema of a table now. `is_new`: whether it may choose the types of its target."""
         comment = read_comment(cursor, table.database, table.name)
         if has_silent_changes(cursor, table.database, table.name):
             log.warning(
@@ -337,7 +365,25 @@ class MySqlSource:
             )
         columns, primary, unique = read_columns(cursor, table.database, table.name)
         key = self._settings.key(primary, unique)
-        return source_schema(list(columns.values()), key, comment, self._settings.mapping)
+        found = source_schema(table, list(columns.values()), key, comment, self._settings.mapping)
+        names = [
+            each.name
+            for each in found.fields
+            if is_new
+            and each.name in found.exact
+            and isinstance(each.type, Atomic)
+            and each.type.root in {Root.DATE, *TIMESTAMPS}
+            and has_odd_dates(cursor, table, each.name)
+        ]
+        if not names:
+            return found
+        self._keep_texts((*self._texts, *(f"{table}.{name}" for name in names)))
+        return source_schema(table, list(columns.values()), key, comment, self._settings.mapping)
+
+    def _keep_texts(self, names: tuple[str, ...]) -> None:
+        """Mirror the dates of these columns as texts."""
+        self._texts = names
+        self._settings = replace(self._settings, mapping=self._settings.mapping.as_texts(names))
 
     def _first(self, connection: Connection) -> _Place:
         """Where a pipeline without a state starts."""
@@ -672,7 +718,10 @@ def _settings(arguments: Arguments) -> MySqlSettings:
 
 MYSQL_ACTIONS = {
     "mysql_sync_table": Action(
-        conf="mysql_conf", takes_table=True, opens=_sync_table, flags=("unique_keys", "truncate")
+        conf="mysql_conf",
+        takes_table=True,
+        opens=_sync_table,
+        flags=(*SERVER_TABLE_FLAGS, "unique_keys"),
     ),
     "mysql_sync_database": Action(
         conf="mysql_conf",

@@ -10,7 +10,10 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from ipaddress import IPv4Address
+from itertools import takewhile
 from typing import TYPE_CHECKING, Protocol, cast
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -86,8 +89,34 @@ def decoded(  # noqa: C901, PLR0912 - a case for each type code
             return pa.array([_json(each) for each in values], pa.string())
         case Code.GEOMETRY:
             return pa.array(values, pa.binary())
+        case Code.STRING if (form := _FORMS.get(column.charset)) is not None:
+            texts = [form(each) if isinstance(each, bytes) else None for each in values]
+            return pa.array(texts, pa.string())
         case Code.BLOB | Code.VARCHAR | Code.VAR_STRING | Code.STRING:
             return _texts(values, column)
+
+
+def _inet6(data: bytes) -> str:
+    """The address as MariaDB prints it: `::` stands for the first of the longest runs of zeros."""
+    words = [int.from_bytes(data[at : at + 2], "big") for at in range(0, 16, 2)]
+    texts = [f"{each:x}" for each in words]
+    runs = [len(list(takewhile(lambda each: each == 0, words[at:]))) for at in range(8)]
+    length = max(runs)
+    if length == 0:
+        return ":".join(texts)
+    at = runs.index(length)
+    end = at + length
+    if at == 0 and (length == 6 or (length == 5 and words[5] == 0xFFFF)):
+        texts = [*texts[:6], str(IPv4Address(data[12:]))]
+    return f"{':'.join(texts[:at])}::{':'.join(texts[end:])}"
+
+
+_FORMS: dict[str, Callable[[bytes], str]] = {
+    "UUID": lambda data: str(UUID(bytes=data.ljust(16, b"\0"))),
+    "INET4": lambda data: str(IPv4Address(data.ljust(4, b"\0"))),
+    "INET6": lambda data: _inet6(data.ljust(16, b"\0")),
+}
+"""The texts of the types of `column.PRINTED`."""
 
 
 def shown(column: LoggedColumn, values: Sequence[object]) -> pa.Array:

@@ -10,6 +10,7 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -33,6 +34,7 @@ from lakecore.model.types import LENGTH_MAX, DataType, Field, Root, with_nullabl
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from lakecore.cdc.events import SourceTable
     from lakecore.model.types import Json
 
 
@@ -465,7 +467,8 @@ def type_names(cursor: Cursor, oids: Sequence[int]) -> dict[int, str]:
     return {int(str(oid)): str(name) for oid, name in cursor.fetchall()}
 
 
-def source_schema(
+def source_schema(  # noqa: PLR0913 - what a schema is
+    table: SourceTable,
     columns: Sequence[PostgresColumn],
     primary_key: Sequence[str],
     comment: str | None,
@@ -474,23 +477,29 @@ def source_schema(
     identity: str,
     states_key: bool = True,
 ) -> SourceSchema:
-    """The source schema of these columns.
+    """The source schema of those of these columns that are mirrored.
 
     `identity`: the replica identity of the table, as in `pg_class.relreplident`.
     """
     fields: list[Field] = []
     notes: list[str] = []
     exact = mapping.exact((each.name for each in columns), primary_key)
-    for number, column in enumerate(columns):
+    for column in columns:
+        in_key = column.name in exact
+        if mapping.excludes(table, column.name, exact=in_key or column.name in primary_key):
+            continue
         precision, scale = column.precision_scale
-        usual = kind = postgres_type(column.type, precision, scale, mapping)
-        if column.name in exact:
-            kind = postgres_key_type(column.type, precision, scale, mapping)
-        notes += type_notes(column.name, kind, usual, scale or 0)
+        usual = postgres_type(column.type, precision, scale, mapping)
+        of = postgres_key_type if in_key else postgres_type
+        kind, is_own = mapping.column_type(
+            table, column.name, partial(of, column.type, precision, scale, mapping), exact=in_key
+        )
+        if in_key or not is_own:
+            notes += type_notes(column.name, kind, usual, scale or 0)
         nullable = column.nullable or "to-nullable" in mapping.options
         fields.append(
             Field(
-                id=number,
+                id=len(fields),
                 name=column.name,
                 type=with_nullable(kind, nullable=nullable and column.name not in primary_key),
                 description=column.comment,

@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from lakecore.cdc.actions import (
     SERVER_FLAGS,
+    SERVER_TABLE_FLAGS,
     Action,
     Arguments,
     Opened,
@@ -301,6 +302,7 @@ class PostgresSource:
                     table=table.name,
                 )
             schema = source_schema(
+                table,
                 columns,
                 key,
                 comment,
@@ -308,7 +310,8 @@ class PostgresSource:
                 identity=identity,
                 states_key=states_key,
             )
-        return StreamTable(table, schema, columns)
+        kept = [number for number, each in enumerate(columns) if each.name in schema.names]
+        return StreamTable(table, schema, tuple(columns[each] for each in kept), kept)
 
     def _is_read(self, table: SourceTable) -> bool:
         return table not in self.left_out and self._accepts(table)
@@ -707,7 +710,7 @@ def _settings(arguments: Arguments) -> PostgresSettings:
 
 POSTGRES_ACTIONS = {
     "postgres_sync_table": Action(
-        conf="postgres_conf", takes_table=True, opens=_sync_table, flags=("truncate",)
+        conf="postgres_conf", takes_table=True, opens=_sync_table, flags=SERVER_TABLE_FLAGS
     ),
     "postgres_sync_database": Action(
         conf="postgres_conf",

@@ -46,7 +46,8 @@ def parsed(column: PostgresColumn, values: Sequence[str | None], target: pa.Data
             return pa.ListArray.from_arrays(
                 pa.array(offsets, pa.int32()), items, type=target, mask=mask
             )
-        return _parsed(column.type, values, target)
+        found = _parsed(column.type, values, target)
+        return found if found.type == target else found.cast(target)
     except (pa.ArrowInvalid, ValueError) as error:
         if isinstance(error, InvalidRequest):
             raise
@@ -292,11 +293,15 @@ _INSERT, _DELETE = 0, 3
 
 @dataclass(slots=True)
 class StreamTable:
-    """A table with its columns, and collected rows that are not a batch yet."""
+    """A table with its columns, and collected rows that are not a batch yet.
+
+    `kept`: the numbers of these columns among those of the stream: some may not be mirrored.
+    """
 
     table: SourceTable
     schema: SourceSchema
     columns: tuple[PostgresColumn, ...]
+    kept: Sequence[int]
     rows: list[tuple[str | None, ...]] = field(default_factory=list)
     kinds: bytearray = field(default_factory=bytearray)
     times: list[int] = field(default_factory=list)
@@ -459,7 +464,7 @@ class StreamRows:
         self.size += size
         for values, kind in ((change.before, _DELETE), (change.after, _INSERT)):
             if values is not None:
-                table.rows.append(values)
+                table.rows.append(tuple(values[each] for each in table.kept))
                 table.kinds.append(kind)
                 table.times.append(time_ms)
                 self.count += 1

@@ -5,15 +5,23 @@ Paimon's page: https://paimon.apache.org/docs/master/cdc-ingestion/mysql-cdc/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
-from lakecore.model.types import LENGTH_MAX, Array, Atomic, DataType, Root
+from lakecore.model.types import (
+    LENGTH_MAX,
+    Array,
+    Atomic,
+    DataType,
+    Root,
+    parse_type,
+    with_nullable,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 
 class TypeOption(StrEnum):
@@ -45,10 +53,16 @@ _NAMES = frozenset(map(str, TypeOption))
 
 @dataclass(frozen=True, slots=True)
 class TypeMapping:
-    """The options that are set, and `key`: the columns of `--primary_keys`."""
+    """The options that are set, and `key`: the columns of `--primary_keys`.
+
+    - `types`: columns, as the end of `database.table.column` in lower case, with their own types;
+    - `excluded`: columns, named likewise, that are not mirrored.
+    """
 
     options: frozenset[TypeOption] = frozenset()
     key: tuple[str, ...] = ()
+    types: tuple[tuple[str, DataType], ...] = ()
+    excluded: tuple[str, ...] = ()
 
     def __contains__(self, option: TypeOption) -> bool:
         return option in self.options
@@ -62,11 +76,50 @@ class TypeMapping:
         stated = frozenset(name for name in names if name.lower() in wanted)
         return stated if wanted and len(stated) >= len(wanted) else frozenset(primary_key)
 
+    def column_type(
+        self, table: object, column: str, of: Callable[[], DataType], *, exact: bool
+    ) -> tuple[DataType, bool]:
+        """The type of a column, and whether it is its own one, or else what `of` returns.
+
+        `exact`: whether the column is in a key. Raises InvalidRequest if its own type might make
+        one key of several.
+        """
+        kind = next((kind for name, kind in self.types if _is_named(name, table, column)), None)
+        if kind is None:
+            return of(), False
+        if exact and kind != STRING and kind != of():
+            raise InvalidRequest(
+                "a column of a key has the type STRING, or the one that it has without "
+                "--column_type: other types might make one key of several",
+                column=column,
+                type=kind,
+                expected=of(),
+            )
+        return kind, True
+
+    def as_texts(self, names: Iterable[str]) -> TypeMapping:
+        """The mapping by which these columns are STRING."""
+        added = tuple((name.lower(), STRING) for name in names)
+        return replace(self, types=tuple(dict.fromkeys((*self.types, *added))))
+
+    def excludes(self, table: object, column: str, *, exact: bool) -> bool:
+        """Whether a column is not mirrored. Raises InvalidRequest for a column of a key."""
+        found = any(_is_named(name, table, column) for name in self.excluded)
+        if found and exact:
+            raise InvalidRequest("a column of a key cannot be excluded", column=column)
+        return found
+
     @staticmethod
-    def parse(names: str | Iterable[str], key: tuple[str, ...] = ()) -> TypeMapping:
+    def parse(
+        names: str | Iterable[str],
+        key: tuple[str, ...] = (),
+        types: Iterable[str] = (),
+        excluded: Iterable[str] = (),
+    ) -> TypeMapping:
         """The mapping for option names, given as a list or as one comma-separated string.
 
-        Case is ignored, and `_` is read as `-`. Raises InvalidRequest for an unknown name.
+        Case is ignored, and `_` is read as `-`. `types` are of the form `table.column=TYPE`. Raises
+        InvalidRequest for an unknown name or type.
         """
         given = names.split(",") if isinstance(names, str) else list(names)
         options: set[TypeOption] = set()
@@ -76,7 +129,25 @@ class TypeMapping:
                     "unknown type mapping option", option=name, known=list(TypeOption)
                 )
             options.add(TypeOption(name))
-        return TypeMapping(frozenset(options), key)
+        own = [text.partition("=") for text in types]
+        return TypeMapping(
+            frozenset(options),
+            key,
+            tuple((_column(name), with_nullable(parse_type(kind), True)) for name, _, kind in own),
+            tuple(map(_column, excluded)),
+        )
+
+
+def _column(name: str) -> str:
+    """The name of a column with its table, in lower case. Raises InvalidRequest for another one."""
+    found = name.strip().lower()
+    if not all(found.split(".")) or "." not in found:
+        raise InvalidRequest("name a column as database.table.column", column=name)
+    return found
+
+
+def _is_named(name: str, table: object, column: str) -> bool:
+    return f".{table}.{column}".lower().endswith(f".{name}")
 
 
 DEFAULT_MAPPING = TypeMapping()

@@ -6,6 +6,7 @@ from struct import pack
 
 import pytest
 
+from lakecore.cdc.events import SourceTable
 from lakecore.cdc.postgres.connection import PostgresColumn, PostgresSettings, source_schema
 from lakecore.cdc.postgres.stream_rows import (
     UNSENT,
@@ -26,7 +27,9 @@ from lakecore.errors import InvalidRequest, Unsupported
 
 def read(kind: str, *texts: str | None, modifier: int = -1, mapping: str = "") -> list[object]:
     column = PostgresColumn(name="c", type=kind, modifier=modifier)
-    schema = source_schema([column], (), None, TypeMapping.parse(mapping), identity="f")
+    schema = source_schema(
+        SourceTable("d", "s.t"), [column], (), None, TypeMapping.parse(mapping), identity="f"
+    )
     found: list[object] = parsed(column, texts, schema.arrow.field(0).type).to_pylist()
     return found
 
