@@ -29,12 +29,13 @@ from lakecore.cdc.formats.registry import VALUE_FORMATS, decoder_for
 from lakecore.errors import InvalidRequest, StorageError, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
 
     from lakecore.cdc.events import Position, SourceSchema, SourceTable
     from lakecore.cdc.types.mapping import TypeMapping
     from lakecore.io.ambient import Ambient
+    from lakecore.model.types import Json
 
 
 # --- settings ------------------------------------------------------------------------------------
@@ -272,6 +273,7 @@ class KafkaClient:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._library = _confluent_kafka()
+        self._properties = properties
         self._brokers = properties["bootstrap.servers"]
         self._topic: str | None = None
         self._silent_seconds = 0.0
@@ -302,6 +304,23 @@ class KafkaClient:
             name: sorted(topic.partitions)
             for name, topic in found.topics.items()
             if topic.error is None
+        }
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The id of each topic, which a topic that is created again does not get.
+
+        Brokers before Kafka 2.8 have none.
+        """
+        library = import_module("confluent_kafka.admin")
+        admin = library.AdminClient({**self._properties, "log_level": "3"})
+        asked = self._library.TopicCollection(sorted({*topics}))
+        described = admin.describe_topics(asked, request_timeout=_TIMEOUT_SECONDS)
+        found = self._asked(lambda: {name: each.result() for name, each in described.items()})
+        ids = {name: each.topic_id for name, each in found.items()}
+        return {
+            name: str(each)
+            for name, each in ids.items()
+            if each.get_most_significant_bits() or each.get_least_significant_bits()
         }
 
     def bounds(self, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, int]]:
@@ -497,6 +516,7 @@ class KafkaSource:
         """The messages as changes, until the caller stops."""
         client = self._client
         partitions = self._partitions()
+        ids = self._ids(partitions, {} if after is None else after.get("ids"))
         bounds = client.bounds(partitions)
         offsets = _parsed(after)
         if offsets is None:
@@ -518,14 +538,16 @@ class KafkaSource:
             behind -= fetched.ends
             behind = {each for each in behind if offsets[each] < bounds[each][1]}
             yield Step(
-                position=_position(offsets, time_ms),
+                position=_position(offsets, time_ms, ids),
                 batches=tuple(batches),
                 bad=tuple(bad),
                 caught_up=not behind,
             )
             if self._ambient.now_ms() - looked_ms >= self._settings.discovery_seconds * 1000 > 0:
                 looked_ms = self._ambient.now_ms()
-                new = [each for each in self._partitions() if each not in offsets]
+                partitions = self._partitions()
+                ids = self._ids(partitions, ids)
+                new = [each for each in partitions if each not in offsets]
                 found = {each: low for each, (low, _) in client.bounds(new).items()}
                 if found:
                     client.add(found)
@@ -561,6 +583,19 @@ class KafkaSource:
                 brokers=self._settings.consumer["bootstrap.servers"],
             )
         return [(name, number) for name in topics for number in there[name]]
+
+    def _ids(self, partitions: Sequence[Partition], before: Json) -> dict[str, Json]:
+        """The ids of the topics. Raises InvalidRequest if one is not the topic that it was."""
+        known = before if isinstance(before, dict) else {}
+        found = self._client.ids(topic for topic, _ in partitions)
+        again = [name for name, each in found.items() if known.get(name, each) != each]
+        if again:
+            raise InvalidRequest(
+                "a topic was deleted and created again, so the offsets of the pipeline are not "
+                "those of its messages: drop the targets, and start a pipeline with another --name",
+                topics=again,
+            )
+        return {**found}
 
     def _first(
         self, partitions: Sequence[Partition], bounds: Mapping[Partition, tuple[int, int]]
@@ -598,12 +633,19 @@ class KafkaSource:
                 return (low if settings.reset == "earliest" else high) | found
 
 
-def _position(offsets: Mapping[Partition, int], time_ms: int) -> Position:
-    """The offsets as a position, with the time of the newest message (if any) for the lag."""
+def _position(offsets: Mapping[Partition, int], time_ms: int, ids: Mapping[str, Json]) -> Position:
+    """The offsets as a position, with the ids of the topics.
+
+    It also has the time of the newest message (if any), for the lag.
+    """
     topics: dict[str, dict[str, int]] = {}
     for (topic, number), at in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(number)] = at
-    return {_OFFSETS: topics, **({"time_ms": time_ms} if time_ms else {})}
+    return {
+        _OFFSETS: topics,
+        **({"time_ms": time_ms} if time_ms else {}),
+        **({"ids": dict(ids)} if ids else {}),
+    }
 
 
 def _time_of(position: Position | None) -> int:

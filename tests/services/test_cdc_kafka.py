@@ -17,7 +17,8 @@ from lakecore.cdc.pipeline import Pipeline, run_pipeline
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING
 from lakecore.errors import InvalidRequest, StorageError
 from lakecore.io.ambient import SYSTEM
-from tests.services.kafka import address, broker, create_topic, leads_again, produce
+from tests.services.kafka import address, admin, broker, create_topic, leads_again, produce
+from tests.services.servers import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -228,6 +229,24 @@ def test_a_position_that_expired_is_refused(kafka: Server) -> None:
 
     with pytest.raises(InvalidRequest, match="no longer has the messages"):
         read(source(kafka, "expired"), {"offsets": {"expired": {"0": 50}}}, count=1)
+
+
+def test_a_topic_that_is_created_again_is_refused(kafka: Server) -> None:
+    create_topic(kafka, "renewed")
+    produce(kafka, "renewed", rows(range(3)))
+    _, position = read(source(kafka, "renewed"))
+    client = admin(kafka)
+    client.delete_topics(["renewed"])["renewed"].result()
+
+    def is_gone() -> None:
+        assert "renewed" not in client.list_topics(timeout=5).topics
+
+    eventually(is_gone, "a deleted topic")
+    create_topic(kafka, "renewed")
+    produce(kafka, "renewed", rows(range(10, 15)))
+
+    with pytest.raises(InvalidRequest, match=r"created again.*renewed"):
+        read(source(kafka, "renewed"), position)
 
 
 def test_a_broker_that_is_away_is_a_storage_error() -> None:
