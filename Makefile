@@ -32,7 +32,7 @@ WITHOUT := $(addprefix --ignore=tests/,browser loaders services spark)
 SLOW = $(shell grep -rl --include='*.py' 'pytest.mark.slow' tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv extras demo test fmt lint types props mutate simulate faults interop services cdc-load cdc-ddl differential bench browser loaders loaders-here spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
+.PHONY: help venv extras demo test compiled fmt lint types props mutate simulate faults interop services cdc-load cdc-ddl differential bench browser loaders loaders-here spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
 .DELETE_ON_ERROR:
 # Tests start hundreds of interpreters, and each suite imports the tests: compile each module once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -70,6 +70,9 @@ demo: venv ## run lakecore's main job on real data
 
 test: venv ## run the tests that need no Java and no network, but for the laws and the slow ones
 	$(PYTEST) tests $(WITHOUT) -n 3 --dist worksteal --hypothesis-profile=$(or $(PROFILE),quick) $(ARGS)
+
+compiled: venv # once: else each worker of the first run does it, all at the same time
+	@$(PYTEST) tests $(WITHOUT) --collect-only -q >/dev/null
 
 fmt: venv ## format the code and sort its imports
 	$(BIN)/ruff check --select I --fix --quiet .

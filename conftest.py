@@ -54,9 +54,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.name != FIRST)
 
 
-def pytest_collection_finish() -> None:
-    """What was collected stays until the end: no collection of garbage need look at it again."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays until the end, so the collector of garbage never looks at it."""
+    gc.disable()
+    found = yield
     gc.freeze()
+    gc.enable()
+    return found
 
 
 @pytest.fixture(scope="session", autouse=True)
