@@ -1,15 +1,16 @@
 """The pages that read rows: a sample of a table, its change feed, and the query box.
 
-A page shows at most `ROWS_MAX` rows. A read stops between two batches if its time is over, and a
-query is interrupted.
+A page shows at most `ROWS_MAX` rows, and `_BYTES_MAX` bytes of values. A read stops between two
+batches if its time is over, and a query is interrupted.
 """
 
 from __future__ import annotations
 
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from lakecore.deferred import deferred
-from lakecore.display import value_text
+from lakecore.display import show_bytes, value_text
 from lakecore.errors import InvalidRequest
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.memory import Share, process_budget
@@ -34,6 +35,7 @@ ROWS_MAX = 200
 _TEXT_MAX = 100_000
 _FEED_SNAPSHOTS = 10
 _BYTES_MAX = 16 << 20
+_INTERRUPT_SECONDS = 0.1
 
 
 def rows_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool]) -> Page:
@@ -151,32 +153,77 @@ class Query:
         self._site, self._text = site, text
         self._engine: SqlEngine | None = None
         self._cancelled = False
+        self._ended = Event()
 
     def cancel(self) -> None:
         """Interrupt the query, which then raises InvalidRequest."""
         self._cancelled = True
-        if self._engine is not None:
-            self._engine.interrupt()
+        Thread(target=self._interrupt, daemon=True).start()
+
+    def _interrupt(self) -> None:
+        """Interrupt until the query ends: DuckDB forgets an interrupt between two statements."""
+        while not self._ended.wait(_INTERRUPT_SECONDS):
+            if self._engine is not None:
+                self._engine.interrupt()
 
     def run(self) -> Page:
         """The first rows of the query, as a page without the form."""
+        try:
+            return self._run()
+        finally:
+            self._ended.set()
+
+    def _run(self) -> Page:
         memory_bytes = Share.PAGE_QUERY.of(process_budget().size_bytes)
         self._engine = SqlEngine(self._site.catalog, open_table)
         names: Sequence[str] = ()
-        found: list[tuple[object, ...]] = []
+        rows: list[list[object]] = []
+        more = False
         if not self._cancelled:
             try:
                 names, found = self._engine.sealed(
                     self._text, limit=ROWS_MAX + 1, memory_bytes=memory_bytes
                 )
+                rows, more = _fitting(found)
             except KeyboardInterrupt:
                 self._cancelled = True
         if self._cancelled:
             raise InvalidRequest("the query was cancelled")
-        rows = [list(row) for row in found]
-        more = len(rows) > ROWS_MAX
-        data = {"columns": list(names), "rows": rows[:ROWS_MAX], "more": more}
-        return Page(title="SQL", data=data, body=_result(names, rows[:ROWS_MAX], more=more))
+        data = {"columns": list(names), "rows": rows, "more": more}
+        return Page(title="SQL", data=data, body=_result(names, rows, more=more))
+
+
+def _fitting(found: Sequence[Sequence[object]]) -> tuple[list[list[object]], bool]:
+    """The first rows of a result that fit a page, and whether there are more."""
+    rows: list[list[object]] = []
+    room = _BYTES_MAX
+    for row in found:
+        room -= _size_bytes(row)
+        if len(rows) == ROWS_MAX or (room < 0 and rows):
+            return rows, True
+        _check_fits(room)
+        rows.append(list(row))
+    return rows, False
+
+
+def _size_bytes(value: object) -> int:
+    match value:
+        case str() | bytes():
+            return len(value)
+        case list() | tuple():
+            return 16 + sum(map(_size_bytes, value))
+        case dict():
+            return 16 + sum(map(_size_bytes, value)) + sum(map(_size_bytes, value.values()))
+    return 16
+
+
+def _check_fits(room: int) -> None:
+    """Raise InvalidRequest for a first row that leaves no room."""
+    if room < 0:
+        raise InvalidRequest(
+            f"one row has more than {show_bytes(_BYTES_MAX)}, the most that a page shows: query "
+            "fewer columns, or a part of its values, such as left(TEXT, 1000)"
+        )
 
 
 def _taken(
@@ -184,7 +231,7 @@ def _taken(
 ) -> tuple[list[str], list[list[object]], bool]:
     """The columns and the first rows of a stream, and whether there are more.
 
-    Raises InvalidRequest if its time is over. Of large rows, those are taken that fit `_BYTES_MAX`.
+    Raises InvalidRequest if its time is over, or if the first row does not fit `_BYTES_MAX`.
     """
     rows: list[list[object]] = []
     room = _BYTES_MAX
@@ -192,17 +239,20 @@ def _taken(
         if stopped():
             raise InvalidRequest("the read took too long; name fewer partitions in WHERE")
         part = batch.slice(0, most - len(rows))
-        while part.nbytes > room and part.num_rows > 1:
+        while part.nbytes > room and part.num_rows:
+            if not rows and part.num_rows == 1:
+                _check_fits(room - part.nbytes)
             part = part.slice(0, part.num_rows // 2)
         room -= part.nbytes
         rows += [list(row) for row in to_frame(part).rows()]
-        if part.num_rows < batch.num_rows or room < 0:
+        if part.num_rows < batch.num_rows:
             return list(reader.schema.names), rows, True
     return list(reader.schema.names), rows, False
 
 
 def _result(names: Sequence[str], rows: Sequence[Sequence[object]], *, more: bool) -> Html:
-    count = f"The first {len(rows)} rows." if more else f"{len(rows)} rows."
+    most = f"a page shows at most {ROWS_MAX} rows and {show_bytes(_BYTES_MAX)}"
+    count = f"The first {len(rows)} rows; {most}." if more else f"{len(rows)} rows."
     shown = ([_cell(value) for value in row] for row in rows)
     return joined(tag("p", count, class_="note"), table(names, shown, class_="data"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
@@ -10,6 +10,7 @@ import pytest
 import lakecore as lc
 from lakecore.catalog.registry import open_catalog
 from lakecore.errors import InvalidRequest
+from lakecore.sql.engine import SqlEngine
 from lakecore.ui import row_pages
 from lakecore.ui.pages import Asked, Site
 from lakecore.ui.row_pages import ROWS_MAX, Query, changes_page, rows_page
@@ -68,6 +69,42 @@ def test_large_rows_are_shown_as_far_as_they_fit(
     assert 1 <= len(rows(page)) <= 4
     assert page.data["more"]
     assert len(rows(rows_page(site, "d.t", Asked({"where": "id = 1"}), bool))) == 1
+
+    table.write([{"id": 0, "v": "x" * 2_000}])
+    with pytest.raises(InvalidRequest, match="one row has more than 1000 B"):
+        rows_page(site, "d.t", Asked({"where": "id = 0"}), bool)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("repeat('x', 300)", 3), ("[repeat('x', 300)]", 3), ("{'a': repeat('x', 500)::BLOB}", 1)],
+)
+def test_large_results_of_queries_are_shown_as_far_as_they_fit(
+    site: Site, monkeypatch: pytest.MonkeyPatch, value: str, shown: int
+) -> None:
+    monkeypatch.setattr(row_pages, "_BYTES_MAX", 1_000)
+    page = Query(site, f"SELECT {value} AS v FROM range(10)").run()
+
+    assert (len(rows(page)), page.data["more"]) == (shown, True)
+    assert f"The first {shown} rows; a page shows at most 200 rows and 1000 B." in page.body
+    with pytest.raises(InvalidRequest, match="one row has more than 1000 B"):
+        Query(site, "SELECT repeat('x', 2000)").run()
+    assert not Query(site, "SELECT repeat('x', 300) FROM range(3)").run().data["more"]
+
+
+def test_a_cancel_between_two_statements_of_a_query_is_not_lost(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query(site, "SELECT count(*) FROM range(100000000000)")
+    real = SqlEngine.sealed
+
+    def cancelled_before(engine: SqlEngine, *given: Any, **more: Any) -> Any:
+        query.cancel()
+        return real(engine, *given, **more)
+
+    monkeypatch.setattr(SqlEngine, "sealed", cancelled_before)
+    with pytest.raises(InvalidRequest, match="cancelled"):
+        query.run()
 
 
 def test_rows_of_an_earlier_snapshot_are_shown(table: lc.Table, site: Site) -> None:
