@@ -46,7 +46,7 @@ def text_of(array: pa.Array, stored: DataType, read: DataType) -> pa.Array | Non
 
     If a BYTES column became STRING, its bytes are read as strings.
     """
-    if _holds_text(array.type):
+    if holds_text(array.type):
         return array
     if not isinstance(stored, Atomic) or stored.root not in BINARIES:
         return None
@@ -63,6 +63,20 @@ def is_utf8(array: pa.Array) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
+
+
+def invalid_rows(array: pa.Array) -> list[int]:
+    """The places of the rows that hold a string that is not valid UTF-8."""
+    found, parts = [], [(0, len(array))]
+    while parts:
+        start, end = parts.pop()
+        # A slice of lists would be judged with the elements outside the slice.
+        if is_utf8(array.take(pa.array(range(start, end), pa.int64()))):
+            continue
+        half = (start + end) // 2
+        parts += [(start, half), (half, end)] if end - start > 1 else []
+        found += [start] if end - start == 1 else []
+    return found
 
 
 def with_utf8(array: pa.Array) -> pa.Array:
@@ -93,9 +107,10 @@ def _is_ascii(array: pa.Array) -> bool:
     )
 
 
-def _holds_text(kind: pa.DataType) -> bool:
+def holds_text(kind: pa.DataType) -> bool:
+    """Whether values of the type are strings, or have strings inside."""
     if _t.is_nested(kind):
-        return any(_holds_text(kind.field(index).type) for index in range(kind.num_fields))
+        return any(holds_text(kind.field(index).type) for index in range(kind.num_fields))
     return bool(_t.is_string(kind))
 
 

@@ -17,7 +17,8 @@ the fields of a nested value last.
 If a catalog hides rows (`row_filter`), the columns of the filter are cast first. A row for which
 they cannot be cast is dropped; in other hidden rows, the late columns become null. The reader of
 the rows drops them: a comparison of two states still needs them. If a cast before the merge fails,
-the value is null, and the row is flagged (`UNREAD`): the merge decides whether that matters.
+the value is null, and the row is flagged (`UNREAD`): the merge decides whether that matters. So it
+is with a string that is not valid UTF-8, which cannot be compared.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from lakecore.model.types import Atomic, Field, Root, arrow_schema, arrow_type, 
 from lakecore.plan.predicate import condition_on, to_arrow
 from lakecore.rows.evolution import ColumnMapping, conform_batch, convert, map_fields, may_fail
 from lakecore.rows.read_rules import inputs_of, judged
+from lakecore.rows.utf8 import holds_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -255,6 +257,21 @@ def _casts(rows: pa.RecordBatch, mapping: ColumnMapping) -> bool:
     return True
 
 
+def with_flags(rows: pa.RecordBatch, places: Sequence[int]) -> pa.RecordBatch:
+    """The rows, with the flag `UNREAD` set at these places, too."""
+    if not places:
+        return rows
+    at = rows.schema.get_field_index(UNREAD.name)
+    flags = is_valid(rows.column(at)) | np.isin(np.arange(rows.num_rows), places)
+    values = pa.array(np.ones(rows.num_rows, bool), mask=~flags)
+    return rows.set_column(at, rows.schema.field(at), values)
+
+
+def may_be_unread(name: str, plan: ReadPlan) -> bool:
+    """Whether the merge compares or folds a column that is no key: it may read null and a flag."""
+    return name not in plan.merge.key and not chooses_value(plan.merge, name)
+
+
 @contextmanager
 def naming_files(files: Sequence[str]) -> Iterator[None]:
     """Add the names of the files to the error of a value that cannot be cast."""
@@ -311,12 +328,15 @@ def casts_after_merge(
 def flags_of(
     files: Iterable[DataFile], fields: Iterable[Field], plan: ReadPlan, late: LateCasts
 ) -> tuple[Field, ...]:
-    """`UNREAD`, if rows are hidden and a cast before the merge may fail."""
+    """`UNREAD`, if rows are hidden, and a cast or a string may be unreadable before the merge."""
     if plan.row_filter is None:
         return ()
     columns = {each.column for each in late.casts}
-    early = (field for field in fields if field not in columns)
-    return (UNREAD,) if late_casts(files, early, plan.schemas) else ()
+    early = [field for field in fields if field not in columns]
+    texts = any(
+        may_be_unread(each.name, plan) and holds_text(arrow_type(each.type)) for each in early
+    )
+    return (UNREAD,) if texts or late_casts(files, early, plan.schemas) else ()
 
 
 def keys_wanted(fields: Iterable[Field], plan: ReadPlan) -> pc.Expression | None:

@@ -36,7 +36,7 @@ from lakecore.options import LINE_FORMATS
 from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.rows.evolution import conform_batch, map_fields, stored_fields
 from lakecore.rows.line_texts import from_texts, text_fields
-from lakecore.rows.utf8 import is_utf8, text_of, with_utf8
+from lakecore.rows.utf8 import invalid_rows, is_utf8, text_of, with_utf8
 from lakecore.table.stored_rows.late_casts import (
     NO_LATE_CASTS,
     UNREAD,
@@ -44,7 +44,9 @@ from lakecore.table.stored_rows.late_casts import (
     flagged,
     keys_wanted,
     late_casts,
+    may_be_unread,
     naming_files,
+    with_flags,
 )
 from lakecore.table.stored_rows.read_plan import unexpired
 from lakecore.table.stored_rows.row_groups import matching_row_groups
@@ -533,18 +535,26 @@ class SplitFiles:
     ) -> pa.RecordBatch:
         """The stored columns of a batch as the columns that are read."""
         with naming_files((file.name,)):
-            rows = self._readable(batch, mappings, file)
-            if not any(each.read == UNREAD for each in mappings):
+            flags = any(each.read == UNREAD for each in mappings)
+            rows, unread = self._readable(batch, mappings, file, flags=flags)
+            if not flags:
                 return conform_batch(rows, mappings)
-            return pa.concat_batches([*flagged(rows, mappings)])
+            return with_flags(pa.concat_batches([*flagged(rows, mappings)]), unread)
 
     def _readable(
-        self, batch: pa.RecordBatch, mappings: Sequence[ColumnMapping], file: DataFile
-    ) -> pa.RecordBatch:
+        self,
+        batch: pa.RecordBatch,
+        mappings: Sequence[ColumnMapping],
+        file: DataFile,
+        *,
+        flags: bool,
+    ) -> tuple[pa.RecordBatch, Sequence[int]]:
         """The batch with invalid UTF-8 replaced. Raises Unsupported if the merge uses such a value.
 
         Java compares the bytes of strings, and different invalid bytes have the same replacement.
+        With `flags`, such a value becomes null instead, and the places of these rows are returned.
         """
+        unread: list[int] = []
         for mapping in mappings:
             if mapping.stored is None:
                 continue
@@ -558,15 +568,23 @@ class SplitFiles:
             text = text_of(column, mapping.stored.type, mapping.read.type)
             if text is None or is_utf8(text):
                 continue
-            if not chooses_value(self.plan.merge, mapping.read.name):
+            name = mapping.read.name
+            if flags and may_be_unread(name, self.plan):
+                places = invalid_rows(text)
+                unread += places
+                bad = np.isin(np.arange(len(text)), places)
+                shown = pc.if_else(pa.array(bad), pa.scalar(None, column.type), column)
+                batch = batch.set_column(at, batch.schema.field(at), shown)
+                continue
+            if not chooses_value(self.plan.merge, name):
                 raise Unsupported(
                     "a string that is not valid UTF-8 cannot be compared or aggregated",
-                    column=mapping.read.name,
+                    column=name,
                     path=self.path(file),
                 )
             if text is column:
                 batch = batch.set_column(at, batch.schema.field(at), with_utf8(text))
-        return batch
+        return batch, unread
 
     def mask(self, file: DataFile) -> RowMask | None:
         """The rows that deletion vectors and file indexes leave; None: all rows."""

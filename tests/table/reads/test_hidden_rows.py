@@ -100,6 +100,39 @@ def test_hidden_value_that_cannot_be_cast_blocks_nothing(kind: str, tmp_path: Pa
     assert "s3cret" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sequence.field": "c"},
+        {"merge-engine": "aggregation", "fields.c.aggregate-function": "max"},
+        {"merge-engine": "partial-update", "fields.c.sequence-group": "owner"},
+    ],
+)
+def test_hidden_string_that_cannot_be_compared_blocks_nothing(options: dict[str, str]) -> None:
+    columns = {"id": "STRING NOT NULL", "owner": "STRING", "c": "BYTES"}
+    table = new_table(columns, write_only="true", **options)
+    for number in (b"1", b"2"):
+        for bad in (b"\xfe", b"\xff"):
+            table.write(
+                [
+                    {"id": "a", "owner": "ann", "c": number},
+                    {"id": "b", "owner": "bob", "c": bad},
+                    {"id": "c", "owner": "ann", "c": b"3"},
+                ]
+            )
+    table = evolved(table, lc.SchemaChange.update_column_type("c", "STRING"))
+    with pytest.raises(lc.Unsupported, match="not valid UTF-8 cannot be compared"):
+        table.to_polars()
+    table = table.copy({"query-auth.enabled": "true"})
+
+    shown = [("a", "ann", "2"), ("c", "ann", "3")]
+    assert with_rules(table, Access(ANN)).to_polars().rows() == shown
+    assert with_rules(table, Access(ANN)).count() == 2
+    assert with_rules(table, Access(KEY_C)).to_polars().rows() == shown[1:]
+    with pytest.raises(lc.InvalidRequest, match="cannot be read"):
+        with_rules(table, Access(BOB)).to_polars()
+
+
 def test_hidden_key_that_cannot_be_merged_blocks_nothing() -> None:
     columns = {"id": "STRING NOT NULL", "owner": "STRING", "n": "TINYINT"}
     table = new_table(
