@@ -266,7 +266,7 @@ def left_text(name: Identifier) -> str:
 
 def parse_left(text: str | None) -> Identifier | None:
     """The old name of a table; None if the property is missing or malformed."""
-    with suppress(ValueError, LakecoreError):
+    with suppress(ValueError, RecursionError, LakecoreError):
         match json.loads(text or "null"):
             case [str(database), str(table)]:
                 check_directory("database", database)

@@ -283,7 +283,7 @@ def decode_view(text: str, name: Identifier) -> View:
     """Parse a view from the string that a JDBC catalog stores."""
     try:
         body = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptTable("the stored view is no JSON", view=name, why=error) from error
     return view_from_json(body, name)
 

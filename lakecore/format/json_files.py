@@ -550,7 +550,7 @@ def decode_rollback(data: bytes, path: str) -> RollbackRecord:
         target, removed, kept_by = found["target"], found["removed"], found["keptBy"]
         texts = [target, *removed, *kept_by]
         snapshots = [decode_snapshot(text.encode(), path) for text in texts]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CorruptTable("the record of a rollback cannot be read", path=path) from error
     count = len(removed)
     return RollbackRecord(

@@ -58,7 +58,7 @@ def _answer(url: str, data: bytes | None, failure: str) -> Mapping[str, object]:
     try:
         with build_opener(_NoRedirects).open(request, timeout=_TIMEOUT_S) as response:
             answer = json.loads(response.read())
-    except (HTTPException, OSError, ValueError) as error:
+    except (HTTPException, OSError, ValueError, RecursionError) as error:
         raise StorageError(failure, url=url, cause=error) from error
     if not isinstance(answer, dict):
         raise StorageError("the answer is not a JSON object", url=url)

@@ -338,7 +338,10 @@ def _got(response: httpx.Response) -> str:
 
 def _parsed(text: str) -> Credentials:
     """Credentials from JSON. Raises ValueError if a part is missing."""
-    parts = json.loads(text)
+    try:
+        parts = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("no credentials") from error
     if not isinstance(parts, dict) or not {"AccessKeyId", "AccessKeySecret"} <= parts.keys():
         raise ValueError("no credentials")
     expires = parts.get("Expiration")

@@ -213,7 +213,7 @@ class SchemaRegistry:
                 )
             try:
                 self._schemas[number] = parse_schema(json.loads(answer["schema"]))
-            except (KeyError, ValueError, SchemaParseException) as error:
+            except (KeyError, TypeError, ValueError, RecursionError, SchemaParseException) as error:
                 raise InvalidRequest(
                     "the registry's answer is not an Avro schema", schema=number, cause=error
                 ) from error

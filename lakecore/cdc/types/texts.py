@@ -44,6 +44,7 @@ _TRUE = pa.array(["t", "true", "y", "yes", "1"])
 _FALSE = pa.array(["f", "false", "n", "no", "0"])
 _PLAIN_NUMBER = r"^[+-]?[0-9]+(\.[0-9]*)?$|^[+-]?\.[0-9]+$"
 _TIME = r"^([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,3}0*)?)?$"
+_UNREADABLE = (ValueError, TypeError, KeyError, IndexError, RecursionError)
 _FLOATS = frozenset({Root.FLOAT, Root.DOUBLE})
 _ZERO_DATE = r"^(0000-\d{2}-\d{2}|\d{4}-00-\d{2}|\d{4}-\d{2}-00)"
 
@@ -211,7 +212,7 @@ def each_text(
     for text in texts.to_pylist():
         try:
             values.append(None if text is None else convert(text))
-        except (ValueError, binascii.Error, struct.error, KeyError, IndexError) as error:
+        except (*_UNREADABLE, binascii.Error, struct.error) as error:
             raise InvalidRequest(
                 f"a value is not {what}", column=column, value=text, cause=error
             ) from error

@@ -82,7 +82,14 @@ def decode_document(data: bytes, path: str) -> Json:
         known = {each["snapshot-id"] for each in snapshots}
         if complete and all(names) and numbers[0] and current in known:
             return document
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         raise CorruptTable("the file is no metadata of Iceberg", path=path) from error
     raise CorruptTable("the metadata of Iceberg lacks its current snapshot", path=path)
 

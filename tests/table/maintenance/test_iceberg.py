@@ -488,6 +488,18 @@ def test_damaged_metadata_is_replaced(tmp_path: Path, damage: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"snapshots": 1}', "[1]", '{"format-version": 1e999}']
+)
+def test_document_that_is_none_fails_no_commit_and_is_replaced(tmp_path: Path, text: str) -> None:
+    table = new_table(tmp_path)
+    put(table, 1)
+    (directory(table) / "v1.metadata.json").write_text(text)
+    put(table, 2)
+
+    assert rows_shown(table) == 2
+
+
+@pytest.mark.parametrize(
     ("types", "options", "error"),
     [
         ({"v": "VARIANT"}, {}, "column=v"),
