@@ -1,20 +1,27 @@
-"""After a crash at any call of a commit, Iceberg metadata is whole; the next commit repairs it."""
+"""Iceberg metadata after a crash, or another publisher, at any call of a commit.
+
+It is whole at once; after a crash, the next commit repairs it.
+"""
 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lakecore.errors import LakecoreError
 from lakecore.format.iceberg import manifests
+from lakecore.testing.stores import WatchedStore
 from property_tests.profile import calls_of
 from tests.stores import FailingStore, StoreFailure
 from tests.tables import new_table, put, reopened
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from lakecore.io.stores.store import Store
     from lakecore.table.handle import Table
 
@@ -70,4 +77,44 @@ def test_crash_leaves_whole_metadata_that_the_next_commit_repairs(*, after: bool
 
         assert rows_shown(alive, table.path) == rows == reopened(table, store=alive).count(), call
         if not failing.is_dead:
+            break
+
+
+class _Interrupted(WatchedStore):
+    """Lets another process work just before a call."""
+
+    def __init__(self, inner: Store, deed: Callable[[], object], call: int) -> None:
+        super().__init__(inner)
+        self.deed, self.calls_left = deed, call
+
+    @contextmanager
+    def call(self, name: str, path: str) -> Iterator[None]:  # noqa: ARG002 - as the base
+        self.calls_left -= 1
+        if self.calls_left == 0:
+            self.deed()
+        yield
+
+
+DEEDS: dict[str, Callable[[Table], object]] = {
+    "one commit": lambda table: put(table, "5 e"),
+    "many commits": lambda table: [put(table, f"{number} e") for number in range(5, 9)],
+    "rollback and commit": lambda table: (table.rollback_to(snapshot_id=5), put(table, "9 z")),
+    "export": lambda table: table.export_iceberg(),
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_another_publisher_at_any_call_leaves_whole_metadata(deed: str) -> None:
+    for call in calls_of(deed):
+        table = prepared()
+        alive = table.context.store
+        other = reopened(table, store=alive)
+        between = _Interrupted(alive, partial(DEEDS[deed], other), call)
+        reopened(table, store=between).export_iceberg()
+        found = reopened(table, store=alive)
+
+        assert rows_shown(alive, table.path) == found.count(), call
+        put(found, "3 z | 10 f")
+        assert rows_shown(alive, table.path) == reopened(table, store=alive).count(), call
+        if between.calls_left > 0:
             break

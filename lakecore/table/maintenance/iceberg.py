@@ -142,13 +142,24 @@ class _Head:
 
 
 def publish(context: TableContext, *, rebuild: bool = False) -> IcebergExport:
-    """Steps 1 to 5 of the module; repeated if another commit came in between."""
+    """Steps 1 to 5 of the module; repeated if another commit came in between.
+
+    Repeated, too, if a file is gone that was to be read: another publisher, an expiry or a rollback
+    has deleted it.
+    """
     publication = _Publication(context)
+    done, failed_at = IcebergExport(), None
     for _ in range(_ATTEMPTS_MAX):
         latest = context.history.latest_snapshot()
         if latest is None:
             return IcebergExport()
-        done = publication.bring_to(latest, rebuild=rebuild)
+        try:
+            done = publication.bring_to(latest, rebuild=rebuild)
+        except (NotFound, CorruptTable):
+            if latest.is_same(failed_at):
+                raise
+            failed_at = latest
+            continue
         if latest.is_same(context.history.latest_snapshot()):
             publication.clean_up(latest.id)
             return done
@@ -564,8 +575,11 @@ class _Publication:
         names = [status.path.rpartition("/")[2] for status in self._store.list(self._directory)]
         numbers = map(documents.document_version, names)
         versions = sorted(number for number in numbers if number is not None)
+        # After the listing: a later document is that of a rollback, or of another's newer commit.
+        latest = self._context.history.latest_snapshot()
+        last = newest if latest is None else max(newest, latest.id)
         older = [number for number in versions if number < newest]
-        old = [*older[:-keep], *(number for number in versions if number > newest)]
+        old = [*older[:-keep], *(number for number in versions if number > last)]
         if not old:
             return
         with suppress(LakecoreError, OSError):
