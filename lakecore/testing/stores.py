@@ -241,8 +241,9 @@ class FailingStore(WatchedStore):
 
     def _sync_directory_of(self, path: str) -> None:
         directory = path.rpartition("/")[0]
-        for deleted in [each for each in self._unsynced if each.rpartition("/")[0] == directory]:
-            del self._unsynced[deleted]
+        for deleted in list(self._unsynced):  # a copy: other threads delete, too
+            if deleted.rpartition("/")[0] == directory:
+                self._unsynced.pop(deleted, None)
 
     def _lose_what_was_not_synced(self) -> None:
         for path, data in self._unsynced.items():
