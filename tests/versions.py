@@ -20,6 +20,22 @@ SYMMETRIC = (
 )
 """What is wrong with BETWEEN SYMMETRIC."""
 
+KEPT_BY_DUCKDB = (
+    {
+        *(
+            "i NOT IN (1, 3)",
+            "i IS NULL",
+            "i IS NOT NULL",
+            "i = 1 OR s = 'a'",
+            "i = 1 OR i IS NULL",
+        ),
+        *("dec = 1.5", "year(d) = 2026"),
+    }
+    if DUCKDB_1
+    else set[str]()
+)
+"""Conditions that DuckDB does not give to a dataset, although it could."""
+
 ENGINES_THAT_STOP = ["streaming"] if POLARS_1 else ["auto", "streaming"]
 """The engines of Polars that stop a source once a filter has let enough rows through."""
 

@@ -27,6 +27,7 @@ from lakecore.plan.predicate import (
     And,
     Column,
     Compare,
+    In,
     IsNotNull,
     IsNull,
     Not,
@@ -54,6 +55,7 @@ from lakecore.plan.predicate import (
     to_polars,
 )
 from tests.conditions import DAY, NOON, SCHEMA, c, isin
+from tests.versions import KEPT_BY_DUCKDB
 
 SCHEMA_OF_TABLE = TableSchema(id=0, fields=fields_from_arrow(list(SCHEMA)), highest_field_id=99)
 INT_MAX = 2**31 - 1
@@ -524,8 +526,18 @@ def test_what_duckdb_pushes_into_a_dataset_is_read(condition: str, expected: Pre
     connection.from_arrow(rows).filter(condition).count("*").fetchall()
     (pushed,) = rows.filters
 
-    found = from_arrow(pushed, SCHEMA)
-    assert set(conjuncts(found)) == set(conjuncts(expected))
+    assert (pushed is None) == (condition in KEPT_BY_DUCKDB)
+    if pushed is not None:
+        found = set(map(spelled, conjuncts(from_arrow(pushed, SCHEMA))))
+        wanted = set(map(spelled, conjuncts(expected)))
+        assert wanted <= found <= wanted | {IsNotNull(name) for name in columns_of(expected)}
+
+
+def spelled(predicate: Predicate) -> object:
+    """The predicate, with IN as the comparisons that DuckDB 1 makes of it."""
+    if isinstance(predicate, In):
+        return frozenset(Compare(predicate.column, Op.EQ, value) for value in predicate.values)
+    return frozenset(predicate.parts) if isinstance(predicate, Or) else predicate
 
 
 @pytest.mark.parametrize(

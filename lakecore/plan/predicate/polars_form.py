@@ -417,7 +417,7 @@ def _is_literal(tree: Json) -> bool:
     match parts:
         case _ if node == "Literal":
             return True
-        case {"expr": inner} | [inner, _] | {"Implode": {"input": inner}}:
+        case {"expr": inner} | [inner, _] | {"Implode": {"input": inner} | inner}:
             return _is_literal(inner)
         case {"left": left, "right": right}:
             return _is_literal(left) and _is_literal(right)
