@@ -3,23 +3,29 @@
 Builds the sdist, and the wheel from it, into dist/; looks at what they hold; and installs the wheel
 in an environment of its own, without the checkout, where the command, the demo and the code of the
 README must work. The changelog must have a dated section of the version. Prints each step; ends
-with 1 at the first that fails.
+with 1 at the first that fails. Where the tag of a release is built, [project.urls] must be stated.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lakecore import __version__
 from tests.test_readme import python_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
@@ -47,6 +53,8 @@ def main() -> int:
     try:
         check_changelog((ROOT / "CHANGELOG.md").read_text(), __version__)
         print(f"changelog: version {__version__} has a dated section")
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        print(check_urls(project, of_tag=os.environ.get("GITHUB_REF_TYPE") == "tag"))
         with tempfile.TemporaryDirectory() as scratch:
             wheel = _built(Path(scratch))
             _try_installed(wheel, Path(scratch))
@@ -70,6 +78,16 @@ def check_changelog(text: str, version: str) -> None:
         raise ReleaseError(
             f"the newest version in CHANGELOG.md is {found!r}; wanted is '[{version}] - YYYY-MM-DD'"
         )
+
+
+def check_urls(project: Mapping[str, object], *, of_tag: bool) -> str:
+    """What there is to say of [project.urls]. Raises for a tag if the table lacks them."""
+    if project.get("urls"):
+        return "addresses: stated"
+    said = "pyproject.toml has no [project.urls]; state Repository, Documentation and Changelog"
+    if of_tag:
+        raise ReleaseError(said)
+    return f"addresses: {said} before a tag"
 
 
 def strangers(names: list[str]) -> list[str]:

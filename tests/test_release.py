@@ -34,6 +34,13 @@ def test_unreleased_changes_stand_above_the_version() -> None:
     release.check_changelog("## [Unreleased]\n\n## [1.2.0] - 2026-01-02\n", "1.2.0")
 
 
+def test_a_tag_needs_the_addresses_of_the_project() -> None:
+    assert "no [project.urls]" in release.check_urls({}, of_tag=False)
+    with pytest.raises(release.ReleaseError, match="Repository"):
+        release.check_urls({}, of_tag=True)
+    assert release.check_urls({"urls": {"Repository": "x"}}, of_tag=True) == "addresses: stated"
+
+
 def test_files_of_no_package_are_strangers_in_a_wheel() -> None:
     names = ["lakecore/a.py", "tests/test_a.py", "lakecore-1.dist-info/METADATA", "conftest.py"]
 
