@@ -5,6 +5,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 LOADERS_VENV ?= .venv-loaders
+FLOORS_VENV ?= .venv-floors
+# Older versions to try than the lower bounds: OLDER='duckdb==1.5.0 polars==1.35.1'.
+OLDER ?=
 ARGS ?=
 PROFILE ?=
 SEED ?=
@@ -32,7 +35,7 @@ WITHOUT := $(addprefix --ignore=tests/,browser loaders services spark)
 SLOW = $(shell grep -rl --include='*.py' 'pytest.mark.slow' tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv extras demo test compiled fmt lint types props mutate simulate faults interop services cdc-load cdc-ddl differential bench browser loaders loaders-here spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
+.PHONY: help venv extras demo test compiled fmt lint types props mutate simulate faults interop services cdc-load cdc-ddl differential bench browser loaders loaders-here floors floors-here spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
 .DELETE_ON_ERROR:
 # Tests start hundreds of interpreters, and each suite imports the tests: compile each module once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -136,6 +139,22 @@ $(VENV)/.installed-loaders: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[loaders]'
 	@touch $@
 
+floors: ## run the tests with the lower bounds of pyproject.toml, in an environment of its own (OLDER='duckdb==1.5.0 polars==1.35.1', ARGS='tests/sql')
+	@$(MAKE) --no-print-directory VENV=$(FLOORS_VENV) floors-here
+
+floors-here: $(VENV)/.installed-floors
+	$(if $(OLDER),$(BIN)/python -m pip install --quiet --no-deps $(OLDER))
+	$(PYTEST) -n 2 --dist worksteal --hypothesis-profile=$(or $(PROFILE),quick) $(or $(ARGS),tests)
+
+# Constraints of pip: each bound of what users install; the tools of `dev` alone are the newest.
+$(VENV)/.installed-floors: pyproject.toml
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import re, tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; e = p["optional-dependencies"]; \
+	    groups = [e[name] for name in ("s3", "cdc", "rest", "rest-server", "ui", "sketches", "testing")]; \
+	    print(*(re.sub(r"\[.*\]", "", each).replace(">=", "==") for each in sum(groups, p["dependencies"])), sep="\n")' > $(VENV)/floors.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/floors.txt --editable '.[dev]'
+	@touch $@
+
 spark: $(VENV)/.installed-spark ## write and read tables by Spark (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers --spark
 	$(PYTEST) -m spark -n 2 --dist loadfile tests/spark $(ARGS)
@@ -164,7 +183,7 @@ docs-serve: $(VENV)/.installed-docs ## serve the documentation on http://127.0.0
 nightly: ## what takes hours: all laws, seeds, histories, mutants, faults and versions of Spark
 	@failed=0; \
 	$(MAKE) -k PROFILE=explore SEEDS=10000 HISTORIES=600 MUTANTS=200 SEED=$(SEED) \
-	    test props simulate interop services cdc-load cdc-ddl differential mutate spark-versions || failed=1; \
+	    test floors props simulate interop services cdc-load cdc-ddl differential mutate spark-versions || failed=1; \
 	$(MAKE) faults ARGS=--also-slow || failed=1; exit $$failed
 
 release-check: venv ## build the packages into dist/, and try them as a new user would
@@ -174,5 +193,5 @@ ci: ## run all that a change must pass
 	.ci/run
 
 clean: ## remove what builds, checks and runs leave behind
-	rm -rf $(VENV) $(LOADERS_VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .ci/logs
+	rm -rf $(VENV) $(LOADERS_VENV) $(FLOORS_VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .ci/logs
 	find lakecore tests property_tests -name __pycache__ -type d -prune -exec rm -rf {} +
