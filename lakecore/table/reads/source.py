@@ -26,14 +26,16 @@ from lakecore.plan.predicate import columns_of
 from lakecore.plan.splits import folds_values
 from lakecore.rows.evolution import require_types
 from lakecore.suggestions import KEPT_LONGER
+from lakecore.table.reads.file_selection import (
+    matching_values,
+    on_stored_columns,
+    without_references,
+)
 from lakecore.table.reads.scan import (
     ScanContext,
     ScanPlan,
-    matching_values,
-    on_stored_columns,
     plan_scan,
     visible_partitions,
-    without_references,
 )
 from lakecore.table.sections.windows import on_reader, reader_threads
 from lakecore.table.splits.decide import (

@@ -16,10 +16,10 @@ import pyarrow as pa
 from lakecore.model.rows import KIND_FIELD
 from lakecore.options import POSTPONE_BUCKET, ChangelogProducer
 from lakecore.plan.row_ids import BLOB, written_together
+from lakecore.table.reads.file_selection import matching_values
 from lakecore.table.reads.scan import (
     commit_order,
     keep_entries,
-    matching_values,
     split_of,
     vectors_of,
 )
