@@ -150,12 +150,13 @@ class Frame:
         if self.codec not in CODECS:
             raise Unsupported("unknown Avro codec", codec=self.codec, path=self.path)
         plain: list[tuple[int, bytes]] = []
-        left = stored = 0
+        stored = opened = 0
         for count, block in self.blocks():
             # The limit is for all blocks together: many small blocks must not exceed it.
             stored += len(block)
-            left = _plain_bytes_max(stored) - sum(len(each) for _, each in plain)
-            plain.append((count, decompress(block, self.codec, max(0, left))))
+            left = max(0, _plain_bytes_max(stored) - opened)
+            plain.append((count, decompress(block, self.codec, left)))
+            opened += len(plain[-1][1])
             check_count(count, plain[-1][1])
         return plain
 

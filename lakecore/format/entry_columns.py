@@ -1,9 +1,9 @@
 """The entries of a manifest as columns of few bytes, and the rows of them that are live files.
 
 A large table has too many files for a Python object each. `EntryColumns` holds what counting,
-grouping and folding need, in about 45 bytes an entry; the manifest as stored (some 300 bytes an
-entry) holds the rest. Objects are made from it for the files that a caller touches: only the blocks
-that hold them are decompressed.
+grouping, folding and planning need, in about 45 bytes an entry and the bytes of its first and last
+key; the manifest as stored (some 300 bytes an entry) holds the rest. Objects are made from it for
+the files that a caller touches: only the blocks that hold them are decompressed.
 
 A file is identified by two hashes of 64 bits each of its identity (`model/manifest.py`).
 """
@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from lakecore.format.avro import chosen_blocks
+from lakecore.format.layout import LAKECORE_NAME
 from lakecore.format.manifest_files import decode_entries, entries_of, entry_identities
 from lakecore.format.manifest_records import is_table
 
@@ -35,6 +37,8 @@ _SEEDS = (17, 4_211)
 _WIDTHS = (np.uint8, np.uint16, np.uint32, np.uint64)
 NO_TIME = -1
 """The creation time of a file whose writer states none."""
+HOLDS_DELETIONS, COUNTED = 1, 2
+"""Bits of `deletions`: the file holds deletions; their stated count is 0, and can be trusted."""
 
 
 class Ints:
@@ -74,8 +78,11 @@ class EntryColumns:
     levels: Ints
     row_counts: Ints
     sizes_bytes: Ints
+    sequences_min: Ints
     sequences_max: Ints
     creation_times_ms: Ints
+    deletions: Ints
+    keys: tuple[pa.BinaryArray, pa.BinaryArray]
     deletes: NDArray[np.bool_]
     hashes: tuple[NDArray[np.uint64], NDArray[np.uint64]]
 
@@ -90,6 +97,10 @@ class EntryColumns:
         identities = entry_identities(frame)
         first, second = (identities.hash(seed).to_numpy() for seed in _SEEDS)
         times = frame["_CREATION_TIME"].fill_null(NO_TIME)
+        count = pl.col("_DELETE_ROW_COUNT")
+        trusted = (pl.col("_LEVEL") > 0) | pl.col("_FILE_NAME").str.contains(LAKECORE_NAME)
+        holds = (count.fill_null(0) != 0) * HOLDS_DELETIONS
+        counted = (count.fill_null(-1).eq(0) & trusted) * COUNTED
         return EntryColumns(
             count=frame.height,
             partitions=tuple(partitions.to_list()),
@@ -99,8 +110,11 @@ class EntryColumns:
             levels=_ints(frame["_LEVEL"]),
             row_counts=_ints(frame["_ROW_COUNT"]),
             sizes_bytes=_ints(frame["_FILE_SIZE"]),
+            sequences_min=_ints(frame["_MIN_SEQUENCE_NUMBER"]),
             sequences_max=_ints(frame["_MAX_SEQUENCE_NUMBER"]),
             creation_times_ms=_ints(times),
+            deletions=_ints(frame.select(holds + counted).to_series()),
+            keys=(_binary(frame["_MIN_KEY"]), _binary(frame["_MAX_KEY"])),
             deletes=frame["_KIND"].to_numpy() != 0,
             hashes=(np.array(first), np.array(second)),
         )
@@ -115,11 +129,15 @@ class EntryColumns:
             self.levels,
             self.row_counts,
             self.sizes_bytes,
+            self.sequences_min,
             self.sequences_max,
             self.creation_times_ms,
+            self.deletions,
         )
+        numbers = sum(each.size_bytes for each in ints) + 17 * self.count
         partitions = sum(len(each) + 50 for each in self.partitions)
-        return sum(each.size_bytes for each in ints) + partitions + 17 * self.count + 1_500
+        keys: int = sum(each.nbytes for each in self.keys)
+        return numbers + partitions + keys + 2_000
 
     def rows_of(self, wanted: Wanted | None) -> Rows:
         """The rows of the entries in these partitions and buckets (None: of all)."""
@@ -145,6 +163,11 @@ class EntryColumns:
 
 def _ints(series: pl.Series) -> Ints:
     return Ints(series.cast(pl.Int64).to_numpy())
+
+
+def _binary(series: pl.Series) -> pa.BinaryArray:
+    # In this form, no bytes of other columns or manifests stay in memory.
+    return series.to_arrow().cast(pa.binary())
 
 
 class Unmatched(ValueError):

@@ -374,6 +374,8 @@ _UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f\ud800-\udfff]")
 _CHECKSUM = re.compile(r"-crc32-([0-9a-f]{8})\Z")
 _MARK = "lc"
 _MARKED = re.compile(rf"-{_MARK}[0-9]+(\.[a-z0-9]+)?\.[a-z]+\Z")
+LAKECORE_NAME = _MARKED.pattern.replace("Z", "z")
+"""Polars' pattern of the names that `is_named_by_lakecore` accepts."""
 _ID_MAX = 2**63 - 1
 _COMPRESSION_SUFFIXES = {
     "zstd": "zst",

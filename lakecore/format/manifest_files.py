@@ -694,6 +694,8 @@ def _encode(values: pa.Array, of: Any) -> pa.Array:
     """The Avro bytes of each value of a column."""
     if isinstance(of, list):
         assert of[0] == "null"
+        if values.null_count == len(values):
+            return _constant(b"\x00", values)
         some = _encode(values, of[1])
         return pc.if_else(
             values.is_null(), _bytes(b"\x00"), _joined([_constant(b"\x02", values), some])
@@ -723,6 +725,8 @@ def _encode_lists(values: pa.Array, items: Any) -> pa.Array:
     """
     sizes = pc.fill_null(pc.list_value_length(values), 0)
     counts = sizes.to_numpy(zero_copy_only=False).astype(np.int64)
+    if not counts.any():
+        return _constant(b"\x00", values)
     encoded = _encode(values.flatten(), items)
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int64())
     joined = pc.binary_join(pa.LargeListArray.from_arrays(offsets, encoded), _bytes(b""))

@@ -21,7 +21,7 @@ from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.suggestions import KEPT_LONGER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import polars as pl
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lakecore.format.layout import Layout
     from lakecore.io.live_files import LiveColumns
     from lakecore.io.stores.store import FileStatus, Store
+    from lakecore.model.files import IndexFile
     from lakecore.model.manifest import (
         IndexEntry,
         LiveFiles,
@@ -306,6 +307,8 @@ def check_number(number: int, expected: int, path: str) -> None:
 _LIVE_BYTES, _LISTED_BYTES, _SCHEMA_BYTES = 150, 600, 8_000
 """The approximate bytes that the caches hold for a live file (its entry is shared with the
 manifest), a manifest in a list, and a schema."""
+_VECTOR_BYTES = 230
+"""The approximate bytes of the place of a deletion vector."""
 _SMALL_ENTRIES = 10_000
 """Up to this many entries in manifests, a table is small: its live files are kept as objects."""
 _LIVE_KEPT = 8
@@ -341,7 +344,7 @@ class History:
         self._manifests: Cache[str, Sequence[ManifestEntry]] = Cache(ENTRY_BYTES)
         self._lists: Cache[str, Sequence[ManifestFile]] = Cache(_LISTED_BYTES)
         self._live: Cache[tuple[str, str], _Live] = Cache(_LIVE_BYTES, _LIVE_KEPT)
-        self._indexes: Cache[str, Sequence[IndexEntry]] = Cache(_LISTED_BYTES)
+        self._indexes: Cache[str, _Indexes] = Cache(1)
         self._large = ManifestCache(
             lambda manifest: self._must_read(layout.manifest(manifest.name), manifest.size_bytes),
             layout.manifest,
@@ -706,14 +709,30 @@ class History:
 
     def index_entries(self, snapshot: Snapshot | None) -> Sequence[IndexEntry]:
         """All live index files of a snapshot."""
+        return self._index_manifest(snapshot).entries
+
+    def index_files(
+        self, snapshot: Snapshot | None
+    ) -> Mapping[tuple[bytes, int], Sequence[IndexFile]]:
+        """All live index files of a snapshot, by partition and bucket."""
+        return self._index_manifest(snapshot).by_bucket
+
+    def remember_index(self, name: str, entries: Sequence[IndexEntry]) -> _Indexes:
+        """Cache an index manifest that was just read or written."""
+        indexes = _Indexes.of(entries)
+        vectors = sum(len(entry.file.vectors or ()) for entry in entries)
+        self._indexes.put(name, indexes, _LISTED_BYTES * len(entries) + _VECTOR_BYTES * vectors)
+        return indexes
+
+    def _index_manifest(self, snapshot: Snapshot | None) -> _Indexes:
         if snapshot is None or snapshot.index_manifest is None:
-            return ()
+            return _Indexes.of(())
         name = snapshot.index_manifest
         cached = self._indexes.get(name)
         if cached is None:
             path = self.layout.manifest(name)
-            cached = metadata.decode_index_manifest(self._must_read(path), path)
-            self._indexes.put(name, cached, len(cached) + 1)
+            entries = metadata.decode_index_manifest(self._must_read(path), path)
+            cached = self.remember_index(name, entries)
         return cached
 
     # --- helpers ---------------------------------------------------------------------------------
@@ -758,6 +777,20 @@ class History:
         except (NotFound, StorageError):
             return None
         return int(text) if text.isdecimal() and len(text) <= _HINT_DIGITS_MAX else None
+
+
+class _Indexes(NamedTuple):
+    """An index manifest, and its files by partition and bucket."""
+
+    entries: Sequence[IndexEntry]
+    by_bucket: Mapping[tuple[bytes, int], Sequence[IndexFile]]
+
+    @classmethod
+    def of(cls, entries: Sequence[IndexEntry]) -> _Indexes:
+        by_bucket: dict[tuple[bytes, int], list[IndexFile]] = {}
+        for entry in entries:
+            by_bucket.setdefault((entry.partition, entry.bucket), []).append(entry.file)
+        return cls(entries, by_bucket)
 
 
 def _lists_of(snapshot: Snapshot) -> tuple[str, str]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from lakecore.errors import CorruptTable
 from lakecore.format.entry_columns import (
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
     from lakecore.format.entry_columns import Rows, Wanted
     from lakecore.model.manifest import ManifestEntry, ManifestFile
+
+Value = TypeVar("Value")
 
 ENTRY_BYTES = 2_100
 """The approximate bytes of an entry as objects, in a table of a dozen columns."""
@@ -156,6 +160,48 @@ class LiveColumns:
     def __len__(self) -> int:
         return sum(len(part.rows) for part in self._parts)
 
+    def column(self, name: str) -> Rows:
+        """A column of `EntryColumns` that holds numbers: a number for each file."""
+        parts = [getattr(part.columns, name).take(part.rows) for part in self._parts]
+        return np.concatenate([np.empty(0, np.int64), *parts])
+
+    def places(self, partitions: Sequence[bytes]) -> Rows:
+        """For each file, the place of its partition in this list."""
+        place_of = {each: number for number, each in enumerate(partitions)}
+        parts = [
+            np.array([place_of.get(each, -1) for each in part.columns.partitions], np.int64)[
+                part.columns.codes.take(part.rows)
+            ]
+            for part in self._parts
+        ]
+        return np.concatenate([np.empty(0, np.int64), *parts])
+
+    def entries_at(self, places: Rows) -> list[ManifestEntry]:
+        """The files at these places as objects, in this order."""
+        return self._at(places, self._cache.made)
+
+    def keys_at(self, places: Rows) -> tuple[list[bytes], list[bytes]]:
+        """The serialized first keys, and last keys, of the files at these places."""
+
+        def keys(part: LivePart, side: int) -> list[bytes]:
+            found: list[bytes] = part.columns.keys[side].take(pa.array(part.rows)).to_pylist()
+            return found
+
+        low, high = (self._at(places, partial(keys, side=side)) for side in range(2))
+        return low, high
+
+    def _at(self, places: Rows, values_of: Callable[[LivePart], Sequence[Value]]) -> list[Value]:
+        ends = np.cumsum([len(part.rows) for part in self._parts])
+        order = np.argsort(places)
+        parts = np.searchsorted(ends, places[order], "right")
+        found: dict[int, Value] = {}
+        for number in np.unique(parts).tolist():
+            part, own = self._parts[number], order[parts == number]
+            rows = part.rows[places[own] - (ends[number] - len(part.rows))]
+            values = values_of(LivePart(part.manifest, part.columns, rows))
+            found |= zip(own.tolist(), values, strict=True)
+        return [found[place] for place in range(len(places))]
+
     def entries(self) -> list[ManifestEntry]:
         """The files as objects."""
         return [entry for part in self._parts for entry in self._cache.made(part)]
@@ -171,27 +217,19 @@ class LiveColumns:
 
     def facts(self) -> pl.DataFrame:
         """A row for each file, in order: `FACTS`. An unknown creation time is null."""
-        partitions = {each: number for number, each in enumerate(self.partitions())}
-        frames = [pl.DataFrame(schema=FACTS)]
-        for part in self._parts:
-            columns, rows = part.columns, part.rows
-            places = np.array([partitions.get(each, -1) for each in columns.partitions], np.int64)
-            frames.append(
-                pl.DataFrame(
-                    {
-                        "partition": places[columns.codes.take(rows)],
-                        "bucket": columns.buckets.take(rows),
-                        "total_buckets": columns.total_buckets.take(rows),
-                        "level": columns.levels.take(rows),
-                        "row_count": columns.row_counts.take(rows),
-                        "size_bytes": columns.sizes_bytes.take(rows),
-                        "sequence_max": columns.sequences_max.take(rows),
-                        "creation_time_ms": columns.creation_times_ms.take(rows),
-                    }
-                )
-            )
+        numbers = {
+            "bucket": "buckets",
+            "total_buckets": "total_buckets",
+            "level": "levels",
+            "row_count": "row_counts",
+            "size_bytes": "sizes_bytes",
+            "sequence_max": "sequences_max",
+            "creation_time_ms": "creation_times_ms",
+        }
+        columns = {"partition": self.places(self.partitions())}
+        columns |= {name: self.column(of) for name, of in numbers.items()}
         times = pl.col("creation_time_ms")
-        return pl.concat(frames).with_columns(
+        return pl.DataFrame(columns, schema=FACTS).with_columns(
             pl.when(times != NO_TIME).then(times).alias("creation_time_ms")
         )
 

@@ -51,8 +51,7 @@ class Partitions:
         """
         partitions = list({split.partition: None for split in splits})
         if self._sorts and self.fields and partitions:
-            columns = [pa.chunked_array([column]) for column in self.values(partitions).columns]
-            ranks = sequence_codes(columns, descending=False).tolist()
+            ranks = self._ranks(partitions)
         elif seen is not None:
             places = {partition: place for place, partition in enumerate(dict.fromkeys(seen))}
             ranks = [places[partition] for partition in partitions]
@@ -60,6 +59,19 @@ class Partitions:
             return list(splits)
         rank_of = dict(zip(partitions, ranks, strict=True))
         return sorted(splits, key=lambda split: rank_of[split.partition])
+
+    def scan_order(self, partitions: Sequence[bytes]) -> list[bytes]:
+        """These partitions in the order in which a scan reads them."""
+        ordered = sorted(partitions)
+        if not (self._sorts and self.fields and ordered):
+            return ordered
+        ranks = dict(zip(ordered, self._ranks(ordered), strict=True))
+        return sorted(ordered, key=lambda partition: ranks[partition])
+
+    def _ranks(self, partitions: Sequence[bytes]) -> list[int]:
+        columns = [pa.chunked_array([column]) for column in self.values(partitions).columns]
+        ranks: list[int] = sequence_codes(columns, descending=False).tolist()
+        return ranks
 
     def path(self, partition: bytes) -> str:
         """The directories of a partition, joined by `/`; empty for an unpartitioned table."""

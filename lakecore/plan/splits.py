@@ -17,18 +17,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lakecore.format.layout import is_named_by_lakecore
 from lakecore.lsm.levels import sections, sorted_runs
 from lakecore.model.files import EMPTY_ROW, NO_STATS
 from lakecore.options import MergeEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    import numpy as np
+    from numpy.typing import NDArray
 
     from lakecore.model.files import DataFile, Split
     from lakecore.options import TableOptions
+
+    Rows = NDArray[np.int64]
 
 _WINNERS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
 """The merge engines that return rows as they are stored."""
@@ -99,6 +103,127 @@ def pack(
         groups[-1].append(file)
         room -= weight
     return groups
+
+
+# --- columns -------------------------------------------------------------------------------------
+# The same rules for all buckets of a large table at once, on columns: no object for each file.
+#
+# 1. Files are sorted by partition and bucket. Buckets that rule 2 makes raw need nothing more.
+# 2. In the other buckets, keys are ranked. Adding a multiple of the largest rank to the ranks of
+#    each bucket keeps buckets apart, so that one running maximum finds all sections.
+# 3. In each bucket, raw files are moved before merged sections. Sums of sizes say where the pack
+#    that begins at a file would end; packs are those on the way from the first file to the last.
+
+_RANKED_AT_ONCE = 250_000
+"""Keys are ranked for some buckets at a time, because decoded keys take memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FileColumns:
+    """The visible files of a table, in commit order. `partitions` are numbered in scan order."""
+
+    partitions: Rows
+    buckets: Rows
+    total_buckets: Rows
+    levels: Rows
+    sizes_bytes: Rows
+    sequences_min: Rows
+    holds_deletions: NDArray[np.bool_]
+    may_hold_deletions: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SplitColumns:
+    """The splits of a table, in scan order.
+
+    `files` are places of files, split by split. Split `n` has those from `starts[n]` to
+    `starts[n + 1]`; `raw` says how it is read. A bucket begins at each of `bucket_starts`.
+    """
+
+    files: Rows
+    starts: Rows
+    raw: NDArray[np.bool_]
+    bucket_starts: Rows
+
+
+def plan_columns(
+    files: FileColumns,
+    ranks: Callable[[Rows], tuple[np.ndarray, np.ndarray]] | None,
+    *,
+    settled: bool,
+    target_bytes: int,
+    open_cost_bytes: int,
+) -> SplitColumns:
+    """The splits that `plan_bucket` and `pack` give for each bucket.
+
+    `ranks` ranks the first and last keys of these files; None for a table without a key.
+    """
+    # Without a key, rows are in the order of their sequence numbers.
+    within = () if ranks else (files.sequences_min,)
+    order = np.lexsort((*within, files.total_buckets, files.buckets, files.partitions))
+    columns = [files.partitions[order], files.buckets[order], files.total_buckets[order]]
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = np.logical_or.reduce([each[1:] != each[:-1] for each in columns])
+    bucket_starts = np.flatnonzero(begins)
+    bucket_of = np.cumsum(begins) - 1
+    merged = np.zeros(len(order), np.bool_)
+    if ranks is not None and len(order):
+        levels = files.levels[order]
+        lowest = np.minimum.reduceat(levels, bucket_starts)
+        is_level = np.maximum.reduceat(levels, bucket_starts) == lowest
+        clean = ~np.logical_or.reduceat(files.holds_deletions[order], bucket_starts)
+        overlaps = np.flatnonzero(~(clean & (lowest > 0) & (settled | is_level))[bucket_of])
+        while len(overlaps):
+            last = overlaps[:_RANKED_AT_ONCE][-1]
+            count = int(np.searchsorted(bucket_of[overlaps], bucket_of[last], "right"))
+            own, overlaps = overlaps[:count], overlaps[count:]
+            moved, begins[own], merged[own] = _in_sections(
+                files, order[own], bucket_of[own], *ranks(order[own])
+            )
+            order[own] = order[own][moved]
+    raw = np.flatnonzero(~merged)
+    weights = np.maximum(files.sizes_bytes[order[raw]], open_cost_bytes)
+    starts = np.concatenate(
+        [raw[_packs(weights, bucket_of[raw], target_bytes)], np.flatnonzero(merged & begins)]
+    )
+    starts.sort()
+    return SplitColumns(
+        files=order,
+        starts=np.append(starts, len(order)),
+        raw=~merged[starts],
+        bucket_starts=bucket_starts,
+    )
+
+
+def _in_sections(
+    files: FileColumns, rows: Rows, bucket_of: Rows, lows: np.ndarray, highs: np.ndarray
+) -> tuple[Rows, NDArray[np.bool_], NDArray[np.bool_]]:
+    """The order of these files, raw ones first; whether each begins a section, and is merged."""
+    ranked = np.unique(np.concatenate([lows, highs]), return_inverse=True)[1]
+    above = bucket_of * (len(ranked) + 1)
+    lows, highs = ranked[: len(rows)] + above, ranked[len(rows) :] + above
+    order = np.lexsort((highs, lows))
+    begins = np.ones(len(rows), np.bool_)
+    begins[1:] = lows[order][1:] > np.maximum.accumulate(highs[order])[:-1]
+    section = np.cumsum(begins) - 1
+    alone = np.bincount(section)[section] == 1
+    merged = ~alone | files.may_hold_deletions[rows[order]]
+    moved = np.lexsort((merged, bucket_of))
+    return order[moved], begins[moved], merged[moved]
+
+
+def _packs(weights: Rows, bucket_of: Rows, target_bytes: int) -> Rows:
+    """Where the packs of raw files begin: `pack`, for the files of all buckets."""
+    before = np.concatenate([[0], np.cumsum(weights)])
+    full = np.searchsorted(before, before[:-1] + target_bytes, "right") - 1
+    ends = np.searchsorted(bucket_of, bucket_of, "right")
+    following = np.clip(full, np.arange(1, len(weights) + 1), ends).tolist()
+    starts: list[int] = []
+    at = 0
+    while at < len(following):
+        starts.append(at)
+        at = following[at]
+    return np.array(starts, np.int64)
 
 
 # --- postponed -----------------------------------------------------------------------------------

@@ -48,12 +48,8 @@ class BucketVectors:
         cls, context: TableContext, snapshot: Snapshot | None, partition: bytes, bucket: int
     ) -> BucketVectors:
         """The vectors of a bucket in a snapshot; none without a snapshot."""
-        files = tuple(
-            entry.file
-            for entry in context.history.index_entries(snapshot)
-            if entry.file.index_type == DELETION_VECTORS
-            and (entry.partition, entry.bucket) == (partition, bucket)
-        )
+        own = context.history.index_files(snapshot).get((partition, bucket), ())
+        files = tuple(file for file in own if file.index_type == DELETION_VECTORS)
         return cls(context=context, partition=partition, bucket=bucket, files=files)
 
     @classmethod

@@ -40,11 +40,11 @@ from lakecore.plan.row_ids import overlapping
 from lakecore.table.changes.changes import ChangesSource, StoredRows
 from lakecore.table.changes.starts import retained_changes
 from lakecore.table.reads.scan import (
+    VectorsOfBuckets,
     commit_order,
     hides_level_0,
     keep_entries,
     key_ranks,
-    vectors_of,
 )
 from lakecore.table.reads.stored_files import plan_stored
 from lakecore.table.sections.merge_runs import Merging, merge_runs
@@ -88,11 +88,11 @@ class _Side:
     number: int
     context: TableContext
     files: Mapping[_Bucket, Sequence[ManifestEntry]]
-    vectors: Mapping[_Bucket, Mapping[str, tuple[IndexFile, VectorRange]]]
+    vectors: VectorsOfBuckets
 
     def versions(self, bucket: _Bucket) -> Mapping[_Version, ManifestEntry]:
         """The files of a bucket, each with its deletion vector in this state."""
-        own = self.vectors.get(bucket, {})
+        own = self.vectors.of(*bucket)
         found = self.files.get(bucket, ())
         return {(entry.identity, own.get(entry.file.name)): entry for entry in found}
 
@@ -127,14 +127,19 @@ def _side(wanted: Wanted, snapshot: Snapshot | None, number: int) -> _Side:
     files: dict[_Bucket, list[ManifestEntry]] = defaultdict(list)
     context = wanted.context
     if snapshot is None:
-        return _Side(number=number, context=context, files=files, vectors={})
+        return _Side(
+            number=number,
+            context=context,
+            files=files,
+            vectors=VectorsOfBuckets(context.history, None),
+        )
     context = wanted.as_of(snapshot).context
     hidden = hides_level_0(context.schema, context.options)
     live = context.history.live_entries(snapshot)
     for entry in keep_entries(wanted.scan, live, wanted.predicate):
         if not (hidden and entry.file.level == 0) and entry.bucket != POSTPONE_BUCKET:
             files[entry.partition, entry.bucket].append(entry)
-    vectors = vectors_of(context.history, snapshot)
+    vectors = VectorsOfBuckets(context.history, snapshot)
     return _Side(number=number, context=context, files=files, vectors=vectors)
 
 
@@ -169,7 +174,7 @@ def _new_rows(
             "incremental-between-tag-to-snapshot=true",
             table=wanted.context.identifier,
         )
-    own = sides[AFTER].vectors.get(bucket, {})
+    own = sides[AFTER].vectors.of(*bucket)
     splits = [
         replace(
             split, vectors={file.name: own[file.name] for file in split.files if file.name in own}
@@ -223,7 +228,7 @@ def _split(
     order: Mapping[str, int],
     side: _Side,
 ) -> Split:
-    own = side.vectors.get((place.partition, place.bucket), {})
+    own = side.vectors.of(place.partition, place.bucket)
     names = {file.name for run in runs for file in run}
     return Split(
         partition=place.partition,

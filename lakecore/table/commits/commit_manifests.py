@@ -319,6 +319,7 @@ class ManifestWriter:
                 entries, options.manifest_compression, options.manifest_format
             ),
         )
+        self._context.history.remember_index(name, entries)
         return name
 
     def _write_columns(self, entries: pl.DataFrame) -> list[ManifestFile]:

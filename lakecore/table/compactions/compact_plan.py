@@ -31,7 +31,7 @@ from lakecore.lsm.universal import (
     pick_full,
     unit_steps,
 )
-from lakecore.table.reads.scan import commit_order, key_ranks, vectors_of
+from lakecore.table.reads.scan import VectorsOfBuckets, commit_order, key_ranks
 from lakecore.table.stored_rows.read_plan import record_expiry
 
 if TYPE_CHECKING:
@@ -147,12 +147,12 @@ def plan_buckets(
     files. `idle` counts how often a long-running job found nothing to do in each bucket. Raises
     CorruptTable for a bucket whose files of a level above 0 overlap.
     """
-    vectors = vectors_of(context.history, snapshot)
+    vectors = VectorsOfBuckets(context.history, snapshot)
     idle = IdlePicks() if idle is None else idle
     planned: list[BucketCompaction] = []
     for bucket in files_by_bucket(entries, snapshot.id):
         key = (bucket.partition, bucket.bucket)
-        own = vectors.get(key, {})
+        own = vectors.of(*key)
         plan = plan_bucket(context, bucket, own, full=full, idle_picks=idle.count(key))
         if plan is None:
             idle.found_nothing(key)

@@ -35,7 +35,7 @@ from lakecore.table.compactions.pack_files import (
     plan_row_ranges,
     rewritten,
 )
-from lakecore.table.reads.scan import vectors_of
+from lakecore.table.reads.scan import VectorsOfBuckets
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.told import told
 from lakecore.table.run_writer.file_shape import data_shape, new_place
@@ -198,7 +198,7 @@ def _clusterings(
     found: Iterable[tuple[BucketFiles, tuple[DataFile, ...], int]],
     ordering: Ordering,
 ) -> list[Clustering]:
-    vectors = vectors_of(context.history, snapshot)
+    vectors = VectorsOfBuckets(context.history, snapshot)
     planned = [
         Clustering(
             partition=bucket.partition,
@@ -208,7 +208,7 @@ def _clusterings(
             files=files,
             level=level,
             ordering=ordering,
-            vectors=vectors.get((bucket.partition, bucket.bucket), {}),
+            vectors=vectors.of(bucket.partition, bucket.bucket),
         )
         for bucket, files, level in found
     ]

@@ -40,7 +40,7 @@ from lakecore.model.blob_rules import in_blob_files
 from lakecore.model.files import CommitMessage, FileSource, Split
 from lakecore.plan.row_ids import BLOB, by_row_ids, with_tracking_columns
 from lakecore.table.compactions.compact_plan import files_by_bucket
-from lakecore.table.reads.scan import vectors_of
+from lakecore.table.reads.scan import VectorsOfBuckets
 from lakecore.table.reads.source import TableSource
 from lakecore.table.run_writer.file_shape import column_shape, data_shape, new_place
 from lakecore.table.run_writer.rolling_writer import RollingWriter
@@ -101,10 +101,10 @@ def plan_packing(
     simply be copied.
     """
     policy = PackingPolicy.of(context.options)
-    vectors = vectors_of(context.history, snapshot)
+    vectors = VectorsOfBuckets(context.history, snapshot)
     found: list[Packing] = []
     for bucket in files_by_bucket(entries, snapshot.id):
-        own = vectors.get((bucket.partition, bucket.bucket), {})
+        own = vectors.of(bucket.partition, bucket.bucket)
         picked = _picked(bucket, policy, own, full=full, step_bytes=step_bytes)
         found += [_packing(bucket, groups, own) for groups in picked]
     if not context.options.row_tracking_enabled:
@@ -334,10 +334,10 @@ def plan_row_ranges(
     """The groups of these live files to join, without BLOB files, by partition and row ids."""
     policy = PackingPolicy.of(context.options)
     files_min = _FULL_FILES_MIN if full else max(policy.files_min, _FULL_FILES_MIN)
-    vectors = vectors_of(context.history, snapshot)
+    vectors = VectorsOfBuckets(context.history, snapshot)
     found: list[Packing] = []
     for bucket in files_by_bucket(entries, snapshot.id):
-        own = vectors.get((bucket.partition, bucket.bucket), {})
+        own = vectors.of(bucket.partition, bucket.bucket)
         ranges = _adjacent(bucket.files, policy)
         packings = (_packing(bucket, groups, own, joined=True) for groups in ranges)
         found += [each for each in packings if len(each.files) >= files_min]

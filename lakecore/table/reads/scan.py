@@ -17,16 +17,22 @@ folded (aggregation, partial-update): the folded row may match although no store
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from lakecore.format.binary_row import decode_rows
+from lakecore.format.entry_columns import COUNTED, HOLDS_DELETIONS
 from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.format.statistics import key_bounds
+from lakecore.io.cache import Cache
+from lakecore.io.live_files import ENTRY_BYTES
+from lakecore.lsm.levels import sorted_runs
 from lakecore.lsm.packing import in_order
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.files import DELETION_VECTORS, Split
@@ -34,10 +40,10 @@ from lakecore.model.manifest import fold
 from lakecore.options import MergeEngine
 from lakecore.plan.manifests import holding, hull_of, live_count
 from lakecore.plan.partitions import bucket_key_fields, hash_is_settled
-from lakecore.plan.predicate import condition_on
+from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.plan.pruning import matches_exactly, may_match, prune_buckets
 from lakecore.plan.row_ids import by_row_ids
-from lakecore.plan.splits import folds_values, pack, plan_bucket
+from lakecore.plan.splits import FileColumns, folds_values, pack, plan_bucket, plan_columns
 from lakecore.table.reads.file_selection import (
     IndexedFiles,
     keep_row_ids,
@@ -48,13 +54,14 @@ from lakecore.table.reads.file_selection import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyroaring import BitMap
 
     from lakecore.format.entry_columns import Wanted
     from lakecore.format.layout import Layout
     from lakecore.io.history import History
+    from lakecore.io.live_files import LiveColumns
     from lakecore.model.files import DataFile, IndexFile, VectorRange
     from lakecore.model.manifest import ManifestEntry, ManifestFile
     from lakecore.model.schema import TableSchema
@@ -62,6 +69,7 @@ if TYPE_CHECKING:
     from lakecore.options import TableOptions
     from lakecore.plan.partitions import Partitions
     from lakecore.plan.predicate import Predicate
+    from lakecore.plan.splits import SplitColumns
 
 
 # --- live files ----------------------------------------------------------------------------------
@@ -86,7 +94,8 @@ def live_files(
         manifests = history.manifests(snapshot)
         chosen = holding(condition, manifests, partitions)
         if not history.is_small(snapshot):
-            return _of_large(history, partitions, chosen, condition), live_count(manifests)
+            large = _of_large(history, partitions, chosen, condition)
+            return large.entries(), live_count(manifests)
         if len(chosen) < len(manifests):
             entries = in_partitions(history.entries(chosen), partitions, condition)
             return fold(entries), live_count(manifests)
@@ -98,15 +107,17 @@ def _of_large(
     history: History,
     partitions: Partitions,
     manifests: Sequence[ManifestFile],
-    condition: Predicate,
-) -> Sequence[ManifestEntry]:
+    condition: Predicate | None,
+    without: frozenset[bytes] = frozenset(),
+) -> LiveColumns:
     """The live files of matching partitions after these manifests."""
-    distinct = history.partitions(manifests)
-    if not distinct:
-        return ()
-    matches = matches_exactly(condition, partitions.values(distinct))
-    wanted = {each: None for each, match in zip(distinct, matches, strict=True) if match}
-    return history.live_columns(manifests, wanted).entries()
+    if condition is None and not without:
+        return history.live_columns(manifests)
+    distinct = [each for each in history.partitions(manifests) if each not in without]
+    if condition is not None and distinct:
+        matches = matches_exactly(condition, partitions.values(distinct))
+        distinct = [each for each, match in zip(distinct, matches, strict=True) if match]
+    return history.live_columns(manifests, dict.fromkeys(distinct))
 
 
 def live_in(
@@ -164,16 +175,20 @@ def in_partitions(
     return [entry for entry in entries if entry.partition in wanted]
 
 
-def vectors_of(
-    history: History, snapshot: Snapshot | None
-) -> Mapping[tuple[bytes, int], Mapping[str, tuple[IndexFile, VectorRange]]]:
-    """The deletion vectors of a snapshot, by bucket and data file name."""
-    found: dict[tuple[bytes, int], dict[str, tuple[IndexFile, VectorRange]]] = defaultdict(dict)
-    for entry in history.index_entries(snapshot):
-        if entry.file.index_type == DELETION_VECTORS:
-            for where in entry.file.vectors or ():
-                found[entry.partition, entry.bucket][where.data_file] = (entry.file, where)
-    return found
+class VectorsOfBuckets:
+    """The deletion vectors of a snapshot: those of a bucket are looked up when it is read."""
+
+    def __init__(self, history: History, snapshot: Snapshot | None) -> None:
+        self._files = history.index_files(snapshot)
+
+    def of(self, partition: bytes, bucket: int) -> Mapping[str, tuple[IndexFile, VectorRange]]:
+        """The deletion vectors of a bucket, by data file name."""
+        return {
+            where.data_file: (file, where)
+            for file in self._files.get((partition, bucket), ())
+            if file.index_type == DELETION_VECTORS
+            for where in file.vectors or ()
+        }
 
 
 # --- scan ----------------------------------------------------------------------------------------
@@ -199,18 +214,22 @@ class ScanPlan:
     """What to read at a snapshot (None: the table is empty), and what was pruned."""
 
     snapshot: Snapshot | None
-    splits: tuple[Split, ...] = ()
+    splits: Sequence[Split] = ()
     files_total: int = 0
     skipped: Skipped = Skipped()
 
     @property
     def files_kept(self) -> int:
         """The number of files that will be read."""
+        if isinstance(self.splits, LargeSplits):
+            return self.splits.files_count
         return sum(len(split.files) for split in self.splits)
 
     @property
     def size_bytes(self) -> int:
         """The bytes of the files that will be read."""
+        if isinstance(self.splits, LargeSplits):
+            return self.splits.size_bytes
         return sum(split.size_bytes for split in self.splits)
 
 
@@ -248,6 +267,8 @@ def plan_scan(
     if snapshot is None:
         return ScanPlan(snapshot=None)
     on_partitions = condition_on(predicate, context.schema.partition_keys)
+    if shown is None and _needs_columns_only(context, snapshot, predicate):
+        return _plan_large(context, snapshot, on_partitions, without)
     entries, total = live_files(context.history, context.partitions, snapshot, on_partitions)
     if without:
         entries = [entry for entry in entries if entry.partition not in without]
@@ -430,7 +451,7 @@ def _deal(
     if (indexes := context.indexes) is not None and predicate is not None:
         indexed, selected = indexes.selected(entries, matching, predicate)
     lows, highs = key_ranks(files, context.schema)
-    vectors = vectors_of(context.history, snapshot)
+    vectors = VectorsOfBuckets(context.history, snapshot)
     target = context.options.source_split_target_size_bytes
     open_cost = context.options.source_split_open_file_cost_bytes
     folds = folds_values(context.options)
@@ -452,7 +473,7 @@ def _deal(
             raw, merged = in_order(own), ()
         raw_kept = [file for file in raw if match[file.name]]
         out = [file.name for file in raw if not match[file.name]]
-        own_vectors = vectors.get(bucket[:2], {})
+        own_vectors = vectors.of(*bucket[:2])
         groups: list[tuple[tuple[tuple[DataFile, ...], ...], bool]]
         groups = [((tuple(group),), True) for group in pack(raw_kept, target, open_cost)]
         for runs in merged:
@@ -505,11 +526,184 @@ def split_of(
 
 def key_ranks(files: Sequence[DataFile], schema: TableSchema) -> tuple[np.ndarray, np.ndarray]:
     """Ranks of the first and the last keys of the files; zeros for an append table."""
-    fields = schema.key_fields
-    if not fields or not files:
+    if not schema.key_fields or not files:
         zeros = np.zeros(len(files), np.int64)
         return zeros, zeros
-    low = decode_rows([file.key_min for file in files], fields)
-    high = decode_rows([file.key_max for file in files], fields)
+    return _ranks([file.key_min for file in files], [file.key_max for file in files], schema)
+
+
+def _ranks(
+    keys_min: Sequence[bytes], keys_max: Sequence[bytes], schema: TableSchema
+) -> tuple[np.ndarray, np.ndarray]:
+    low, high = (decode_rows(keys, schema.key_fields) for keys in (keys_min, keys_max))
     lows, highs = shared_codes([order_columns(low.columns), order_columns(high.columns)])
     return lows, highs
+
+
+# --- large tables --------------------------------------------------------------------------------
+# A plan of a large table from columns alone, if the condition is on partitions only. The objects of
+# its splits are made when a reader asks for them, some thousand files at once.
+
+_FILES_AT_ONCE = 8_192
+
+
+def _needs_columns_only(
+    context: ScanContext, snapshot: Snapshot, predicate: Predicate | None
+) -> bool:
+    """Whether live files are columns, and no file or bucket of a wanted partition is pruned."""
+    history, schema = context.history, context.schema
+    names = set() if predicate is None else set(columns_of(predicate))
+    hashed = {field.name for field in bucket_key_fields(schema, context.options)}
+    return (
+        names <= set(schema.partition_keys) - hashed
+        and not context.options.data_evolution_enabled
+        and not history.is_small(snapshot)
+        and history.live_if_known(snapshot) is None
+    )
+
+
+def _plan_large(
+    context: ScanContext,
+    snapshot: Snapshot,
+    on_partitions: Predicate | None,
+    without: frozenset[bytes],
+) -> ScanPlan:
+    history, schema, options = context.history, context.schema, context.options
+    manifests = chosen = history.manifests(snapshot)
+    if on_partitions is not None:
+        chosen = holding(on_partitions, manifests, context.partitions)
+    live = _of_large(history, context.partitions, chosen, on_partitions, without)
+    total = len(live) if chosen is manifests and not without else live_count(manifests)
+    settled = hides_level_0(schema, options)
+    partitions = context.partitions.scan_order(live.partitions())
+    buckets, levels = live.column("buckets"), live.column("levels")
+    shown = np.flatnonzero((buckets != POSTPONE_BUCKET) & ~(settled & (levels == 0)))
+    rows, sizes, deletions = map(live.column, ("row_counts", "sizes_bytes", "deletions"))
+    files = FileColumns(
+        partitions=live.places(partitions)[shown],
+        buckets=buckets[shown],
+        total_buckets=live.column("total_buckets")[shown],
+        levels=levels[shown],
+        sizes_bytes=sizes[shown],
+        sequences_min=live.column("sequences_min")[shown],
+        holds_deletions=(deletions[shown] & HOLDS_DELETIONS) != 0,
+        may_hold_deletions=(deletions[shown] & COUNTED) == 0,
+    )
+
+    def ranks(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return _ranks(*live.keys_at(shown[places]), schema)
+
+    planned = plan_columns(
+        files,
+        ranks if schema.primary_keys else None,
+        settled=settled,
+        target_bytes=options.source_split_target_size_bytes,
+        open_cost_bytes=options.source_split_open_file_cost_bytes,
+    )
+    planned = replace(planned, files=shown[planned.files])
+    return ScanPlan(
+        snapshot=snapshot,
+        splits=LargeSplits(context, VectorsOfBuckets(history, snapshot), live, planned),
+        files_total=total,
+        skipped=Skipped(
+            by_partition=total - len(live),
+            hidden_level_0=len(live) - len(shown),
+            hidden_rows=int(rows.sum() - rows[shown].sum()),
+        ),
+    )
+
+
+class LargeSplits(Sequence["Split"]):
+    """The splits of a large table, made when they are read. Thread-safe."""
+
+    def __init__(
+        self,
+        context: ScanContext,
+        vectors: VectorsOfBuckets,
+        live: LiveColumns,
+        planned: SplitColumns,
+    ) -> None:
+        self._context, self._vectors, self._live, self._planned = context, vectors, live, planned
+        self._made: Cache[int, tuple[Split, ...]] = Cache(ENTRY_BYTES)
+
+    def __len__(self) -> int:
+        return len(self._planned.raw)
+
+    @overload
+    def __getitem__(self, index: int) -> Split: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Split, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Split | tuple[Split, ...]:
+        if isinstance(index, slice):
+            return tuple(self[place] for place in range(*index.indices(len(self))))
+        place = range(len(self))[index]
+        page = int(self._planned.starts[place]) // _FILES_AT_ONCE
+        return self._page(page)[place - self._first(page)]
+
+    def __iter__(self) -> Iterator[Split]:
+        pages = np.unique(self._planned.starts[:-1] // _FILES_AT_ONCE).tolist()
+        return chain.from_iterable(map(self._page, pages))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # a sequence of many values
+
+    @property
+    def files_count(self) -> int:
+        """The number of their files."""
+        return len(self._planned.files)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of their files."""
+        return int(self._live.column("sizes_bytes")[self._planned.files].sum())
+
+    def _first(self, page: int) -> int:
+        return int(np.searchsorted(self._planned.starts[:-1], page * _FILES_AT_ONCE))
+
+    def _page(self, page: int) -> tuple[Split, ...]:
+        made = self._made.get(page)
+        if made is None:
+            first, end = self._first(page), self._first(page + 1)
+            starts = self._planned.starts[first : end + 1]
+            entries = self._live.entries_at(self._planned.files[starts[0] : starts[-1]])
+            bounds = (starts - starts[0]).tolist()
+            raw = self._planned.raw[first:end].tolist()
+            known: dict[Bucket, Mapping[str, tuple[IndexFile, VectorRange]]] = {}
+            made = tuple(
+                self._split(entries[low:high], is_raw, int(start), known)
+                for (low, high), is_raw, start in zip(pairwise(bounds), raw, starts, strict=False)
+            )
+            self._made.put(page, made, len(entries))
+        return made
+
+    def _split(
+        self,
+        entries: Sequence[ManifestEntry],
+        is_raw: bool,  # noqa: FBT001  as in `split_of`
+        start: int,
+        known: dict[Bucket, Mapping[str, tuple[IndexFile, VectorRange]]],
+    ) -> Split:
+        bucket = entries[0].partition, entries[0].bucket, entries[0].total_buckets
+        if bucket not in known:
+            known[bucket] = self._vectors.of(*bucket[:2])
+        files = tuple(entry.file for entry in entries)
+        if is_raw:
+            return split_of(bucket, (files,), True, {}, known[bucket], self._context)
+        lows, highs = key_ranks(files, self._context.schema)
+        runs = tuple(run.files for run in sorted_runs(files, lows.tolist(), highs.tolist()))
+        order = self._commit_order(start, files)
+        return split_of(bucket, runs, False, order, known[bucket], self._context)
+
+    def _commit_order(self, start: int, files: Sequence[DataFile]) -> Mapping[str, int]:
+        """`commit_order` of all files of the bucket that holds the split at `start`, for these."""
+        bounds = np.append(self._planned.bucket_starts, self.files_count)
+        number = int(np.searchsorted(bounds, start, "right"))
+        own = np.sort(self._planned.files[bounds[number - 1] : bounds[number]])
+        newest_last = own[np.argsort(-self._live.column("levels")[own], kind="stable")]
+        places = {place: rank for rank, place in enumerate(newest_last.tolist())}
+        here = self._planned.files[start : start + len(files)].tolist()
+        return {file.name: places[place] for file, place in zip(files, here, strict=True)}

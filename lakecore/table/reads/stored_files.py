@@ -18,10 +18,10 @@ from lakecore.options import POSTPONE_BUCKET, ChangelogProducer
 from lakecore.plan.row_ids import BLOB, written_together
 from lakecore.table.reads.file_selection import matching_values
 from lakecore.table.reads.scan import (
+    VectorsOfBuckets,
     commit_order,
     keep_entries,
     split_of,
-    vectors_of,
 )
 from lakecore.table.reads.source import TableSource
 from lakecore.table.splits.read import read_split
@@ -51,7 +51,7 @@ def plan_stored(
     vector of `snapshot` marks are left out.
     """
     kept = keep_entries(context, entries, predicate)
-    vectors = vectors_of(context.history, snapshot)
+    vectors = VectorsOfBuckets(context.history, snapshot)
     matching = matching_values(
         [entry.file for entry in kept], context.history, context.schema, predicate
     )
@@ -62,7 +62,7 @@ def plan_stored(
             tuple((file,) for file in group),
             raw=len(group) == 1 and group[0].format != BLOB,
             order=commit_order(group),
-            vectors=vectors.get(place[:2], {}),
+            vectors=vectors.of(*place[:2]),
             context=context,
         )
         for place, group in _with_same_rows(kept, context.options)

@@ -50,13 +50,12 @@ from lakecore.table.compactions.compact_plan import BucketFiles, files_by_bucket
 from lakecore.table.compactions.compact_work import do_work, without_vectors, worker_count
 from lakecore.table.compactions.pack_files import plan_after_write
 from lakecore.table.context import reload_context
-from lakecore.table.reads.scan import live_in, vectors_of
+from lakecore.table.reads.scan import VectorsOfBuckets, live_in
 from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
-    from lakecore.model.files import Vectors
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_work import Work
@@ -371,7 +370,7 @@ class WriteCompaction:
             base_snapshot_id=message.base_snapshot_id,
             files=(*(() if live is None else live.files), *message.new_files),
         )
-        vectors = state.vectors.get(key, {})
+        vectors = state.vectors.of(*key)
         if not state.context.schema.primary_keys:
             return plan_after_write(state.context, bucket, vectors)
         idle = self._idle_picks.get(key, 0)
@@ -407,7 +406,7 @@ class WriteCompaction:
         return _State(
             context=context,
             snapshot=snapshot,
-            vectors={} if self._overwrite else vectors_of(context.history, snapshot),
+            vectors=VectorsOfBuckets(context.history, None if self._overwrite else snapshot),
             live=live,
             left_alone=frozenset(left_alone | in_compaction),
             due_in_full=due_in_full(
@@ -448,7 +447,7 @@ class _State:
 
     context: TableContext
     snapshot: Snapshot | None
-    vectors: Mapping[BucketKey, Vectors]
+    vectors: VectorsOfBuckets
     live: dict[BucketKey, BucketFiles]
     left_alone: frozenset[BucketKey]
     due_in_full: frozenset[BucketKey]
