@@ -28,6 +28,7 @@ from lakecore.model.retention import FilesDeleted
 from lakecore.model.snapshot import Tag
 from lakecore.table.maintenance.reachable import (
     KEY,
+    Keepers,
     Metadata,
     data_paths,
     entry_frame,
@@ -41,7 +42,6 @@ from lakecore.table.reads.told import told_by
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lakecore.io.stores.store import FileStatus
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
@@ -227,22 +227,21 @@ def pending(context: TableContext, snapshot: Snapshot) -> Iterator[None]:
         context.store.delete(path)
 
 
-def keepers(context: TableContext, without: str = "") -> tuple[FileStatus | bool, ...]:
-    """The listed tags, pending files and branches of a table, and whether a rollback runs.
-
-    `without` is the path of a tag that does not count.
-    """
+def keepers(context: TableContext, without: str = "") -> Keepers:
+    """What keeps files of a table, listed. `without` is the path of a tag that does not count."""
     store, layout = context.store, context.layout
-    listed = (*store.list(layout.tag_dir), *store.list(layout.branches_dir))
-    kept = (status for status in listed if status.path != without)
-    return (has_file(store, layout.rollback_record), *kept)
+    return Keepers(
+        is_rolled_back=has_file(store, layout.rollback_record),
+        tags=tuple(each for each in store.list(layout.tag_dir) if each.path != without),
+        branches=tuple(store.list(layout.branches_dir)),
+    )
 
 
 def settled(
     context: TableContext,
-    seen: tuple[FileStatus | bool, ...],
+    seen: Keepers | None,
     plan: _Plan,
-    plan_again: Callable[[], _Plan],
+    plan_again: Callable[[Keepers], _Plan],
     without: str = "",
 ) -> _Plan:
     """The plan, made again for as long as what keeps files has changed while it was made.
@@ -252,9 +251,9 @@ def settled(
     files by a fast-forward, which leaves no trace in this one: a branch plans again in any case.
     """
     if context.layout.branch != MAIN_BRANCH:
-        seen = ()
+        seen = None
     while (now := keepers(context, without)) != seen:
-        seen, plan = now, plan_again()
+        seen, plan = now, plan_again(now)
     return plan
 
 

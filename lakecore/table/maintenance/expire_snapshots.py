@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.options import TableOptions
     from lakecore.table.context import TableContext
+    from lakecore.table.maintenance.reachable import Keepers
 
 log = logging.getLogger("lakecore.expire")
 
@@ -237,7 +239,7 @@ class _Expiry:
         context, expiring = self.context, self.snapshots[:-1]
         seen = keepers(context)
         try:
-            plan = self._plan()
+            plan = self._plan(seen)
         except CorruptTable:
             if context.history.listed_snapshot(self.snapshots[-1].id) is not None:
                 raise
@@ -275,7 +277,7 @@ class _Expiry:
 
     # --- planning ---------------------------------------------------------------------------------
 
-    def _plan(self) -> Deletion:
+    def _plan(self, seen: Keepers) -> Deletion:
         context, history = self.context, self.context.history
         expiring, end = self.snapshots[:-1], self.snapshots[-1]
         # Without a changelog producer, the files that a snapshot added are its changelog.
@@ -284,8 +286,8 @@ class _Expiry:
         )
         data, unreadable = self._deleted_files(keep_appended=added_is_changelog)
         changelog = self._changelog_files() if not self.keeps else data.clear()
-        near = tags_near(history, end.id)
-        others = other_branches(context)
+        near = tags_near(history, end.id, seen.tags)
+        others = other_branches(context, seen.branches)
         # Long-lived changelogs from before a change of the option stay readable.
         kept = [] if self.keeps else changelogs_of(history)
         candidates = pl.concat([data, changelog])
@@ -453,7 +455,8 @@ def expire_changelogs(
     )
     if not expiring:
         return result
-    seen, plan = keepers(context), _plan(context, expiring, left)
+    seen = keepers(context)
+    plan = _plan(context, expiring, left, seen)
     if not dry_run:
         changelogs = [context.layout.changelog(each.id) for each in expiring]
         if left:
@@ -462,7 +465,7 @@ def expire_changelogs(
             context.store.delete(context.layout.changelog_latest_hint)
             context.store.delete(context.layout.changelog_earliest_hint)
             delete_all(context.store.delete, changelogs)
-        plan = settled(context, seen, plan, lambda: _plan(context, expiring, left))
+        plan = settled(context, seen, plan, partial(_plan, context, expiring, left))
         delete_files_of(context, plan)
         if left:
             delete_all(context.store.delete, changelogs)
@@ -511,13 +514,15 @@ def _changelogs(context: TableContext, ids: Sequence[int]) -> list[Snapshot]:
     return [each for each in read_all(read, ids) if each is not None]
 
 
-def _plan(context: TableContext, expiring: Sequence[Snapshot], left: Sequence[int]) -> Deletion:
+def _plan(
+    context: TableContext, expiring: Sequence[Snapshot], left: Sequence[int], seen: Keepers
+) -> Deletion:
     history = context.history
     data, changelog, unreadable = _files(context, expiring)
     earliest = history.earliest_snapshot_id()
     first = None if earliest is None else history.snapshot_if_there(earliest)
-    near = tags_near(history, expiring[-1].id + 1)
-    others = other_branches(context)
+    near = tags_near(history, expiring[-1].id + 1, seen.tags)
+    others = other_branches(context, seen.branches)
     candidates = pl.concat([data, changelog])
     if len(candidates):
         reach = Reach(history, candidates, context.partitions)

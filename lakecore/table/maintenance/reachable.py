@@ -18,7 +18,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
@@ -79,9 +79,25 @@ class State:
     snapshot: Snapshot
 
 
-def branch_names(context: TableContext) -> tuple[str, ...]:
-    """The names of the directories of branches, sorted, without main. One may be incomplete."""
-    statuses = context.store.list(context.layout.branches_dir)
+class Keepers(NamedTuple):
+    """What keeps files of a table, as listed: tags with pending files, and branches.
+
+    `is_rolled_back`: whether a rollback runs.
+    """
+
+    is_rolled_back: bool
+    tags: Sequence[FileStatus]
+    branches: Sequence[FileStatus]
+
+
+def branch_names(
+    context: TableContext, listed: Sequence[FileStatus] | None = None
+) -> tuple[str, ...]:
+    """The names of the directories of branches, sorted, without main. One may be incomplete.
+
+    `listed` is what is in the directory of branches, if it was just listed.
+    """
+    statuses = context.store.list(context.layout.branches_dir) if listed is None else listed
     names = [status.path.rpartition("/")[2] for status in statuses if status.is_directory]
     found = [name for name in names if name.startswith(BRANCH_PREFIX)]
     return tuple(sorted(name.removeprefix(BRANCH_PREFIX) for name in found))
@@ -94,9 +110,11 @@ def history_of(context: TableContext, branch: str) -> History:
     return context.publication.history(context.store, context.layout.on_branch(branch))
 
 
-def other_branches(context: TableContext) -> tuple[History, ...]:
-    """The histories of all branches but the context's own; main's first."""
-    names = (MAIN_BRANCH, *branch_names(context))
+def other_branches(
+    context: TableContext, listed: Sequence[FileStatus] | None = None
+) -> tuple[History, ...]:
+    """The histories of all branches but the context's own; main's first. `listed`: as above."""
+    names = (MAIN_BRANCH, *branch_names(context, listed))
     return tuple(history_of(context, name) for name in names if name != context.layout.branch)
 
 
@@ -138,8 +156,10 @@ def pending_of(history: History, listed: Sequence[FileStatus] | None = None) -> 
     return tuple(found)
 
 
-def tags_near(history: History, end: int) -> list[Snapshot]:
+def tags_near(history: History, end: int, listed: Sequence[FileStatus]) -> list[Snapshot]:
     """The tagged and the pending snapshots that may hold a file of a state before `end`.
+
+    `listed` is what is in the directory of tags.
 
     These are all tags before `end`, not only the newest: after a fast-forward, an older tag may
     belong to another history, and hold files that newer tags lack. A later tag is also returned if
@@ -149,7 +169,6 @@ def tags_near(history: History, end: int) -> list[Snapshot]:
     def is_foreign(tag: Tag) -> bool:
         return not tag.snapshot.is_same(history.snapshot_if_there(tag.snapshot.id))
 
-    listed = history.store.list(history.layout.tag_dir)
     tags = (*pending_of(history, listed), *tags_of(history, tag_names(listed)))
     return [tag.snapshot for tag in tags if tag.snapshot.id < end or is_foreign(tag)]
 

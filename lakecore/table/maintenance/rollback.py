@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 
     from lakecore.model.snapshot import Snapshot, Tag
     from lakecore.table.context import TableContext
+    from lakecore.table.maintenance.reachable import Keepers
 
 log = logging.getLogger("lakecore.rollback")
 
@@ -320,7 +321,7 @@ def _clean_up(context: TableContext, record: RollbackRecord) -> FilesDeleted | N
         kept = [*states(context.history), *_of_branches(context)]
         return _files_of(context, record, kept)
 
-    def plan_again() -> Deletion | None:
+    def plan_again(_: Keepers) -> Deletion | None:
         if record.target.is_same(context.history.snapshot_if_there(record.target.id)):
             _remove_tags(context, record)
         return plan()

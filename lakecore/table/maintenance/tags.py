@@ -74,8 +74,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lakecore.io.history import History
-    from lakecore.io.stores.store import FileStatus
     from lakecore.table.context import TableContext
+    from lakecore.table.maintenance.reachable import Keepers
     from lakecore.table.reads.travel import Travel
 
 
@@ -102,7 +102,7 @@ class TagFiles:
     context: TableContext
     tag: Tag
     plan: Deletion
-    seen: tuple[FileStatus | bool, ...]  # what kept files before the plan was made
+    seen: Keepers  # what kept files before the plan was made
 
     @property
     def counts(self) -> FilesDeleted:
@@ -120,7 +120,7 @@ class TagFiles:
             return
         path = self.context.layout.tag(self.tag.name)
 
-        def plan_again() -> Deletion:
+        def plan_again(_: Keepers) -> Deletion:
             return _plan(self.context, self.tag)
 
         plan = settled(self.context, self.seen, self.plan, plan_again, without=path)
