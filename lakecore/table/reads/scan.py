@@ -552,14 +552,12 @@ def _needs_columns_only(
 ) -> bool:
     """Whether live files are columns, and no file or bucket of a wanted partition is pruned."""
     history, schema = context.history, context.schema
+    if history.live_if_known(snapshot) is not None or history.is_small(snapshot):
+        return False
     names = set() if predicate is None else set(columns_of(predicate))
     hashed = {field.name for field in bucket_key_fields(schema, context.options)}
-    return (
-        names <= set(schema.partition_keys) - hashed
-        and not context.options.data_evolution_enabled
-        and not history.is_small(snapshot)
-        and history.live_if_known(snapshot) is None
-    )
+    is_pruned = not names <= set(schema.partition_keys) - hashed
+    return not (is_pruned or context.options.data_evolution_enabled)
 
 
 def _plan_large(
