@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import lakecore as lc
+
 PAGE = (Path(__file__).parents[2] / "docs" / "quick-start-sql.md").read_text()
 BLOCKS = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 PROGRAM = [sys.executable, "-c", "from lakecore.cli import main; main()", "sql", "--create"]
@@ -34,8 +36,20 @@ def stopped(program: subprocess.Popen[str]) -> str:
     return errors
 
 
+def test_the_first_rows_are_those_of_the_comments(tmp_path: Path) -> None:
+    catalog = lc.connect(tmp_path / "w", create=True)
+    shown = [
+        str(catalog.sql(statement).fetchall())
+        for statement in re.sub(r" --.*$", "", BLOCKS[0], flags=re.MULTILINE).split(";")[:-1]
+    ]
+
+    said = re.findall(r"-- (\(1, .*)$", BLOCKS[0], re.MULTILINE)
+    assert len(said) == 2
+    assert [f"[{each}]" for each in said] == shown[-2:]
+
+
 def test_words_are_counted_queried_and_followed(tmp_path: Path) -> None:
-    create, write, query, follow, leave = BLOCKS
+    create, write, query, follow, leave = BLOCKS[1:]
     writer = started(tmp_path, create + write)
     snapshots = tmp_path / "paimon" / "default.db" / "word_count" / "snapshot"
     ends = time.monotonic() + 120
