@@ -108,6 +108,7 @@ def corrected(name: str, line: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", PLAYED)
+@pytest.mark.sampled(3)
 def test_compactions_make_the_snapshots_that_java_made(name: str, tmp_path: Path) -> None:
     scenario = Scenario(name)
     table = created(scenario, tmp_path / "t")

@@ -92,6 +92,7 @@ def text(entries: Sequence[ManifestEntry], context: TableContext) -> list[str]:
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
+@pytest.mark.sampled(3)
 def test_manifests_are_merged_as_java_merges_them(number: int) -> None:
     case: dict[str, Any] = CASES[number]
     partitioned = any(manifest["entries"][1] != "." for manifest in case["manifests"])

@@ -34,6 +34,7 @@ STATEMENTS = (
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.sampled(2)
 def test_times_are_cut_to_the_digits_of_the_column(tmp_path: Path, statement: str) -> None:
     session = lc.connect(str(tmp_path), create=True)
     session.sql(

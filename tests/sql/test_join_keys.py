@@ -180,6 +180,7 @@ def rows_of(side: lc.Session | duckdb.DuckDBPyConnection, text: str) -> list[str
 
 @pytest.mark.parametrize("listed_max", [None, 1000, 0])
 @pytest.mark.parametrize("text", QUERIES)
+@pytest.mark.sampled(2)
 def test_the_rows_are_those_of_duckdb(
     sides: Sides,
     text: str,

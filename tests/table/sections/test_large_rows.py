@@ -134,6 +134,7 @@ def test_large_rows_are_compacted_as_others_are(tiny: Budget, engine: str, seed:
 
 
 @pytest.mark.parametrize(("engine", "producer"), pairs(ENGINES, [*PRODUCERS]))
+@pytest.mark.sampled(2)
 def test_changes_of_large_rows_are_told_as_those_of_others(
     tiny: Budget, engine: str, producer: str
 ) -> None:

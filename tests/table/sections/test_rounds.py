@@ -48,6 +48,7 @@ def many_runs(engine: str, seed: int, producer: str = "none") -> Table:
 
 
 @pytest.mark.parametrize(("engine", "seed"), pairs(ENGINES, range(4)))
+@pytest.mark.sampled(2)
 def test_runs_merged_in_rounds_give_the_same_rows(
     monkeypatch: pytest.MonkeyPatch, engine: str, seed: int
 ) -> None:

@@ -154,6 +154,7 @@ def drawn_rows(table: Table, seed: int, count: int = COUNT) -> pa.Table:
         *(["INT", "STRING"], ["DECIMAL(20, 2)", "SMALLINT"]),
     ],
 )
+@pytest.mark.sampled(2)
 def test_values_of_every_type_come_out(
     kinds: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -423,6 +423,7 @@ def test_data_file_of_other_rows_than_its_manifest_entry_is_damaged(
 )
 @pytest.mark.parametrize("order", [[0, 2, 1, 3], [3, 0, 1, 2], [0, 1, 3, 2]])
 @pytest.mark.usefixtures("batch_rows")
+@pytest.mark.sampled(3)
 def test_file_whose_keys_are_out_of_order_is_damaged(order: list[int], kind: str) -> None:
     table = new_table({"id": f"{kind} NOT NULL", "v": "STRING"}, write_only="true")
     ids = pa.array([10, 20, 30, 40], pa.int64())

@@ -298,6 +298,7 @@ def with_hidden_nested_values(kind: str, engine: str, **options: Any) -> Table:
 @pytest.mark.parametrize("producer", ["none", "lookup", "full-compaction"])
 @pytest.mark.parametrize("engine", FOLDING)
 @pytest.mark.parametrize("kind", NESTED)
+@pytest.mark.sampled(3)
 def test_nested_value_that_folding_only_chooses_is_cast_where_it_comes_out(
     kind: str, engine: str, producer: str, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

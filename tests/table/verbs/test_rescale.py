@@ -132,6 +132,7 @@ def test_rescaled_partition_is_left_alone() -> None:
     ],
     ids=str,
 )
+@pytest.mark.sampled(2)
 def test_rows_stay_under_every_merge_engine(options: dict[str, Any]) -> None:
     table = parted(**options)
     put(table, "1 more a | 2 again b | 40 new a")
