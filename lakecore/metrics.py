@@ -253,6 +253,7 @@ METRICS: Mapping[str, str] = {
     "lakecore_cdc_left_out_tables": "Tables of the source that the pipeline does not mirror",
     "lakecore_cdc_rows": "Rows that the pipeline has committed",
     "lakecore_cdc_rows_left_out": "Rows that did not fit and are in files of dead letters",
+    "lakecore_cdc_retries": "Attempts of the run to reach a source that did not answer",
     "lakecore_cdc_checkpoint": "The number of the last checkpoint",
 }
 """The metrics, all of them gauges, with what each means."""
@@ -283,6 +284,7 @@ def prometheus(catalog: Catalog, numbers: Numbers, *, with_pipelines: bool = Tru
             add("lakecore_cdc_left_out_tables", len(each.left_out), pipeline=each.name)
             add("lakecore_cdc_rows", each.rows_total, pipeline=each.name)
             add("lakecore_cdc_rows_left_out", each.rows_left_out, pipeline=each.name)
+            add("lakecore_cdc_retries", each.retries, pipeline=each.name)
             add("lakecore_cdc_checkpoint", each.checkpoint, pipeline=each.name)
     text = [
         line

@@ -31,6 +31,7 @@ class Patience:
         self._seconds = seconds
         self._ambient = ambient
         self._stops = stops
+        self.retries = 0
         self._lost_ms: int | None = None
         self._wait = _WAIT_SECONDS_MIN
 
@@ -76,6 +77,7 @@ class Patience:
         self._lost_ms = now_ms if self._lost_ms is None else self._lost_ms
         if now_ms - self._lost_ms >= self._seconds * 1000:
             raise error
+        self.retries += 1
         wait = self._wait * (1 + self._ambient.random() / 10)
         log.warning("the source is not reachable. wait_seconds=%.1f cause=%s", wait, error)
         while wait > 0:

@@ -20,7 +20,7 @@ from lakecore.cdc.file_source import FILES_ACTIONS
 from lakecore.cdc.kafka import KAFKA_ACTIONS
 from lakecore.cdc.mysql.source import MYSQL_ACTIONS
 from lakecore.cdc.postgres.source import POSTGRES_ACTIONS
-from lakecore.cdc.quarantine import OnTableError, surveyed, tables_of
+from lakecore.cdc.quarantine import OnTableError, place_of, surveyed, tables_of
 from lakecore.cdc.sink import Sink
 from lakecore.cdc.sink_parts import SinkSettings
 from lakecore.cdc.state import StateFiles
@@ -90,7 +90,8 @@ class PipelineStatus:
     """The status of a pipeline, from its stored state.
 
     `lag_seconds` is the age of the newest committed change; None if the source states no times. It
-    also grows while the source has no changes. `quarantine` has an entry for each table that is not
+    also grows while the source has no changes. `retries`: how often the run has tried to reach its
+    source again. `quarantine` has an entry for each table that is not
     followed any more: its name, the reason, the time, and the position that its target has reached.
     `requested`: tables that are to be read again, and `not_read_again` why that failed for tables
     that are followed.
@@ -103,6 +104,7 @@ class PipelineStatus:
     rows_total: int
     rows_per_second: float
     rows_left_out: int
+    retries: int
     caught_up: bool
     position: str
     source: Mapping[str, str]
@@ -217,8 +219,9 @@ def statuses(catalog: Catalog, state: str | None, ambient: Ambient) -> list[Pipe
                 rows_total=_count(metrics.get("rows_total")),
                 rows_per_second=float(_count(metrics.get("rows_per_second"))),
                 rows_left_out=_count(metrics.get("rows_left_out")),
+                retries=_count(metrics.get("retries")),
                 caught_up=metrics.get("caught_up") is True,
-                position=json.dumps({k: v for k, v in position.items() if k != "snapshot"}),
+                position=json.dumps(place_of(position)),
                 source=latest.source,
                 left_out=_texts(metrics.get("left_out")),
                 not_read_again=_texts(metrics.get("not_read_again")),

@@ -202,7 +202,7 @@ class Quarantine:
         `position`: the current one, for a table that was never followed.
         """
         held = self._held.get(table)
-        at = _place(position) if held is None else held.position
+        at = place_of(position) if held is None else held.position
         self._held[table] = SetAside(table=table, reason=reason, time_ms=now_ms, position=at)
         if table not in self.news:
             self.news.append(table)
@@ -232,7 +232,7 @@ class Quarantine:
             return []
         reasons = {table: str(each) for each in reversed(parts) for table in tables_of(each)}
         added = [
-            SetAside(table=each, reason=reasons[each], time_ms=now_ms, position=_place(position))
+            SetAside(table=each, reason=reasons[each], time_ms=now_ms, position=place_of(position))
             for each in sorted(reasons.keys() - self._held.keys())
         ]
         self.restore(added)
@@ -241,6 +241,6 @@ class Quarantine:
         return added
 
 
-def _place(position: Position | None) -> Position | None:
+def place_of(position: Position | None) -> Position | None:
     """The position without what it says about all tables."""
     return position and {name: position[name] for name in position if name not in OF_ALL_TABLES}

@@ -103,6 +103,7 @@ class Sink:
         self._known: dict[SourceTable, SourceSchema] = {}
         self._missing: set[str] = set()
         self._unread: set[SourceTable] = set()
+        self._patience: Patience | None = None
         self._letters = DeadLetters() if settings.keeps_dead_letters else None
         self._quarantine = Quarantine(settings.on_table_error)
         self._counted: dict[str, int] = {}
@@ -129,7 +130,8 @@ class Sink:
         checkpoint.
         """
         begins = True
-        patience = Patience(self._settings.source_patience_seconds, self._ambient, stops)
+        seconds = self._settings.source_patience_seconds
+        patience = self._patience = Patience(seconds, self._ambient, stops)
         try:
             while True:
                 try:
@@ -708,6 +710,7 @@ class Sink:
             "rows_total": (earlier if isinstance(earlier, int) else 0) + self._rows,
             "rows_per_second": round(self.progress.rows_per_second),
             "rows_left_out": self.progress.rows_left_out,
+            "retries": 0 if self._patience is None else self._patience.retries,
             "caught_up": self.progress.caught_up,
             "tables": dict(self.progress.tables),
             "left_out": dict(self.progress.left_out),

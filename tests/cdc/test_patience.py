@@ -50,6 +50,7 @@ def test_a_server_that_is_back_after_two_minutes_is_followed() -> None:
 
     assert [row[0] for row in rows(sink.catalog, "d.a")] == [1, 2]  # type: ignore[attr-defined]
     assert 8 < source.asked < 14
+    assert sink._state.metrics["retries"] == source.asked - 1  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def test_after_five_minutes_it_is_an_error_and_a_signal_ends_the_wait() -> None:

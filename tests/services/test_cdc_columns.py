@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import lakecore as lc
-from tests.services.mirrors import command, connect, mirror, postgres, postgres_command, run
+from tests.services.mirrors import command, connect, mirror, postgres, postgres_command, ran, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -234,5 +234,8 @@ def test_columns_of_postgres_with_a_treatment_of_their_own(
     given = postgres_command(postgres_log, tmp_path, "stated_of", *STATED, slot="stated_of")
     try:
         stated(cursor, "stated_of", given, tmp_path, "int[]")
+        shown = ran(["cdc", "status", f"--warehouse={tmp_path}", "--json"])
+        assert "lsn" in shown.out
+        assert "columns" not in shown.out, "a position for people is a place"
     finally:
         cursor.execute("SELECT pg_drop_replication_slot('stated_of')")
