@@ -11,6 +11,7 @@ from lakecore.catalog.identifier import (
     SYSTEM_DATABASE,
     Identifier,
     check_name,
+    may_be_named,
     parse_identifier,
 )
 from lakecore.catalog.options import OptionReader
@@ -212,9 +213,9 @@ def check_renames(store: Store, *, single_writer: bool, **facts: object) -> None
 
 
 def directories(store: Store, path: str) -> list[str]:
-    """The names of the directories below a path, without hidden ones."""
+    """The names of the directories below a path, without those that no caller can name."""
     names = [base_name(child.path) for child in store.list(path) if child.is_directory]
-    return [name for name in names if not name.startswith(".")]
+    return [name for name in names if may_be_named(name)]
 
 
 def base_name(path: str) -> str:

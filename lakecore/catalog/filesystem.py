@@ -32,7 +32,7 @@ from lakecore.catalog.file_tables import (
     no_database,
     open_warehouse,
 )
-from lakecore.catalog.identifier import Identifier, check_directory
+from lakecore.catalog.identifier import Identifier, check_directory, may_be_named
 from lakecore.catalog.names import Place
 from lakecore.catalog.options import parse_catalog_options
 from lakecore.deferred import deferred
@@ -193,9 +193,10 @@ class DirectoryNames:
 
 def database_names(store: Store, warehouse: str) -> tuple[str, ...]:
     """The names of the directories of databases in a warehouse, sorted."""
-    names = [name for name in directories(store, warehouse) if name != DATABASE_SUFFIX]
+    found = directories(store, warehouse)
     suffix = DATABASE_SUFFIX
-    return tuple(sorted(name.removesuffix(suffix) for name in names if name.endswith(suffix)))
+    names = [name.removesuffix(suffix) for name in found if name.endswith(suffix)]
+    return tuple(sorted(filter(may_be_named, names)))
 
 
 def open_filesystem(given: Mapping[str, str], *, create: bool) -> Catalog:

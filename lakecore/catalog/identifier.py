@@ -14,6 +14,7 @@ INVARIANT: a name that passes `check_name` is one directory below its parent, on
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lakecore.errors import InvalidRequest
@@ -118,6 +119,14 @@ def _split_database(text: str) -> tuple[str, str]:
             )
         table = second[1].replace("``", "`")
     return database, table
+
+
+def may_be_named(name: str) -> bool:
+    """Whether `check_directory` accepts the name: a catalog lists no other one."""
+    with suppress(InvalidRequest):
+        check_directory("directory", name)
+        return True
+    return False
 
 
 def check_directory(what: str, name: str) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -8,6 +10,7 @@ import pytest
 from lakecore.catalog.catalog import Catalog
 from lakecore.catalog.filesystem import DirectoryNames, create_table_at
 from lakecore.catalog.new_table import new_schema
+from lakecore.catalog.registry import open_catalog
 from lakecore.errors import (
     CommitConflict,
     CorruptTable,
@@ -17,9 +20,12 @@ from lakecore.errors import (
 )
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
+from lakecore.metrics import Numbers, prometheus
 from lakecore.model.schema_change import SchemaChange
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lakecore.table.handle import Table
 
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "dt": "STRING NOT NULL"}
@@ -207,3 +213,17 @@ def test_branches_and_tags_are_those_of_the_files(catalog: Catalog) -> None:
     assert catalog.list_branches("shop.orders") == ("b1",)
     assert catalog.list_tags("shop.orders") == ("t1",)
     assert catalog.list_tags("shop.orders$branch_b1") == ()
+
+
+def test_directories_that_no_caller_can_name_are_not_listed_and_stop_nobody(tmp_path: Path) -> None:
+    catalog = open_catalog({"warehouse": str(tmp_path / "w")}, create=True)
+    catalog.create_database("d")
+    catalog.create_table("d.t", {"id": "INT"})
+    root, table = tmp_path / "w", tmp_path / "w" / "d.db" / "t"
+    for name in (os.fsdecode(b"\xff"), "a\nb", "a\\b", " "):
+        shutil.copytree(table, root / "d.db" / name)
+        shutil.copytree(table, root / f"{name}.db" / "t")
+
+    assert (catalog.list_databases(), catalog.list_tables("d")) == (("d",), ("t",))
+    assert "lakecore_table_readable" in prometheus(catalog, Numbers())
+    assert catalog.get_table("sys.tables").to_arrow().num_rows == 1
