@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from lakecore.catalog.identifier import SYSTEM_DATABASE, parse_identifier
+from lakecore.catalog.identifier import SYSTEM_DATABASE, parse_identifier, quoted_name
 from lakecore.cdc.pipeline import PipelineStatus, statuses
 from lakecore.errors import LakecoreError, NotFound
 from lakecore.io.cache import Cache
@@ -299,7 +299,7 @@ def _table_metrics(
     catalog: Catalog, numbers: Numbers, database: str, name: str
 ) -> Iterator[tuple[str, float | None, dict[str, str]]]:
     try:
-        table = open_data_table(catalog, table_name(database, name))
+        table = open_data_table(catalog, quoted_name(database, name))
         found = numbers.of(table)
         lags = consumer_lags(table.context, found.snapshot_id)
     except LakecoreError:
@@ -334,12 +334,6 @@ def open_data_table(catalog: Catalog, name: str) -> Table:
     if parsed.system is not None or parsed.database == SYSTEM_DATABASE:
         raise NotFound("a system table has no numbers and no page", table=name)
     return catalog.get_table(name)
-
-
-def table_name(database: str, table: str) -> str:
-    """The name of a table by which `Catalog.get_table` finds it."""
-    parts = [f"`{part.replace('`', '``')}`" for part in (database, table)]
-    return ".".join(parts)
 
 
 def pipelines_of(catalog: Catalog) -> tuple[list[PipelineStatus], LakecoreError | None]:

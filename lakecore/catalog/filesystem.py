@@ -32,7 +32,7 @@ from lakecore.catalog.file_tables import (
     no_database,
     open_warehouse,
 )
-from lakecore.catalog.identifier import Identifier, check_directory, may_be_named
+from lakecore.catalog.identifier import SPLITTER, Identifier, check_directory, may_be_named
 from lakecore.catalog.names import Place
 from lakecore.catalog.options import parse_catalog_options
 from lakecore.deferred import deferred
@@ -108,7 +108,8 @@ class DirectoryNames:
         path = self.database_path(database)
         if not self.store.exists(path):
             return None
-        names = directories(self.store, path)
+        # A name with `$` would be taken for a branch or a system table of another table.
+        names = [name for name in directories(self.store, path) if SPLITTER not in name]
         # On a local disk, threads cost more than the calls.
         each = read_all if self.store.local_path(path) is None else map
         are_tables = each(lambda name: is_table(self.store, f"{path}/{name}"), names)

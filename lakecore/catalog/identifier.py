@@ -53,6 +53,11 @@ class Identifier:
         return f"{database}.{self.table}{branch}{system}"
 
 
+def quoted_name(database: str, table: str) -> str:
+    """The name of a table by which `Catalog.get_table` finds it, whatever characters it has."""
+    return ".".join(f"`{part.replace('`', '``')}`" for part in (database, table))
+
+
 def parse_identifier(text: str) -> Identifier:
     """Parse a name such as `db.t$branch_b1$files`. Raises InvalidRequest if it is malformed.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lakecore.catalog.identifier import quoted_name
 from lakecore.cli.arguments import Columns, Form, Format, OfTable, OfWarehouse, Verbs, Where, names
 from lakecore.cli.printing import note, say, write_frame, write_record
 from lakecore.deferred import deferred, deferred_module
@@ -159,7 +160,7 @@ def analyze(
 def _listed(session: Session, database: str, name: str) -> tuple[object, ...]:
     """A row of the list of tables. A table that cannot be opened has only its name and a note."""
     try:
-        table = session.get_table(f"`{database}`.`{name}`")
+        table = session.get_table(quoted_name(database, name))
         snapshot = table.context.history.latest_snapshot()
         snapshot = None if snapshot is None else told_snapshot(snapshot, table.context)
     except LakecoreError as error:

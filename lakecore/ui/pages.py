@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
-from lakecore.catalog.identifier import Identifier
+from lakecore.catalog.identifier import Identifier, quoted_name
 from lakecore.display import show_bytes
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound
 from lakecore.io.parallel import read_all
@@ -23,7 +23,6 @@ from lakecore.metrics import (
     consumer_lags,
     open_data_table,
     pipelines_of,
-    table_name,
     upkeep_of,
 )
 from lakecore.model.manifest import FileKind
@@ -146,10 +145,10 @@ def _listed(site: Site, names: tuple[str, str]) -> Record:
     database, name = names
     shown = str(Identifier(database=database, table=name))
     if "`" in database or "`" in name:
-        shown = table_name(database, name)
+        shown = quoted_name(database, name)
     row: Record = {"table": shown, "health": "error", "error": None}
     try:
-        table = open_data_table(site.catalog, table_name(database, name))
+        table = open_data_table(site.catalog, quoted_name(database, name))
         found = site.numbers.of(table)
     except LakecoreError as error:
         return {**row, "error": str(error), "advice": []}

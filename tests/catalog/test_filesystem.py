@@ -223,6 +223,7 @@ def test_directories_that_no_caller_can_name_are_not_listed_and_stop_nobody(tmp_
     for name in (os.fsdecode(b"\xff"), "a\nb", "a\\b", " "):
         shutil.copytree(table, root / "d.db" / name)
         shutil.copytree(table, root / f"{name}.db" / "t")
+    shutil.copytree(table, root / "d.db" / "t$branch_b")
 
     assert (catalog.list_databases(), catalog.list_tables("d")) == (("d",), ("t",))
     assert "lakecore_table_readable" in prometheus(catalog, Numbers())
