@@ -143,7 +143,7 @@ floors: ## run the tests with the lower bounds of pyproject.toml, in an environm
 	@$(MAKE) --no-print-directory VENV=$(FLOORS_VENV) floors-here
 
 floors-here: $(VENV)/.installed-floors
-	$(if $(OLDER),$(BIN)/python -m pip install --quiet --no-deps $(OLDER))
+	$(if $(OLDER),$(BIN)/python -m pip install --quiet $(OLDER))
 	$(PYTEST) -n 2 --dist worksteal --hypothesis-profile=$(or $(PROFILE),quick) $(or $(ARGS),tests)
 
 # Constraints of pip: each bound of what users install; the tools of `dev` alone are the newest.

@@ -87,11 +87,11 @@ def check_fields(column: str, given: pa.DataType, wanted: pa.DataType) -> None:
     """Raise InvalidRequest if values of type `given` have a field that the column's type lacks.
 
     Names are compared in any case, as DuckDB does. Fields that are missing become null. The fields
-    of `ROW(1, 2)`, which has no names, are taken by position.
+    of `ROW(1, 2)`, which has no names (DuckDB 2 counts them), are taken by position.
     """
     if pa.types.is_struct(given) and pa.types.is_struct(wanted):
         names = [field.name for field in given]
-        if names == [f"element{number}" for number in range(1, len(names) + 1)]:
+        if not any(names) or names == [f"element{each}" for each in range(1, len(names) + 1)]:
             pairs = list(zip(given, wanted, strict=False))
         else:
             known = {field.name.lower(): field for field in wanted}

@@ -285,7 +285,7 @@ def _literal(kind: str, value: Node) -> Node:
         return {"kind": "STRING", "text": str(held)}
     if kind == "BOOLEAN":
         return {"kind": "BOOLEAN", "text": "true" if held else "false"}
-    if isinstance(held, dict):
+    if isinstance(held, dict) and "upper" in held:  # a large integer
         held = (cast("int", held["upper"]) << 64) + cast("int", held["lower"])
     if kind in _INTEGERS:
         return {"kind": "INTEGER", "text": str(held)}

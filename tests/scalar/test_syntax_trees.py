@@ -51,6 +51,10 @@ def test_a_literal_has_a_kind_and_a_text(
     assert constant_of(expression(text, connection)) == (kind, value)
 
 
+def test_a_slice_without_an_end_is_a_tree(connection: duckdb.DuckDBPyConnection) -> None:
+    assert expression("l[-1:]", connection)["type"] == "ARRAY_SLICE"
+
+
 @pytest.mark.parametrize("text", ["1e3", "25e-1", "1.5E300"])
 def test_a_double_stays_a_double(text: str, connection: duckdb.DuckDBPyConnection) -> None:
     found = constant_of(expression(text, connection))
