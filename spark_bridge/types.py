@@ -1,4 +1,4 @@
-"""Paimon's types as Spark's, both ways, and the Arrow types in which Spark exchanges them.
+"""Paimon's types as Spark's, and the Arrow types in which Spark exchanges them.
 
 | Paimon | Spark |
 |---|---|
@@ -23,15 +23,14 @@ import pyarrow as pa
 from pyspark.sql import types as s
 
 from lakecore import Unsupported
-from lakecore.distributed import LENGTH_MAX, Array, Atomic, Field, Map, Multiset, Root, Row
+from lakecore.distributed import Array, Atomic, Field, Map, Multiset, Root, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from lakecore.distributed import DataType
 
 COMMENT = "comment"
-_DIGITS = 6
 _LOCAL_ZONE = "UTC"
 
 _PLAIN: dict[Root, s.DataType] = {
@@ -49,16 +48,6 @@ _PLAIN: dict[Root, s.DataType] = {
     Root.DATE: s.DateType(),
     Root.TIMESTAMP: s.TimestampNTZType(),
     Root.TIMESTAMP_LTZ: s.TimestampType(),
-}
-_ATOMIC: dict[type[s.DataType], Root] = {
-    s.BooleanType: Root.BOOLEAN,
-    s.ByteType: Root.TINYINT,
-    s.ShortType: Root.SMALLINT,
-    s.IntegerType: Root.INT,
-    s.LongType: Root.BIGINT,
-    s.FloatType: Root.FLOAT,
-    s.DoubleType: Root.DOUBLE,
-    s.DateType: Root.DATE,
 }
 _ARROW: dict[type[s.DataType], pa.DataType] = {
     s.BooleanType: pa.bool_(),
@@ -121,65 +110,6 @@ def spark_schema(
             )
             for field in fields
         ]
-    )
-
-
-# --- from Spark to Paimon -------------------------------------------------------------------------
-
-
-def from_spark(spark: s.DataType, *, nullable: bool = True, column: str = "") -> DataType:
-    """The Paimon type that holds every value of a Spark type."""
-    match spark:
-        case s.DecimalType():
-            return Atomic(
-                root=Root.DECIMAL, precision=spark.precision, scale=spark.scale, nullable=nullable
-            )
-        case s.CharType():
-            return Atomic(root=Root.CHAR, length=spark.length, nullable=nullable)
-        case s.VarcharType():
-            return Atomic(root=Root.VARCHAR, length=spark.length, nullable=nullable)
-        case s.StringType() if _is_plain_text(spark):
-            return Atomic(root=Root.VARCHAR, length=LENGTH_MAX, nullable=nullable)
-        case s.BinaryType():
-            return Atomic(root=Root.VARBINARY, length=LENGTH_MAX, nullable=nullable)
-        case s.TimestampNTZType():
-            return Atomic(root=Root.TIMESTAMP, precision=_DIGITS, nullable=nullable)
-        case s.TimestampType():
-            return Atomic(root=Root.TIMESTAMP_LTZ, precision=_DIGITS, nullable=nullable)
-        case s.ArrayType():
-            inner = from_spark(
-                spark.elementType, nullable=spark.containsNull, column=f"{column}.element"
-            )
-            return Array(element=inner, nullable=nullable)
-        case s.MapType():
-            return Map(
-                key=from_spark(spark.keyType, nullable=False, column=f"{column}.key"),
-                value=from_spark(
-                    spark.valueType, nullable=spark.valueContainsNull, column=f"{column}.value"
-                ),
-                nullable=nullable,
-            )
-        case s.StructType():
-            return Row(fields=fields_from_spark(spark.fields, column=column), nullable=nullable)
-        case _ if type(spark) in _ATOMIC:
-            return Atomic(root=_ATOMIC[type(spark)], nullable=nullable)
-    raise Unsupported("no Paimon type holds this Spark type", type=_name(spark), column=column)
-
-
-def fields_from_spark(fields: Sequence[s.StructField], *, column: str = "") -> tuple[Field, ...]:
-    """Fields with ids 0, 1, ... for Spark's fields; creating a table assigns new ids."""
-    return tuple(
-        Field(
-            id=index,
-            name=field.name,
-            type=from_spark(
-                field.dataType,
-                nullable=field.nullable,
-                column=f"{column}.{field.name}" if column else field.name,
-            ),
-            description=(field.metadata or {}).get(COMMENT),
-        )
-        for index, field in enumerate(fields)
     )
 
 

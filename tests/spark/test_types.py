@@ -14,7 +14,7 @@ from lakecore.errors import Unsupported
 from lakecore.model.types import parse_type
 from spark_bridge.attach_tables import register
 from spark_bridge.read_frame import read
-from spark_bridge.types import arrow_of_spark, from_spark, same_type, to_spark
+from spark_bridge.types import arrow_of_spark, to_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -175,54 +175,6 @@ def test_an_instant_is_shown_in_the_zone_of_the_session(
         1_699_165_800 * US,
         "9999-12-31 23:59:59.999999",
     )
-
-
-SPARK_HAS = {
-    "boolean": "BOOLEAN",
-    "tinyint": "TINYINT",
-    "smallint": "SMALLINT",
-    "int": "INT",
-    "bigint": "BIGINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "decimal(38,10)": "DECIMAL(38, 10)",
-    "string": "STRING",
-    "char(4)": "CHAR(4)",
-    "varchar(4)": "VARCHAR(4)",
-    "binary": "BYTES",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP(6) WITH LOCAL TIME ZONE",
-    "timestamp_ntz": "TIMESTAMP(6)",
-    "array<map<string,int>>": "ARRAY<MAP<STRING NOT NULL, INT>>",
-    "struct<a:int,b:struct<c:date>>": "ROW<`a` INT, `b` ROW<`c` DATE>>",
-}
-
-
-@pytest.mark.parametrize("name", SPARK_HAS)
-def test_a_type_of_spark_has_its_twin(spark: SparkSession, name: str) -> None:
-    del spark  # the text of a type is parsed by the JVM
-    kind = s.DataType.fromDDL(name)
-
-    assert str(from_spark(kind)) == SPARK_HAS[name]
-    assert same_type(to_spark(from_spark(kind)), kind)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        s.NullType(),
-        s.VariantType(),
-        s.TimeType(6),
-        s.DayTimeIntervalType(),
-        s.YearMonthIntervalType(),
-        s.CalendarIntervalType(),
-        s.StringType("UTF8_LCASE"),
-    ],
-    ids=str,
-)
-def test_a_type_that_paimon_has_not_is_refused_by_name(kind: s.DataType) -> None:
-    with pytest.raises(Unsupported, match=r"column=outer\.element\.x"):
-        from_spark(s.ArrayType(s.StructType([s.StructField("x", kind)])), column="outer")
 
 
 def test_a_text_that_compares_in_another_way_is_not_taken() -> None:
