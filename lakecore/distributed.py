@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from lakecore.cdc.state import DeadLetters, StateFiles
     from lakecore.cdc.target_rules import TargetRules
     from lakecore.descriptor import TableDescriptor, anchored, describe
+    from lakecore.errors import check_flags
     from lakecore.format.binary_row import decode_rows, hash_rows
     from lakecore.format.layout import BUCKET_PREFIX, MAIN_BRANCH, MANAGED_BLOB_SUFFIX, Layout
     from lakecore.frames.filtered import FilteredSource, reader
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import FileStatus, MemoryStore, Store
     from lakecore.memory import Budget, Share
     from lakecore.merge.keys import common_ranks
-    from lakecore.model.arguments import check_flags
     from lakecore.model.arrow_arrays import retype, with_offsets
     from lakecore.model.data_types import (
         BINARIES,
@@ -207,7 +207,7 @@ HOMES = {
     "lakecore.io.stores.store": "FileStatus MemoryStore Store",
     "lakecore.memory": "Budget Share",
     "lakecore.merge.keys": "common_ranks",
-    "lakecore.model.arguments": "check_flags",
+    "lakecore.errors": "check_flags",
     "lakecore.model.arrow_arrays": "retype with_offsets",
     "lakecore.model.data_types": (
         "Array Atomic BINARIES DataType Field INTEGERS LENGTH_MAX Map Multiset Root Row STRINGS "

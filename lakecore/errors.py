@@ -114,3 +114,10 @@ def _show(value: object) -> str:
     except ValueError:  # Python prints no integer of more digits than sys.get_int_max_str_digits()
         return f"<{type(value).__name__} with too many digits to be shown>"
     return masked(text) if isinstance(value, BaseException) or "://" in text else text
+
+
+def check_flags(**flags: object) -> None:
+    """Raise InvalidRequest for an argument that is neither True nor False; the error names it."""
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise InvalidRequest(f"{name} is True or False", **{name: flag})

@@ -19,14 +19,13 @@ from lakecore.catalog.options import WAREHOUSE, is_storage_option, of_process
 from lakecore.catalog.registry import OpeningCatalog, open_catalog
 from lakecore.deferred import deferred
 from lakecore.display import public_names, rows_html
-from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
+from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, check_flags
 from lakecore.forks import require_threads
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
 from lakecore.io.stores.open import locate, open_store
 from lakecore.io.stores.services import flag
-from lakecore.model.arguments import check_flags
 from lakecore.options import OptionValue, option_texts
 from lakecore.table.publication import EXCLUSIVE_CREATE
 

@@ -24,9 +24,7 @@ PRELOADED = (
     "spark_bridge.read_tasks",
     "spark_bridge.change_tasks",
     "spark_bridge.compact_tasks",
-    "spark_bridge.compact_tasks",
     "spark_bridge.sink",
-    "spark_bridge.cdc_decode",
     "spark_bridge.cdc_decode",
 )
 """The modules of tasks; they import what the tasks need."""

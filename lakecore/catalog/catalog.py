@@ -36,8 +36,7 @@ from lakecore.catalog.identifier import (
 )
 from lakecore.catalog.options import of_process
 from lakecore.deferred import deferred
-from lakecore.errors import AlreadyExists, NotFound
-from lakecore.model.arguments import check_flags
+from lakecore.errors import AlreadyExists, NotFound, check_flags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,12 +16,11 @@ from lakecore.catalog.identifier import (
 )
 from lakecore.catalog.options import OptionReader
 from lakecore.deferred import deferred
-from lakecore.errors import CommitConflict, InvalidRequest, NotFound, Unsupported
+from lakecore.errors import CommitConflict, InvalidRequest, NotFound, Unsupported, check_flags
 from lakecore.format.layout import Layout
 from lakecore.io.history import History, hides
 from lakecore.io.stores.open import locate, open_store
 from lakecore.io.stores.remote import SINGLE_WRITER_OPTION
-from lakecore.model.arguments import check_flags
 from lakecore.model.casts import narrowed_columns
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import check_changes

@@ -22,15 +22,14 @@ from lakecore.deferred import deferred
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from lakecore.cli.complete import tables
-    from lakecore.cli.target import place_of, session_of, table_of
+    from lakecore.cli.target import place_of, session_of, table_of, tables
     from lakecore.session import Session
     from lakecore.table.handle import Table
 else:
     place_of = deferred("lakecore.cli.target", "place_of")
     session_of = deferred("lakecore.cli.target", "session_of")
     table_of = deferred("lakecore.cli.target", "table_of")
-    tables = deferred("lakecore.cli.complete", "tables")
+    tables = deferred("lakecore.cli.target", "tables")
 
 ROWS_SHOWN = 20
 STDIN = "-"

@@ -6,29 +6,26 @@ import io
 import os
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import date
+from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.cli.arguments import Format
 from lakecore.cli.grid import NULL, Column, Style, cells, layout, one_line
 from lakecore.cli.output import BinaryOutput, flush, write
-from lakecore.deferred import deferred
+from lakecore.deferred import deferred, deferred_module
 from lakecore.display import json_text
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import polars as pl
     from polars import DataFrame
     from pyarrow.parquet import ParquetWriter
-
-    from lakecore.cli.frame_texts import csv_text, json_lines, printable
 else:
-    # Polars is imported when the first frame is printed.
     DataFrame = deferred("polars", "DataFrame")
     ParquetWriter = deferred("pyarrow.parquet", "ParquetWriter")
-    csv_text = deferred("lakecore.cli.frame_texts", "csv_text")
-    json_lines = deferred("lakecore.cli.frame_texts", "json_lines")
-    printable = deferred("lakecore.cli.frame_texts", "printable")
+    pl = deferred_module("polars")
 
 _WIDTH = 100
 
@@ -164,3 +161,139 @@ def _width() -> int | None:
 def rows_text(count: int) -> str:
     """A number of rows in words."""
     return f"{count:,} row" if count == 1 else f"{count:,} rows"
+
+
+# --- frames as text -------------------------------------------------------------------------------
+# Frames as text: JSON lines and CSV; and as values that Python can represent.
+#
+# In JSON and CSV, a binary value is hexadecimal text, a decimal is text with all its digits, and
+# dates and times are ISO 8601. A MAP with text keys is an object; any other is a list of `key` and
+# `value`. NaN and infinity, which JSON lacks, are null in JSON.
+#
+# DATE and TIMESTAMP have a larger range than Python (years 1 to 9999) and Polars (about 262 000
+# years). A value outside Python's range is text with a sign before its year. A value outside
+# Polars' range is its number of days or time units since 1970, with the unit.
+
+PolarsType: TypeAlias = "pl.DataType | pl.datatypes.DataTypeClass"
+_ISO = "%Y-%m-%dT%H:%M:%S%.f"
+_UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+_EPOCH = date(1970, 1, 1).toordinal()
+_DAY_MAX = 95_000_000
+"""Up to this distance from 1970, in days, Polars can write dates and timestamps of any zone."""
+
+
+def printable(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame, with strings for dates and timestamps that Python cannot represent."""
+    return frame.with_columns(
+        _plain_values(pl.col(name), kind).alias(name)
+        for name, kind in frame.schema.items()
+        if _has_dates(kind) and (kind.is_nested() or not _in_python(frame[name]))
+    )
+
+
+def json_lines(frame: pl.DataFrame) -> str:
+    """One JSON object per row, each on its line."""
+    return _plain(frame).write_ndjson()
+
+
+def csv_text(frame: pl.DataFrame, *, header: bool) -> str:
+    """The rows as CSV. A null is empty, an empty string is `""`, and nested values are JSON."""
+    plain = _plain(frame)
+    nested = [name for name, kind in plain.schema.items() if kind.is_nested()]
+    texts = [
+        pl.Series(
+            name,
+            [None if value is None else json_text(value) for value in plain[name].to_list()],
+            pl.String,
+        )
+        for name in nested
+    ]
+    return plain.with_columns(texts).write_csv(include_header=header)
+
+
+def _plain(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame, converted to types that JSON and CSV write correctly."""
+    return frame.select(
+        _plain_values(pl.col(name), kind).alias(name) for name, kind in frame.schema.items()
+    )
+
+
+def _plain_values(values: pl.Expr, kind: PolarsType) -> pl.Expr:
+    match kind:
+        case pl.Binary():
+            return values.bin.encode("hex")
+        case pl.Date():
+            return _date_text(values, "%Y-%m-%d", _DAY_MAX, "days")
+        case pl.Datetime():
+            form = _ISO if kind.time_zone is None else f"{_ISO}%:z"
+            end = min(_DAY_MAX * 86_400 * _UNITS[kind.time_unit], 2**63 - 1)
+            return _date_text(values, form, end, kind.time_unit)
+        case pl.Time():
+            return values.dt.to_string("%H:%M:%S%.f")
+        case pl.List():
+            return values.list.eval(_plain_values(pl.element(), kind.inner))
+        case pl.Map():
+            entry = pl.Struct({"key": kind.key, "value": kind.value})
+            listed = values.map.entries().list.eval(_plain_values(pl.element(), entry))
+            named = kind.key == pl.String
+            return listed.cast(pl.Map(pl.String, _plain_type(kind.value))) if named else listed
+        case pl.Struct():
+            parts = [
+                _plain_values(values.struct.field(name), part).alias(name)
+                for name, part in kind.to_schema().items()
+            ]
+            return pl.when(values.is_not_null()).then(pl.struct(parts)) if parts else values
+        case _:
+            return values
+
+
+def _date_text(values: pl.Expr, form: str, end: int, unit: str) -> pl.Expr:
+    """Dates or timestamps as text.
+
+    A value more than `end` units from 1970 becomes its number of units, with the name of the unit.
+    """
+    numbers = values.to_physical().cast(pl.Int64)
+    text = pl.when(numbers.is_between(-end, end)).then(values).dt.to_string(form)
+    return text.fill_null(pl.concat_str(numbers, pl.lit(f" {unit}")))
+
+
+def _has_dates(kind: PolarsType) -> bool:
+    match kind:
+        case pl.Date() | pl.Datetime():
+            return True
+        case pl.List():
+            return _has_dates(kind.inner)
+        case pl.Map():
+            return _has_dates(kind.key) or _has_dates(kind.value)
+        case pl.Struct():
+            return any(_has_dates(part) for part in kind.to_schema().values())
+        case _:
+            return False
+
+
+def _in_python(values: pl.Series) -> bool:
+    """Whether Python can represent all of these dates or timestamps."""
+    kind = values.dtype
+    if isinstance(kind, pl.Datetime) and kind.time_unit == "ns":
+        return True  # 64-bit nanoseconds only reach from 1677 to 2262
+    numbers = values.to_physical().cast(pl.Int64)
+    each_day = 86_400 * _UNITS[kind.time_unit] if isinstance(kind, pl.Datetime) else 1
+    first, last = (day.toordinal() - _EPOCH for day in (date.min, date.max))
+    return bool(numbers.is_between((first + 1) * each_day, last * each_day - 1).all())
+
+
+def _plain_type(kind: PolarsType) -> PolarsType:
+    """The type that `_plain_values` converts this type to."""
+    match kind:
+        case pl.Binary() | pl.Date() | pl.Datetime() | pl.Time():
+            return pl.String()
+        case pl.List():
+            return pl.List(_plain_type(kind.inner))
+        case pl.Map():
+            key, value = _plain_type(kind.key), _plain_type(kind.value)
+            named = kind.key == pl.String
+            return pl.Map(key, value) if named else pl.List(pl.Struct({"key": key, "value": value}))
+        case pl.Struct():
+            return pl.Struct({name: _plain_type(part) for name, part in kind.to_schema().items()})
+        case _:
+            return kind

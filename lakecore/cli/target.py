@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakecore.cli.settings import settings, stated
 from lakecore.deferred import deferred
-from lakecore.errors import InvalidRequest, NotFound
+from lakecore.errors import InvalidRequest, LakecoreError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -157,3 +158,26 @@ def _parted(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]
         if is_access_option(key) or key.startswith(_OF_CATALOGS)
     }
     return of_catalog, {key: text for key, text in options.items() if key not in of_catalog}
+
+
+# --- completion -----------------------------------------------------------------------------------
+# Completion of table names in a shell, without the engine: only local warehouses are listed.
+
+
+_DATABASE = ".db"
+
+
+def tables(warehouse: str | None, start: str) -> list[str]:
+    """The names `database.table` of a local warehouse that begin with this text."""
+    try:
+        place = warehouse or settings().warehouse
+    except LakecoreError:  # a completion must not print errors, such as those of wrong settings
+        return []
+    root = (place or "").removeprefix("file://").removeprefix("file:")
+    if not root or "://" in root:
+        return []
+    found = (
+        f"{path.parent.parent.name.removesuffix(_DATABASE)}.{path.parent.name}"
+        for path in Path(root).glob(f"*{_DATABASE}/*/schema")
+    )
+    return sorted(name for name in found if name.startswith(start))

@@ -14,8 +14,7 @@ from typing import TypeAlias, TypeGuard
 
 import pyarrow as pa
 
-from lakecore.errors import InvalidRequest
-from lakecore.model.arguments import check_flags
+from lakecore.errors import InvalidRequest, check_flags
 from lakecore.model.types import Array, Atomic, DataType, Map, Multiset, Row, from_arrow, parse_type
 from lakecore.options import OptionValue, option_text
 

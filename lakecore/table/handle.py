@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lakecore.deferred import deferred, deferred_module
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest, Unsupported, check_flags
 from lakecore.forks import require_threads
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.frames.source import checked_columns
 from lakecore.io.ambient import SYSTEM
 from lakecore.memory import process_budget
-from lakecore.model.arguments import check_flags
 from lakecore.model.option_rules import validate_scan
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.model.validation import check_dynamic_rules

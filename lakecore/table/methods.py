@@ -10,8 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from lakecore.deferred import deferred_module
-from lakecore.errors import Unsupported
-from lakecore.model.arguments import check_flags
+from lakecore.errors import Unsupported, check_flags
 from lakecore.model.times import to_milliseconds
 from lakecore.table.changes.changes import ChangesSource
 from lakecore.table.context import reload_context, require_table

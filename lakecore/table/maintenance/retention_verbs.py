@@ -12,9 +12,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lakecore.deferred import deferred, deferred_module
-from lakecore.errors import CorruptTable, InvalidRequest, NotFound
+from lakecore.errors import CorruptTable, InvalidRequest, NotFound, check_flags
 from lakecore.format.layout import CHANGELOG_PREFIX, SNAPSHOT_PREFIX, parse_numbered
-from lakecore.model.arguments import check_flags
 from lakecore.model.times import to_milliseconds
 from lakecore.options import DURATION, parse_options
 from lakecore.table.context import require_table

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.errors import CommitConflict, InvalidRequest
+from lakecore.errors import CommitConflict, InvalidRequest, check_flags
 from lakecore.frames.incoming import incoming_batches
-from lakecore.model.arguments import check_flags
 from lakecore.model.evolution import TypeChanges, evolve, merge_changes
 from lakecore.model.rows import ROW_KIND
 from lakecore.model.types import plain_type
