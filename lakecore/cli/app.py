@@ -22,6 +22,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from lakecore import __version__
+from lakecore.cli.flags import WrongFlag
 from lakecore.cli.output import OutputFailed, flush, to_nowhere, write
 from lakecore.cli.registry import COMMANDS, Commands
 from lakecore.cli.settings import PROFILE
@@ -70,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         lines = in_flags(error, flags_of(given)).splitlines()
         # A syntax error marks its position with a caret, so its message keeps its lines.
-        _fail("\n".join(lines) if lines[-1:] and lines[-1].strip() == "^" else " ".join(lines))
+        text = "\n".join(lines) if lines[-1:] and lines[-1].strip() == "^" else " ".join(lines)
+        _fail(text, 2 if isinstance(error, WrongFlag) else 1)
     except _polars_errors() as error:
         if debug:
             raise
@@ -179,6 +181,6 @@ def _say(text: str) -> None:
     flush()
 
 
-def _fail(message: str) -> None:
+def _fail(message: str, code: int = 1) -> None:
     sys.stderr.write(f"error: {message}\n")
-    sys.exit(1)
+    sys.exit(code)

@@ -34,7 +34,7 @@ from lakecore.cdc.pipeline import (
     statuses,
 )
 from lakecore.cdc.quarantine import SetAside, tables_of
-from lakecore.cli.flags import Flags, read_flags
+from lakecore.cli.flags import Flags, WrongFlag, read_flags
 from lakecore.cli.printing import say
 from lakecore.cli.settings import stated
 from lakecore.cli.target import catalog_options_of
@@ -233,7 +233,7 @@ def _launch(
     needed = ["database", *(["table"] if action.takes_table else []), action.conf]
     missing = [f"--{flag}" for flag in needed if not flags.get(flag)]
     if missing:
-        raise InvalidRequest("the action needs these flags", action=name, missing=missing)
+        raise WrongFlag("the action needs these flags", action=name, missing=missing)
     one = {key: values[-1] for key, values in flags.items() if values}
     catalog = open_catalog(
         catalog_options_of(None, one.get("warehouse"), flags.get("catalog_conf")), create=True

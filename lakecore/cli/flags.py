@@ -31,10 +31,14 @@ class Flags:
     example: str = "--table"
 
 
+class WrongFlag(InvalidRequest):
+    """A command line that does not fit: the program ends with 2, as for every wrong usage."""
+
+
 def read_flags(flags: Flags, arguments: Sequence[str]) -> dict[str, list[str]]:
     """The flags with their values.
 
-    Raises InvalidRequest for a flag that is unknown, has no value or is given twice.
+    Raises WrongFlag for a flag that is unknown, has no value or is given twice.
     """
     found: dict[str, list[str]] = {}
     rest = list(arguments)
@@ -42,7 +46,7 @@ def read_flags(flags: Flags, arguments: Sequence[str]) -> dict[str, list[str]]:
         part = rest.pop(0)
         match = _FLAG.fullmatch(part)
         if match is None:
-            raise InvalidRequest(
+            raise WrongFlag(
                 f"expected a flag, such as {flags.example}", action=flags.action, given=part
             )
         flag = match["name"].replace("-", "_")
@@ -54,9 +58,9 @@ def read_flags(flags: Flags, arguments: Sequence[str]) -> dict[str, list[str]]:
         elif rest and not _is_long_flag(rest[0]):
             value = rest.pop(0)
         else:
-            raise InvalidRequest("the flag needs a value", action=flags.action, flag=part)
+            raise WrongFlag("the flag needs a value", action=flags.action, flag=part)
         if flag in found and flag not in flags.repeated:
-            raise InvalidRequest("the flag is given twice", action=flags.action, flag=part)
+            raise WrongFlag("the flag is given twice", action=flags.action, flag=part)
         found.setdefault(flag, []).append(value)
     return found
 
@@ -67,7 +71,7 @@ def _check_known(flags: Flags, flag: str, shown: str) -> None:
         raise Unsupported(reason, flag=f"--{flag}")
     if flag not in flags.known:
         near = get_close_matches(flag, flags.known, 1)
-        raise InvalidRequest(
+        raise WrongFlag(
             "the action has no such flag",
             action=flags.action,
             flag=shown,

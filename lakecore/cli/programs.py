@@ -19,17 +19,31 @@ else:
     run_pipeline = deferred("lakecore.cli.cdc", "run_pipeline")
 
 commands = Verbs()
+_HELP = ("-h", "--help")
+_CDC_VERBS = {
+    "run": ("run FILE.toml [--FLAG VALUE]...", "runs the pipeline of a file"),
+    "check": (
+        "check ACTION|FILE.toml [--FLAG VALUE]...",
+        "lists all problems, and changes nothing",
+    ),
+    "status": (
+        "status [--warehouse PATH] [--state PATH] [--catalog_conf KEY=VALUE]... [--json]",
+        "shows each pipeline: position, lag, tables that are set aside",
+    ),
+    "resync": (
+        "resync NAME --tables A,B [--warehouse PATH] [--state PATH] [--catalog_conf KEY=VALUE]...",
+        "has the pipeline read these tables again",
+    ),
+}
+"""The usage and the meaning of each word that may stand in place of an action."""
 _CDC_HELP = """\
 Usage: lakecore cdc ACTION [--FLAG VALUE]...
-       lakecore cdc run FILE.toml [--FLAG VALUE]...
-       lakecore cdc status [--warehouse PATH] [--state PATH] [--json]
-       lakecore cdc resync NAME --tables A,B [--warehouse PATH] [--state PATH]
-
+{verbs}
   Replicate a database or a topic to tables, including schema changes.
 
-  lakecore cdc ACTION --help lists the flags of an action: mysql_sync_table, mysql_sync_database,
-  postgres_sync_table, kafka_sync_table, kafka_sync_database, files_sync_table,
-  files_sync_database.
+  `lakecore cdc ACTION --help` lists the flags of an action:
+  mysql_sync_table, mysql_sync_database, postgres_sync_table, postgres_sync_database,
+  kafka_sync_table, kafka_sync_database, files_sync_table, files_sync_database
 """
 
 
@@ -41,7 +55,7 @@ def action(
     ] = None,
 ) -> None:
     """Run an action of Paimon's Flink action jar, with the same name and flags."""
-    if not arguments or arguments[0] in {"-h", "--help"}:
+    if not arguments or arguments[0] in _HELP:
         write(HELP)
     else:
         run_action(arguments)
@@ -52,12 +66,18 @@ def cdc(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="ACTION [--FLAG VALUE]...", help="An action and its flags, `run`, or `status`."
+            metavar="ACTION [--FLAG VALUE]...",
+            help="An action, or `run`, `check`, `status`, `resync`.",
         ),
     ] = None,
 ) -> None:
     """Replicate a database or a topic to tables, including schema changes."""
-    if not arguments or arguments[0] in {"-h", "--help"}:
-        write(_CDC_HELP)
+    name = arguments[0] if arguments else "--help"
+    if name in _HELP:
+        verbs = "".join(f"       lakecore cdc {usage}\n" for usage, _ in _CDC_VERBS.values())
+        write(_CDC_HELP.format(verbs=verbs))
+    elif arguments and name in _CDC_VERBS and set(_HELP) & set(arguments[1:]):
+        usage, meaning = _CDC_VERBS[name]
+        write(f"Usage: lakecore cdc {usage}\n\n  It {meaning}.\n")
     else:
-        run_pipeline(arguments)
+        run_pipeline(arguments or ())
