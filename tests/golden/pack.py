@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import lakecore as lc
-from lakecore.testing.golden_tables import ARCHIVE, EXPECTED, TABLE, UNORDERED
+from lakecore.testing.suite import ARCHIVE, EXPECTED, TABLE, UNORDERED
 from tests.golden.test_fixtures import FIXTURES, READ, bag_columns, columns_of, expected, replay
 from tests.interop.arrow_values import to_arrow
 

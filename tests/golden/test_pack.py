@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tarfile
 
-from lakecore.testing.golden_tables import ARCHIVE
+from lakecore.testing.suite import ARCHIVE
 from tests.golden.pack import contents
 
 

@@ -108,7 +108,7 @@ def test_hidden_value_that_cannot_be_cast_blocks_nothing(kind: str, tmp_path: Pa
         {"merge-engine": "partial-update", "fields.c.sequence-group": "owner"},
     ],
 )
-def test_hidden_string_that_cannot_be_compared_blocks_nothing(options: dict[str, str]) -> None:
+def test_hidden_string_that_cannot_be_compared_blocks_nothing(options: dict[str, Any]) -> None:
     columns = {"id": "STRING NOT NULL", "owner": "STRING", "c": "BYTES"}
     table = new_table(columns, write_only="true", **options)
     for number in (b"1", b"2"):

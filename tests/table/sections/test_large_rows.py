@@ -99,7 +99,7 @@ def plan_of(table: Table) -> tuple[tuple[Split, ...], ReadPlan]:
     source = TableSource(
         context=context, snapshot=context.history.latest_snapshot(), table_schema=context.schema
     )
-    splits = source.plan().splits
+    splits = tuple(source.plan().splits)
     return splits, source.read_plan(splits, None)
 
 
