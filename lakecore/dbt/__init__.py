@@ -14,7 +14,7 @@ INVARIANT: a setting of dbt that has no meaning here is an error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from threading import Lock
 from typing import TYPE_CHECKING, cast
@@ -56,6 +56,8 @@ _MACROS = 1
 """The number that the macros of this version state."""
 _ROWS_SCHEMA = "__lakecore"
 """The schema, in memory, of the tables that hold the rows of models."""
+_NEW, _OLD = "__lakecore_new", "__lakecore_old"
+"""What follows the name of a table while another one, with other keys, takes its place."""
 _MANY_ROWS_OF_A_KEY = ("merge-engine", "sequence.field")
 """Options under which several rows of a key are meant, and decided by the table."""
 _STRATEGIES = ("append", "merge", "delete+insert", "insert_overwrite")
@@ -136,12 +138,27 @@ class Plugin(BasePlugin):
         _check_keys(rows, model.table)
         schema, _ = columns_of_rows(rows.limit(0))
         if model.full_refresh and not self._fits(model.table):
-            self._session.drop_table(table)
-        with opened(self._session, model.table, schema) as found:
-            _load(self._session, found, rows, schema, model)
+            self._replace(rows, schema, model)
+        else:
+            with opened(self._session, model.table, schema) as found:
+                _load(self._session, found, rows, schema, model)
         self._describe(table, config)
         with self._lock:
             self._attached.refresh()
+
+    def _replace(self, rows: DuckDBRelation, schema: pa.Schema, model: _Model) -> None:
+        """Load a new table, with other keys, and give it the name of the old one."""
+        table = model.table.name
+        new, old = f"{table}{_NEW}", f"{table}{_OLD}"
+        for left in (new, old):  # by a run that was killed
+            self._session.drop_table(left, ignore_if_not_exists=True)
+        model = replace(model, table=replace(model.table, name=new))
+        with opened(self._session, model.table, schema) as found:
+            _load(self._session, found, rows, schema, model)
+        # A catalog that cannot rename says so here, before anything is lost.
+        self._session.rename_table(table, old)
+        self._session.rename_table(new, table)
+        self._session.drop_table(old)
 
     def _fits(self, wanted: LoadedTable) -> bool:
         """Whether the table can be loaded in place; one that does not exist fits."""

@@ -155,6 +155,12 @@ def test_a_full_refresh_gives_a_table_other_keys_and_nothing_else_does(project: 
     assert project.run("run", "--full-refresh") == {"m": "success: OK"}
     assert project.table().schema.primary_keys == ("id",)
 
+    wrong = {"options": {"merge-engine": "none"}}
+    project.model("m", "select 1 as id, 2 as part", unique_key=["id", "part"], **wrong)
+    assert "merge-engine" in project.run("run", "--full-refresh")["m"]
+    assert project.table().schema.primary_keys == ("id",), "the old table stays"
+    assert project.table().count() == 1
+
 
 def test_an_empty_model_has_columns_and_no_rows_and_its_next_run_is_a_first_one(
     project: Project,
