@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lakecore.cdc.types.mapping import TypeMapping
     from lakecore.errors import InvalidRequest
     from lakecore.model.types import DataType, Field
 
@@ -234,6 +235,14 @@ class Resumes(Protocol):
 
     def resume(self, position: Position) -> None:
         """Called before `tables`, with the position from which the pipeline continues."""
+
+
+@runtime_checkable
+class Mapped(Protocol):
+    """A source for whose columns a user can state types."""
+
+    @property
+    def mapping(self) -> TypeMapping: ...
 
 
 @runtime_checkable

@@ -20,7 +20,7 @@ from lakecore.cdc.file_source import FILES_ACTIONS
 from lakecore.cdc.kafka import KAFKA_ACTIONS
 from lakecore.cdc.mysql.source import MYSQL_ACTIONS
 from lakecore.cdc.postgres.source import POSTGRES_ACTIONS
-from lakecore.cdc.quarantine import OnTableError, place_of, surveyed, tables_of
+from lakecore.cdc.quarantine import OnTableError, check_named_columns, place_of, surveyed, tables_of
 from lakecore.cdc.sink import Sink
 from lakecore.cdc.sink_parts import SinkSettings
 from lakecore.cdc.state import StateFiles
@@ -169,6 +169,8 @@ def check_pipeline(catalog: Catalog, pipeline: Pipeline, ambient: Ambient) -> Ch
     notes: list[str] = []
     try:
         tables, collected = surveyed(source)
+        with collected.of():
+            check_named_columns(source)
         is_usable = all(map(tables_of, collected.errors))
         for table, schema in tables.items():
             target = rules.target(table)

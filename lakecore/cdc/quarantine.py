@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from lakecore.cdc.events import SourceTable
+from lakecore.cdc.events import Mapped, SourceTable
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 
 if TYPE_CHECKING:
@@ -160,6 +160,12 @@ def surveyed(source: Source) -> tuple[Mapping[SourceTable, SourceSchema], Collec
         with collected.of():
             tables = source.tables()
     return tables, collected
+
+
+def check_named_columns(source: Source) -> None:
+    """Raise InvalidRequest if a flag names a column that no surveyed table has."""
+    if isinstance(source, Mapped):
+        source.mapping.check_used()
 
 
 class Quarantine:

@@ -34,6 +34,7 @@ from lakecore.cdc.quarantine import (
     LeavesOut,
     OnTableError,
     Quarantine,
+    check_named_columns,
     concern,
     of_tables,
     surveyed,
@@ -216,6 +217,7 @@ class Sink:
             self._commit(found, recovers=True)
             self._check_targets(found)
         else:
+            check_named_columns(source)
             self._check_new(tables, collected)
             follows = [table for table, schema in tables.items() if self._has_key(schema)]
             if not follows and not self._settings.takes_new_tables:

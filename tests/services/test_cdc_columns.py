@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import lakecore as lc
-from tests.services.mirrors import command, connect, mirror, postgres, postgres_command, ran, run
+from tests.services.mirrors import (
+    command,
+    connect,
+    mirror,
+    postgres,
+    postgres_command,
+    ran,
+    refusal,
+    run,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -199,6 +208,7 @@ def stated(cursor: Any, schema: str, given: list[str], warehouse: Path, hidden: 
     table = f"{schema}.t"
     run(cursor, f"CREATE TABLE {table} (id int primary key, hidden {hidden}, n int, c bigint)")
     run(cursor, f"INSERT INTO {table} (id, n, c) VALUES (1, 2, 3)")
+    assert "columns=[t.hiden]" in refusal([*given, "--exclude_column=t.hiden"])
     mirror(given)
     run(
         cursor,

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
 
     from lakecore.cdc.events import Position, SourceSchema
     from lakecore.cdc.mysql.connection import Connection, Cursor, Server
+    from lakecore.cdc.types.mapping import TypeMapping
     from lakecore.io.ambient import Ambient
     from lakecore.model.types import Json
 
@@ -247,6 +248,11 @@ class MySqlSource:
             return self._tables(connection)
         finally:
             connection.close()
+
+    @property
+    def mapping(self) -> TypeMapping:
+        """The types of columns, with those that a user states."""
+        return self._settings.mapping
 
     def notes(self) -> list[str]:
         """What a user should know about the server before a pipeline starts."""

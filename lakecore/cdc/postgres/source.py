@@ -92,6 +92,7 @@ if TYPE_CHECKING:
 
     from lakecore.cdc.events import ChangeBatch, Position, SourceSchema
     from lakecore.cdc.postgres.connection import Connection, Cursor
+    from lakecore.cdc.types.mapping import TypeMapping
     from lakecore.io.ambient import Ambient
     from lakecore.model.types import Json
 
@@ -172,6 +173,11 @@ class PostgresSource:
         """Let the server discard the changes before the position."""
         if position.get("snapshot") is None:
             self._committed = int(str(position["lsn"]))
+
+    @property
+    def mapping(self) -> TypeMapping:
+        """The types of columns, with those that a user states."""
+        return self._settings.mapping
 
     def notes(self) -> list[str]:
         """What a user should know about the server before a pipeline starts."""

@@ -5,7 +5,7 @@ Paimon's page: https://paimon.apache.org/docs/master/cdc-ingestion/mysql-cdc/
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,7 @@ class TypeMapping:
     key: tuple[str, ...] = ()
     types: tuple[tuple[str, DataType], ...] = ()
     excluded: tuple[str, ...] = ()
+    _used: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def __contains__(self, option: TypeOption) -> bool:
         return option in self.options
@@ -84,9 +85,10 @@ class TypeMapping:
         `exact`: whether the column is in a key. Raises InvalidRequest if its own type might make
         one key of several.
         """
-        kind = next((kind for name, kind in self.types if _is_named(name, table, column)), None)
-        if kind is None:
+        kinds = [kind for name, kind in self.types if self._names(name, table, column)]
+        if not kinds:
             return of(), False
+        kind = kinds[0]
         if exact and kind != STRING and kind != of():
             raise InvalidRequest(
                 "a column of a key has the type STRING, or the one that it has without "
@@ -100,13 +102,29 @@ class TypeMapping:
     def as_texts(self, names: Iterable[str]) -> TypeMapping:
         """The mapping by which these columns are STRING."""
         added = tuple((name.lower(), STRING) for name in names)
+        self._used.update(name for name, _ in added)
         return replace(self, types=tuple(dict.fromkeys((*self.types, *added))))
 
     def excludes(self, table: object, column: str, *, exact: bool) -> bool:
         """Whether a column is not mirrored. Raises InvalidRequest for a column of a key."""
-        found = any(_is_named(name, table, column) for name in self.excluded)
+        found = [name for name in self.excluded if self._names(name, table, column)]
         if found and exact:
             raise InvalidRequest("a column of a key cannot be excluded", column=column)
+        return bool(found)
+
+    def check_used(self) -> None:
+        """Raise InvalidRequest if a stated name is that of no column which was asked for."""
+        for flag, names in (
+            ("--exclude-column", self.excluded),
+            ("--column-type", [name for name, _ in self.types]),
+        ):
+            if unused := sorted({*names} - self._used):
+                raise InvalidRequest("no table has such a column", flag=flag, columns=unused)
+
+    def _names(self, name: str, table: object, column: str) -> bool:
+        found = f".{table}.{column}".lower().endswith(f".{name}")
+        if found:
+            self._used.add(name)
         return found
 
     @staticmethod
@@ -144,10 +162,6 @@ def _column(name: str) -> str:
     if not all(found.split(".")) or "." not in found:
         raise InvalidRequest("name a column as database.table.column", column=name)
     return found
-
-
-def _is_named(name: str, table: object, column: str) -> bool:
-    return f".{table}.{column}".lower().endswith(f".{name}")
 
 
 DEFAULT_MAPPING = TypeMapping()

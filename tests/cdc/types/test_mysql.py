@@ -118,3 +118,16 @@ def test_an_unknown_type_is_unsupported() -> None:
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="option=no-change"):
         TypeMapping.parse("to-string,no-change")
+
+
+def test_a_stated_name_that_no_column_has_is_told() -> None:
+    mapping = TypeMapping.parse((), (), ["t.n=STRING", "d.t.n=STRING"], ["t.hidden", "t.hiden"])
+    mapping = mapping.as_texts(["d.t.day"])
+    for column in ("n", "hidden"):
+        if not mapping.excludes("d.t", column, exact=False):
+            mapping.column_type(
+                "d.t", column, lambda: mysql_type(parse_mysql_type("int")), exact=False
+            )
+
+    with pytest.raises(InvalidRequest, match=r"flag=--exclude-column columns=\[t\.hiden\]"):
+        mapping.check_used()
