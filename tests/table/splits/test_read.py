@@ -53,7 +53,7 @@ def splits_of(
     table: Table, columns: Sequence[str] | None = None
 ) -> tuple[tuple[Split, ...], ReadPlan]:
     source = source_of(table)
-    splits = source.plan().splits
+    splits = tuple(source.plan().splits)
     return splits, source.read_plan(splits, columns)
 
 
