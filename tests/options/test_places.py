@@ -37,7 +37,7 @@ PLACE = re.compile(
 def listed() -> tuple[set[str], set[str]]:
     """The options of the table of docs/paths.md, and those of the paragraph below it."""
     page = (ROOT / "docs" / "paths.md").read_text()
-    chapter = page.partition("# Stored strings and options")[2].partition("\n# ")[0]
+    chapter = page.partition("## Stored strings and options")[2].partition("\n## ")[0]
     _, _, options = chapter.partition("| option |")
     table, _, others = options.partition("These options name")
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]

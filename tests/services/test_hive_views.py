@@ -8,10 +8,12 @@ import pytest
 
 import lakecore as lc
 from lakecore.catalog.hive.client import types
+from lakecore.catalog.hive.views import HiveTables, location_of
 from lakecore.catalog.identifier import Identifier
 from lakecore.catalog.registry import open_catalog
 from lakecore.catalog.views import SetViewOption
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from lakecore.model.schema import TableSchema
 from tests.catalog.test_views import *  # noqa: F403  the tests, and the fixture `views`
 from tests.catalog.test_views import fill, view
 from tests.services.hive import client, empty, hive_options
@@ -181,3 +183,18 @@ def test_view_of_another_engine_is_listed_and_left_alone(
     client(hive).drop_table("other", "foreign_one")
     catalog.drop_database("other", cascade=True)
     assert not catalog.database_exists("other")
+
+
+@pytest.mark.parametrize("copies", [True, False])
+@pytest.mark.parametrize("key", ["paimon_location", "lakecore.renamed-from"])
+def test_option_of_a_table_never_says_where_its_files_are(key: str, *, copies: bool) -> None:
+    made = HiveTables(
+        copies_properties=copies, location_in_properties=False, external=False, owner="me"
+    )
+    options = {key: "/victim", f"hive.{key}": "/victim", "lakecore.ignore-options": f"{key},hive.*"}
+    schema = TableSchema(id=0, fields=(), highest_field_id=0, options=options)
+    table = made.new_table(Identifier(database="d", table="t"), "/w/d.db/t", schema, now_ms=0)
+    made.set_schema(table, schema, None)
+
+    assert location_of(table.parameters, table.sd.location) == "/w/d.db/t"
+    assert key not in table.parameters

@@ -97,13 +97,13 @@ def test_each_verb_translates_the_errors_of_the_client(s3: S3Service, file_forma
 def test_a_storage_that_falls_silent_is_given_up_in_time(s3: S3Service) -> None:
     store = open_store("s3://warehouse", {**s3.options, "lakecore.answer-timeout": "200 ms"})
     store.put("s3://warehouse/silent/file", b"x")
-    s3.silent_seconds = 3
+    s3.silent_seconds = 10
     began = time.monotonic()
     for call in (store.read, store.size, store.list, store.open_input):
         with pytest.raises(StorageError):
             call("s3://warehouse/silent/file")
 
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 8
 
 
 @pytest.mark.parametrize("option", ["lakecore.answer-timeout", "lakecore.connect-timeout"])
