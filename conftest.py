@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from lakecore.memory import process_budget
 from property_tests.profile import sampled
 
 if TYPE_CHECKING:
@@ -62,6 +63,14 @@ def pytest_collection() -> Iterator[None]:
     gc.freeze()
     gc.enable()
     return found
+
+
+@pytest.fixture(autouse=True)
+def _memory_budget_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test changes the memory budget of the tests after it."""
+    process = process_budget()
+    for name in ("size_bytes", "_is_set"):
+        monkeypatch.setattr(process, name, getattr(process, name))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,6 +21,7 @@ deadlock.
 
 from __future__ import annotations
 
+import gc
 import threading
 from dataclasses import dataclass
 from enum import Enum
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 BUDGET_DEFAULT_BYTES = 1 << 30
 LARGE_LEAST_BYTES = 1 << 20
 """Rows with fewer bytes are never large, whatever the budget."""
+PATIENCE_SECONDS = 0.5
+"""How long a lease is waited for before the garbage collector is asked for forgotten ones."""
 
 
 class Share(Enum):
@@ -172,6 +175,14 @@ class Budget:
     def acquire(self, size_bytes: int, timeout_seconds: float | None = None) -> Lease:
         """A lease of that size. Waits until there is room; raises TimeoutError at the timeout."""
         require_threads()
+        soon = (
+            PATIENCE_SECONDS if timeout_seconds is None else min(timeout_seconds, PATIENCE_SECONDS)
+        )
+        with self._changed:
+            fits = self._changed.wait_for(lambda: self._fits(size_bytes), soon)
+        if not fits:
+            # Readers that were dropped within a circle of references still hold their leases.
+            gc.collect()
         with self._changed:
             if not self._changed.wait_for(lambda: self._fits(size_bytes), timeout_seconds):
                 message = f"no room for a lease of {size_bytes} bytes within the memory budget"

@@ -4,7 +4,7 @@ import gc
 import re
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,9 @@ from lakecore import memory
 from lakecore.errors import InvalidRequest
 from lakecore.io.cache import Cache
 from lakecore.memory import PLANS, Budget, Share, process_budget, set_process_budget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SOURCES = sorted(Path(lc.__file__).parent.rglob("*.py"))
 OWN_SHARE = re.compile(r"budget(?:\(\))?\.size_bytes\s*(?://|/|\*)")
@@ -240,3 +243,23 @@ def test_the_history_of_a_table_counts_in_the_budget(tmp_path: Path) -> None:
         table.to_arrow()
 
     assert process_budget().kept_bytes > before + 5 * 1000
+
+
+def test_a_lease_that_was_forgotten_in_a_circle_does_not_hold_others_up_for_ever() -> None:
+    budget = Budget(100)
+
+    def reader() -> Iterator[None]:
+        with budget.acquire(90):
+            yield
+
+    forgotten: list[object] = [reader()]
+    next(forgotten[0])  # type: ignore[call-overload]
+    forgotten.append(forgotten)
+    gc.disable()
+    try:
+        del forgotten
+        budget.acquire(50, timeout_seconds=10).release()
+    finally:
+        gc.enable()
+
+    assert budget.used_bytes == 0
