@@ -183,7 +183,7 @@ docs-serve: $(VENV)/.installed-docs ## serve the documentation on http://127.0.0
 nightly: ## what takes hours: all laws, seeds, histories, mutants, faults and versions of Spark
 	@failed=0; \
 	$(MAKE) -k PROFILE=explore SEEDS=10000 HISTORIES=600 MUTANTS=200 SEED=$(SEED) \
-	    test floors props simulate interop services cdc-load cdc-ddl differential mutate spark-versions || failed=1; \
+	    test floors props simulate interop services loaders cdc-load cdc-ddl differential mutate spark-versions || failed=1; \
 	$(MAKE) faults ARGS=--also-slow || failed=1; exit $$failed
 
 release-check: venv ## build the packages into dist/, and try them as a new user would

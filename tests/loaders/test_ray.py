@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+# The processes of Ray take minutes beside other work; docs/tools.md has a block that is always run.
+pytestmark = pytest.mark.slow
+
 FIELDS = {"id": "INT NOT NULL", "day": "STRING NOT NULL", "n": "BIGINT"}
 KINDS: dict[str, dict[str, Any]] = {
     "append": {},
