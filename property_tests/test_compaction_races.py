@@ -46,7 +46,7 @@ RACES = [
     pytest.param(
         shape,
         deed,
-        marks=() if (shape, deed) in PLAIN else (pytest.mark.slow, pytest.mark.sampled(3)),
+        marks=() if (shape, deed) in PLAIN else (pytest.mark.slow, pytest.mark.sampled(6)),
     )
     for shape, deed in product(
         [

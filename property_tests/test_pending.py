@@ -105,7 +105,7 @@ def _check(table: Table, where: object) -> None:
 
 
 @pytest.mark.parametrize(("maker", "deleter"), PAIRS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_a_maker_that_dies_beside_a_deletion_names_no_lost_file(maker: str, deleter: str) -> None:
     built, deaths = _built(deleter), 0
     for call in calls_of(maker, deleter):
@@ -125,7 +125,7 @@ def test_a_maker_that_dies_beside_a_deletion_names_no_lost_file(maker: str, dele
 
 
 @pytest.mark.parametrize(("maker", "deleter"), PAIRS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_a_deletion_beside_a_maker_that_dies_loses_no_file(maker: str, deleter: str) -> None:
     built, deaths = _built(deleter), 0
     for call in calls_of(maker, deleter):

@@ -119,7 +119,7 @@ RACES = [
         shape,
         mine,
         theirs,
-        marks=() if (shape, mine, theirs) in PLAIN else (pytest.mark.slow, pytest.mark.sampled(2)),
+        marks=() if (shape, mine, theirs) in PLAIN else (pytest.mark.slow, pytest.mark.sampled(4)),
     )
     for order, (shape, mine, theirs) in enumerate(product(SHAPES, MINE, THEIRS))
     if (order // 20 + order // 4 % 5 - order % 4) % sized(2, quick=4) == 0
