@@ -72,13 +72,14 @@ def test_worker_has_set_aside_what_its_first_task_loaded(spark: SparkSession) ->
             del batch
             yield pa.record_batch({"before": [before], "after": [after]})
 
+    here = gc.get_freeze_count()  # what pytest has collected
     (frozen,) = (
         spark.range(1, numPartitions=1).mapInArrow(twice, "before long, after long").collect()
     )
 
     # A worker that other tests have used has set things aside before.
     assert frozen.after > max(1000, frozen.before)
-    assert gc.get_freeze_count() == 0, "nothing outside of workers"
+    assert gc.get_freeze_count() <= here, "nothing outside of workers"
 
 
 def test_acknowledging_opens_nothing_that_stays_open(spark: SparkSession) -> None:
