@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from lakecore.errors import InvalidRequest, LakecoreError
@@ -52,7 +54,7 @@ def test_purging_again_changes_nothing_more() -> None:
 @pytest.mark.parametrize("after", [False, True])
 def test_a_failure_of_the_storage_leaves_all_or_the_empty_table(*, after: bool) -> None:
     seen = set()
-    for call in calls_of("purge", str(after)):
+    for call in chain((1,), calls_of("purge", str(after))):  # the first leaves all
         table = history(commits=2)
         table.create_tag("old", 1)
         table.create_branch("b1", "old")
