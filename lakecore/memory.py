@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 BUDGET_DEFAULT_BYTES = 1 << 30
 LARGE_LEAST_BYTES = 1 << 20
 """Rows with fewer bytes are never large, whatever the budget."""
-PATIENCE_SECONDS = 0.5
+PATIENCE_SECONDS = 5.0
 """How long a lease is waited for before the garbage collector is asked for forgotten ones."""
 
 

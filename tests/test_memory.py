@@ -245,7 +245,10 @@ def test_the_history_of_a_table_counts_in_the_budget(tmp_path: Path) -> None:
     assert process_budget().kept_bytes > before + 5 * 1000
 
 
-def test_a_lease_that_was_forgotten_in_a_circle_does_not_hold_others_up_for_ever() -> None:
+def test_a_lease_that_was_forgotten_in_a_circle_does_not_hold_others_up_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "PATIENCE_SECONDS", 0.1)
     budget = Budget(100)
 
     def reader() -> Iterator[None]:
