@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,7 +69,6 @@ __all__ = ["read", "write"]
 
 MEMORY_PER_TASK = 512 << 20
 _OWNER = "_lakecore_owner"
-_DATA_ERRORS = (InvalidRequest, Unsupported)
 
 
 def read(
@@ -123,15 +123,17 @@ def write(
     """
     context = table.context
     by = author(context, commit_user, identifier)
-    sink = _Sink(_Write(describe(context, {"write-only": "true"}), read_base(context), overwrite))
-    _placed(dataset, context).write_datasink(sink)
+    placed, numbered = _placed(dataset, context)
+    table_of_tasks = describe(context, {"write-only": "true"})
+    sink = _Sink(_Write(table_of_tasks, read_base(context), overwrite, numbered))
+    placed.write_datasink(sink)
     messages = [message for outcome in sink.outcomes for message in outcome.messages]
     try:
         for outcome in sink.outcomes:
             if outcome.failure is not None:
                 raise outcome.failure
         _check_owners(sink.outcomes, context)
-    except _DATA_ERRORS:
+    except LakecoreError:
         delete_files(context, messages)
         raise
     if overwrite:
@@ -184,18 +186,9 @@ class _Source(Datasource):
         tasks = []
         for part in (tuple(by_size[start::count]) for start in range(count)):
             about = BlockMetadata(None, _size(part), input_files=None, exec_stats=None)
-            blocks = _BlocksOf(self._read, part)
+            blocks = partial(self._read.blocks, part)
             tasks.append(ReadTask(blocks, about, self._shape, per_task_row_limit))
         return tasks
-
-
-@dataclass(frozen=True)
-class _BlocksOf:
-    read: _Read
-    splits: tuple[Split, ...]
-
-    def __call__(self) -> Iterator[pa.Table]:
-        return self.read.blocks(self.splits)
 
 
 def _size(splits: Sequence[Split]) -> int:
@@ -210,11 +203,13 @@ class _Write:
     table: TableDescriptor
     base: WriteStart
     overwrite: bool
+    numbered: bool
+    """Whether rows have the column `_OWNER`, which is not written."""
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What a task wrote, or why its rows do not fit: Ray would only pass the text of the error."""
+    """What a task wrote, or why it failed: Ray would only pass the text of the error."""
 
     messages: tuple[CommitMessage, ...]
     failure: LakecoreError | None = None
@@ -237,10 +232,9 @@ class _Sink(Datasink[_Outcome]):
                 for block in blocks:
                     rows = BlockAccessor.for_block(block).to_arrow()
                     if rows.num_rows:
-                        own = [name for name in rows.column_names if name != _OWNER]
-                        writer.write(rows.select(own))
+                        writer.write(rows.drop_columns([_OWNER]) if task.numbered else rows)
                 return _Outcome(tuple(writer.prepare_commit()))
-        except _DATA_ERRORS as error:
+        except LakecoreError as error:
             return _Outcome((), error)
 
     def on_write_complete(self, write_result: WriteResult[_Outcome]) -> None:
@@ -259,23 +253,23 @@ def _check_owners(outcomes: Sequence[_Outcome], context: TableContext) -> None:
         raise InvalidRequest("several tasks of Ray wrote one bucket", table=context.identifier)
 
 
-def _placed(dataset: ray.data.Dataset, context: TableContext) -> ray.data.Dataset:
-    """The dataset with all rows of a bucket in one block."""
+def _placed(dataset: ray.data.Dataset, context: TableContext) -> tuple[ray.data.Dataset, bool]:
+    """The dataset with all rows of a bucket in one task, and whether it has the column `_OWNER`."""
     schema, options = context.schema, context.options
     if not schema.primary_keys:
-        return dataset
-    if crosses_partitions(context):
-        return dataset.repartition(1)
-    keys = list(schema.partition_keys)
-    if options.bucket > 0:
+        return dataset, False
+    numbered = options.bucket > 0
+    keys = [] if crosses_partitions(context) else list(schema.partition_keys)
+    if numbered:
         owners = _Owners(
             schema, bucket_key_fields(schema, options), options.bucket, options.bucket_function_type
         )
         dataset = dataset.map_batches(owners, batch_format="pyarrow")
         keys.append(_OWNER)
     if not keys:
-        return dataset.repartition(1)
-    return dataset.repartition(int(ray.cluster_resources().get("CPU", 1)), keys=keys)
+        return dataset.repartition(1), numbered
+    cores = int(ray.cluster_resources().get("CPU", 1))
+    return dataset.repartition(cores, keys=keys), numbered
 
 
 @dataclass(frozen=True)
@@ -288,6 +282,8 @@ class _Owners:
     function: BucketFunction
 
     def __call__(self, rows: pa.Table) -> pa.Table:
+        if _OWNER in rows.column_names:
+            raise InvalidRequest("the name of a column is reserved for its bucket", column=_OWNER)
         kinds = KindRule(
             rowkind_field=None, keyed=True, ignore_delete=False, ignore_update_before=False
         )

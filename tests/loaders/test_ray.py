@@ -87,6 +87,9 @@ def test_a_row_that_does_not_fit_is_named_and_nothing_is_visible(session: lc.Ses
 
     with pytest.raises(lc.InvalidRequest, match="1099511627776"):
         lakecore.ray.write(data(rows), table)
+    named = [{**row, "_lakecore_owner": 1} for row in made(0, 3, 1)]
+    with pytest.raises(lc.InvalidRequest, match="_lakecore_owner"):
+        lakecore.ray.write(data(named), table)
 
     assert table.count() == len(table.inspect.snapshots()) == 0
 
