@@ -231,12 +231,8 @@ def source_schema(
         primary_key=tuple(primary_key),
         states_key=True,
         comment=comment or None,
-        may_be_flags=frozenset(
-            column.name
-            for column in columns
-            if column.may_be_flag and column.name in {each.name for each in fields}
-        )
-        - exact,
+        may_be_flags=frozenset(each.name for each in columns if each.may_be_flag)
+        & {each.name for each in fields} - exact,
         exact=exact,
         notes=tuple(notes),
     )
