@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakecore.format.binary_row import serialize_row
@@ -17,6 +17,7 @@ from lakecore.model.files import DELETION_VECTORS, CommitMessage, IndexFile, Vec
 from lakecore.model.types import parse_type
 from lakecore.plan.predicate import Compare, Op
 from lakecore.table.reads.scan import LargeSplits, ScanContext, plan_scan
+from property_tests.profile import sized
 from tests.tables import commit_unstored, files, new_table, reopened
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def _plan(
         return plan_scan(scan, own.history.latest_snapshot(), predicate, without=without)
 
 
+@settings(max_examples=sized(300, quick=40))
 @given(data=st.data(), keyed=st.booleans(), options=st.sampled_from(OPTIONS))
 def test_a_plan_does_not_depend_on_the_form_of_live_files(
     *, data: st.DataObject, keyed: bool, options: dict[str, str]
