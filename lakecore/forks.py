@@ -6,11 +6,14 @@ threads. lakecore checks just before each fork whether such a pool exists. If so
 in the child raise an error instead of hanging. A child that was forked earlier, or was spawned,
 starts a pool of its own.
 
+The child's garbage collector leaves alone what the parent has made.
+
 NOTE: a LazyFrame that the child collects runs in Polars before lakecore can check.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Generator
@@ -73,7 +76,10 @@ def _before_fork() -> None:
 
 
 def _in_child() -> None:
-    _forks.threads_lost = _forks.threads_lost or _forks.pools_at_fork
+    if _forks.pools_at_fork:
+        _forks.threads_lost = True
+        # The parent's garbage stays: the ends of native objects need threads, and would crash.
+        gc.freeze()
 
 
 def _has_pools() -> bool:
