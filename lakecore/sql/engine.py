@@ -16,7 +16,7 @@ from lakecore.sql.parse import parse
 from lakecore.sql.printable import printable
 from lakecore.sql.python_objects import names_in_scope
 from lakecore.sql.queries import Queries
-from lakecore.sql.query_errors import FAILURES, check_syntax, error_of_result
+from lakecore.sql.query_errors import FAILURES, check_syntax, error_of_result, plain_errors
 from lakecore.sql.tokens import quoted, split
 from lakecore.sql.workspace import DEFAULT_CATALOG, Workspace
 
@@ -168,6 +168,12 @@ class SqlEngine:
         return self._run(statement, None, lambda _name: None)
 
     def _run(
+        self, statement: s.Statement, parameters: Parameters, scope: Scope
+    ) -> duckdb.DuckDBPyRelation:
+        with plain_errors():
+            return self._answer(statement, parameters, scope)
+
+    def _answer(
         self, statement: s.Statement, parameters: Parameters, scope: Scope
     ) -> duckdb.DuckDBPyRelation:
         takes = s.Query | s.Insert | s.Merge

@@ -6,6 +6,7 @@ An interrupted query raises KeyboardInterrupt, whatever error DuckDB or Arrow ra
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import duckdb
@@ -198,6 +199,20 @@ def written(rows: _Closable, verb: Callable[[], T]) -> T:
         raise type(found)(said, **found.facts) from error
     finally:
         rows.close()
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Raise lakecore errors, and KeyboardInterrupt, whatever part of a statement DuckDB ends."""
+    try:
+        yield
+    except LakecoreError:
+        raise
+    except duckdb.Error as error:
+        raise error_of(error) from error
+    except RuntimeError as error:
+        raise_interrupt(error)
+        raise
 
 
 def error_of(error: BaseException) -> LakecoreError:

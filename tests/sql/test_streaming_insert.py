@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,6 +102,18 @@ def test_an_interrupt_leaves_what_was_committed(session: lc.Session) -> None:
     assert total == 3_000
     with pytest.raises(InvalidRequest, match="the generated rows have no end"):
         session.sql("SELECT * FROM g LIMIT 3").fetchall()
+
+
+def test_ctrl_c_while_duckdb_computes_a_step_is_an_interrupt(session: lc.Session) -> None:
+    generate(session, None)
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        session.sql(
+            "INSERT INTO counts SELECT w, COUNT(*), max(length(repeat(w, 100000))) "
+            "FROM g GROUP BY w"
+        )
+    timer.join()
 
 
 @pytest.mark.parametrize(
