@@ -68,24 +68,6 @@ def admin(server: Server) -> Any:
     return AdminClient({"bootstrap.servers": address(server), "log_level": 0})
 
 
-def leads_again(server: Server, topic: str) -> None:
-    """Wait until a broker that was stopped leads the first partition of a topic again.
-
-    While it was stopped, its own controller took it for dead: it must register again.
-    """
-    process, log = server.process, server.folder / f"{server.name}.log"
-
-    def leads() -> None:
-        found = admin(server).list_topics(topic, timeout=5)
-        assert [each.leader for each in found.topics[topic].partitions.values()] == [1]
-
-    try:
-        eventually(leads, server.name)
-    except AssertionError as error:
-        code = None if process is None else process.poll()
-        raise AssertionError(f"{error}, exit code {code}:\n{log.read_text()[-3000:]}") from error
-
-
 def create_topic(server: Server, name: str, partitions: int = 1) -> None:
     from confluent_kafka.admin import NewTopic
 
