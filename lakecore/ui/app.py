@@ -4,9 +4,12 @@
   machine only: a foreign site whose name is turned to 127.0.0.1 gets nothing (DNS rebinding).
 - With a token, a browser gets a cookie for it by the form of `/login`; programs send the header
   `Authorization: Bearer TOKEN`. A foreign name has no cookie, so each name of the server will do.
-- POST is answered only if the request comes from a page of this server, or from no page (CSRF).
+- POST is answered only if the request comes from a page of this server, or from no page (CSRF). So
+  is a page that reads rows if there is no token: an image of another site would read a table.
+  With a token, `SameSite` keeps the cookie from such requests.
 - No page asks another host or runs an inline script: `Content-Security-Policy: default-src 'self'`.
 - A page that reads rows has `SECONDS_MAX`; at most `READS_MAX` of them run at the same time.
+- An error that is not lakecore's has a page that says only that; the log says what and where.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import logging
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -27,7 +31,7 @@ from lakecore.errors import LakecoreError
 from lakecore.io.ambient import SYSTEM
 from lakecore.metrics import METRICS_TYPE, prometheus
 from lakecore.rest_server.app import split_address
-from lakecore.rest_server.replies import Problem, problem_of
+from lakecore.rest_server.replies import FAILED, Problem, problem_of
 from lakecore.rest_server.serving import check_token, listen
 from lakecore.ui.drawing import static
 from lakecore.ui.html import joined, link, page, tag
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
     Message: TypeAlias = MutableMapping[str, object]
 
 T = TypeVar("T")
+log = logging.getLogger("lakecore.ui")
 SECONDS_MAX = 30.0
 READS_MAX = 4
 _BODY_BYTES_MAX = 512 << 10
@@ -121,37 +126,33 @@ class UiApp:
         """Serve one request."""
         if scope["type"] != "http":
             return
-        answer = await self._answer(_Request(scope, receive))
-        own = {"content-type": answer.kind, "content-length": str(len(answer.content))}
-        headers = {**_HEADERS, **answer.headers, **own}
-        await send(
-            {
-                "type": "http.response.start",
-                "status": answer.status,
-                "headers": [(k.encode(), v.encode("latin-1")) for k, v in headers.items()],
-            }
-        )
-        body = b"" if scope["method"] == "HEAD" else answer.content
-        await send({"type": "http.response.body", "body": body})
+        request = _Request(scope, receive)
+        try:
+            answer = self._answer(request, await self._found(request))
+        except BaseException as error:
+            facts = (request.method, request.path, error)
+            log.error("unexpected error. method=%s path=%r reason=%r", *facts)  # noqa: TRY400  uvicorn logs where
+            await _send(send, request, self._answer(request, _problem_page(Problem(500, FAILED))))
+            raise
+        await _send(send, request, answer)
 
-    async def _answer(self, request: _Request) -> Answer:
+    async def _found(self, request: _Request) -> Page | Answer:
         try:
             try:
                 request.split()
-                found = await self._routed(request)
+                return await self._routed(request)
             except LakecoreError as error:
                 raise Problem(problem_of(error).code, str(error)) from error
         except Problem as problem:
-            said = tag("p", problem.message, class_="bad", role="alert")
-            title = "Not found" if problem.code == 404 else "This did not work"
-            data = {"error": problem.message}
-            found = Page(title=title, data=data, body=said, status=problem.code)
+            found = _problem_page(problem)
             if request.path[0] == "t" and len(request.path) > 1 and problem.code != 404:
-                found = replace(of_table(request.path[1], "error", data, said), status=problem.code)
+                shown = of_table(request.path[1], "error", found.data, found.body)
+                found = replace(shown, status=problem.code)
             if request.path == ("sql",) and request.form:
                 found = self._boxed(request, found)
-            if problem.code == 401:
-                found = self._login(request)
+            return self._login(request) if problem.code == 401 else found
+
+    def _answer(self, request: _Request, found: Page | Answer) -> Answer:
         if isinstance(found, Answer):
             return found
         if request.as_json:
@@ -188,6 +189,8 @@ class UiApp:
                 makes = _OF_METADATA["/".join(tab)]
                 return await self._read(partial(makes, site, name, asked))
             case ("t", name, tab) if tab in _OF_ROWS:
+                if self._token is None:
+                    _check_origin(request, "the page was asked for by another site: open it here")
                 stop = Event()
                 reads = partial(_OF_ROWS[tab], site, name, asked, stop.is_set)
                 return await self._in_time(reads, stop.set)
@@ -195,10 +198,7 @@ class UiApp:
 
     async def _posted(self, request: _Request) -> Page | Answer:
         """The answer to a form. A form of another site is refused before its body is read."""
-        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
-        own = {f"{scheme}://{request.headers.get('host', '')}" for scheme in ("http", "https")}
-        if (origin is not None and origin not in own) or site not in {None, "same-origin", "none"}:
-            raise Problem(403, "the form is not of this page")
+        _check_origin(request, "the form is not of this page")
         await request.read_form()
         if request.path == ("login",):
             return self._logged_in(request)
@@ -356,6 +356,39 @@ class _Request:
         """The cookies of the browser."""
         parts = (each.partition("=") for each in self.headers.get("cookie", "").split(";"))
         return {name.strip(): value.strip() for name, _, value in parts}
+
+
+async def _send(
+    send: Callable[[Message], Awaitable[None]], request: _Request, answer: Answer
+) -> None:
+    own = {"content-type": answer.kind, "content-length": str(len(answer.content))}
+    headers = {**_HEADERS, **answer.headers, **own}
+    await send(
+        {
+            "type": "http.response.start",
+            "status": answer.status,
+            "headers": [(k.encode(), v.encode("latin-1")) for k, v in headers.items()],
+        }
+    )
+    body = b"" if request.method == "HEAD" else answer.content
+    await send({"type": "http.response.body", "body": body})
+
+
+def _problem_page(problem: Problem) -> Page:
+    return Page(
+        title="Not found" if problem.code == 404 else "This did not work",
+        data={"error": problem.message},
+        body=tag("p", problem.message, class_="bad", role="alert"),
+        status=problem.code,
+    )
+
+
+def _check_origin(request: _Request, fault: str) -> None:
+    """Raise Problem for a request that a page of another site made."""
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    own = {f"{scheme}://{request.headers.get('host', '')}" for scheme in ("http", "https")}
+    if (origin is not None and origin not in own) or site not in {None, "same-origin", "none"}:
+        raise Problem(403, fault)
 
 
 def _static(path: Sequence[str]) -> Answer:

@@ -101,6 +101,19 @@ def test_a_wrong_address_gets_an_error_in_both_forms(
     assert says in data.json()["error"]
 
 
+def test_an_error_that_is_not_of_lakecore_is_logged_and_its_page_says_so(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(app, "prometheus", lambda *_: 1 / 0)
+    page, data = http.get("/metrics"), http.get("/metrics.json")
+
+    assert (page.status_code, data.status_code) == (500, 500)
+    assert '<p class="bad" role="alert">the server could not do this; its log says why' in page.text
+    assert data.json() == {"error": "the server could not do this; its log says why"}
+    line = "path=('metrics',) reason=ZeroDivisionError('division by zero')"
+    assert caplog.text.count(line) == 2
+
+
 def test_a_broken_table_has_its_error_in_its_row_and_the_others_have_numbers(
     http: httpx.Client,
 ) -> None:
@@ -190,6 +203,27 @@ def test_a_form_of_another_site_is_refused(
     sent = {key: text.format(own=own) for key, text in headers.items()}
 
     assert http.post("/sql", data={"q": "SELECT 1"}, headers=sent).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "none"}, 200),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+    ],
+)
+def test_another_site_makes_a_server_without_a_token_read_no_rows(
+    http: httpx.Client, warehouse: str, headers: dict[str, str], status: int
+) -> None:
+    pages = ("/t/shop.orders/rows?where=id+%3C+2", "/t/shop.orders/changes.json")
+    asked = {**headers, "Authorization": f"Bearer {TOKEN}"}
+
+    assert [http.get(each, headers=headers).status_code for each in pages] == [status] * 2
+    with ui_server(warehouse, token=TOKEN) as guarded:
+        assert [guarded.get(each, headers=asked).status_code for each in pages] == [200] * 2
 
 
 def test_other_methods_are_refused(http: httpx.Client) -> None:
