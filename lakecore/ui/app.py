@@ -132,7 +132,9 @@ class UiApp:
         except BaseException as error:
             facts = (request.method, request.path, error)
             log.error("unexpected error. method=%s path=%r reason=%r", *facts)  # noqa: TRY400  uvicorn logs where
-            await _send(send, request, self._answer(request, _problem_page(Problem(500, FAILED))))
+            failed = self._answer(request, _problem_page(Problem(500, FAILED)))
+            # uvicorn closes the connection of an application that raises.
+            await _send(send, request, replace(failed, headers={"connection": "close"}))
             raise
         await _send(send, request, answer)
 
