@@ -26,7 +26,10 @@ OUTSIDE = {
 }
 WORDS = {  # what a newcomer types: the first result is this page or section
     "cdc-messages.html": ["kafka"],
-    "cdc.html": ["mysql", "mariadb", "postgres"],
+    "cdc-mysql.html": ["mysql", "mariadb"],
+    "cdc-postgres.html": ["postgres"],
+    "cdc-service.html#what-to-watch": ["lag"],
+    "cdc.html": ["cdc", "mirror", "replicate"],
     "changing.html": ["delete", "update", "merge"],
     "choose.html": ["partition", "primary key"],
     "coming-from.html": ["delta", "flink"],

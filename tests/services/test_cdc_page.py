@@ -1,4 +1,4 @@
-"""The page `docs/cdc.md`, tried as a new user would: its blocks run in order."""
+"""The pages of a first mirror, tried as a new user would: their blocks run in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.services.mirrors import connect
 if TYPE_CHECKING:
     from tests.services.servers import Server
 
-PAGE = Path(__file__).parents[2] / "docs" / "cdc.md"
+DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(bash|sql|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -23,14 +23,16 @@ def run_sql(cursor: Any, text: str) -> None:
         cursor.execute(statement)
 
 
-def test_blocks_of_the_page_mirror_a_database(mariadb_log: Server, tmp_path: Path) -> None:
+def test_blocks_of_the_pages_mirror_a_database(mariadb_log: Server, tmp_path: Path) -> None:
     server = mariadb_log
     cursor = connect(server)
     place = str(Path(sys.executable).parent)
     environment = {**os.environ, "PATH": f"{place}:{os.environ['PATH']}"}
     environment["MIRROR_PASSWORD"] = "a-password"
     printed = []
-    for kind, text in BLOCK.findall(PAGE.read_text()):
+    prepared, step, rest = (DOCS / "cdc-mysql.md").read_text().partition("## 2.")
+    pages = prepared + (DOCS / "cdc.md").read_text() + step + rest
+    for kind, text in BLOCK.findall(pages):
         block = re.sub(r"(port ?= ?)3306", rf"\g<1>{server.port}", text)
         if kind == "sql":
             run_sql(cursor, block)
@@ -44,9 +46,10 @@ def test_blocks_of_the_page_mirror_a_database(mariadb_log: Server, tmp_path: Pat
             assert done.returncode == 0, done.stderr
             printed.append(done.stdout)
 
-    first, second = printed
+    overview, first, second = printed
+    assert "mysql_sync_database-shop: caught up" in overview
+    assert "cup" in overview
     assert "cup" in first
     assert "cup" not in second
     assert re.search(r"1 │ tea\s+│.*5\.00.*dearer|1 │ tea\s+│ dearer", second)
     assert "pot" in second
-    assert "mysql_sync_database-shop: caught up" in second
