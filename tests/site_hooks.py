@@ -50,6 +50,7 @@ WORDS = {  # what a newcomer types: the first result is this page or section
     "recipes.html#upgrade": ["upgrade"],
     "retention.html": ["expire", "rollback", "undo"],
     "schema-changes.html": ["add column", "alter", "schema change"],
+    "security.html": ["security", "untrusted"],
     "spark.html": ["spark"],
     "storage.html": ["credentials", "minio", "s3"],
     "testing.html": ["pytest", "testing"],

@@ -8,7 +8,7 @@ INVARIANT: a path is built from metadata (names, partition values, buckets), and
 the mark of lakecore's data files, are ever parsed from a name.
 
 INVARIANT: no name leads out of its directory. `one_name` checks each name, and `Layout.external`
-checks each full path in the metadata. `docs/paths.md` lists all paths.
+checks each full path in the metadata. `ARCHITECTURE.md` lists all paths.
 """
 
 from __future__ import annotations

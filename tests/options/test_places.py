@@ -1,4 +1,4 @@
-"""docs/paths.md lists every option whose string can name a place, or something that runs."""
+"""ARCHITECTURE.md lists every option whose string can name a place, or something that runs."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ PLACE = re.compile(
 
 
 def listed() -> tuple[set[str], set[str]]:
-    """The options of the table of docs/paths.md, and those of the paragraph below it."""
-    page = (ROOT / "docs" / "paths.md").read_text()
-    chapter = page.partition("## Stored strings and options")[2].partition("\n## ")[0]
+    """The options of the table of ARCHITECTURE.md, and those of the paragraph below it."""
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    chapter = page.partition("### Stored strings and options")[2].partition("\n### ")[0]
     _, _, options = chapter.partition("| option |")
     table, _, others = options.partition("These options name")
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
