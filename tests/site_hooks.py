@@ -52,6 +52,8 @@ WORDS = {  # what a newcomer types: the first result is this page or section
     "schema-changes.html": ["add column", "alter", "schema change"],
     "security.html": ["security", "untrusted"],
     "spark.html": ["spark"],
+    "sql-read.html#in-your-own-duckdb-connection": ["duckdb"],
+    "sql.html": ["sql"],
     "storage.html": ["credentials", "minio", "s3"],
     "testing.html": ["pytest", "testing"],
     "troubleshooting.html": ["conflict", "error", "expired"],
