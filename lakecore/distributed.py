@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from lakecore.model.rows import KIND_TEXTS, RETRACTS, ROW_KIND, VALUE_KIND, RowKind
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
-    from lakecore.model.times import Time, wall_time
+    from lakecore.model.times import Time, is_time_text, wall_time
     from lakecore.model.types import arrow_type
     from lakecore.options.choices import BucketFunction, OptionValue, option_texts
     from lakecore.options.table_options import POSTPONE_BUCKET
@@ -217,7 +217,7 @@ HOMES = {
     "lakecore.model.rows": "KIND_TEXTS RETRACTS ROW_KIND RowKind VALUE_KIND",
     "lakecore.model.schema": "TableSchema",
     "lakecore.model.snapshot": "BATCH_COMMIT_IDENTIFIER Snapshot",
-    "lakecore.model.times": "Time wall_time",
+    "lakecore.model.times": "Time is_time_text wall_time",
     "lakecore.model.types": "arrow_type",
     "lakecore.options.choices": "BucketFunction OptionValue option_texts",
     "lakecore.options.table_options": "POSTPONE_BUCKET",

@@ -8,6 +8,7 @@ The plan contains an estimate of the row count, so that Spark does not broadcast
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from lakecore.distributed import (
     Travel,
     changes_between,
     checked_limit,
+    is_time_text,
     reader,
     wall_time,
 )
@@ -197,6 +199,18 @@ def in_zone_of_session(spark: SparkSession, timestamp: Time | None) -> Time | No
     return cast("int", spark.sql(query, {"local": local.isoformat()}).collect()[0][0])
 
 
+def _point(spark: SparkSession, context: TableContext, given: Time | None) -> Time | None:
+    """A point of `changes`, in which a time without a zone has got the zone of the session."""
+    if isinstance(given, str):
+        is_tag = given in context.history.tag_names()
+        if is_tag or not is_time_text(given):
+            return given
+    moment = in_zone_of_session(spark, given)
+    if moment is given or not isinstance(moment, int):
+        return given
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=moment)
+
+
 def _system(
     spark: SparkSession,
     table: SystemTable,
@@ -302,7 +316,7 @@ def changes(
     require_version(spark)
     context = opened(table).context
     context.options.require_readable()
-    points = (in_zone_of_session(spark, start), in_zone_of_session(spark, end))
+    points = [_point(spark, context, given) for given in (start, end)]
     source = changes_between(context, *points)
     names = [*context.schema.names, ROW_KIND]
     kind = StructField(ROW_KIND, StringType(), nullable=True)

@@ -45,3 +45,24 @@ def test_changes_are_a_frame_whose_times_keep_their_value(
     assert spark_bridge.changes(spark, table, 2).count() == 0
     with pytest.raises(lc.LakecoreError):
         spark_bridge.changes(spark, table, 77)
+
+
+def test_points_are_ids_tags_and_times_in_the_zone_of_the_session(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = table_at(tmp_path / "t", {"id": "INT NOT NULL"}, bucket="1")
+    for number in range(3):
+        table.write({"id": [number]})
+    table.create_tag("monday", 1)
+    table.create_tag("2026-01-01", 2)
+
+    def ids(*points: object) -> list[int]:
+        return sorted(row.id for row in spark_bridge.changes(spark, table, *points).collect())  # type: ignore[arg-type]
+
+    assert ids("monday") == ids(1) == ids("1") == [1, 2]
+    assert ids("monday", "2026-01-01") == [1]
+    assert ids("2026-01-01") == [2]
+    assert ids("monday", "2999-01-01") == [1, 2]
+    assert ids(None, dt.datetime(2999, 1, 1)) == [0, 1, 2]
+    with pytest.raises(lc.NotFound, match="tuesday"):
+        ids("tuesday")
