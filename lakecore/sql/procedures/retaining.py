@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
 from lakecore.sql.procedures.procedure import procedure
-from lakecore.table.maintenance.expire_tags import maintain_tags
+from lakecore.table.maintenance.expire_tags import create_automatic_tags, expire_due_tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +75,8 @@ def replace_tag(table: Table, tag: str, snapshot_id: int | None, time_retained: 
 @procedure()
 def trigger_tag_automatic_creation(table: Table) -> None:
     """Make the automatic tags that are due, and delete the expired ones."""
-    maintain_tags(table.context, batch=False)
+    create_automatic_tags(table.context, batch=False)
+    expire_due_tags(table.context)
 
 
 @procedure()

@@ -1,14 +1,15 @@
 """The commit that all writing verbs use: commit, then do the housekeeping of the table.
 
-Verbs above this package commit only through this module. After the commit, in Paimon's order:
+Verbs above this package commit only through this module. After the commit, in this order:
 
 0. bring the Iceberg metadata up to date, also with `write-only`, and again after the last step;
-1. create automatic tags, then delete tags past their time to live;
+1. create automatic tags;
 2. drop expired partitions;
 3. delete unused consumers, so that they do not hold back expiry;
-4. expire snapshots and long-lived changelogs.
+4. expire snapshots and long-lived changelogs;
+5. delete tags past their time to live: an expiry that has just seen that there are none did it.
 
-With `write-only`, steps 1 to 4 are skipped. With `snapshot.expire.execution-mode=async`, a
+With `write-only`, steps 1 to 5 are skipped. With `snapshot.expire.execution-mode=async`, a
 background thread runs them, one run at a time. The process waits for that thread before it exits.
 
 INVARIANT: a visible commit is never reported as failed. If a step fails, the later steps are
@@ -27,17 +28,19 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from lakecore.errors import LakecoreError
+from lakecore.model.retention import ExpiredSnapshots
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.options import ExpireMode
 from lakecore.table.commits.commit import commit
 from lakecore.table.maintenance.consumers import expire_consumers
+from lakecore.table.maintenance.deletion import is_alone
 from lakecore.table.maintenance.expire_partitions import expire_partitions_if_due
 from lakecore.table.maintenance.expire_snapshots import (
     expire_changelogs,
     expire_snapshots,
     keeps_changelogs,
 )
-from lakecore.table.maintenance.expire_tags import maintain_tags
+from lakecore.table.maintenance.expire_tags import create_automatic_tags, expire_due_tags
 from lakecore.table.maintenance.iceberg_hooks import publish_if_asked, require_publishable
 from lakecore.table.reads.told import told_by
 
@@ -91,10 +94,13 @@ def maintain(context: TableContext, request: CommitRequest, latest_id: int | Non
 def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -> bool:
     """Do all steps. Returns whether all succeeded."""
     try:
-        maintain_tags(context, batch=request.identifier == BATCH_COMMIT_IDENTIFIER)
+        create_automatic_tags(context, batch=request.identifier == BATCH_COMMIT_IDENTIFIER)
         dropped = expire_partitions_if_due(context, request.identifier)
         expire_consumers(context)
-        return _expire(context, dropped[-1] if dropped else latest_id)
+        done = _expire(context, dropped[-1] if dropped else latest_id)
+        if not (done.snapshots_expired and is_alone(context)):
+            expire_due_tags(context)
+        return done.is_complete
     except (LakecoreError, OSError) as error:
         log.warning(
             "the commit succeeded, but the housekeeping after it failed; the next commit tries "
@@ -106,15 +112,15 @@ def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -
         return False
 
 
-def _expire(context: TableContext, latest_id: int | None) -> bool:
-    """Expire snapshots and changelogs. Returns whether all their files were deleted."""
+def _expire(context: TableContext, latest_id: int | None) -> ExpiredSnapshots:
+    """Expire snapshots and changelogs."""
     # Up to `snapshot.num-retained.min` snapshots never expire: then nothing needs to be read.
     if latest_id is None or latest_id > context.options.snapshot_num_retained_min:
         done = expire_snapshots(context, latest_id=latest_id)
         if keeps_changelogs(context.options):
             expire_changelogs(context)
-        return done.is_complete
-    return True
+        return done
+    return ExpiredSnapshots()
 
 
 class _Background:

@@ -15,6 +15,7 @@ from collections import defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakSet
 
 import polars as pl
 
@@ -42,6 +43,7 @@ from lakecore.table.reads.told import told_by
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from lakecore.io.history import History
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
@@ -227,6 +229,11 @@ def pending(context: TableContext, snapshot: Snapshot) -> Iterator[None]:
         context.store.delete(path)
 
 
+NO_KEEPERS = Keepers(is_rolled_back=False, tags=(), branches=())
+_ALONE: WeakSet[History] = WeakSet()
+"""The histories of tables that had no keepers when `settled` last looked."""
+
+
 def keepers(context: TableContext, without: str = "") -> Keepers:
     """What keeps files of a table, listed. `without` is the path of a tag that does not count."""
     store, layout = context.store, context.layout
@@ -254,7 +261,13 @@ def settled(
         seen = None
     while (now := keepers(context, without)) != seen:
         seen, plan = now, plan_again(now)
+    (_ALONE.add if now == NO_KEEPERS else _ALONE.discard)(context.history)
     return plan
+
+
+def is_alone(context: TableContext) -> bool:
+    """Whether nothing kept files of the table when files were last deleted through its handle."""
+    return context.history in _ALONE
 
 
 def require_whole(context: TableContext, snapshot: Snapshot) -> None:

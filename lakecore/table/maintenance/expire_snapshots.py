@@ -49,11 +49,13 @@ from lakecore.plan.retention import Retention, end_of_changelogs, end_of_snapsho
 from lakecore.table.context import require_table
 from lakecore.table.maintenance.consumers import list_consumers
 from lakecore.table.maintenance.deletion import (
+    NO_KEEPERS,
     Deletion,
     changes_in,
     clean_up_after,
     decide,
     delete_files_of,
+    is_alone,
     keepers,
     metadata_left,
     metadata_of_changelogs,
@@ -237,7 +239,8 @@ class _Expiry:
 
     def run(self, consumer: str | None, *, dry_run: bool) -> ExpiredSnapshots:
         context, expiring = self.context, self.snapshots[:-1]
-        seen = keepers(context)
+        # They are listed after the step that decides, too: most tables have none, then or now.
+        seen = NO_KEEPERS if is_alone(context) and not dry_run else keepers(context)
         try:
             plan = self._plan(seen)
         except CorruptTable:

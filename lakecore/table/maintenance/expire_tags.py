@@ -177,12 +177,8 @@ def expire_tags(
     return tuple(deleted)
 
 
-def maintain_tags(context: TableContext, *, batch: bool) -> None:
-    """Create the automatic tags that are due, then delete the expired tags; run after a commit.
-
-    `batch` is true after a batch commit, whose writer does not number its commits.
-    """
-    create_automatic_tags(context, batch=batch)
+def expire_due_tags(context: TableContext) -> None:
+    """Delete the tags past their time to live, unless an option forbids it; run after a commit."""
     if context.options.tag_time_expire_enabled:
         for tag in _due(context):
             if _is_over(context, tag):

@@ -10,7 +10,7 @@ import pytest
 from lakecore.errors import InvalidRequest
 from lakecore.io.ambient import Clock, seeded
 from lakecore.io.stores.store import MemoryStore
-from lakecore.table.maintenance.expire_tags import create_automatic_tags, maintain_tags
+from lakecore.table.maintenance.expire_tags import create_automatic_tags, expire_due_tags
 from tests.retention import data_files, files_read
 from tests.stores import ReadCounter
 from tests.tables import held, new_table, reopened, rows
@@ -215,7 +215,7 @@ def test_commits_let_tags_expire_unless_the_option_forbids_it(enabled: str) -> N
     table.create_tag("short", time_retained="1 h")
     table.context.ambient.sleep(3601)
 
-    maintain_tags(table.context, batch=True)
+    expire_due_tags(table.context)
 
     assert ("short" in tags(table)) is (enabled == "false")
 
@@ -269,12 +269,12 @@ def test_commits_read_a_tag_again_only_if_it_changed() -> None:
     slow = reopened(table, store=store, ambient=table.context.ambient)
 
     for _ in range(3):
-        maintain_tags(slow.context, batch=True)
+        expire_due_tags(slow.context)
     assert len([name for name in store.reads if name.startswith("tag-")]) == 6
     table.context.ambient.sleep(1.0)
     table.replace_tag("t1", time_retained="8 d")
-    maintain_tags(slow.context, batch=True)
+    expire_due_tags(slow.context)
     assert [name for name in store.reads if name.startswith("tag-")][6:] == ["tag-t1"]
     table.context.ambient.sleep(8 * 86_400 + 1.0)
-    maintain_tags(slow.context, batch=True)
+    expire_due_tags(slow.context)
     assert {*tags(table)} == {"t0", "t2", "t3", "t4", "forever"}
