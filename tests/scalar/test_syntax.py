@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.scalar.syntax import parse_sql
+from lakecore.scalar.syntax import check_fields, parse_sql
 from lakecore.scalar.values import LOCAL, Setting, parse_where, types_of
 from tests.conditions import kept
 from tests.versions import NO_EXPRESSION, SYMMETRIC
@@ -206,3 +206,18 @@ def test_a_value_keeps_its_text_and_its_columns() -> None:
     sql = parse_sql("concat(a, A, upper(item))", types_of(ROWS.schema), LOCAL)
 
     assert (str(sql), sql.columns) == ("concat(a, A, upper(item))", ("a", "A", "Item"))
+
+
+@pytest.mark.parametrize("names", [("", ""), ("element1", "element2"), ("Y",)])
+def test_fields_of_a_row_without_names_are_taken_by_position(names: tuple[str, ...]) -> None:
+    given = pa.struct([(name, pa.int64()) for name in names])
+
+    check_fields("r", given, pa.struct({"x": pa.int64(), "y": pa.int64()}))
+
+
+@pytest.mark.parametrize("names", [("x", "element2"), ("x", "z")])
+def test_a_field_that_a_row_lacks_is_refused(names: tuple[str, ...]) -> None:
+    given = pa.struct([(name, pa.int64()) for name in names])
+
+    with pytest.raises(InvalidRequest, match=names[1]):
+        check_fields("r", given, pa.struct({"x": pa.int64(), "y": pa.int64()}))
