@@ -26,10 +26,11 @@ from lakecore.errors import (
     CommitUnknown,
     InvalidRequest,
     LakecoreError,
+    NotFound,
     StorageError,
     Unsupported,
 )
-from lakecore.loads import LoadedTable, opened
+from lakecore.loads import LoadedTable, opened, table_name
 from lakecore.model.rows import ROW_KIND
 from lakecore.session import Session, connect
 
@@ -39,6 +40,7 @@ try:
         DestinationTerminalException,
         DestinationTransientException,
     )
+    from dlt.common.normalizers.naming.snake_case import NamingConvention
     from dlt.common.storages.load_package import destination_state
     from dlt.common.storages.load_storage import ParsedLoadJobFileName
 except ImportError as error:
@@ -58,8 +60,8 @@ if TYPE_CHECKING:
 __all__ = ["destination"]
 
 _DLT_PREFIX = "_dlt"
-_AGAIN = (CommitConflict, CommitUnknown, StorageError)
-"""Errors after which dlt loads the file again."""
+_AGAIN = (CommitConflict, CommitUnknown, NotFound, StorageError)
+"""Errors after which dlt loads the file again. A table that is dropped meanwhile is NotFound."""
 _MERGES = (None, "delete-insert", "upsert")
 _NO_HINTS = ("dedup_sort", "merge_key")
 
@@ -81,7 +83,8 @@ def destination(
     columns `_dlt_id`, `_dlt_load_id` and those of nested tables are kept; otherwise they are
     dropped. `name` is the section of dlt's configuration.
 
-    Raises NotFound and the other errors of `connect`, and InvalidRequest for wrong arguments.
+    Raises NotFound and the other errors of `connect`, and InvalidRequest for wrong arguments, such
+    as options of a name that dlt gives to no table: it writes `MyTable` as `my_table`.
     During a load, lakecore's errors are dlt's: one that another try may cure is transient.
 
         dlt.pipeline("shop", destination=lakecore.dlt.destination("/data/warehouse", "shop"))
@@ -91,6 +94,13 @@ def destination(
             "tables of nested data refer to their rows by the columns of dlt: dlt_columns=True",
             max_table_nesting=max_table_nesting,
         )
+    for each in options or {}:
+        if NamingConvention().normalize_identifier(each) != each:
+            raise InvalidRequest(
+                "dlt gives no table such a name, so its options would be lost",
+                table=each,
+                dlt_writes=NamingConvention().normalize_identifier(each),
+            )
     loads = _Loads(
         session=connect(warehouse, create=True),
         database=database,
@@ -133,7 +143,7 @@ class _Loads:
             raise DestinationTerminalException(str(error)) from error
 
     def _load(self, path: str, hints: Mapping[str, object]) -> None:
-        name = f"{self.database}.{hints['name']}"
+        name = table_name(self.database, str(hints["name"]))
         wanted = _checked(name, hints, self.options.get(str(hints["name"]), {}))
         disposition = hints["write_disposition"]
         if disposition == "replace" and self.session.table_exists(name):
@@ -150,6 +160,12 @@ class _Loads:
             for each in file.schema_arrow.names
             if self.dlt_columns or not each.startswith(_DLT_PREFIX)
         ]
+        if ROW_KIND in names:
+            raise InvalidRequest(
+                "the column name is reserved; a column with the hint hard_delete deletes rows",
+                column=ROW_KIND,
+                table=name,
+            )
         schema = pa.schema(
             each.with_nullable(each.name not in wanted.primary_keys)
             for each in map(file.schema_arrow.field, names)

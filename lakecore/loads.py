@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakecore.errors import CommitUnknown, InvalidRequest, LakecoreError
+from lakecore.catalog.identifier import check_name
+from lakecore.errors import AlreadyExists, CommitUnknown, InvalidRequest, LakecoreError
 from lakecore.model.schema_change import SchemaChange
 from lakecore.options import option_texts
 
@@ -39,22 +40,15 @@ class LoadedTable:
 def opened(session: Session, wanted: LoadedTable, schema: pa.Schema) -> Iterator[Table]:
     """The table, which is created with `schema` if it does not exist.
 
-    A created table is dropped again if the block raises an error, unless a commit, of this load or
-    of another, has or may have succeeded.
+    A created table is dropped again if the block raises an error of lakecore, unless a commit, of
+    this load or of another, has or may have succeeded.
 
     Raises InvalidRequest if an existing table has other keys.
     """
-    if session.table_exists(wanted.name):
+    table = None if session.table_exists(wanted.name) else _created(session, wanted, schema)
+    if table is None:
         yield _existing(session, wanted)
         return
-    session.create_database(wanted.name.partition(".")[0], ignore_if_exists=True)
-    table = session.create_table(
-        wanted.name,
-        schema,
-        primary_keys=wanted.primary_keys,
-        partition_keys=wanted.partition_keys,
-        options=wanted.options,
-    )
     try:
         yield table
     except CommitUnknown:
@@ -63,6 +57,31 @@ def opened(session: Session, wanted: LoadedTable, schema: pa.Schema) -> Iterator
         if table.context.history.latest_snapshot() is None:
             session.drop_table(wanted.name)
         raise
+
+
+def table_name(database: str, table: str) -> str:
+    """The name `database.table`. Raises InvalidRequest if no such table can be created.
+
+    `a.b` and `t` would otherwise be the table `b.t` of the database `a`.
+    """
+    check_name("database", database)
+    check_name("table", table)
+    return f"{database}.{table}"
+
+
+def _created(session: Session, wanted: LoadedTable, schema: pa.Schema) -> Table | None:
+    """The new table; None if another load was faster."""
+    session.create_database(wanted.name.partition(".")[0], ignore_if_exists=True)
+    try:
+        return session.create_table(
+            wanted.name,
+            schema,
+            primary_keys=wanted.primary_keys,
+            partition_keys=wanted.partition_keys,
+            options=wanted.options,
+        )
+    except AlreadyExists:
+        return None
 
 
 def _existing(session: Session, wanted: LoadedTable) -> Table:

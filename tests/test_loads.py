@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakecore as lc
-from lakecore.loads import LoadedTable, opened
+from lakecore.loads import LoadedTable, opened, table_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +31,35 @@ def test_the_first_load_creates_the_table_and_later_ones_find_it(session: lc.Ses
 
     assert session.get_table("shop.t").to_polars().rows() == [(1, "Bob")]
     assert session.get_table("shop.t").options.texts["bucket"] == "2"
+
+
+def test_two_first_loads_at_once_fill_one_table(
+    session: lc.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = LoadedTable(name="shop.t")
+    exists = session.table_exists
+
+    def another_is_faster(name: str) -> bool:
+        monkeypatch.undo()
+        found = exists(name)
+        with opened(session, wanted, SCHEMA) as table:
+            table.write([{"id": 1, "name": "Ada"}])
+        return found
+
+    monkeypatch.setattr(session, "table_exists", another_is_faster)
+    with opened(session, wanted, SCHEMA) as table:
+        table.write([{"id": 2, "name": "Bob"}])
+
+    assert sorted(table.to_polars()["id"]) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("database", "table"),
+    [*((each, "t") for each in ("a.b", "..", "a/b", "`a`", "sys")), ("a", "`t`"), ("a", "t$files")],
+)
+def test_a_name_that_no_table_can_have_is_refused(database: str, table: str) -> None:
+    with pytest.raises(lc.InvalidRequest, match="the name"):
+        table_name(database, table)
 
 
 def test_a_first_load_that_fails_leaves_no_table(session: lc.Session) -> None:

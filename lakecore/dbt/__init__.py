@@ -20,7 +20,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
-from lakecore.loads import LoadedTable, opened
+from lakecore.loads import LoadedTable, opened, table_name
 from lakecore.model.rows import ROW_KIND
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.types import from_arrow, with_nullable
@@ -125,7 +125,7 @@ class Plugin(BasePlugin):
             with self._connection.cursor() as cursor:
                 self._store(
                     cursor.sql(f"SELECT * FROM {name}"),  # noqa: S608  a quoted name of dbt
-                    f"{relation.schema}.{relation.identifier}",
+                    table_name(relation.schema, relation.identifier),
                     config,
                 )
         except LakecoreError as error:
@@ -134,6 +134,7 @@ class Plugin(BasePlugin):
             self._attached.run(f"DROP TABLE IF EXISTS {name}")
 
     def _store(self, rows: DuckDBRelation, table: str, config: Mapping[str, object]) -> None:
+        rows = self._spelled(rows, table)
         model = _model(table, config, rows.columns)
         _check_keys(rows, model.table)
         schema, _ = columns_of_rows(rows.limit(0))
@@ -145,6 +146,14 @@ class Plugin(BasePlugin):
         self._describe(table, config)
         with self._lock:
             self._attached.refresh()
+
+    def _spelled(self, rows: DuckDBRelation, table: str) -> DuckDBRelation:
+        """The rows, with columns as the table spells them: for DuckDB, `ID` and `id` are equal."""
+        if not self._session.table_exists(table):
+            return rows
+        known = {name.lower(): name for name in self._session.get_table(table).schema.names}
+        names = [(quoted(each), quoted(known.get(each.lower(), each))) for each in rows.columns]
+        return rows.select(", ".join(f"{each} AS {spelled}" for each, spelled in names))
 
     def _replace(self, rows: DuckDBRelation, schema: pa.Schema, model: _Model) -> None:
         """Load a new table, with other keys, and give it the name of the old one."""
@@ -268,6 +277,10 @@ def _model(table: str, config: Mapping[str, object], columns: Sequence[str]) -> 
             incremental_strategy=strategy,
             unique_key=list(keys),
             partition_by=list(partitions),
+        )
+    if config["commit_user"] is None:
+        raise InvalidRequest(
+            "the variable lakecore_commit_user is null: a table takes one load of a user"
         )
     full_refresh = bool(config["full_refresh"])
     return _Model(

@@ -108,6 +108,30 @@ def test_a_run_with_a_stated_user_counts_once(project: Project) -> None:
     assert project.table().inspect.snapshots()["commit_user"].to_list() == ["load-28", "load-29"]
 
 
+def test_a_user_that_is_null_is_refused_before_a_second_run_counts_for_nothing(
+    project: Project,
+) -> None:
+    project.model("m", "select 1 as id")
+
+    message = project.run("run", "--vars", "lakecore_commit_user: null")["m"]
+    assert "lakecore_commit_user is null" in message
+
+
+@pytest.mark.parametrize(
+    "config", [{"materialized": "table"}, {"unique_key": "id", "on_schema_change": "fail"}]
+)
+def test_a_column_in_another_case_is_the_column_of_the_table(
+    project: Project, config: dict[str, Any]
+) -> None:
+    project.model("m", 'select 1 as id, 1 as "v"', **config)
+    project.run()
+    project.model("m", 'select 1 as ID, 2 as "V"', **config)
+
+    assert project.run() == {"m": "success: OK"}
+    assert project.rows() == [(1, 2)]
+    assert [field.name for field in project.table().schema.fields] == ["id", "v"]
+
+
 def test_each_run_is_a_commit_of_its_invocation(project: Project) -> None:
     project.model("m", "select 1 as id")
     for _ in range(2):

@@ -149,6 +149,46 @@ def test_a_hint_without_effect_ends_the_load(
     assert not session.table_exists("shop.t")
 
 
+def test_a_column_of_the_data_says_no_row_kind(session: lc.Session, load: Load) -> None:
+    load([{"id": 1}, {"id": 2}], MERGE)
+    with pytest.raises(PipelineStepFailed, match="reserved"):
+        load([{"id": 1, "_row_kind": "-D"}], MERGE)
+
+    assert rows(session) == [{"id": 1}, {"id": 2}]
+
+
+@pytest.mark.usefixtures("load")
+def test_a_database_with_a_dot_is_no_other_database(session: lc.Session) -> None:
+    pipeline = dlt.pipeline("q", destination=destination(session.warehouse, "shop.x"))
+    with pytest.raises(PipelineStepFailed, match="must not hold"):
+        pipeline.run(dlt.resource([{"id": 1}], name="t"))
+
+    assert session.list_databases() == ()
+
+
+def test_options_of_a_name_that_dlt_writes_otherwise_are_refused(session: lc.Session) -> None:
+    with pytest.raises(lc.InvalidRequest, match="dlt_writes=my_table"):
+        destination(session.warehouse, "shop", options={"MyTable": {"bucket": 1}})
+
+
+def test_a_table_that_is_dropped_during_a_load_is_loaded_again(
+    session: lc.Session, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load([{"id": 1}])
+    kind = type(session.get_table("shop.t"))
+    write = kind.write
+
+    def dropping(*arguments: Any, **named: Any) -> object:
+        monkeypatch.setattr(kind, "write", write)
+        session.drop_table("shop.t")
+        return write(*arguments, **named)
+
+    monkeypatch.setattr(kind, "write", dropping)
+    load([{"id": 2}])
+
+    assert rows(session) == [{"id": 2}]
+
+
 def test_nested_tables_need_the_columns_of_dlt(load: Load) -> None:
     with pytest.raises(lc.InvalidRequest, match="dlt_columns=True"):
         load([{"id": 1}], max_table_nesting=1)
