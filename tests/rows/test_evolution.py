@@ -103,6 +103,14 @@ def test_widening_that_keeps_every_value_costs_nothing(stored: str, read: str) -
     assert not mapping.changed
 
 
+def test_values_of_fixed_length_are_padded_to_a_longer_one() -> None:
+    stored, read = fields(a_0="CHAR(2)", b_1="BINARY(1)"), fields(a_0="CHAR(3)", b_1="BINARY(2)")
+
+    result = conform_batch(batch_of(stored, ["ab", None], ["78", "79"]), map_fields(read, stored))
+
+    assert result == batch_of(read, ["ab ", None], ["7800", "7900"])
+
+
 def test_fields_of_a_row_are_found_by_id_at_any_depth() -> None:
     stored = nested(
         "r",
