@@ -19,7 +19,7 @@ from importlib.resources import files
 from threading import Lock
 from typing import TYPE_CHECKING, cast
 
-from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
+from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError, Unsupported
 from lakecore.loads import LoadedTable, opened, table_name
 from lakecore.model.rows import ROW_KIND
 from lakecore.model.schema_change import SchemaChange
@@ -106,6 +106,7 @@ class Plugin(BasePlugin):
     def configure_connection(self, conn: DuckDBConnection) -> None:
         """Show the tables of the warehouse as views of the connection."""
         try:
+            self._end_refreshes()
             self._attached = self._session.attach(conn, name=self.name)
         except LakecoreError as error:
             raise DbtRuntimeError(str(error)) from error
@@ -164,10 +165,23 @@ class Plugin(BasePlugin):
         model = replace(model, table=replace(model.table, name=new))
         with opened(self._session, model.table, schema) as found:
             _load(self._session, found, rows, schema, model)
+        users = self._session.get_table(new).inspect.snapshots()["commit_user"].to_list()
+        if model.commit_user not in users:
+            raise CommitConflict("another run replaces the table now", table=table)
         # A catalog that cannot rename says so here, before anything is lost.
         self._session.rename_table(table, old)
         self._session.rename_table(new, table)
         self._session.drop_table(old)
+
+    def _end_refreshes(self) -> None:
+        """Give a table its name back if its replacement ended between the two renames."""
+        for database in self._session.list_databases():
+            names = set(self._session.list_tables(database))
+            for old in sorted(names):
+                name = old.removesuffix(_OLD)
+                if name not in names:
+                    source, target = table_name(database, old), table_name(database, name)
+                    self._session.rename_table(source, target)
 
     def _fits(self, wanted: LoadedTable) -> bool:
         """Whether the table can be loaded in place; one that does not exist fits."""

@@ -186,6 +186,38 @@ def test_a_full_refresh_gives_a_table_other_keys_and_nothing_else_does(project: 
     assert project.table().count() == 1
 
 
+def test_a_table_whose_refresh_was_killed_between_its_renames_has_its_name_back(
+    project: Project,
+) -> None:
+    project.session.create_database("shop")
+    for name, number in (("m__lakecore_old", 1), ("m__lakecore_new", 2)):
+        project.session.create_table(f"shop.{name}", {"id": "INT"}).write([{"id": number}])
+    project.model("m", "select 3 as id")
+
+    assert project.run() == {"m": "success: OK"}
+    assert project.rows() == [(1,), (3,)]
+
+
+def test_two_refreshes_at_once_leave_the_old_table(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.model("m", "select 1 as id")
+    project.run()
+    project.model("m", "select 2 as id", unique_key="id")
+    load = plugin._load  # noqa: SLF001 - the other run begins here
+
+    def another_begins(session: lc.Session, table: lc.Table, *rest: Any) -> None:
+        load(session, table, *rest)
+        session.drop_table("shop.m__lakecore_new")
+        columns = {"id": "INT NOT NULL"}
+        session.create_table("shop.m__lakecore_new", columns, primary_keys=["id"])
+
+    monkeypatch.setattr(plugin, "_load", another_begins)
+
+    assert "another run replaces the table now" in project.run("run", "--full-refresh")["m"]
+    assert project.rows() == [(1,)]
+
+
 def test_an_empty_model_has_columns_and_no_rows_and_its_next_run_is_a_first_one(
     project: Project,
 ) -> None:
