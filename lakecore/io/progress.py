@@ -36,6 +36,10 @@ class WorkBar:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the bar; it does not come back."""
         self._due_ms = None
         if self._bar is not None:
             self._bar.stop()
@@ -50,7 +54,7 @@ class WorkBar:
             if not _shown.acquire(blocking=False):
                 self._due_ms = None
                 return
-            self._bar = _started()
+            self._bar = _started(text)
         self._bar.update(self._bar.task_ids[0], description=text, completed=done, total=total)
 
 
@@ -61,7 +65,7 @@ def _is_looked_at() -> bool:
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _started() -> progress.Progress:
+def _started(text: str) -> progress.Progress:
     bar = progress.Progress(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(bar_width=40, complete_style="cyan", finished_style="cyan"),
@@ -70,6 +74,6 @@ def _started() -> progress.Progress:
         console=console.Console(stderr=True),
         transient=True,
     )
-    bar.add_task("", total=None)
+    bar.add_task(text, total=None)
     bar.start()
     return bar

@@ -45,6 +45,25 @@ def test_writes_and_compactions_show_how_far_they_are(tmp_path: Path, terminal: 
     assert shown.endswith("\x1b[2K"), "the bar goes"
 
 
+@pytest.mark.parametrize("keys", [["id"], []])
+def test_verbs_that_change_rows_show_how_many_they_have_read(
+    tmp_path: Path, terminal: Terminal, keys: list[str]
+) -> None:
+    rows = pl.DataFrame({"id": range(1200), "n": 0}, {"id": pl.Int32, "n": pl.Int32})
+    table = lc.open_table(tmp_path / "t", create=True, data=rows, primary_keys=keys)
+    with redirect_stderr(terminal):
+        table.update({"n": 1}, "id >= 0")
+        updated = terminal.tell()
+        table.merge(rows, on="id").when_matched_update_all().execute()
+        merged = terminal.tell()
+        table.delete("n = 0")
+
+    shown = terminal.getvalue()
+    for verb in (shown[:updated], shown[updated:merged], shown[merged:]):
+        assert "1,200 rows read" in verb
+        assert verb.endswith("\x1b[2K"), "the bar goes"
+
+
 def test_work_inside_of_other_work_has_no_bar(terminal: Terminal) -> None:
     with redirect_stderr(terminal), WorkBar() as outer:
         outer.at("outer", 1, 2)

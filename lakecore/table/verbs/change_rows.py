@@ -97,13 +97,13 @@ def deleted(
             return changes.changed()
     columns = deletion_columns(context.schema, context.options)
     with RowWriter(context, source, base) as writer:
-        for rows in matching_rows(source, condition, columns):
+        for rows in matching_rows(source, condition, columns, writer):
             writer.delete(rows)
         return writer.changed()
 
 
 def matching_rows(
-    source: TableSource, condition: Condition | None, columns: Sequence[str]
+    source: TableSource, condition: Condition | None, columns: Sequence[str], writer: RowWriter
 ) -> Iterator[pa.Table]:
     """The columns of the rows that match `condition` (None: all rows), in batches as read."""
     needed = list(columns)
@@ -113,6 +113,7 @@ def matching_rows(
         predicate = condition.predicate
     with reading(source.batches(needed, predicate)) as batches:
         for batch in batches:
+            writer.saw(batch.num_rows)
             rows = pa.Table.from_batches([batch])
             if condition is not None:
                 rows = rows.filter(holds(rows, condition.expression))
@@ -185,7 +186,7 @@ def assigned(
             return changes.changed()
     columns = columns_of_update(schema, context.options, shape, values)
     with RowWriter(context, source, base) as writer:
-        for before in matching_rows(source, assignment.condition, columns):
+        for before in matching_rows(source, assignment.condition, columns, writer):
             writer.update(
                 before, updated(before, values_of(before, values, schema.arrow), shape, schema)
             )

@@ -312,7 +312,7 @@ class FileChanges:
 
         Every call returns the rows in the same order.
         """
-        return rows_at(self._context, self._source, split, names)
+        return rows_at(self._context, self._source, split, names, self._new_rows)
 
 
 def bucket_message(
@@ -361,12 +361,17 @@ def files_alone(split: Split) -> Iterator[Split]:
 
 
 def rows_at(
-    context: TableContext, source: TableSource, split: Split, names: Sequence[str]
+    context: TableContext,
+    source: TableSource,
+    split: Split,
+    names: Sequence[str],
+    write: VerbWrite,
 ) -> Iterator[tuple[np.ndarray, pa.Table]]:
     """The rows of a split that are not deleted: batches of these columns, each with positions."""
     plan = replace(source.read_plan([split], names), checks=Checks.ALWAYS)
     with closing(scan_at(split, plan, context.store, context.budget)) as batches:
         for positions, batch in batches:
+            write.saw(batch.num_rows)
             yield np.asarray(positions, np.int64), pa.Table.from_batches([batch])
 
 
@@ -516,7 +521,7 @@ class ColumnChanges:
 
     def rows(self, unit: Split, names: Sequence[str]) -> Iterator[tuple[np.ndarray, pa.Table]]:
         """The undeleted rows of a unit, in batches of these columns, each with positions."""
-        return rows_at(self._context, self._source, unit, names)
+        return rows_at(self._context, self._source, unit, names, self._new_rows)
 
     def take(self, unit: Split) -> None:
         """Begin to change a unit. Does nothing, because the unit's files stay."""

@@ -144,6 +144,7 @@ class RowMerge:
         keys = join_keys(part.rows, plan, SOURCE)
         with reading(read_split(split, read, context.store, context.budget)) as batches:
             for whole in in_chunks(batches, part.rows.num_rows):
+                self.writer.saw(whole.num_rows)
                 rows = in_part(whole, plan.on, part.number, part.count)
                 at, of = matching_pairs(join_keys(rows, plan, TARGET), keys, plan)
                 part.found[of] = True

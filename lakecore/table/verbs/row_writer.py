@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.io.progress import WorkBar
 from lakecore.merge.keys import sequence_codes
 from lakecore.model.blob_rules import columns_to_follow
 from lakecore.model.rows import ROW_KIND, RowKind
@@ -81,13 +82,21 @@ class VerbWrite:
         self._context = context
         plain = replace(context, schema=without_defaults(context.schema))
         self._writer = batch_writer(plain, base=base)
+        self._bar = WorkBar()
+        self._seen = 0
         self.inserted = 0
         self.updated = 0
         self.deleted = 0
 
     def close(self) -> None:
         """Release the buffers."""
+        self._bar.close()
         self._writer.close()
+
+    def saw(self, row_count: int) -> None:
+        """Show that the verb has read so many more rows of the table."""
+        self._seen += row_count
+        self._bar.at(f"{self._seen:,} rows read", self._seen)
 
     def write(self, rows: pa.Table) -> None:
         """Write rows; an empty table is ignored."""
@@ -284,6 +293,10 @@ class RowWriter:
 
     def __exit__(self, *_: object) -> None:
         self._write.close()
+
+    def saw(self, row_count: int) -> None:
+        """Show that the verb has read so many more rows of the table."""
+        self._write.saw(row_count)
 
     def delete(self, rows: pa.Table) -> None:
         """Delete rows; `rows` has the columns that `deletion_columns` names."""
