@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
-from lakecore.catalog.identifier import Identifier, quoted_name
+from lakecore.catalog.identifier import SPLITTER, Identifier, quoted_name
 from lakecore.display import show_bytes
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound
 from lakecore.io.parallel import read_all
@@ -112,14 +112,16 @@ def of_table(name: str, tab: str, data: Mapping[str, object], body: Html, title:
 def tables_page(site: Site, asked: Asked) -> Page:
     """The tables of a catalog, 50 a page, by name; `q` is a part of the name."""
     wanted, number = asked.text("q").strip(), max(asked.number("page", 1), 1)
+    # Whether a directory of a warehouse is a table is asked for those of this page alone.
     names = [
         (database, name)
         for database in site.catalog.list_databases()
-        for name in site.catalog.list_tables(database)
-        if wanted.lower() in f"{database}.{name}".lower()
+        for name in sorted(site.catalog.names.near(database))
+        if wanted.lower() in f"{database}.{name}".lower() and SPLITTER not in name
     ]
     first = (number - 1) * _TABLES
-    shown = read_all(partial(_listed, site), names[first : first + _TABLES])
+    listed = read_all(partial(_listed, site), names[first : first + _TABLES])
+    shown = [each for each in listed if each is not None]
     pipelines, error = pipelines_of(site.catalog)
     data = {
         "warehouse": site.where,
@@ -140,10 +142,14 @@ def tables_page(site: Site, asked: Asked) -> Page:
     return Page(title="Tables", data=data, body=body)
 
 
-def _listed(site: Site, names: tuple[str, str]) -> Record:
-    """A table with its numbers and advice, or with the error why it cannot be read."""
+def _listed(site: Site, names: tuple[str, str]) -> Record | None:
+    """A table with its numbers and advice, or with the error why it cannot be read.
+
+    Returns None for a directory that is no table.
+    """
     database, name = names
-    shown = str(Identifier(database=database, table=name))
+    identifier = Identifier(database=database, table=name)
+    shown = str(identifier)
     if "`" in database or "`" in name:
         shown = quoted_name(database, name)
     row: Record = {"table": shown, "health": "error", "error": None}
@@ -151,6 +157,10 @@ def _listed(site: Site, names: tuple[str, str]) -> Record:
         table = open_data_table(site.catalog, quoted_name(database, name))
         found = site.numbers.of(table)
     except LakecoreError as error:
+        if isinstance(error, NotFound):
+            place = site.catalog.names.find(identifier)
+            if place is None or not place.is_listed:
+                return None
         return {**row, "error": str(error), "advice": []}
     advice = advice_of(found.counted, table.context, shown, site.catalog.warehouse)
     return {

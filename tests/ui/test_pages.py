@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -11,8 +12,13 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 import lakecore as lc
+from lakecore.catalog.catalog import Catalog
+from lakecore.catalog.filesystem import DirectoryNames
+from lakecore.catalog.options import parse_catalog_options
 from lakecore.catalog.registry import OpeningCatalog, open_catalog
 from lakecore.errors import Unsupported
+from lakecore.io.ambient import seeded
+from lakecore.io.stores.store import MemoryStore
 from lakecore.metrics import prometheus
 from lakecore.model.validation import create_schema
 from lakecore.ui.pages import (
@@ -25,14 +31,17 @@ from lakecore.ui.pages import (
     table_page,
     tables_page,
 )
-from lakecore.ui.row_pages import rows_page
+from lakecore.ui.row_pages import Query, changes_page, rows_page
 from tests.guarded_tables import Access, guarded_table
+from tests.stores import RequestCounter, files_below
 from tests.ui_pages import SECRET
 
 if TYPE_CHECKING:
-    from lakecore.catalog.catalog import Catalog
+    from collections.abc import Callable, Mapping
+
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
+    from lakecore.ui.pages import Page
 
 
 def schemas(*changes: Change) -> tuple[TableSchema, TableSchema]:
@@ -101,6 +110,57 @@ def test_a_long_list_is_paged_and_only_the_tables_of_a_page_are_read(tmp_path: P
     assert "page 3 of 3" in pages[2].body
     assert "next →" not in pages[2].body
     assert tables_page(site, Asked({"q": "T0119"})).data["matching"] == 1
+
+
+def test_a_directory_that_is_no_table_is_not_shown(tmp_path: Path) -> None:
+    site = many(tmp_path / "w", 2)
+    (tmp_path / "w" / "many.db" / "a" / "files").mkdir(parents=True)
+    page = tables_page(site, Asked({}))
+
+    assert [each["table"] for each in page.data["tables"]] == ["many.t0000", "many.t0001"]  # type: ignore[attr-defined]
+
+
+def requests(count: int, page: Callable[[Site], Page]) -> Mapping[str, int]:
+    """The requests of a page to a store with `count` tables, of which one has as many snapshots."""
+    store = RequestCounter(MemoryStore())
+    options = parse_catalog_options({"warehouse": "w"})
+    catalog = Catalog(DirectoryNames("w", store, options, seeded(1)))
+    catalog.create_database("d")
+    table = catalog.create_table("d.t0000", {"id": "INT"}, options={"write-only": "true"})
+    table.write([{"id": 1}])
+    files = {path: store.read(path) for path in files_below(store, table.path)}
+    for number in range(1, count):
+        for path, data in files.items():
+            store.put(path.replace("t0000", f"t{number:04d}"), data)
+    layout = table.context.layout
+    newest = json.loads(store.read(layout.snapshot(1)))
+    for number in range(2, count + 1):
+        store.put(layout.snapshot(number), json.dumps({**newest, "id": number}).encode())
+    store.put(layout.latest_hint, str(count).encode())
+    store.requests.clear()
+    assert page(Site(catalog)).status == 200
+    return store.requests
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        lambda site: tables_page(site, Asked({"page": "1"})),
+        lambda site: tables_page(site, Asked({"q": "t0007"})),
+        lambda site: table_page(site, "d.t0000", Asked({})),
+        lambda site: table_page(site, "d.t0000", Asked({"before": "52"})),
+        lambda site: snapshot_page(site, "d.t0000", "7"),
+        lambda site: files_page(site, "d.t0000", Asked({"bucket": "0"})),
+        lambda site: schema_page(site, "d.t0000", Asked({})),
+        lambda site: rows_page(site, "d.t0000", Asked({}), bool),
+        lambda site: changes_page(site, "d.t0000", Asked({}), bool),
+        lambda site: Query(site, "SELECT count(*) FROM d.t0007").run(),
+    ],
+)
+def test_a_page_makes_no_request_for_tables_and_snapshots_that_it_does_not_show(
+    page: Callable[[Site], Page],
+) -> None:
+    assert requests(60, page) == requests(240, page)
 
 
 def test_no_page_shows_a_secret_of_an_option(tmp_path: Path) -> None:
