@@ -4,9 +4,9 @@
   machine only: a foreign site whose name is turned to 127.0.0.1 gets nothing (DNS rebinding).
 - With a token, a browser gets a cookie for it by the form of `/login`; programs send the header
   `Authorization: Bearer TOKEN`. A foreign name has no cookie, so each name of the server will do.
-- POST is answered only if the request comes from a page of this server, or from no page (CSRF). So
-  is a page that reads rows if there is no token: an image of another site would read a table.
-  With a token, `SameSite` keeps the cookie from such requests.
+- POST, and a query in an address, are answered only if the request comes from a page of this
+  server, or from no page (CSRF). So is a page that reads rows if there is no token: an image of
+  another site would read a table. With a token, `SameSite` keeps the cookie from such requests.
 - No page asks another host or runs an inline script: `Content-Security-Policy: default-src 'self'`.
 - A page that reads rows has `SECONDS_MAX`; at most `READS_MAX` of them run at the same time.
 - An error that is not lakecore's has a page that says only that; the log says what and where.
@@ -182,6 +182,9 @@ class UiApp:
                     work = partial(prometheus, site.catalog, site.numbers)
                     text = await self._read(work)
                 return Answer(200, text.encode(), METRICS_TYPE)
+            case ("sql",) if request.as_json:
+                _check_origin(request, "the query was sent by another site: open it here")
+                return await self._queried(asked.text("q"), "")
             case ("sql",):
                 box = query_form(asked.text("q"), SYSTEM.new_uuid())
                 return Page(title="SQL", data={"query": asked.text("q")}, body=box)
@@ -214,13 +217,19 @@ class UiApp:
             return Page(title="SQL", data={"cancelled": running is not None}, body=tag("p", said))
         if request.path != ("sql",):
             raise Problem(404, "there is no such form")
-        query = Query(self._site, request.form.get("q", ""))
+        return self._boxed(request, await self._queried(request.form.get("q", ""), number))
+
+    async def _queried(self, text: str, number: str) -> Page:
+        """The result of a query. `number` names it for its cancellation; may be empty."""
+        if not text.strip():
+            raise Problem(400, "there is no query: give one as the parameter or the field q")
+        query = Query(self._site, text)
         number = number or SYSTEM.new_uuid()
         if number in self._queries:
             raise Problem(409, "a query of this id is running")
         self._queries[number] = query
         try:
-            return self._boxed(request, await self._in_time(query.run, query.cancel))
+            return await self._in_time(query.run, query.cancel)
         finally:
             del self._queries[number]
 

@@ -203,6 +203,7 @@ def test_a_form_of_another_site_is_refused(
     sent = {key: text.format(own=own) for key, text in headers.items()}
 
     assert http.post("/sql", data={"q": "SELECT 1"}, headers=sent).status_code == status
+    assert http.get("/sql.json?q=SELECT+1", headers=sent).status_code == status
 
 
 @pytest.mark.parametrize(
@@ -237,6 +238,7 @@ def test_with_a_token_a_browser_gets_a_cookie_and_programs_send_a_header(warehou
         assert [each.status_code for each in refused] == [401] * 4
         assert [each for each in (warehouse, "shop.orders") if each in refused[0].text] == []
         assert http.post("/sql", data={"q": "SELECT 1"}).status_code == 401
+        assert http.get("/sql.json?q=SELECT+1").status_code == 401
         for header in ("Bearer wrong", TOKEN, f"bearer {TOKEN}"):
             assert http.get("/", headers={"Authorization": header}).status_code == 401
         assert http.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).is_success
@@ -294,15 +296,18 @@ def test_a_server_for_others_needs_a_long_token(
         ("SELECT * FROM '/etc/passwd'", 400, "database.table"),
         ('SELECT * FROM shop."orders$OPTIONS"', 400, "secrets"),
         ("SELECT nope FROM shop.orders", 400, "nope"),
+        (" ", 400, "there is no query"),
         ("SELECT list(range) FROM range(1000000000)", 400, "emory"),
     ],
 )
 def test_the_query_box_reads_tables_and_nothing_else(
     http: httpx.Client, text: str, status: int, says: str
 ) -> None:
-    reply = http.post("/sql.json", data={"q": text})
-
-    assert (reply.status_code, says in reply.text) == (status, True), reply.text
+    for reply in (
+        http.post("/sql.json", data={"q": text}),
+        http.get("/sql.json", params={"q": text}),
+    ):
+        assert (reply.status_code, says in reply.text) == (status, True), reply.text
 
 
 def test_a_query_is_cancelled_by_its_id(http: httpx.Client) -> None:

@@ -26,7 +26,12 @@ if (form) {
       return;
     }
     const text = body.get("q");
-    if (text.length < 2000) history.replaceState(null, "", "/sql?q=" + encodeURIComponent(text));
+    if (text.length < 2000) {
+      const query = "?q=" + encodeURIComponent(text);
+      history.replaceState(null, "", "/sql" + query);
+      const json = document.querySelector("footer [href^='/sql.json']");
+      if (json) json.href = "/sql.json" + query;
+    }
     result.textContent = "Running …";
     result.setAttribute("aria-busy", "true");
     try {
