@@ -7,7 +7,7 @@ lakecore.dbt` prints. They run the model into a table in memory, and call `Plugi
 2. The table is created, or found. Its columns follow `on_schema_change`.
 3. The rows become one commit, whose user is the invocation of dbt, or what the project states. A
    table takes one commit of each, so that a run that is repeated counts once.
-4. The views through which dbt reads the warehouse are brought up to date.
+4. The view through which dbt reads the table is brought up to date.
 
 INVARIANT: a setting of dbt that has no meaning here is an error.
 """
@@ -146,7 +146,7 @@ class Plugin(BasePlugin):
                 _load(self._session, found, rows, schema, model)
         self._describe(table, config)
         with self._lock:
-            self._attached.refresh()
+            self._attached.refresh(table)
 
     def _spelled(self, rows: DuckDBRelation, table: str) -> DuckDBRelation:
         """The rows, with columns as the table spells them: for DuckDB, `ID` and `id` are equal."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
+from lakecore.catalog.identifier import parse_identifier
 from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError
 from lakecore.frames.arrow_dataset import SourceDataset
 from lakecore.frames.duckdb_face import shown_schema
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from lakecore.catalog.catalog import Catalog
+    from lakecore.catalog.identifier import Identifier
     from lakecore.frames.arrow_dataset import SourceScanner
     from lakecore.frames.source import EngineFile
     from lakecore.model.schema import TableSchema
@@ -109,8 +111,10 @@ class Attached:
     def __repr__(self) -> str:
         return f"Attached({self.name!r}, tables={len(self._views)})"
 
-    def refresh(self) -> Attached:
+    def refresh(self, table: str | None = None) -> Attached:
         """Update the views to the catalog's new, dropped and altered tables. Returns self.
+
+        With `table`, such as `"shop.orders"`, only its view is updated; no other table is opened.
 
         Raises InvalidRequest if the database was detached from the connection.
         """
@@ -119,15 +123,17 @@ class Attached:
                 "the views were detached from the connection; attach the catalog again",
                 name=self.name,
             )
-        wanted = self._wanted()
-        for view in [view for view in self._views if view not in wanted]:
+        only = None if table is None else parse_identifier(table)
+        wanted = self._wanted(only)
+        named = self._views if only is None else {(only.database, only.table)} & self._views.keys()
+        for view in [view for view in named if view not in wanted]:
             self._drop(view)
-        for view, table in wanted.items():
-            columns = _columns(table.schema)
+        for view, found in wanted.items():
+            columns = _columns(found.schema)
             if self._views.get(view) == columns:
                 continue
             try:
-                self._create(view, table, columns)
+                self._create(view, found, columns)
             except LakecoreError as error:
                 self._left_out[".".join(view)] = str(error)
         return self
@@ -153,26 +159,39 @@ class Attached:
         except duckdb.Error as error:
             raise error_of(error) from error
 
-    def _wanted(self) -> dict[tuple[str, str], Table]:
-        self._left_out.clear()
-        names = self._catalog.list_databases() if self._databases is None else self._databases
+    def _wanted(self, only: Identifier | None) -> dict[tuple[str, str], Table]:
         found: dict[tuple[str, str], Table] = {}
         seen: dict[tuple[str, str], str] = {}
-        for database in names:
-            for name in self._catalog.list_tables(database):
-                full = f"{database}.{name}"
-                twin = seen.setdefault((database.lower(), name.lower()), full)
-                if twin != full:
-                    self._left_out[full] = f"DuckDB does not distinguish it from {twin}"
-                    continue
-                try:
-                    table = self._catalog.get_table(_identifier(database, name))
-                    _columns(table.schema)
-                except LakecoreError as error:
-                    self._left_out[full] = str(error)
-                    continue
-                found[database, name] = table
+        if only is None:
+            self._left_out.clear()
+        else:
+            self._left_out.pop(f"{only.database}.{only.table}", None)
+            seen = {(view[0].lower(), view[1].lower()): ".".join(view) for view in self._views}
+        for database, name in self._names(only):
+            full = f"{database}.{name}"
+            twin = seen.setdefault((database.lower(), name.lower()), full)
+            if twin != full:
+                self._left_out[full] = f"DuckDB does not distinguish it from {twin}"
+                continue
+            try:
+                table = self._catalog.get_table(_identifier(database, name))
+                _columns(table.schema)
+            except LakecoreError as error:
+                self._left_out[full] = str(error)
+                continue
+            found[database, name] = table
         return found
+
+    def _names(self, only: Identifier | None) -> list[tuple[str, str]]:
+        catalog, databases = self._catalog, self._databases
+        if only is None:
+            names = catalog.list_databases() if databases is None else databases
+            return [
+                (database, name) for database in names for name in catalog.list_tables(database)
+            ]
+        shown = databases is None or only.database in databases
+        there = shown and catalog.table_exists(_identifier(only.database, only.table))
+        return [(only.database, only.table)] if there else []
 
     def _create(self, view: tuple[str, str], table: Table, columns: _Columns) -> None:
         database, name = view

@@ -297,6 +297,25 @@ def test_seeds_and_snapshots_stay_in_duckdb_and_models_read_them(project: Projec
     assert "a seed cannot be kept in the warehouse" in project.run("seed")["s"]
 
 
+def test_after_a_model_no_other_table_is_opened(project: Project) -> None:
+    project.model("a", "select 1 as id")
+    project.model(
+        "b",
+        "def model(dbt, session):\n"
+        "    import lakecore as lc\n"
+        f"    shop = lc.connect({project.session.warehouse!r})\n"
+        "    shop.create_table('shop.other', {'id': 'INT'})\n"
+        "    return dbt.ref('a')\n",
+    )
+    project.model(
+        "c",
+        "select count(*) as views from duckdb_views() where schema_name = 'shop' -- {{ ref('b') }}",
+    )
+
+    assert set(project.run().values()) == {"success: OK"}
+    assert project.rows("c") == [(2,)], "a and b"
+
+
 def test_odd_names_many_threads_python_models_tests_docs_and_comments(project: Project) -> None:
     odd = "Or-d er"  # dbt itself does not escape quotes in a name
     docs = {"relation": True, "columns": True}

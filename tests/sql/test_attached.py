@@ -95,6 +95,27 @@ def test_names_follow_with_refresh(
     assert connection.sql('FROM "default".new').fetchall() == [(7,)]
 
 
+def test_a_refresh_of_one_table_leaves_the_other_views(
+    catalog: lc.Session, connection: duckdb.DuckDBPyConnection
+) -> None:
+    attached = catalog.attach(connection, ["shop"])
+    before = attached.tables
+    for name in ("shop.one", "shop.two", "shop.ORDERS"):
+        catalog.create_table(name, {"n": "INT"})
+    catalog.create_database("far")
+    catalog.create_table("far.t", {"n": "INT"})
+
+    assert set(attached.refresh("shop.one").tables) == {*before, "shop.one"}
+    attached.refresh("shop.ORDERS").refresh("far.t")
+    assert attached.left_out == {"shop.ORDERS": "DuckDB does not distinguish it from shop.orders"}
+    catalog.drop_table("shop.one")
+    catalog.drop_table("shop.orders")
+    assert attached.refresh("shop.one").tables == before
+    catalog.alter_table("shop.ORDERS", [lc.SchemaChange.add_column("new", "INT")])
+    attached.refresh("shop.orders").refresh("shop.ORDERS")
+    assert connection.sql("FROM paimon.shop.orders").columns == ["n", "new"]
+
+
 def test_nothing_is_stored_in_the_file_of_the_user(catalog: lc.Session, tmp_path: Path) -> None:
     file = tmp_path / "own.db"
     with duckdb.connect(str(file)) as connection:
