@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -12,6 +12,8 @@ from lakecore.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from lakecore.sql.python_objects import SqlRelation
 
 SIMPLE = ("str", "int", "float", "bool", "None", "MoveKind")
 
@@ -61,6 +63,16 @@ def test_branches_and_consumers_are_tables_in_a_notebook(session: lc.Session) ->
     assert "<td style='text-align:left'>&lt;b&gt;</td>" in branch._repr_html_()
     assert "latest snapshot" not in branch._repr_html_(), "it has none"
     assert "next snapshot</th><td style='text-align:left'>1<" in consumer._repr_html_()
+
+
+def test_the_rows_of_a_statement_are_a_table_in_a_notebook(session: lc.Session) -> None:
+    texts = ("SELECT NULL AS n, '<b>' AS t", "SELECT 'row ' || range AS r FROM range(1000)")
+    shown, long = (cast("SqlRelation", session.sql(text))._repr_html_() for text in texts)
+
+    assert "<caption>1 rows</caption>" in shown
+    assert "<td style='text-align:left'>NULL</td><td style='text-align:left'>&lt;b&gt;<" in shown
+    assert "<caption>the first 50 rows</caption>" in long
+    assert ("row 49<" in long, "row 50<" in long) == (True, False)
 
 
 def test_a_merge_that_was_not_executed_says_so(session: lc.Session) -> None:

@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from lakecore.deferred import is_of
+from lakecore.display import ROWS_MAX, rows_html, value_text
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.sql.query_errors import FAILURES, error_of_result
 
@@ -67,6 +68,13 @@ class SqlRelation:
 
     def __str__(self) -> str:
         return _tried(lambda: str(self.relation))
+
+    def _repr_html_(self) -> str:
+        """The first rows as an HTML table; at most `ROWS_MAX` are computed."""
+        found = _tried(lambda: self.relation.limit(ROWS_MAX + 1).fetchall())
+        title = f"the first {ROWS_MAX} rows" if len(found) > ROWS_MAX else f"{len(found)} rows"
+        rows = [["NULL" if each is None else value_text(each) for each in row] for row in found]
+        return rows_html(title, self.relation.columns, rows[:ROWS_MAX])
 
     def __dir__(self) -> list[str]:
         return sorted({*object.__dir__(self), *dir(self.relation)})
