@@ -5,6 +5,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 LOADERS_VENV ?= .venv-loaders
+HEAVY_VENV ?= .venv-heavy
+# The extra that `loaders-here` installs.
+LOADERS ?= loaders
 FLOORS_VENV ?= .venv-floors
 # Older versions to try than the lower bounds: OLDER='duckdb==1.5.0 polars==1.35.1'.
 OLDER ?=
@@ -35,7 +38,7 @@ WITHOUT := $(addprefix --ignore=tests/,browser loaders services spark)
 SLOW = $(shell grep -rl --include='*.py' 'pytest.mark.slow' tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv extras demo test compiled fmt lint types props mutate simulate faults interop services cdc-load cdc-ddl differential bench browser loaders loaders-here floors floors-here spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
+.PHONY: help venv extras demo test compiled fmt lint types props mutate simulate faults interop services cdc-load cdc-ddl differential bench browser loaders loaders-here heavy-tools floors floors-here spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
 .DELETE_ON_ERROR:
 # Tests start hundreds of interpreters, and each suite imports the tests: compile each module once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -133,10 +136,13 @@ loaders: ## run dbt, dlt and the tools of the recipes over tables, in an environ
 loaders-here: $(VENV)/.installed-loaders
 	$(PYTEST) -m loaders -n 2 -W ignore::pytest.PytestUnraisableExceptionWarning tests/loaders $(ARGS)
 
+heavy-tools: ## run the recipes with Airflow and PyTorch, in an environment of their own (6 GB)
+	@$(MAKE) --no-print-directory VENV=$(HEAVY_VENV) LOADERS=heavy-tools loaders-here
+
 # Without `dev`: mypy and dbt-core want different versions of pathspec.
 $(VENV)/.installed-loaders: pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[loaders]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(LOADERS)]'
 	@touch $@
 
 floors: ## run the tests with the lower bounds of pyproject.toml, in an environment of its own (OLDER='duckdb==1.5.0 polars==1.35.1', ARGS='tests/sql')
@@ -183,7 +189,7 @@ docs-serve: $(VENV)/.installed-docs ## serve the documentation on http://127.0.0
 nightly: ## what takes hours: all laws, seeds, histories, mutants, faults and versions of Spark
 	@failed=0; \
 	$(MAKE) -k PROFILE=explore SEEDS=10000 HISTORIES=600 MUTANTS=200 SEED=$(SEED) \
-	    test floors props simulate interop services loaders cdc-load cdc-ddl differential mutate spark-versions || failed=1; \
+	    test floors props simulate interop services loaders heavy-tools cdc-load cdc-ddl differential mutate spark-versions || failed=1; \
 	$(MAKE) faults ARGS=--also-slow || failed=1; exit $$failed
 
 release-check: venv ## build the packages into dist/, and try them as a new user would
@@ -193,5 +199,5 @@ ci: ## run all that a change must pass
 	.ci/run
 
 clean: ## remove what builds, checks and runs leave behind
-	rm -rf $(VENV) $(LOADERS_VENV) $(FLOORS_VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .ci/logs logs
+	rm -rf $(VENV) $(LOADERS_VENV) $(HEAVY_VENV) $(FLOORS_VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .ci/logs logs
 	find lakecore tests property_tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -17,8 +17,10 @@ os.environ |= {
     "RUNTIME__DLTHUB_TELEMETRY": "false",
 }
 
-# Without dbt there is nothing to collect.
-collect_ignore_glob = [] if find_spec("dbt") else ["test_*.py"]
+# Without the tools there is nothing to collect; the environment of Airflow has the recipes alone.
+collect_ignore_glob = ["test_[!t]*.py" if find_spec("airflow") else "test_*.py"]
+if find_spec("dbt"):
+    collect_ignore_glob = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
