@@ -41,7 +41,7 @@ from lakecore.sql.query_errors import raise_interrupt
 from lakecore.sql.statement_views import NativeView, TableView
 from lakecore.sql.tokens import quoted, quoted_text
 from lakecore.table.changes.between import changes_of_options
-from lakecore.table.reads.readable import rows_of
+from lakecore.table.reads.readable import known_rows, rows_of
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.told import told_snapshot
 from lakecore.table.reads.travel import Travel, resolve
@@ -109,7 +109,11 @@ class NativeViews:
             check_files(source)
             view = None if explained else self.create(source)
         if view is not None:
-            return TableView(view=view, rows=lambda: stored_rows(table, travel))
+            return TableView(
+                view=view,
+                rows=lambda: stored_rows(table, travel),
+                count=lambda: known_rows(source),
+            )
         merged = self._merged(table, travel, source)
         # `find`: the statement may name the same state twice, and then both use the first view.
         return replace(
@@ -126,6 +130,7 @@ class NativeViews:
         return TableView(
             self._connection.from_arrow(dataset(source)),
             rows=lambda: stored_rows(table, travel),
+            count=lambda: known_rows(source),
             pruning=lambda: pruning_columns(table),
         )
 

@@ -337,6 +337,9 @@ def _filter(connection: duckdb.DuckDBPyConnection, query: str, column: str) -> s
 # Facts from the syntax tree of a query that show how much of its tables a read may skip.
 
 
+_CLAUSES = ("modifiers", "where_clause", "group_expressions", "having", "qualify", "sample")
+
+
 def compared_columns(tree: object) -> frozenset[str]:
     """The columns, in lower case, that a query compares with constants or with results of queries.
 
@@ -360,6 +363,26 @@ def stops_early(tree: object) -> bool:
     }
     limited = any(kind.startswith("LIMIT") for kind in kinds) and "ORDER_MODIFIER" not in kinds
     return limited or any(map(stops_early, tree.values()))
+
+
+def only_counts(tree: object) -> bool:
+    """Whether a parsed query is `SELECT count(*) FROM t`, so that it reads no column."""
+    statements = tree.get("statements") if isinstance(tree, dict) else None
+    node = statements[0].get("node") if isinstance(statements, list) and statements else None
+    if not isinstance(node, dict) or node.get("type") != "SELECT_NODE":
+        return False
+    source = node.get("from_table") or {}
+    return (
+        source.get("type") == "BASE_TABLE"
+        and not source.get("sample")
+        and not source.get("column_name_alias")
+        and not any(node.get(clause) for clause in _CLAUSES)
+        and not (node.get("cte_map") or {}).get("map")
+        and all(
+            each.get("function_name") == "count_star" and not each.get("filter")
+            for each in node.get("select_list", ())
+        )
+    )
 
 
 def _compared(node: object) -> Iterator[str]:
@@ -410,6 +433,7 @@ class TableView:
     `metadata` are the metadata columns among the columns. The functions are called on first use:
 
     - `rows`: returns an upper bound of the number of rows; None if it is unknown;
+    - `count`: returns the number of rows if the metadata of the table gives it;
     - `pruning`: returns the columns by which a filter can skip files or row groups;
     - `scan`: returns a view through which DuckDB scans the files itself; None if it must not.
     """
@@ -418,6 +442,7 @@ class TableView:
     view: NativeView | None = None
     metadata: tuple[str, ...] = ()
     rows: Callable[[], int | None] = lambda: None
+    count: Callable[[], int | None] = lambda: None
     pruning: Callable[[], frozenset[str]] = frozenset
     scan: Callable[[], NativeView | None] = lambda: None
 
@@ -561,10 +586,15 @@ class StatementViews:
         """A view of the same rows that DuckDB scans itself, if that is faster; otherwise `view`.
 
         It is faster unless the query stops after a few rows, or compares a column that lets
-        lakecore's own reader leave out files.
+        lakecore's own reader leave out files. If the query only counts the rows, and the metadata
+        of the table gives their number, the view has as many rows and none of the columns.
         """
         table = self._tables.get(view)
-        if table is None or table.view is not None or self._noted is not None:
+        if table is None or self._noted is not None:
+            return view
+        if only_counts(tree) and (rows := table.count()) is not None:
+            return self._create(self._queries.connection.sql(f"FROM range({rows})"))
+        if table.view is not None:
             return view
         if view not in self._scans:
             if table.pruning() & compared_columns(tree) or stops_early(tree):

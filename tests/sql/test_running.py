@@ -7,6 +7,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
+import duckdb
 import pytest
 
 import lakecore as lc
@@ -85,3 +86,31 @@ def test_an_interrupt_ends_a_statement_that_writes_and_leaves_the_table(
     timer.join()
     rows = catalog.sql("SELECT count(*), (SELECT max(snapshot_id) FROM t$snapshots) FROM t")
     assert rows.fetchall() == [(1000, 2)]
+
+
+@pytest.mark.parametrize(
+    ("query", "from_metadata"),
+    [
+        ("SELECT count(*) FROM t", True),
+        ("SELECT count(*) AS n, count() FROM t AS x", True),
+        ("SELECT count(*) FROM t WHERE id < 10", False),
+        ("SELECT count(*) FILTER (id < 10) FROM t", False),
+        ("SELECT count(*), count(id) FROM t", False),
+        ("SELECT count(*) FROM t GROUP BY id % 2 ORDER BY 1", False),
+        ("SELECT count(*) FROM t TABLESAMPLE reservoir(7 ROWS)", False),
+        ("SELECT count(*) FROM t, t AS u WHERE t.id = u.id", False),
+        ("WITH x AS (SELECT id FROM t LIMIT 5) SELECT count(*) FROM x", False),
+    ],
+)
+def test_only_a_query_that_counts_all_rows_reads_none(
+    catalog: lc.Session, query: str, *, from_metadata: bool
+) -> None:
+    table = catalog.get_table("d.t")
+    table.compact(full=True)
+    rows = duckdb.connect()
+    rows.register("t", table.to_arrow())
+    relation = catalog.sql(query)
+
+    assert relation.fetchall() == rows.sql(query).fetchall()
+    assert relation.columns == rows.sql(query).columns
+    assert ("RANGE" in relation.explain()) is from_metadata

@@ -66,18 +66,27 @@ def count_rows(rows: BatchSource, condition: pl.Expr | None) -> int:
     return sum(batch.num_rows for batch in arrow_stream.reader(rows, [], condition))
 
 
-def _merged(rows: TableSource) -> int:
+def known_rows(rows: BatchSource) -> int | None:
+    """The number of rows if the metadata gives it; None if rows must be read for it."""
+    if not isinstance(rows, TableSource):
+        return None
+    counted, unknown = _known(rows)
+    return None if unknown else counted
+
+
+def _known(rows: TableSource) -> tuple[int, list[Split]]:
+    """The number of rows that the metadata gives, and the splits for which it gives none."""
     total = _total(rows)
     if total is not None:
-        return total
-    counted = 0
-    unknown: list[Split] = []
-    for split in rows.plan().splits:
-        known = _stated(split, keyed=bool(rows.table_schema.primary_keys))
-        if known is None:
-            unknown.append(split)
-        else:
-            counted += known
+        return total, []
+    splits, keyed = rows.plan().splits, bool(rows.table_schema.primary_keys)
+    counts = [_stated(split, keyed=keyed) for split in splits]
+    unknown = [split for split, count in zip(splits, counts, strict=True) if count is None]
+    return sum(filter(None, counts)), unknown
+
+
+def _merged(rows: TableSource) -> int:
+    counted, unknown = _known(rows)
     if not unknown:
         return counted
     schema = rows.table_schema
