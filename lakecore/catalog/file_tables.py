@@ -174,7 +174,8 @@ def no_table(names: Names, name: Identifier, place: Place | None = None) -> NotF
         return without_files(name, place.path)
     if name.table in names.others(database):
         return Unsupported("a view (SQL reads it), or not a table of Paimon", table=name)
-    return NotFound("no such table", table=name, **near("tables", name.table, names.near(database)))
+    others = [each for each in names.near(database) if each != name.table]
+    return NotFound("no such table", table=name, **near("tables", name.table, others))
 
 
 def without_files(name: Identifier, path: str) -> NotFound:

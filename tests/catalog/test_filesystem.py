@@ -63,6 +63,14 @@ def test_database_with_foreign_files_is_dropped_by_cascade_alone(
     assert not catalog.database_exists("shop")
 
 
+def test_what_a_dropped_table_left_is_not_suggested_for_its_own_name(catalog: Catalog) -> None:
+    names = names_of(catalog)
+    names.store.put(f"{names.database_path('shop')}/orders/bucket-0/data-1.parquet", b"late")
+
+    with pytest.raises(NotFound, match=r"no such table\. table=shop\.orders tables=\[\]"):
+        catalog.get_table("shop.orders")
+
+
 # --- listing --------------------------------------------------------------------------------------
 
 
