@@ -132,6 +132,7 @@ class S3Service:
     ignores_conditions: bool = False  # as some services that call themselves compatible
     silent_seconds: float = 0  # how long every request waits for its answer
     keys: set[str] | None = None  # the valid access keys; None: all keys are valid
+    listings: int = 0  # how many requests have listed keys
 
     @property
     def options(self) -> dict[str, str]:
@@ -177,6 +178,8 @@ def s3_service() -> Iterator[S3Service]:
 
     def serve(environ: Any, start_response: Any) -> Any:
         time.sleep(service.silent_seconds)
+        if "list-type" in environ["QUERY_STRING"]:
+            service.listings += 1
         # Moto looks whether a key exists, then writes it; S3 does both as one step.
         with one_at_a_time:
             puts_file = environ["REQUEST_METHOD"] == "PUT" and environ["PATH_INFO"].count("/") > 1

@@ -52,6 +52,7 @@ from lakecore.io.stores.services import (
     Service,
     client_failures,
     connect,
+    entries,
     flag,
     timeouts_of,
 )
@@ -137,12 +138,12 @@ class RemoteStore:
         children: dict[str, FileStatus] = {}
         with self._plain_errors(directory):
             try:
-                entries = self._files.ls(key, detail=True)
+                found = [*entries(self._service, self._files, key)]
             except (FileNotFoundError, NotADirectoryError) as error:
                 if lacks_bucket(error):
                     raise
                 return ()
-            for entry in entries:
+            for entry in found:
                 name = _below(key, str(entry["name"]))
                 if name in {"", DIRECTORY_MARKER}:  # Hadoop's marker of a directory, or ours
                     continue

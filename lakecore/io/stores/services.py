@@ -15,7 +15,7 @@ import ssl
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MethodType
-from typing import IO, TYPE_CHECKING, Protocol, TypeAlias
+from typing import IO, TYPE_CHECKING, Protocol, TypeAlias, TypedDict
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -25,7 +25,7 @@ from lakecore.io.stores.storage_errors import http_status
 from lakecore.options import DURATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 # --- timeouts ------------------------------------------------------------------------------------
@@ -289,6 +289,15 @@ Setting: TypeAlias = "str | bool | int | dict[str, Setting]"
 _TIMEOUTS = Timeouts()
 
 
+class S3Page(TypedDict, total=False):
+    """A part of a listing, as S3 answers."""
+
+    Contents: Sequence[Mapping[str, object]]
+    CommonPrefixes: Sequence[Mapping[str, str]]
+    IsTruncated: bool
+    NextContinuationToken: str
+
+
 class FileSystem(Protocol):
     """The part of an fsspec file system that lakecore uses. Paths have no scheme."""
 
@@ -297,6 +306,7 @@ class FileSystem(Protocol):
     def info(self, path: str) -> Mapping[str, object]: ...
     def isdir(self, path: str) -> bool: ...
     def ls(self, path: str, *, detail: bool) -> Sequence[Mapping[str, object]]: ...
+    def call_s3(self, method: str, **request: object) -> S3Page: ...
     def find(self, path: str) -> Sequence[str]: ...
     def pipe_file(self, path: str, value: bytes, *, mode: str) -> None: ...
     def copy(self, path1: Sequence[str], path2: Sequence[str]) -> None: ...
@@ -473,6 +483,28 @@ def connect(
     client = _client_class(service)(**arguments)
     give_up_early(client, service.package, timeouts, for_commits=for_commits)
     return client
+
+
+def entries(service: Service, files: FileSystem, key: str) -> Iterator[Mapping[str, object]]:
+    """What is directly below a directory, as `ls` of fsspec describes it.
+
+    For a directory without files, `ls` of s3fs lists its parent, too: all partitions of a table.
+    """
+    if service.package != "s3fs":
+        yield from files.ls(key, detail=True)
+        return
+    bucket, _, path = key.partition("/")
+    request: dict[str, object] = {"Bucket": bucket, "Prefix": path and f"{path}/", "Delimiter": "/"}
+    while True:
+        page = files.call_s3("list_objects_v2", **request)
+        for each in page.get("Contents", ()):
+            name = f"{bucket}/{each['Key']}"
+            yield {"name": name, "type": "file", "size": each["Size"], **each}
+        for each in page.get("CommonPrefixes", ()):
+            yield {"name": f"{bucket}/{each['Prefix']}", "type": "directory"}
+        if not page.get("IsTruncated"):
+            return
+        request["ContinuationToken"] = page["NextContinuationToken"]
 
 
 def _address(service: Service, settings: Mapping[str, Setting]) -> str | None:

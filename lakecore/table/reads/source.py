@@ -513,8 +513,8 @@ class TableSource:
     def check_files(self) -> None:
         """Raise CorruptTable if a local file is missing or visibly damaged.
 
-        Remote files are not checked, because each would be fetched twice. The size of the first
-        one is asked for: this raises StorageError if the storage does not answer.
+        Remote files are not checked, because each would be fetched twice. The last byte of
+        the first one is read: this raises StorageError if the storage does not answer.
         """
         splits = self.plan().splits
         plan, store = self.read_plan(splits, None), self.context.store
@@ -524,8 +524,9 @@ class TableSource:
         remote = next((files for files in opened if not files.are_local), None)
         if remote is not None:
             path = remote.path(remote.split.files[0])
-            with missing_is_corrupt(path):
-                store.size(path)
+            with missing_is_corrupt(path), store.open_input(path) as file:
+                file.seek(max(0, file.size() - 1))  # of an earlier byte, a megabyte would come
+                file.read(1)
 
     def _few_match(self, splits: Sequence[Split], plan: ReadPlan, paths: Sequence[str]) -> bool:
         """Whether reading the matching row groups is cheaper than verifying the whole files.

@@ -236,6 +236,27 @@ def test_paths_of_a_listing_have_the_form_that_was_asked_for(s3: S3Service) -> N
     assert status.path == hadoop
 
 
+def test_a_listing_is_one_request_a_page_and_none_of_the_parent(
+    s3: S3Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, store = fresh("table"), s3_store(s3)
+    for number in range(5):
+        store.put(f"{folder}/{number}/file", b"abc")
+        store.put(f"{folder}/file{number}", b"ab")
+    s3.listings = 0
+
+    assert store.list(f"{folder}/tag") == ()
+    assert store.list(f"{folder}/file1") == ()
+    assert s3.listings == 2
+    monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "4")
+    found = [(status.path, status.size_bytes, status.is_directory) for status in store.list(folder)]
+    assert s3.listings == 5
+    assert found == [
+        *((f"{folder}/{number}", 0, True) for number in range(5)),
+        *((f"{folder}/file{number}", 2, False) for number in range(5)),
+    ]
+
+
 def test_store_works_in_a_forked_process(s3: S3Service) -> None:
     store, path = ready(s3_store(s3)), fresh()
 
