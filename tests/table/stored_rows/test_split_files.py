@@ -35,7 +35,7 @@ def migrated(
         for file in message.new_files:
             partition = table.context.partitions.path(message.partition)
             place = table.context.layout.data_file(partition, message.bucket, file)
-            data = pq.read_table(place).drop_columns(list(lost))
+            data = pq.read_table(place, partitioning=None).drop_columns(list(lost))
             pq.write_table(data, place)
             files.append(
                 replace(
