@@ -40,7 +40,7 @@ def bucket(place: Path) -> str:
     table.compact(full=True)
     after = _runs(table)
     drawing = Drawing(
-        34 * (len(before) + len(after)) + 172,
+        34 * (len(before) + len(after)) + 182,
         f"A bucket of {len(before)} sorted runs, and of {len(after)} after a full compaction.",
     )
     drawing.text(20, 30, "One bucket: each bar is a file, from its first key to its last", "strong")
@@ -187,7 +187,8 @@ def _timeline(count: int, left: list[int], tagged: int, files: list[tuple[int, i
         drawing.text(x_of(number), 122, str(number), "" if number in left else "dim", "middle")
     drawing.text(x_of(tagged), 64, "tag monthly,", "strong", "middle")
     drawing.text(x_of(tagged), 82, "branch trial", "strong", "middle")
-    drawing.text(x_of(6), 82, "consumer reader", "strong", "middle")
+    drawing.text(x_of(6), 64, "consumer", "strong", "middle")
+    drawing.text(x_of(6), 82, "reader", "strong", "middle")
     drawing.text(20, 176, "Files: live from one snapshot to another", "strong")
     y = 192.0
     for first, last, there in files:
