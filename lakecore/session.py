@@ -262,15 +262,24 @@ class Session:
         return public_names(self)
 
     def list_databases(self) -> tuple[str, ...]:
-        """The names of all databases, sorted."""
+        """The names of all databases, sorted.
+
+        session.list_databases()
+        """
         return self._catalog.list_databases()
 
     def database_exists(self, name: str) -> bool:
-        """Whether there is a database of that name."""
+        """Whether there is a database of that name.
+
+        session.database_exists("shop")
+        """
         return self._catalog.database_exists(name)
 
     def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
-        """Create an empty database. Raises AlreadyExists if it exists."""
+        """Create an empty database. Raises AlreadyExists if it exists.
+
+        session.create_database("shop", ignore_if_exists=True)
+        """
         self._catalog.create_database(name, ignore_if_exists=ignore_if_exists)
 
     def drop_database(
@@ -280,17 +289,25 @@ class Session:
 
         Raises InvalidRequest if it is not empty and `cascade` is False; NotFound if it does not
         exist, unless `ignore_if_not_exists`.
+
+            session.drop_database("shop", cascade=True)
         """
         self._catalog.drop_database(
             name, ignore_if_not_exists=ignore_if_not_exists, cascade=cascade
         )
 
     def list_tables(self, database: str) -> tuple[str, ...]:
-        """The names of the tables of a database, sorted."""
+        """The names of the tables of a database, sorted.
+
+        session.list_tables("shop")
+        """
         return self._catalog.list_tables(database)
 
     def table_exists(self, identifier: str) -> bool:
-        """Whether a table, or a branch such as `db.t$branch_b1`, of that name exists."""
+        """Whether a table, or a branch such as `db.t$branch_b1`, of that name exists.
+
+        session.table_exists("shop.orders")
+        """
         return self._catalog.table_exists(identifier)
 
     def create_table(  # noqa: PLR0913  the public verb
@@ -338,6 +355,8 @@ class Session:
 
         A system table supports the reading methods only. Raises NotFound, listing the names that
         exist.
+
+            orders = session.get_table("shop.orders")
         """
         return self._catalog.get_table(identifier)
 
@@ -348,6 +367,8 @@ class Session:
 
         A change of `deletion-vectors.enabled` first compacts the table in full, if stored rows need
         it. Raises CommitConflict if concurrent schema changes win every retry.
+
+            session.alter_table("shop.orders", [lakecore.SchemaChange.add_column("note", "STRING")])
         """
         self._catalog.alter_table(identifier, changes, ignore_if_not_exists=ignore_if_not_exists)
 
@@ -355,6 +376,8 @@ class Session:
         """Rename a table, or move it to another database of the warehouse.
 
         Raises Unsupported on an object store, unless `commit.single-writer` is set.
+
+            session.rename_table("shop.orders", "shop.sales")
         """
         self._catalog.rename_table(source, target, ignore_if_not_exists=ignore_if_not_exists)
 
@@ -473,7 +496,10 @@ class Session:
         return self._sql
 
     def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
-        """Remove a table with all its data, snapshots, tags and branches."""
+        """Remove a table with all its data, snapshots, tags and branches.
+
+        session.drop_table("shop.orders", ignore_if_not_exists=True)
+        """
         self._catalog.drop_table(identifier, ignore_if_not_exists=ignore_if_not_exists)
 
     def repair(self, name: str | None = None) -> tuple[str, ...]:

@@ -5,9 +5,11 @@ python -m tests.api_page > docs/api.md
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import re
+import textwrap
 from typing import TYPE_CHECKING
 
 import lakecore as lc
@@ -151,7 +153,10 @@ def _type(annotation: object) -> str:
 def _docstring(value: object) -> Iterator[str]:
     """The docstring as Markdown: an indented block is an example, in a fence."""
     within = False
-    lines = (inspect.getdoc(value) or "").splitlines()
+    summary, _, rest = (inspect.getdoc(value) or "").partition("\n\n")
+    if rest and _is_code(rest):  # an example alone has lost its indentation
+        rest = textwrap.indent(rest, "    ")
+    lines = f"{summary}\n\n{rest}".strip().splitlines()
     for number, line in enumerate(lines):
         before = lines[number - 1] if number else ""
         if not within and line.startswith("    ") and not before:
@@ -165,6 +170,14 @@ def _docstring(value: object) -> Iterator[str]:
         yield line[4:] if within else line
     if within:
         yield "```"
+
+
+def _is_code(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
 
 
 def _goes_on(lines: list[str]) -> bool:

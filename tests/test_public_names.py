@@ -107,3 +107,18 @@ def test_each_public_name_has_a_short_heading_on_the_page() -> None:
 
     assert {name for name in lc.__all__ if not name.startswith("_")} <= set(headings)
     assert max(len(each) for each in headings) < 32
+
+
+def test_each_call_of_a_session_and_a_table_has_an_example_in_python() -> None:
+    _, *parts = re.split(r"^#### ((?:Session|Table)\.\w+)$", api_page(), flags=re.MULTILINE)
+    calls = {
+        name: re.findall(r"^```py3\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        for name, text in zip(parts[::2], parts[1::2], strict=True)
+        if re.match(r"\s+`\w+\(", text)
+    }
+
+    assert len(calls) > 60
+    assert [name for name, examples in calls.items() if not examples] == []
+    for name, examples in calls.items():
+        for example in examples:
+            compile(example, name, "exec")

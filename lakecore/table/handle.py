@@ -144,7 +144,10 @@ class Table(TableMethods, RetentionVerbs, Readable):
 
     @property
     def inspect(self) -> Inspect:
-        """The system tables, as Polars frames."""
+        """The system tables, as Polars frames.
+
+        table.inspect.snapshots()
+        """
         return Inspect(self._context)
 
     def __repr__(self) -> str:
@@ -203,7 +206,10 @@ class Table(TableMethods, RetentionVerbs, Readable):
         return Table(with_options(context, options))
 
     def refresh(self) -> Table:
-        """A new `Table` object with the newest schema; branch and dynamic options are kept."""
+        """A new `Table` object with the newest schema; branch and dynamic options are kept.
+
+        table = table.refresh()
+        """
         return Table(reload_context(self._context))
 
     # --- writing ---------------------------------------------------------------------------------
@@ -357,12 +363,18 @@ class Table(TableMethods, RetentionVerbs, Readable):
 
     @gated
     def truncate(self) -> CommitResult:
-        """Remove all rows, in one commit."""
+        """Remove all rows, in one commit.
+
+        table.truncate()
+        """
         return batch_write.clear_partitions(self._context, batch_write.everything, "TRUNCATE")
 
     @gated
     def drop_partition(self, *partitions: Mapping[str, object]) -> CommitResult:
-        """Remove the rows of the matching partitions in one commit."""
+        """Remove the rows of the matching partitions in one commit.
+
+        table.drop_partition({"dt": "2026-01-01"})
+        """
         if not partitions:
             raise InvalidRequest("name the partitions to drop", table=self.identifier)
         chosen = batch_write.matching(self._context, partitions)
@@ -494,7 +506,12 @@ class Table(TableMethods, RetentionVerbs, Readable):
         return result
 
     def new_write(self) -> TableWrite:
-        """A two-phase writer: `write`, then `prepare_commit`; pass its messages to `commit`."""
+        """A two-phase writer: `write`, then `prepare_commit`; pass its messages to `commit`.
+
+        writer = table.new_write()
+        writer.write(rows)
+        table.commit(writer.prepare_commit())
+        """
         return TableWrite(self._context)
 
     @gated
@@ -516,6 +533,10 @@ class Table(TableMethods, RetentionVerbs, Readable):
 
         Raises InvalidRequest if a file of the messages does not exist: the messages belong to
         another table, or they were aborted.
+
+            writer = table.new_write()
+            writer.write(rows)
+            table.commit(writer.prepare_commit(), commit_user="nightly", identifier=7)
         """
         by = batch_write.author(self._context, commit_user, identifier)
         commit_change.check_commit(messages, watermark, properties)
@@ -531,7 +552,10 @@ class Table(TableMethods, RetentionVerbs, Readable):
         return after_commit.commit_and_maintain(self._context, request)
 
     def last_identifier(self, commit_user: str) -> int | None:
-        """The identifier of the newest commit of a user; None if it has none."""
+        """The identifier of the newest commit of a user; None if it has none.
+
+        table.last_identifier("nightly")
+        """
         batch_write.author(self._context, commit_user)
         snapshot = commit.last_committed(self._context, commit_user)
         require_table(self._context)
@@ -552,6 +576,8 @@ class Table(TableMethods, RetentionVerbs, Readable):
 
         `parts` names how each part is read, and why. No values are read, only the footers of large
         local files. Raises CorruptTable if such a file is missing or has another size.
+
+            print(table.explain(where="price > 10"))
         """
         self._context.options.require_readable()
         source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
@@ -601,6 +627,8 @@ class Table(TableMethods, RetentionVerbs, Readable):
         `where` filters row by row; it may keep the -U row of an update and drop its +U row.
 
         Raises NotFound, naming the earliest snapshot left, if the changes have expired.
+
+            table.changes(1, 2).collect()
         """
         self._context.options.require_readable(filters_rows=True)
         changes = between.changes_between(self._context, start, end)

@@ -193,6 +193,8 @@ class Readable(ABC):
         """The rows as a stream of Arrow batches; memory depends on the batch size, not the table.
 
         The arguments are those of `scan`; `where` must be evaluable for each row alone.
+
+            count = sum(batch.num_rows for batch in table.to_batches(["id"]))
         """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         return batch_reader(self._rows(at), columns, where, limit)
@@ -207,7 +209,10 @@ class Readable(ABC):
         tag: str | None = None,
         timestamp: Time | None = None,
     ) -> pa.Table:
-        """The rows as an Arrow table, in the types of `schema.arrow`. Arguments as for `scan`."""
+        """The rows as an Arrow table, in the types of `schema.arrow`. Arguments as for `scan`.
+
+        table.to_arrow(["id"], "price > 10", limit=100)
+        """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         return batch_reader(self._rows(at), columns, where, limit).read_all()
 
@@ -221,7 +226,10 @@ class Readable(ABC):
         tag: str | None = None,
         timestamp: Time | None = None,
     ) -> pl.DataFrame:
-        """The rows as a Polars frame. Arguments as for `scan`."""
+        """The rows as a Polars frame. Arguments as for `scan`.
+
+        table.to_polars(["id", "price"], "price > 10")
+        """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         rows = self._rows(at)
         frame = lazy(rows, columns, where, limit)
@@ -253,6 +261,8 @@ class Readable(ABC):
         - DECIMAL, DATE, TIME, binary and nested columns: `pandas.ArrowDtype`.
 
         Raises Unsupported unless pandas is installed.
+
+            table.to_pandas(["id", "price"], snapshot_id=1)
         """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         return pandas_face.to_pandas(batch_reader(self._rows(at), columns, where, limit).read_all())
@@ -270,6 +280,8 @@ class Readable(ABC):
         DuckDB, Polars, `pyarrow.dataset.write_dataset` and the dataset's own methods can read it.
         Dataset unions and joins of pyarrow raise an error, because rows of several files are
         merged. `where` works as in `to_batches`.
+
+            table.to_arrow_dataset().count_rows()
         """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         return SourceDataset(_matching(self._rows(at), where))
@@ -286,6 +298,8 @@ class Readable(ABC):
         """The rows as a DuckDB relation, on the given connection or on DuckDB's default one.
 
         `where` works as in `to_batches`; the relation itself can be filtered too.
+
+            table.to_duckdb().aggregate("sum(price)").fetchall()
         """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         return duckdb_face.relation(_matching(self._rows(at), where), connection)
