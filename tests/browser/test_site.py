@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import re
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pictures.screens import chromium
+from tests.pictures.screens import chromium, served_site
 from tests.site_hooks import WORDS
 
 if TYPE_CHECKING:
@@ -46,27 +43,11 @@ FOUND = {  # what is found without help
 }
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the site, built and served: the search works over HTTP only."""
-    from mkdocs.commands.build import build
-    from mkdocs.config import load_config
-
-    place = tmp_path_factory.mktemp("site")
-    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(place)))
-    handler = functools.partial(_Quiet, directory=str(place))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served_site(tmp_path_factory.mktemp("site")) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Writes docs/img/*.svg again."""
+"""Writes docs/img/*.svg again; `site` takes pictures of the site, to look at."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.pictures.figures import ROOT, terminal
 from tests.pictures.list import PICTURES
-from tests.pictures.screens import screens
+from tests.pictures.screens import screens, site_screens
 
 IMAGES = ROOT / "docs" / "img"
 
@@ -22,6 +22,9 @@ def main() -> None:
         for name in wanted:
             if name == "ui":
                 screens(Path(place), IMAGES)
+                continue
+            if name == "site":
+                site_screens(Path(place), ROOT / "build" / "site-screens")
                 continue
             if name == "demo":
                 text = terminal(played(Path(place) / "demo"))

@@ -1,13 +1,17 @@
-"""Screenshots of `lakecore ui`, taken in Chromium of a warehouse that is made for them."""
+"""Screenshots, taken in Chromium: `lakecore ui` over a warehouse made for them, and the site."""
 
 from __future__ import annotations
 
+import functools
 import shutil
+import threading
 from contextlib import contextmanager
 from datetime import date, timedelta
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import lakecore as lc
+from tests.pictures.figures import ROOT
 from tests.ui_pages import fill_shop, ui_server
 
 if TYPE_CHECKING:
@@ -27,6 +31,8 @@ FLAGS = [
 ]
 SCREENS = {"ui-tables": ("/", 400), "ui-table": ("/t/shop.orders", 960)}
 WIDTH = 1000
+PAGES = ["index", "quick-start", "merging", "cdc", "options", "api"]
+WIDTHS = [420, 1280, 2560]
 
 
 @contextmanager
@@ -68,3 +74,38 @@ def screens(place: Path, images: Path) -> None:
             page.set_viewport_size({"width": WIDTH, "height": height})
             page.goto(str(client.base_url.join(address)))
             page.screenshot(path=images / f"{name}.png")
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@contextmanager
+def served_site(place: Path) -> Iterator[str]:
+    """The address of the documentation site, which is built in `place`."""
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(place)))
+    handler = functools.partial(_Quiet, directory=str(place))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def site_screens(place: Path, images: Path) -> None:
+    """What a reader of the site sees first, on a phone and on screens, light and dark."""
+    images.mkdir(parents=True, exist_ok=True)
+    with served_site(place) as address, chromium() as browser:
+        for scheme in ("light", "dark"):
+            page = browser.new_context(color_scheme=scheme).new_page()
+            for width in WIDTHS:
+                page.set_viewport_size({"width": width, "height": 1400})
+                for name in PAGES:
+                    page.goto(f"{address}/{name}.html")
+                    page.screenshot(path=images / f"{name}-{width}-{scheme}.png")
