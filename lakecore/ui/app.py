@@ -91,7 +91,9 @@ def serve_ui(
     Raises InvalidRequest if other machines can connect without a token, or if the port is taken.
     """
     check_token(host, token)
-    listen(UiApp(catalog, token=token, host=host), host=host, port=port, on_start=on_start)
+    app = UiApp(catalog, token=token, host=host)
+    app.prepare()
+    listen(app, host=host, port=port, on_start=on_start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,10 @@ class UiApp:
         self._pages = ThreadPoolExecutor(READS_MAX, "lakecore-ui")
         self._queries: dict[str, Query] = {}
         self._counting = asyncio.Lock()
+
+    def prepare(self) -> None:
+        """Make the first page before anybody waits for it: it imports half of lakecore."""
+        self._pages.submit(tables_page, self._site, Asked({}))
 
     async def __call__(
         self,
