@@ -29,8 +29,14 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-SCREENS = {"ui-tables": ("/", 400), "ui-table": ("/t/shop.orders", 960)}
-WIDTH = 1000
+SCREENS = {
+    "ui-tables": ("/", 400, "light"),
+    "ui-table": ("/t/shop.orders", 1200, "light"),
+    "ui-snapshot": ("/t/shop.orders/snapshots/6", 740, "dark"),
+    "ui-sql": ("/sql?q=SELECT day, count(*) AS orders FROM shop.orders GROUP BY day", 560, "dark"),
+}
+"""The address of each screenshot, its height, and its colours."""
+WIDTH = 1200
 PAGES = ["index", "quick-start", "merging", "cdc", "options", "api"]
 WIDTHS = [420, 1280, 2560]
 
@@ -70,9 +76,13 @@ def screens(place: Path, images: Path) -> None:
         events.write([{"day": day, "page": f"/{each}"} for each in range(50)])
     with ui_server(session.warehouse) as client, chromium() as browser:
         page = browser.new_page()
-        for name, (address, height) in SCREENS.items():
+        for name, (address, height, scheme) in SCREENS.items():
+            page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
             page.set_viewport_size({"width": WIDTH, "height": height})
             page.goto(str(client.base_url.join(address)))
+            if name == "ui-sql":
+                page.get_by_role("button", name="Run").click()
+                page.locator("table").wait_for()
             page.screenshot(path=images / f"{name}.png")
 
 
