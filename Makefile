@@ -35,7 +35,7 @@ PYTEST := $(BIN)/python -m pytest
 # Each worker imports all that it is given: `test` leaves out folders of which no test is its own, and
 # `props` takes the files that have a slow one.
 WITHOUT := $(addprefix --ignore=tests/,browser loaders services spark)
-SLOW = $(shell grep -rl --include='*.py' 'pytest.mark.slow' tests)
+SLOW = $(shell grep -rl --include='*.py' --exclude-dir=loaders 'pytest.mark.slow' tests)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv extras demo test compiled fmt lint types props mutate simulate faults interop services cdc-load cdc-ddl differential bench browser loaders loaders-here heavy-tools floors floors-here spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
