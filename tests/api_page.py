@@ -1,6 +1,6 @@
-"""Writes docs/api.md: every public name with its parameters and its docstring.
+"""Writes the pages of the APIs: every public name with its parameters and its docstring.
 
-python -m tests.api_page > docs/api.md
+python -m tests.api_page api > docs/api.md
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import ast
 import dataclasses
 import inspect
 import re
+import sys
 import textwrap
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import lakecore as lc
@@ -17,9 +19,10 @@ from lakecore import errors
 from lakecore.errors import LakecoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import ModuleType
 
-__all__ = ["SECTIONS", "api_page"]
+__all__ = ["SECTIONS", "api_page", "page_of"]
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Opening": ("connect", "open_table", "sql"),
@@ -45,42 +48,99 @@ HANDLE = "identifier path options context copy refresh"
 """The members of a table by what they are for; all others operate it."""
 
 _INTRODUCTION = """\
-The names of `lakecore`. They are imported when they are first used. Each has its docstring, which
-`help(lakecore.Table.write)` shows, too, and its parameters. This page is generated:
-`python -m tests.api_page > docs/api.md`."""
+The names of `{module}`. They are imported when they are first used. Each has its docstring, which
+`help({example})` shows, too, and its parameters. This page is generated:
+`python -m tests.api_page {page} > docs/{page}.md`."""
+
+PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
+    "api-spark": (
+        "Spark API",
+        "spark_bridge",
+        {
+            "Writing": "write prepare",
+            "Reading": "read changes",
+            "Changing rows": "delete update merge",
+            "Operating": "compact expire_snapshots remove_orphan_files rescale analyze",
+            "SQL": "sql attach register",
+            "Streams": "read_stream foreach_batch cdc",
+        },
+    ),
+    "api-testing": (
+        "Testing API",
+        "lakecore.testing",
+        {
+            "A model": "Model assert_same_rows",
+            "Strategies": "schemas rows options conditions schema_changes histories",
+            "Machines": "TableMachine",
+            "Storage that fails": "faulty_warehouse every_call Faults",
+            "Time and chance": "Clock seeded_ambient",
+            "Golden tables": "golden golden_names",
+            "Compliance": "suite",
+        },
+    ),
+}
+"""By the name of the page: its title, its module, and the names of each section."""
 
 
 def api_page() -> str:
-    """The text of the page."""
+    """The text of docs/api.md."""
     named = {name for names in SECTIONS.values() for name in names}
     public = [name for name in lc.__all__ if not name.startswith("_")]
     failures = [name for name in public if name in errors.__all__]
     results = [name for name in public if name not in named and name not in failures]
+    introduction = _INTRODUCTION.format(
+        module="lakecore", example="lakecore.Table.write", page="api"
+    )
     sections = {**SECTIONS, "Results": results, "Errors": failures}
-    lines = ["# Python API", "", _INTRODUCTION]
-    for title, names in sections.items():
-        lines += ["", f"## {title}"]
+    return _page("Python API", introduction, lc, sections)
+
+
+def page_of(page: str) -> str:
+    """The text of another page, such as "api-spark": names of no section come last."""
+    title, name, chosen = PAGES[page]
+    sections = {title: names.split() for title, names in chosen.items()}
+    module = import_module(name)
+    named = {each for names in sections.values() for each in names}
+    sections["Classes of arguments and results"] = [
+        each for each in module.__all__ if each not in named
+    ]
+    example = f"{name}.{next(iter(sections.values()))[0]}"
+    introduction = _INTRODUCTION.format(module=name, example=example, page=page)
+    return _page(title, introduction, module, sections)
+
+
+def _page(
+    title: str, introduction: str, module: ModuleType, sections: Mapping[str, Sequence[str]]
+) -> str:
+    lines = [f"# {title}", "", introduction]
+    for section, names in sections.items():
+        lines += ["", f"## {section}"]
         for name in names:
-            lines += ["", *_described(name)] if names != (title,) else _described(name, 2)
+            value: object = getattr(module, name)
+            lines += [""] if [*names] != [section] else []
+            lines += _described(name, value, 2 if [*names] == [section] else 3)
     return "\n".join(lines) + "\n"
 
 
-def _described(name: str, level: int = 3) -> Iterator[str]:
+def _described(name: str, value: object, level: int = 3) -> Iterator[str]:
     """A name with its docstring and members; at level 2, the section is its heading."""
-    value: object = getattr(lc, name)
     if level > 2:
         yield f"### {name}"
     if inspect.isclass(value):
         yield ""
         yield from _docstring(value)
-        if dataclasses.is_dataclass(value):
+        if dataclasses.is_dataclass(value) and (fields := dataclasses.fields(value)):
             yield ""
-            yield from (f"- `{each.name}: {each.type}`" for each in dataclasses.fields(value))
+            yield from (f"- `{each.name}: {each.type}`" for each in fields)
         if not issubclass(value, LakecoreError):
             yield from _members(value)
     elif inspect.ismodule(value):
         yield ""
         yield from _docstring(value)
+        for each in getattr(value, "__all__", ()):
+            if inspect.isclass(member := getattr(value, each)):
+                yield ""
+                yield from _described(f"{name}.{each}", member)
     else:
         assert callable(value), name
         yield from _call(name, value)
@@ -138,12 +198,13 @@ def _call(name: str, called: Callable[..., object]) -> Iterator[str]:
     yield f"`{name}{found.replace(parameters=parameters, return_annotation=found.empty)}`"
     yield ""
     yield from _docstring(called)
-    yield ""
+    types = []
     for each in shown:
         default = "" if each.default is each.empty else f", default `{each.default!r}`"
-        yield f"- `{each.name}`: `{_type(each.annotation)}`{default}"
+        types.append(f"- `{each.name}`: `{_type(each.annotation)}`{default}")
     if found.return_annotation not in (found.empty, None, "None"):
-        yield f"- returns `{_type(found.return_annotation)}`"
+        types.append(f"- returns `{_type(found.return_annotation)}`")
+    yield from ["", *types] if types else []
 
 
 def _type(annotation: object) -> str:
@@ -192,4 +253,5 @@ def _summary(value: object) -> str:
 
 
 if __name__ == "__main__":
-    print(api_page(), end="")
+    [wanted] = sys.argv[1:]
+    print(api_page() if wanted == "api" else page_of(wanted), end="")

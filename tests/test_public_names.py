@@ -99,7 +99,9 @@ def test_unknown_name_is_an_attribute_error() -> None:
 def test_the_page_of_the_api_is_up_to_date() -> None:
     page = Path(__file__).parents[1] / "docs" / "api.md"
 
-    assert page.read_text() == api_page(), "write it again: python -m tests.api_page > docs/api.md"
+    assert page.read_text() == api_page(), (
+        "write it again: python -m tests.api_page api > docs/api.md"
+    )
 
 
 def test_each_public_name_has_a_short_heading_on_the_page() -> None:

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 import lakecore as lc
 import spark_bridge
 from spark_bridge.cdc_decode import MESSAGE_COLUMNS
+from tests.api_page import page_of
 from tests.spark.conftest import ROOT
 from tests.spark.messages import change
 
@@ -135,3 +136,9 @@ def test_blocks_of_the_page_run(page: str, session: SparkSession, tmp_path: Path
     }
     if page in held:
         assert held[page]() == 1
+
+
+def test_the_page_of_the_api_is_up_to_date() -> None:
+    page = (ROOT / "docs" / "api-spark.md").read_text()
+
+    assert page == page_of("api-spark"), "write it again, as it says at its top"
