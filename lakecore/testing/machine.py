@@ -265,6 +265,7 @@ class TableMachine(RuleBasedStateMachine):
                     options=shape.options,
                 )
 
+
         TestLakecore = LakecoreMachine.TestCase
     """
 

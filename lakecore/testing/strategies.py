@@ -98,7 +98,8 @@ def rows(
     keys meet often.
 
         @given(data=st.data())
-        def test_write(data): table.write(data.draw(rows(shape)))
+        def test_write(data):
+            table.write(data.draw(rows(shape)))
     """
     shape = schema if isinstance(schema, Shape) else None
     stated = schema.schema if isinstance(schema, Shape) else schema
@@ -139,7 +140,8 @@ def options() -> st.SearchStrategy[dict[str, str]]:
     sizes, statistics, manifests.
 
         @given(neutral=options())
-        def test_law(neutral): catalog.create_table("d.t", columns, options=neutral)
+        def test_law(neutral):
+            catalog.create_table("d.t", columns, options=neutral)
     """
     plain_writes = WRITES.filter(lambda each: not {*each} & {*_NOT_NEUTRAL})
     return st.tuples(FILES, MANIFESTS, plain_writes).map(

@@ -129,7 +129,8 @@ class GoldenTable:
     - `snapshots`: the rows that Java read, as Arrow tables by snapshot id;
     - `unordered`: the columns with lists whose order Paimon leaves open (`collect`).
 
-        for snapshot_id, rows in golden(name).snapshots.items(): ...
+        for snapshot_id, rows in golden(name).snapshots.items():
+            ...
     """
 
     name: str

@@ -326,7 +326,8 @@ def schema_changes(
     `fresh` names the new column, or gives the renamed one its name; by default, it is unused.
 
         @given(change=schema_changes(shape))
-        def test_alter(change): catalog.alter_table("d.t", [change])
+        def test_alter(change):
+            catalog.alter_table("d.t", [change])
     """
     schema = schema.schema if isinstance(schema, Shape) else schema
     options = schema.parsed_options()
