@@ -32,7 +32,10 @@ class MoveKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A position among the columns: first, last, or directly before or after `column`."""
+    """A position among the columns: first, last, or directly before or after `column`.
+
+    places = [Move.first(), Move.last(), Move.before("item"), Move.after("item")]
+    """
 
     kind: MoveKind
     column: str | None = None
@@ -167,7 +170,21 @@ class SchemaChange:
     A type is Paimon's type string (`"DECIMAL(10, 2)"`), an Arrow type or a lakecore type. The rules
     of type changes are Paimon's (https://paimon.apache.org/docs/master/concepts/spec/schema/).
 
-        session.alter_table("shop.orders", [SchemaChange.add_column("note", "STRING")])
+        change, move = lakecore.SchemaChange, lakecore.Move
+        changes = [
+            change.add_column("note", "STRING", "what the buyer said", move.after("item")),
+            change.update_column_type("n", "BIGINT"),
+            change.update_column_nullability("n", nullable=True),
+            change.update_column_comment("n", "pieces"),
+            change.update_column_default_value("n", "1"),
+            change.update_column_position("n", move.first()),
+            change.rename_column("item", "product"),
+            change.drop_column("old"),
+            change.set_option("snapshot.time-retained", "7 d"),
+            change.remove_option("num-sorted-run.compaction-trigger"),
+            change.update_comment("orders of the shop"),
+        ]
+        session.alter_table("shop.orders", changes)
     """
 
     @staticmethod

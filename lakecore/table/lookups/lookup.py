@@ -227,7 +227,12 @@ class _Seen:
 
 
 class Lookup:
-    """Looks up rows by keys, again and again; see `Table.open_lookup`. Threads may share it."""
+    """Looks up rows by keys, again and again; see `Table.open_lookup`. Threads may share it.
+
+    with table.open_lookup() as lookup:
+        found = lookup.rows([{"id": 1}])
+        lookup.refresh()
+    """
 
     def __init__(
         self,

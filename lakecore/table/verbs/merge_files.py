@@ -360,8 +360,14 @@ class MergeInto:
     (`lakecore.sql_expr`) or plain values, by column. `source.x` and `target.x` name the columns of
     the two sides, as in `pl.col("source.price")`; `x` alone works if only one side has it.
 
-        merge = table.merge(rows, on=["id"]).when_matched_delete("source.deleted")
-        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        merge = table.merge(rows, on=["id"]).when_matched_delete("source.n = 0")
+        merge = merge.when_matched_update({"n": pl.col("source.n")}, condition="source.n < 9")
+        merge = merge.when_matched_update_all()
+        merge = merge.when_not_matched_insert({"id": pl.col("source.id")}, condition="n is null")
+        merge = merge.when_not_matched_insert_all()
+        merge = merge.when_not_matched_by_source_delete("item is null")
+        merge = merge.when_not_matched_by_source_update({"n": lakecore.sql_expr("n + 1")})
+        merge.execute()
     """
 
     context: TableContext

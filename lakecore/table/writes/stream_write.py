@@ -156,8 +156,11 @@ class StreamWrite:
         with table.new_stream_write("loader") as writer:
             for checkpoint, rows in enumerate(batches, start=1 + (writer.committed() or 0)):
                 writer.write(rows)
-                writer.prepare_commit(checkpoint)
+                messages = writer.prepare_commit(checkpoint)
                 writer.commit(checkpoint)
+
+    Where checkpoints are confirmed later, a restarted process passes the messages that it stored:
+    `writer.recover({checkpoint: messages})`.
     """
 
     def __init__(self, context: TableContext, commit_user: str) -> None:
