@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakecore import __version__
-from lakecore.cli.arguments import Form, Format, Verbs
+from lakecore.cli.arguments import Form, Format, Verbs, flag, switch
 from lakecore.cli.printing import say
 from lakecore.deferred import deferred
 
@@ -38,11 +38,10 @@ def version(form: Form) -> None:
 @commands("demo")
 def demo(
     path: Annotated[
-        str | None,
-        typer.Option(metavar="DIRECTORY", help="Directory of the warehouse. Default: a new one."),
+        str | None, flag("DIRECTORY", "Directory of the warehouse. Default: a new one.")
     ] = None,
     *,
-    keep: Annotated[bool, typer.Option(help="Keep the table afterwards.")] = True,
+    keep: Annotated[bool, switch("Keep the table afterwards.", "--keep/--no-keep")] = True,
 ) -> None:
     """Show what lakecore does, with a year of real flights."""
     warehouse = tempfile.mkdtemp(prefix="lakecore-demo-") if path is None else path

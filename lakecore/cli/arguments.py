@@ -13,6 +13,7 @@ from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Annotated, ParamSpec, get_args, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo, OptionInfo
 
 from lakecore.cli.output import run
 from lakecore.cli.registry import COMMANDS
@@ -35,6 +36,26 @@ ROWS_SHOWN = 20
 STDIN = "-"
 _YEAR_SECONDS = 365 * 86_400
 P = ParamSpec("P")
+
+
+def flag(metavar: str, meaning: str, *names: str, envvar: str | None = None) -> OptionInfo:
+    """A flag with a value, which `--help` shows as `metavar`. Its parameter names it by default."""
+    found: OptionInfo = typer.Option(
+        *names, metavar=metavar, help=meaning, envvar=envvar, show_envvar=False
+    )
+    return found
+
+
+def switch(meaning: str, *names: str) -> OptionInfo:
+    """A flag without a value, or one whose type says all about its values."""
+    found: OptionInfo = typer.Option(*names, help=meaning)
+    return found
+
+
+def argument(metavar: str, meaning: str) -> ArgumentInfo:
+    """A value that is given by its place."""
+    found: ArgumentInfo = typer.Argument(metavar=metavar, help=meaning)
+    return found
 
 
 def _table_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -61,57 +82,43 @@ TableName = Annotated[
 ]
 Warehouse = Annotated[
     str | None,
-    typer.Option(
+    flag(
+        "PATH",
+        "Warehouse of DB.TABLE. Default: LAKECORE_WAREHOUSE, or the profile.",
         "--warehouse",
         "-w",
-        metavar="PATH",
-        help="Warehouse of DB.TABLE. Default: LAKECORE_WAREHOUSE, or the profile.",
     ),
 ]
 Options = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        metavar="KEY=VALUE",
-        help="Set an option of the table or the storage; repeatable.",
-    ),
+    flag("KEY=VALUE", "Set an option of the table or the storage; repeatable.", "--option", "-o"),
 ]
-Columns = Annotated[
-    str | None, typer.Option(metavar="NAMES", help="Only these columns, separated by commas.")
-]
-Where = Annotated[str | None, typer.Option(metavar="SQL", help="Only rows that match.")]
+Columns = Annotated[str | None, flag("NAMES", "Only these columns, separated by commas.")]
+Where = Annotated[str | None, flag("SQL", "Only rows that match.")]
 Limit = Annotated[
     int | None,
     typer.Option(
-        min=0, metavar="N", help=f"Print at most N rows. Default in a table: {ROWS_SHOWN}."
+        metavar="N", help=f"Print at most N rows. Default in a table: {ROWS_SHOWN}.", min=0
     ),
 ]
 
 Partitions = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE,...", help="Only partitions with these values; repeatable."),
+    list[str] | None, flag("KEY=VALUE,...", "Only partitions with these values; repeatable.")
 ]
-PartitionsWhere = Annotated[
-    str | None, typer.Option(metavar="SQL", help="Only partitions that match.")
-]
-Full = Annotated[
-    bool, typer.Option("--full", help="Merge everything into one sorted run per bucket.")
-]
+PartitionsWhere = Annotated[str | None, flag("SQL", "Only partitions that match.")]
+Full = Annotated[bool, switch("Merge everything into one sorted run per bucket.")]
 Interval = Annotated[
     float,
     typer.Option(
-        min=0.01,
-        max=_YEAR_SECONDS,
         metavar="SECONDS",
         help="With --watch: the wait between checks.",
+        min=0.01,
+        max=_YEAR_SECONDS,
     ),
 ]
-EvolveSchema = Annotated[
-    bool, typer.Option("--evolve-schema", help="Add missing columns to the table.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+EvolveSchema = Annotated[bool, switch("Add missing columns to the table.")]
+DryRun = Annotated[bool, switch("Only print what would be done.")]
+Yes = Annotated[bool, switch("Do not ask for confirmation.", "--yes", "-y")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,13 +161,10 @@ class Care:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Printed:
     output: Annotated[
-        Format,
-        typer.Option(
-            "--output", help="Print a table for people, JSON lines, CSV, or a Parquet file."
-        ),
+        Format, switch("Print a table for people, JSON lines, CSV, or a Parquet file.")
     ] = Format.TABLE
-    json: Annotated[bool, typer.Option("--json", help="The same as --output json.")] = False
-    csv: Annotated[bool, typer.Option("--csv", help="The same as --output csv.")] = False
+    json: Annotated[bool, switch("The same as --output json.")] = False
+    csv: Annotated[bool, switch("The same as --output csv.")] = False
 
     def value(self) -> Format:
         """The one format that the flags ask for; a usage error if they ask for two."""
@@ -178,39 +182,28 @@ class Reading:
 
     kind: Annotated[
         str | None,
-        typer.Option(
+        flag(
+            "csv|json|parquet",
+            "Format of the files. Default: by the file suffix.",
             "--format",
             "-f",
-            metavar="csv|json|parquet",
-            help="Format of the files. Default: by the file suffix.",
         ),
     ] = None
     delimiter: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="CSV: the separator of values. Default: detected."),
+        str | None, flag("TEXT", "CSV: the separator of values. Default: detected.")
     ] = None
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="CSV: the first line holds values, not names.")
-    ] = False
+    no_header: Annotated[bool, switch("CSV: the first line holds values, not names.")] = False
     header_names: Annotated[
-        str | None,
-        typer.Option("--names", metavar="NAMES", help="CSV: column names, separated by commas."),
+        str | None, flag("NAMES", "CSV: column names, separated by commas.", "--names")
     ] = None
-    null: Annotated[
-        str, typer.Option(metavar="TEXT", help="CSV: the text that means null. Default: empty.")
-    ] = ""
+    null: Annotated[str, flag("TEXT", "CSV: the text that means null. Default: empty.")] = ""
     date_format: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="CSV: format of dates, such as '%d/%m/%Y'.")
+        str | None, flag("FORMAT", "CSV: format of dates, such as '%d/%m/%Y'.")
     ] = None
-    timestamp_format: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="CSV: format of timestamps.")
-    ] = None
+    timestamp_format: Annotated[str | None, flag("FORMAT", "CSV: format of timestamps.")] = None
     encoding: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Encoding of CSV and JSON files, such as latin-1 or utf-16; default UTF-8.",
-        ),
+        flag("NAME", "Encoding of CSV and JSON files, such as latin-1 or utf-16; default UTF-8."),
     ] = None
 
 
@@ -259,7 +252,7 @@ def _flat(work: Callable[..., None]) -> Callable[..., None]:
     flags: list[Parameter] = []
     groups: dict[str, type] = {}
     for name, each in signature(work).parameters.items():
-        hint = hints[name]
+        hint = _named(name, hints[name])
         group = next((part for part in (hint, *get_args(hint)) if is_dataclass(part)), None)
         if group is None:
             flags.append(each.replace(kind=Parameter.KEYWORD_ONLY, annotation=hint))
@@ -274,7 +267,7 @@ def _flat(work: Callable[..., None]) -> Callable[..., None]:
                     field.name,
                     Parameter.KEYWORD_ONLY,
                     default=default,
-                    annotation=of_group[field.name],
+                    annotation=_named(field.name, of_group[field.name]),
                 )
             )
 
@@ -288,6 +281,15 @@ def _flat(work: Callable[..., None]) -> Callable[..., None]:
     command.__name__ = work.__name__
     command.__signature__ = Signature(flags)  # type: ignore[attr-defined]  # inspect reads it
     return command
+
+
+def _named(name: str, hint: object) -> object:
+    """The annotation of a parameter. A switch without names is only `--NAME`, not `--no-NAME`."""
+    of, *more = get_args(hint) or (None,)
+    for each in more:
+        if of is bool and isinstance(each, OptionInfo) and each.default is ...:
+            each.param_decls = (f"--{name.replace('_', '-')}",)
+    return hint
 
 
 def names(columns: str | None) -> list[str] | None:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from lakecore.cli.arguments import Form, Format, OfTable, OfWarehouse, Verbs, partitions_of
+from lakecore.cli.arguments import (
+    Form,
+    Format,
+    OfTable,
+    OfWarehouse,
+    Verbs,
+    argument,
+    flag,
+    partitions_of,
+    switch,
+)
 from lakecore.cli.confirm import require_consent
 from lakecore.cli.printing import note, say, write_frame, write_record
 from lakecore.deferred import deferred_module
@@ -26,23 +34,16 @@ _ALL = ".*"
 def orphans(  # noqa: PLR0913  one parameter per option
     table: Annotated[
         str,
-        typer.Argument(
-            metavar="PATH|DB.TABLE|DB.*",
-            help="A table, or all tables of a database of the warehouse.",
-        ),
+        argument("PATH|DB.TABLE|DB.*", "A table, or all tables of a database of the warehouse."),
     ],
     of: OfWarehouse,
     *,
-    older_than: Annotated[
-        str, typer.Option(metavar="TIME", help="Only files changed before this time or age.")
-    ] = "1 d",
+    older_than: Annotated[str, flag("TIME", "Only files changed before this time or age.")] = "1 d",
     force: Annotated[
-        bool, typer.Option("--force", help="Allow an age below 1 h. No one may write to the table.")
+        bool, switch("Allow an age below 1 h. No one may write to the table.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print what would be deleted.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    dry_run: Annotated[bool, switch("Only print what would be deleted.")] = False,
+    yes: Annotated[bool, switch("Do not ask for confirmation.", "--yes", "-y")] = False,
     form: Form,
 ) -> None:
     """Delete orphan files: left by failed writes, in no snapshot, tag or branch.
@@ -72,8 +73,7 @@ def orphans(  # noqa: PLR0913  one parameter per option
 @commands("repair")
 def repair(
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="[DB|DB.TABLE]", help="What to repair; all databases by default."),
+        str | None, argument("[DB|DB.TABLE]", "What to repair; all databases by default.")
     ] = None,
     *,
     of: OfWarehouse,
@@ -93,10 +93,7 @@ def partition_done(
     of: OfTable,
     *,
     partition: Annotated[
-        list[str],
-        typer.Option(
-            metavar="KEY=VALUE,...", help="Mark partitions with these values; repeatable."
-        ),
+        list[str], flag("KEY=VALUE,...", "Mark partitions with these values; repeatable.")
     ],
     form: Form,
 ) -> None:
@@ -112,9 +109,7 @@ def partition_done(
 def iceberg(
     of: OfTable,
     *,
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Begin again from the files of the latest snapshot.")
-    ] = False,
+    rebuild: Annotated[bool, switch("Begin again from the files of the latest snapshot.")] = False,
     form: Form,
 ) -> None:
     """Write Iceberg metadata of the latest snapshot, for DuckDB, Spark and other readers."""

@@ -27,7 +27,9 @@ from lakecore.cli.arguments import (
     Partitions,
     PartitionsWhere,
     Verbs,
+    flag,
     partitions_of,
+    switch,
 )
 from lakecore.cli.printing import note, say, write_frame, write_record
 from lakecore.cli.settings import stated
@@ -77,29 +79,18 @@ def compact(  # noqa: PLR0913  one parameter per option
     full: Full = False,
     partition: Partitions = None,
     where: PartitionsWhere = None,
-    bucket: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="Only this bucket; repeatable.")
-    ] = None,
+    bucket: Annotated[list[int] | None, flag("N", "Only this bucket; repeatable.")] = None,
     max_bytes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="Work in steps that read at most SIZE, such as '512 mb'."
-        ),
+        str | None, flag("SIZE", "Work in steps that read at most SIZE, such as '512 mb'.")
     ] = None,
     dry_run: DryRun = False,
     order_strategy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="order|zorder|hilbert", help="Sort all rows of a table without a primary key."
-        ),
+        str | None, flag("order|zorder|hilbert", "Sort all rows of a table without a primary key.")
     ] = None,
     order_by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN,...", help="With --order-strategy: the columns to sort by."),
+        str | None, flag("COLUMN,...", "With --order-strategy: the columns to sort by.")
     ] = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Keep compacting while others write, until stopped.")
-    ] = False,
+    watch: Annotated[bool, switch("Keep compacting while others write, until stopped.")] = False,
     interval: Interval = 10.0,
     form: Form,
 ) -> None:
@@ -136,7 +127,7 @@ def rescale(
     *,
     bucket_num: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="The number of buckets. Default: the option bucket."),
+        typer.Option(metavar="N", help="The number of buckets. Default: the option bucket.", min=1),
     ] = None,
     partition: Partitions = None,
     where: PartitionsWhere = None,
@@ -154,33 +145,24 @@ def compact_tables(  # noqa: PLR0913  one parameter per option
     of: OfWarehouse,
     *,
     including_databases: Annotated[
-        str, typer.Option(metavar="REGEX", help="Databases whose whole name matches.")
+        str, flag("REGEX", "Databases whose whole name matches.")
     ] = ".*",
     including_tables: Annotated[
-        str,
-        typer.Option(metavar="REGEX", help="Tables whose whole name matches, as `t` or `db.t`."),
+        str, flag("REGEX", "Tables whose whole name matches, as `t` or `db.t`.")
     ] = ".*",
-    excluding_tables: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Tables to leave out.")
-    ] = None,
+    excluding_tables: Annotated[str | None, flag("REGEX", "Tables to leave out.")] = None,
     mode: Annotated[
-        str,
-        typer.Option(metavar="divided|combined", help="One job per table, or one for all tables."),
+        str, flag("divided|combined", "One job per table, or one for all tables.")
     ] = "divided",
     full: Full = False,
     max_bytes: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Work in steps that read at most SIZE per table."),
+        str | None, flag("SIZE", "Work in steps that read at most SIZE per table.")
     ] = None,
     table_option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A dynamic option of all tables; repeatable."),
+        list[str] | None, flag("KEY=VALUE", "A dynamic option of all tables; repeatable.")
     ] = None,
     watch: Annotated[
-        bool,
-        typer.Option(
-            "--watch", help="Repeat until stopped, also with tables that are created later."
-        ),
+        bool, switch("Repeat until stopped, also with tables that are created later.")
     ] = False,
     interval: Interval = 10.0,
     form: Form,

@@ -16,8 +16,11 @@ from lakecore.cli.arguments import (
     OfWarehouse,
     Verbs,
     Yes,
+    argument,
+    flag,
     names,
     partitions_of,
+    switch,
 )
 from lakecore.cli.confirm import DRY, require_consent
 from lakecore.cli.look import columns_frame
@@ -53,13 +56,9 @@ _table = commands.group("table")
 _COLUMN = re.compile(r"\s*(`[^`]+`|\S+)\s+(.+?)\s*", re.DOTALL)
 _PLACE = re.compile(r"(?P<type>.*?)\s+(?:(?P<first>FIRST)|AFTER\s+(?P<after>\S+))", re.IGNORECASE)
 
-DatabaseName = Annotated[str, typer.Argument(metavar="DB", help="The name of the database.")]
-IfExists = Annotated[
-    bool, typer.Option("--if-exists", help="Do nothing if the name does not exist.")
-]
-IfNotExists = Annotated[
-    bool, typer.Option("--if-not-exists", help="Do nothing if the name exists.")
-]
+DatabaseName = Annotated[str, argument("DB", "The name of the database.")]
+IfExists = Annotated[bool, switch("Do nothing if the name does not exist.")]
+IfNotExists = Annotated[bool, switch("Do nothing if the name exists.")]
 
 
 # --- databases ------------------------------------------------------------------------------------
@@ -103,9 +102,7 @@ def drop_database(
     database: DatabaseName,
     of: OfWarehouse,
     *,
-    cascade: Annotated[
-        bool, typer.Option("--cascade", help="Drop its tables with all their data, too.")
-    ] = False,
+    cascade: Annotated[bool, switch("Drop its tables with all their data, too.")] = False,
     if_exists: IfExists = False,
     care: Care,
 ) -> None:
@@ -134,9 +131,7 @@ def drop_database(
 
 @_table("list")
 def list_tables(
-    database: Annotated[
-        str | None, typer.Argument(metavar="[DB]", help="Only tables of this database.")
-    ] = None,
+    database: Annotated[str | None, argument("[DB]", "Only tables of this database.")] = None,
     *,
     of: OfWarehouse,
     form: Form,
@@ -154,19 +149,13 @@ def create_table(  # noqa: PLR0913  one parameter per option
     of: OfTable,
     column: Annotated[
         list[str],
-        typer.Argument(
-            metavar="'NAME TYPE'...", help="Columns, such as 'id BIGINT' 'price DECIMAL(10, 2)'."
-        ),
+        argument("'NAME TYPE'...", "Columns, such as 'id BIGINT' 'price DECIMAL(10, 2)'."),
     ],
     *,
-    primary_key: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Primary key, comma-separated.")
-    ] = None,
-    partition_by: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Partition keys, comma-separated.")
-    ] = None,
-    bucket: Annotated[int | None, typer.Option(metavar="N", help="Number of buckets.")] = None,
-    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="Comment.")] = None,
+    primary_key: Annotated[str | None, flag("NAMES", "Primary key, comma-separated.")] = None,
+    partition_by: Annotated[str | None, flag("NAMES", "Partition keys, comma-separated.")] = None,
+    bucket: Annotated[int | None, flag("N", "Number of buckets.")] = None,
+    comment: Annotated[str | None, flag("TEXT", "Comment.")] = None,
     if_not_exists: IfNotExists = False,
 ) -> None:
     """Create an empty table. -o KEY=VALUE sets its options."""
@@ -250,7 +239,7 @@ def show_ddl(of: OfTable) -> None:
 @_table("rename")
 def rename_table(
     of: OfTable,
-    new: Annotated[str, typer.Argument(metavar="NEW|DB.NEW", help="The new name.")],
+    new: Annotated[str, argument("NEW|DB.NEW", "The new name.")],
     *,
     if_exists: IfExists = False,
 ) -> None:
@@ -295,8 +284,7 @@ def drop_partition(
     of: OfTable,
     *,
     partition: Annotated[
-        list[str],
-        typer.Option(metavar="KEY=VALUE,...", help="Partitions with these values; repeatable."),
+        list[str], flag("KEY=VALUE,...", "Partitions with these values; repeatable.")
     ],
     care: Care,
     form: Form,
@@ -348,45 +336,28 @@ def repair_hints(of: OfTable) -> None:
 def alter(  # noqa: PLR0913  one parameter per option
     of: OfTable,
     *,
-    rename: Annotated[
-        list[str] | None, typer.Option(metavar="OLD=NEW", help="Rename a column; repeatable.")
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Drop a column; repeatable.")
-    ] = None,
+    rename: Annotated[list[str] | None, flag("OLD=NEW", "Rename a column; repeatable.")] = None,
+    drop: Annotated[list[str] | None, flag("NAME", "Drop a column; repeatable.")] = None,
     add: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="'NAME TYPE [FIRST|AFTER NAME]'", help="Add a nullable column; repeatable."
-        ),
+        flag("'NAME TYPE [FIRST|AFTER NAME]'", "Add a nullable column; repeatable."),
     ] = None,
     retype: Annotated[
-        list[str] | None,
-        typer.Option("--type", metavar="NAME=TYPE", help="Change the type; repeatable."),
+        list[str] | None, flag("NAME=TYPE", "Change the type; repeatable.", "--type")
     ] = None,
-    nullable: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Allow nulls; repeatable.")
-    ] = None,
-    not_null: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Forbid nulls; repeatable.")
-    ] = None,
+    nullable: Annotated[list[str] | None, flag("NAME", "Allow nulls; repeatable.")] = None,
+    not_null: Annotated[list[str] | None, flag("NAME", "Forbid nulls; repeatable.")] = None,
     default: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Default value of a column; repeatable."),
+        list[str] | None, flag("NAME=VALUE", "Default value of a column; repeatable.")
     ] = None,
     column_comment: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=TEXT", help="Comment of a column; repeatable.")
+        list[str] | None, flag("NAME=TEXT", "Comment of a column; repeatable.")
     ] = None,
     set_option: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Store an option; repeatable."),
+        list[str] | None, flag("KEY=VALUE", "Store an option; repeatable.", "--set")
     ] = None,
-    unset: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="Remove an option; repeatable.")
-    ] = None,
-    comment: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Comment of the table; '' removes it.")
-    ] = None,
+    unset: Annotated[list[str] | None, flag("KEY", "Remove an option; repeatable.")] = None,
+    comment: Annotated[str | None, flag("TEXT", "Comment of the table; '' removes it.")] = None,
     care: Care,
     form: Form,
 ) -> None:

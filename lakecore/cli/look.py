@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakecore.catalog.identifier import quoted_name
-from lakecore.cli.arguments import Columns, Form, Format, OfTable, OfWarehouse, Verbs, Where, names
+from lakecore.cli.arguments import (
+    Columns,
+    Form,
+    Format,
+    OfTable,
+    OfWarehouse,
+    Verbs,
+    Where,
+    argument,
+    flag,
+    names,
+    switch,
+)
 from lakecore.cli.printing import note, say, write_frame, write_record
 from lakecore.deferred import deferred, deferred_module
 from lakecore.display import show_bytes
@@ -32,9 +44,7 @@ commands = Verbs()
 
 @commands("tables")
 def tables(
-    path: Annotated[
-        str | None, typer.Argument(metavar="[WAREHOUSE]", help="Path or URI of the warehouse.")
-    ] = None,
+    path: Annotated[str | None, argument("[WAREHOUSE]", "Path or URI of the warehouse.")] = None,
     *,
     of: OfWarehouse,
     form: Form,
@@ -67,19 +77,11 @@ def tables(
 def show(  # noqa: PLR0913  one parameter per option
     of: OfTable,
     *,
-    schema: Annotated[bool, typer.Option("--schema", help="Show columns and keys.")] = False,
-    options: Annotated[
-        bool, typer.Option("--options", help="Show the options that are set.")
-    ] = False,
-    snapshots: Annotated[
-        bool, typer.Option("--snapshots", help="Show the snapshots that can be read.")
-    ] = False,
-    files: Annotated[
-        bool, typer.Option("--files", help="Show the data files of the latest snapshot.")
-    ] = False,
-    manifests: Annotated[
-        bool, typer.Option("--manifests", help="Show the manifests, and how many are small.")
-    ] = False,
+    schema: Annotated[bool, switch("Show columns and keys.")] = False,
+    options: Annotated[bool, switch("Show the options that are set.")] = False,
+    snapshots: Annotated[bool, switch("Show the snapshots that can be read.")] = False,
+    files: Annotated[bool, switch("Show the data files of the latest snapshot.")] = False,
+    manifests: Annotated[bool, switch("Show the manifests, and how many are small.")] = False,
     form: Form,
 ) -> None:
     """Show the schema, options and snapshots of a table.
@@ -125,10 +127,7 @@ def advise(
     of: OfTable,
     *,
     prices: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STORE", help="Prices: s3, s3-express, gcs or local. Default: by the path."
-        ),
+        str | None, flag("STORE", "Prices: s3, s3-express, gcs or local. Default: by the path.")
     ] = None,
     form: Form,
 ) -> None:
@@ -145,9 +144,7 @@ def analyze(
     of: OfTable,
     *,
     columns: Columns = None,
-    only_rows: Annotated[
-        bool, typer.Option("--only-rows", help="Only count the rows; analyze no column.")
-    ] = False,
+    only_rows: Annotated[bool, switch("Only count the rows; analyze no column.")] = False,
     form: Form,
 ) -> None:
     """Compute and store statistics of a table, for the query planners of other engines."""

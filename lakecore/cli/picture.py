@@ -6,9 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from lakecore.cli.arguments import Form, Format, OfTable, Verbs
+from lakecore.cli.arguments import Form, Format, OfTable, Verbs, flag
 from lakecore.cli.printing import note, say, write_frame
 from lakecore.deferred import deferred, deferred_module
 from lakecore.display import json_text, show_bytes
@@ -35,9 +33,7 @@ _BAR = 30
 def inspect(
     of: OfTable,
     *,
-    html: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write a self-contained HTML page.")
-    ] = None,
+    html: Annotated[str | None, flag("FILE", "Write a self-contained HTML page.")] = None,
     form: Form,
 ) -> None:
     """Draw a table: snapshots, tags, consumers, buckets, files, and what would expire."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from lakecore.cli.action_table import HELP
-from lakecore.cli.arguments import Verbs
+from lakecore.cli.arguments import Verbs, argument
 from lakecore.cli.output import write
 from lakecore.deferred import deferred
 
@@ -50,8 +48,7 @@ Usage: lakecore cdc ACTION [--FLAG VALUE]...
 @commands("action", raw=True)
 def action(
     arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME [--FLAG VALUE]...", help="An action and its flags."),
+        list[str] | None, argument("NAME [--FLAG VALUE]...", "An action and its flags.")
     ] = None,
 ) -> None:
     """Run an action of Paimon's Flink action jar, with the same name and flags."""
@@ -65,10 +62,7 @@ def action(
 def cdc(
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="ACTION [--FLAG VALUE]...",
-            help="An action, or `run`, `check`, `status`, `resync`.",
-        ),
+        argument("ACTION [--FLAG VALUE]...", "An action, or `run`, `check`, `status`, `resync`."),
     ] = None,
 ) -> None:
     """Replicate a database or a topic to tables, including schema changes."""

@@ -12,9 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
-import typer
-
-from lakecore.cli.arguments import Care, Form, Format, OfTable, Verbs
+from lakecore.cli.arguments import Care, Form, Format, OfTable, Verbs, flag, switch
 from lakecore.cli.confirm import confirmed, require_consent
 from lakecore.cli.printing import write_frame, write_record
 from lakecore.deferred import deferred, deferred_module
@@ -43,18 +41,13 @@ _expire = commands.group("expire")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limits:
     retain_max: Annotated[
-        int | None, typer.Option(metavar="N", help="Expire all but the newest N, even recent ones.")
+        int | None, flag("N", "Expire all but the newest N, even recent ones.")
     ] = None
-    retain_min: Annotated[
-        int | None, typer.Option(metavar="N", help="Always keep the newest N.")
-    ] = None
+    retain_min: Annotated[int | None, flag("N", "Always keep the newest N.")] = None
     older_than: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Expire what was replaced before this time or age, such as '2 h'."
-        ),
+        str | None, flag("TIME", "Expire what was replaced before this time or age, such as '2 h'.")
     ] = None
-    max_deletes: Annotated[int | None, typer.Option(metavar="N", help="Expire at most N.")] = None
+    max_deletes: Annotated[int | None, flag("N", "Expire at most N.")] = None
 
 
 @_snapshot("list")
@@ -111,9 +104,7 @@ def expire_changelogs(
     of: OfTable,
     limits: _Limits,
     *,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Expire all that no consumer needs.")
-    ] = False,
+    everything: Annotated[bool, switch("Expire all that no consumer needs.", "--all")] = False,
     care: Care,
     form: Form,
 ) -> None:
@@ -131,22 +122,16 @@ def expire_partitions(  # noqa: PLR0913  one parameter per option
     of: OfTable,
     *,
     expiration_time: Annotated[
-        str | None,
-        typer.Option(metavar="AGE", help="Drop partitions older than this, such as '30 d'."),
+        str | None, flag("AGE", "Drop partitions older than this, such as '30 d'.")
     ] = None,
-    timestamp_formatter: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="Format of the time.")
-    ] = None,
+    timestamp_formatter: Annotated[str | None, flag("FORMAT", "Format of the time.")] = None,
     timestamp_pattern: Annotated[
-        str | None, typer.Option(metavar="PATTERN", help="The time, made of values: '$dt $hour'.")
+        str | None, flag("PATTERN", "The time, made of values: '$dt $hour'.")
     ] = None,
     expire_strategy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STRATEGY", help="values-time: by the values; update-time: by the newest file."
-        ),
+        str | None, flag("STRATEGY", "values-time: by the values; update-time: by the newest file.")
     ] = None,
-    max_expires: Annotated[int | None, typer.Option(metavar="N", help="Drop at most N.")] = None,
+    max_expires: Annotated[int | None, flag("N", "Drop at most N.")] = None,
     care: Care,
     form: Form,
 ) -> None:
@@ -172,15 +157,11 @@ def rollback(
     of: OfTable,
     *,
     snapshot: Annotated[
-        int | None,
-        typer.Option("--snapshot", "--snapshot-id", metavar="N", help="Go back to this snapshot."),
+        int | None, flag("N", "Go back to this snapshot.", "--snapshot", "--snapshot-id")
     ] = None,
-    tag: Annotated[str | None, typer.Option(metavar="NAME", help="Go back to this tag.")] = None,
+    tag: Annotated[str | None, flag("NAME", "Go back to this tag.")] = None,
     timestamp: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Go back to the newest snapshot at this time (ISO 8601)."
-        ),
+        str | None, flag("TIME", "Go back to the newest snapshot at this time (ISO 8601).")
     ] = None,
     care: Care,
     form: Form,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from lakecore.cli.arguments import (
     ROWS_SHOWN,
     Columns,
@@ -15,6 +13,7 @@ from lakecore.cli.arguments import (
     OfTable,
     Verbs,
     Where,
+    flag,
     names,
 )
 from lakecore.cli.printing import note, write_batches, write_frame, write_record
@@ -38,13 +37,11 @@ def read(  # noqa: PLR0913  one parameter per option
     where: Where = None,
     limit: Limit = None,
     snapshot: Annotated[
-        int | None,
-        typer.Option("--snapshot", "--snapshot-id", metavar="N", help="Read this snapshot."),
+        int | None, flag("N", "Read this snapshot.", "--snapshot", "--snapshot-id")
     ] = None,
-    tag: Annotated[str | None, typer.Option(metavar="NAME", help="Read this tag.")] = None,
+    tag: Annotated[str | None, flag("NAME", "Read this tag.")] = None,
     timestamp: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Read the newest snapshot at this time (ISO 8601)."),
+        str | None, flag("TIME", "Read the newest snapshot at this time (ISO 8601).")
     ] = None,
     form: Form,
 ) -> None:
@@ -68,13 +65,11 @@ def count(
     *,
     where: Where = None,
     snapshot: Annotated[
-        int | None,
-        typer.Option("--snapshot", "--snapshot-id", metavar="N", help="Count in this snapshot."),
+        int | None, flag("N", "Count in this snapshot.", "--snapshot", "--snapshot-id")
     ] = None,
-    tag: Annotated[str | None, typer.Option(metavar="NAME", help="Count in this tag.")] = None,
+    tag: Annotated[str | None, flag("NAME", "Count in this tag.")] = None,
     timestamp: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Count in the newest snapshot at this time (ISO 8601)."),
+        str | None, flag("TIME", "Count in the newest snapshot at this time (ISO 8601).")
     ] = None,
     form: Form,
 ) -> None:
@@ -88,14 +83,9 @@ def changes(  # noqa: PLR0913  one parameter per option
     of: OfTable,
     *,
     start: Annotated[
-        str | None,
-        typer.Option(
-            metavar="POINT", help="Changes after this snapshot, tag, date or time (ISO 8601)."
-        ),
+        str | None, flag("POINT", "Changes after this snapshot, tag, date or time (ISO 8601).")
     ] = None,
-    end: Annotated[
-        str | None, typer.Option(metavar="POINT", help="Changes up to this point.")
-    ] = None,
+    end: Annotated[str | None, flag("POINT", "Changes up to this point.")] = None,
     columns: Columns = None,
     where: Where = None,
     limit: Limit = None,

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from lakecore.cli.arguments import OfWarehouse, Verbs
+from lakecore.cli.arguments import OfWarehouse, Verbs, argument, flag, switch
 from lakecore.cli.printing import say
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
@@ -31,14 +29,10 @@ else:
 
 commands = Verbs()
 
-Host = Annotated[
-    str, typer.Option(help="Address to listen on. Without a token: only a local address.")
-]
-Port = Annotated[int, typer.Option(help="Port to listen on; 0 means any free port.")]
-TokenFile = Annotated[str | None, typer.Option(metavar="FILE", help="A file that holds the token.")]
-Place = Annotated[
-    str | None, typer.Argument(metavar="[WAREHOUSE]", help="Path or URI of the warehouse.")
-]
+Host = Annotated[str, switch("Address to listen on. Without a token: only a local address.")]
+Port = Annotated[int, switch("Port to listen on; 0 means any free port.")]
+TokenFile = Annotated[str | None, flag("FILE", "A file that holds the token.")]
+Place = Annotated[str | None, argument("[WAREHOUSE]", "Path or URI of the warehouse.")]
 
 
 @commands("serve-rest")
@@ -49,21 +43,17 @@ def serve_rest(  # noqa: PLR0913  one parameter per option
     port: Port = 8765,
     token: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT",
+        flag(
+            "TEXT",
+            "The token that clients must send. Safer: LAKECORE_REST_TOKEN.",
             envvar="LAKECORE_REST_TOKEN",
-            show_envvar=False,
-            help="The token that clients must send. Safer: LAKECORE_REST_TOKEN.",
         ),
     ] = None,
     token_file: TokenFile = None,
     tokens: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="A TOML file with a token and a scope for each user."),
+        str | None, flag("FILE", "A TOML file with a token and a scope for each user.")
     ] = None,
-    create: Annotated[
-        bool, typer.Option("--create", help="Create the warehouse if it does not exist.")
-    ] = False,
+    create: Annotated[bool, switch("Create the warehouse if it does not exist.")] = False,
 ) -> None:
     """Serve a warehouse to other engines by Paimon's REST protocol.
 
@@ -87,11 +77,10 @@ def ui(
     port: Port = 8766,
     token: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT",
+        flag(
+            "TEXT",
+            "The token that readers must give. Safer: LAKECORE_UI_TOKEN.",
             envvar="LAKECORE_UI_TOKEN",
-            show_envvar=False,
-            help="The token that readers must give. Safer: LAKECORE_UI_TOKEN.",
         ),
     ] = None,
     token_file: TokenFile = None,

@@ -9,9 +9,7 @@ import sys
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from lakecore.cli.arguments import Form, Format, Limit, OfWarehouse, Verbs
+from lakecore.cli.arguments import Form, Format, Limit, OfWarehouse, Verbs, argument, flag, switch
 from lakecore.cli.printing import say, write_frame
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
@@ -41,32 +39,21 @@ commands = Verbs()
 @commands("sql")
 def sql(  # noqa: PLR0913  one parameter per option
     file: Annotated[
-        str | None,
-        typer.Argument(metavar="[FILE|-]", help="File with statements; - is standard input."),
+        str | None, argument("[FILE|-]", "File with statements; - is standard input.")
     ] = None,
     *,
     of: OfWarehouse,
     execute: Annotated[
         list[str] | None,
-        typer.Option(
-            "--execute",
-            "-e",
-            "--command",
-            "-c",
-            metavar="SQL",
-            help="Run this statement; repeatable.",
-        ),
+        flag("SQL", "Run this statement; repeatable.", "--execute", "-e", "--command", "-c"),
     ] = None,
     script: Annotated[
-        str | None,
-        typer.Option("--file", "-f", metavar="FILE", help="The same as the argument FILE."),
+        str | None, flag("FILE", "The same as the argument FILE.", "--file", "-f")
     ] = None,
     database: Annotated[
-        str | None, typer.Option("--database", "-d", metavar="NAME", help="The current database.")
+        str | None, flag("NAME", "The current database.", "--database", "-d")
     ] = None,
-    create: Annotated[
-        bool, typer.Option("--create", help="Create the warehouse if it does not exist.")
-    ] = False,
+    create: Annotated[bool, switch("Create the warehouse if it does not exist.")] = False,
     limit: Limit = None,
     form: Form,
 ) -> None:
@@ -91,9 +78,7 @@ def sql(  # noqa: PLR0913  one parameter per option
 
 @commands("procedures")
 def procedures(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[TEXT]", help="Only names that contain this text.")
-    ] = None,
+    name: Annotated[str | None, argument("[TEXT]", "Only names that contain this text.")] = None,
     *,
     form: Form,
 ) -> None:

@@ -21,7 +21,10 @@ from lakecore.cli.arguments import (
     OfTable,
     Verbs,
     Where,
+    argument,
+    flag,
     names,
+    switch,
 )
 from lakecore.cli.confirm import DRY, confirmed, require_consent
 from lakecore.cli.output import INTERRUPTED, flush
@@ -52,30 +55,21 @@ def stream(  # noqa: PLR0913  one parameter per option
     *,
     start: Annotated[
         str | None,
-        typer.Option(
+        flag(
+            "POINT",
+            "Begin with this snapshot, tag or time (ISO 8601). Default: all rows as they are.",
             "--from",
-            metavar="POINT",
-            help="Begin with this snapshot, tag or time (ISO 8601). Default: all rows as they are.",
         ),
     ] = None,
-    mode: Annotated[
-        str | None, typer.Option(metavar="MODE", help="Where to begin: Paimon's scan.mode.")
-    ] = None,
+    mode: Annotated[str | None, flag("MODE", "Where to begin: Paimon's scan.mode.")] = None,
     until: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID|latest", help="End after this snapshot. Default: wait for new ones."
-        ),
+        str | None, flag("ID|latest", "End after this snapshot. Default: wait for new ones.")
     ] = None,
     consumer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID", help="Continue where this consumer is, and record what was printed."
-        ),
+        str | None, flag("ID", "Continue where this consumer is, and record what was printed.")
     ] = None,
     poll: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Look for new snapshots this often, such as '10 s'."),
+        str | None, flag("TIME", "Look for new snapshots this often, such as '10 s'.")
     ] = None,
     columns: Columns = None,
     where: Where = None,
@@ -168,12 +162,12 @@ def list_consumers(of: OfTable, form: Form) -> None:
 @_consumer("reset")
 def reset_consumer(
     of: OfTable,
-    consumer: Annotated[str, typer.Argument(metavar="CONSUMER", help="The id of the consumer.")],
+    consumer: Annotated[str, argument("CONSUMER", "The id of the consumer.")],
     *,
     next_snapshot: Annotated[
-        int | None, typer.Option("--next", metavar="ID", help="Continue with this snapshot.")
+        int | None, flag("ID", "Continue with this snapshot.", "--next")
     ] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete the consumer.")] = False,
+    delete: Annotated[bool, switch("Delete the consumer.")] = False,
     care: Care,
     form: Form,
 ) -> None:
@@ -201,11 +195,10 @@ def clear_consumers(
     of: OfTable,
     *,
     including: Annotated[
-        str | None,
-        typer.Option(metavar="REGEX", help="Only consumers whose whole id matches. Default: all."),
+        str | None, flag("REGEX", "Only consumers whose whole id matches. Default: all.")
     ] = None,
     excluding: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Keep consumers whose whole id matches.")
+        str | None, flag("REGEX", "Keep consumers whose whole id matches.")
     ] = None,
     care: Care,
     form: Form,

@@ -7,9 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from lakecore.cli.arguments import Care, Form, Format, OfTable, Verbs
+from lakecore.cli.arguments import Care, Form, Format, OfTable, Verbs, argument, flag, switch
 from lakecore.cli.confirm import DRY, confirmed
 from lakecore.cli.printing import write_frame, write_record
 from lakecore.deferred import deferred_module
@@ -25,24 +23,17 @@ commands = Verbs()
 _tag = commands.group("tag")
 _branch = commands.group("branch")
 
-TagName = Annotated[str, typer.Argument(metavar="TAG", help="The name of the tag.")]
-BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="The name of the branch.")]
-NewName = Annotated[str, typer.Argument(metavar="NEW", help="The new name.")]
+TagName = Annotated[str, argument("TAG", "The name of the tag.")]
+BranchName = Annotated[str, argument("BRANCH", "The name of the branch.")]
+NewName = Annotated[str, argument("NEW", "The new name.")]
 SnapshotId = Annotated[
-    int | None,
-    typer.Option(
-        "--snapshot", "--snapshot-id", metavar="N", help="This snapshot. Default: the latest."
-    ),
+    int | None, flag("N", "This snapshot. Default: the latest.", "--snapshot", "--snapshot-id")
 ]
 Timestamp = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="The first snapshot at or after this time (ISO 8601)."),
+    str | None, flag("TIME", "The first snapshot at or after this time (ISO 8601).")
 ]
 Retained = Annotated[
-    str | None,
-    typer.Option(
-        "--time-retained", metavar="TIME", help="How long to keep the tag, such as '7 d'."
-    ),
+    str | None, flag("TIME", "How long to keep the tag, such as '7 d'.", "--time-retained")
 ]
 
 
@@ -73,9 +64,7 @@ def create_tag(  # noqa: PLR0913  one parameter per option
     snapshot: SnapshotId = None,
     timestamp: Timestamp = None,
     retained: Retained = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Move an existing tag to this snapshot.")
-    ] = False,
+    replace: Annotated[bool, switch("Move an existing tag to this snapshot.")] = False,
     form: Form,
 ) -> None:
     """Create a tag of a snapshot: its rows stay readable after the snapshot expires."""
@@ -105,9 +94,7 @@ def delete_tag(of: OfTable, tag: TagName, care: Care, form: Form) -> None:
 def expire_tags(
     of: OfTable,
     *,
-    older_than: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Also tags created before this time.")
-    ] = None,
+    older_than: Annotated[str | None, flag("TIME", "Also tags created before this time.")] = None,
     care: Care,
     form: Form,
 ) -> None:
@@ -165,9 +152,7 @@ def create_branch(
     of: OfTable,
     branch: BranchName,
     *,
-    tag: Annotated[
-        str | None, typer.Option(metavar="TAG", help="Start from this tag. Default: no rows.")
-    ] = None,
+    tag: Annotated[str | None, flag("TAG", "Start from this tag. Default: no rows.")] = None,
     form: Form,
 ) -> None:
     """Create a branch from a tag, or an empty branch."""

@@ -19,7 +19,10 @@ from lakecore.cli.arguments import (
     Reading,
     Verbs,
     Yes,
+    argument,
+    flag,
     names,
+    switch,
 )
 from lakecore.cli.confirm import DRY, require_consent
 from lakecore.cli.printing import note, rows_text, write_frame, write_record
@@ -66,36 +69,26 @@ _SOURCE = "_lakecore_source"
 _ACTION = re.compile(r"(UPDATE|DELETE|INSERT)\b", re.IGNORECASE)
 
 Files = Annotated[
-    list[str],
-    typer.Argument(metavar="FILE...", help="CSV, JSON or Parquet files; - is standard input."),
+    list[str], argument("FILE...", "CSV, JSON or Parquet files; - is standard input.")
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NewTable:
-    create: Annotated[
-        bool,
-        typer.Option("--create", help="Create warehouse, database and table if they are missing."),
-    ] = False
+    create: Annotated[bool, switch("Create warehouse, database and table if they are missing.")] = (
+        False
+    )
     primary_key: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Primary key of a new table, comma-separated."),
+        str | None, flag("NAMES", "Primary key of a new table, comma-separated.")
     ] = None
     partition_by: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Partition keys of a new table, comma-separated."),
+        str | None, flag("NAMES", "Partition keys of a new table, comma-separated.")
     ] = None
-    bucket: Annotated[
-        int | None, typer.Option(metavar="N", help="Number of buckets of a new table.")
-    ] = None
-    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="Comment of a new table.")] = (
-        None
-    )
+    bucket: Annotated[int | None, flag("N", "Number of buckets of a new table.")] = None
+    comment: Annotated[str | None, flag("TEXT", "Comment of a new table.")] = None
     column: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=TYPE", help="Type of a column, such as price='DECIMAL(10,2)'; repeatable."
-        ),
+        flag("NAME=TYPE", "Type of a column, such as price='DECIMAL(10,2)'; repeatable."),
     ] = None
 
 
@@ -107,9 +100,7 @@ def import_files(  # noqa: PLR0913  one parameter per option
     new: _NewTable,
     reading: Reading,
     evolve_schema: EvolveSchema = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print the schema and the number of rows.")
-    ] = False,
+    dry_run: Annotated[bool, switch("Only print the schema and the number of rows.")] = False,
     form: Form,
 ) -> None:
     """Load files into a table. With a primary key, rows replace those of the same key.
@@ -225,10 +216,10 @@ def _check_same(new: _NewTable, table: Table) -> None:
         "--bucket": (new.bucket, table.options.bucket),
         "--comment": (new.comment, schema.comment),
     }
-    for flag, (given, has) in facts.items():
+    for name, (given, has) in facts.items():
         if given is not None and given != has:
             raise InvalidRequest(
-                f"the table exists and differs from {flag}",
+                f"the table exists and differs from {name}",
                 table=table.identifier,
                 given=given,
                 has=has,
@@ -247,12 +238,9 @@ def write(  # noqa: PLR0913  one parameter per option
     of: OfTable,
     file: Files,
     *,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the rows of the table or partition.")
-    ] = False,
+    overwrite: Annotated[bool, switch("Replace the rows of the table or partition.")] = False,
     partition: Annotated[
-        str | None,
-        typer.Option(metavar="KEY=VALUE,...", help="With --overwrite: replace this partition."),
+        str | None, flag("KEY=VALUE,...", "With --overwrite: replace this partition.")
     ] = None,
     dynamic: Annotated[
         bool | None,
@@ -291,7 +279,7 @@ def write(  # noqa: PLR0913  one parameter per option
 def delete(
     of: OfTable,
     *,
-    where: Annotated[str, typer.Option(metavar="SQL", help="Delete the rows that match.")],
+    where: Annotated[str, flag("SQL", "Delete the rows that match.")],
     care: Care,
     form: Form,
 ) -> None:
@@ -312,12 +300,9 @@ def update(
     of: OfTable,
     *,
     values: Annotated[
-        list[str],
-        typer.Option(
-            "--set", metavar="COLUMN=SQL", help="Set a column to an SQL expression; repeatable."
-        ),
+        list[str], flag("COLUMN=SQL", "Set a column to an SQL expression; repeatable.", "--set")
     ],
-    where: Annotated[str | None, typer.Option(metavar="SQL", help="Only rows that match.")] = None,
+    where: Annotated[str | None, flag("SQL", "Only rows that match.")] = None,
     care: Care,
     form: Form,
 ) -> None:
@@ -347,32 +332,21 @@ def update(
 def merge(  # noqa: PLR0913  one parameter per option
     of: OfTable,
     source: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE|DB.TABLE", help="CSV, JSON or Parquet file, -, or another table."
-        ),
+        str, argument("FILE|DB.TABLE", "CSV, JSON or Parquet file, -, or another table.")
     ],
     *,
     on: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES|SQL", help="Columns that are equal, or a condition on source and target."
-        ),
+        str, flag("NAMES|SQL", "Columns that are equal, or a condition on source and target.")
     ],
-    upsert: Annotated[
-        bool, typer.Option("--upsert", help="Update rows that match, insert the others.")
-    ] = False,
+    upsert: Annotated[bool, switch("Update rows that match, insert the others.")] = False,
     when_matched: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CLAUSE", help="What happens to a row that matches; repeatable."),
+        list[str] | None, flag("CLAUSE", "What happens to a row that matches; repeatable.")
     ] = None,
     when_not_matched: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CLAUSE", help="What happens to a new row; repeatable."),
+        list[str] | None, flag("CLAUSE", "What happens to a new row; repeatable.")
     ] = None,
     when_not_matched_by_source: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CLAUSE", help="What happens to all other rows; repeatable."),
+        list[str] | None, flag("CLAUSE", "What happens to all other rows; repeatable.")
     ] = None,
     reading: Reading,
     form: Form,
