@@ -30,12 +30,15 @@ from lakecore.table.reads.scan import hides_level_0
 from lakecore.table.reads.told import told_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
     from lakecore.table.handle import Table
+
+    _Sample: TypeAlias = tuple[str, float | None, Mapping[str, str]]
 
 _COUNTED_BYTES, _COUNTED_MAX = 500, 50_000
 _SKEW, _SKEW_BYTES_MIN = 4, 64 << 20
@@ -247,7 +250,9 @@ METRICS: Mapping[str, str] = {
     "lakecore_consumer_lag_seconds": "The age of the oldest snapshot that it has not read",
     "lakecore_cdc_readable": "1 if the states of all pipelines can be read, else 0",
     "lakecore_cdc_lag_seconds": "The age of the newest change that the pipeline has committed",
+    "lakecore_cdc_lag_bytes": "The log of the source after the last checkpoint",
     "lakecore_cdc_checkpoint_age_seconds": "The age of its last checkpoint",
+    "lakecore_cdc_checkpoint_seconds": "How long its last checkpoint with rows took",
     "lakecore_cdc_quarantine_tables": "Tables that the pipeline has set aside",
     "lakecore_cdc_requested_tables": "Tables that the pipeline has to read again",
     "lakecore_cdc_left_out_tables": "Tables of the source that the pipeline does not mirror",
@@ -255,37 +260,68 @@ METRICS: Mapping[str, str] = {
     "lakecore_cdc_rows_left_out": "Rows that did not fit and are in files of dead letters",
     "lakecore_cdc_retries": "Attempts of the run to reach a source that did not answer",
     "lakecore_cdc_checkpoint": "The number of the last checkpoint",
+    "lakecore_cdc_rows_per_second": "Rows that it has committed in the last minute, per second",
+    "lakecore_cdc_caught_up": "1 if it has caught up since its run started, else 0",
+    "lakecore_cdc_table_rows": "Rows that the run has committed, by target and kind",
+    "lakecore_cdc_step_age_seconds": "The time since the process of the pipeline took a step",
 }
 """The metrics, all of them gauges, with what each means."""
 
 
 def prometheus(catalog: Catalog, numbers: Numbers, *, with_pipelines: bool = True) -> str:
     """The metrics of all tables of a catalog, and of its pipelines, in Prometheus's text format."""
-    lines: dict[str, list[str]] = defaultdict(list)
+    samples: list[_Sample] = []
+    for database in catalog.list_databases():
+        for table in catalog.list_tables(database):
+            for name, value, more in _table_metrics(catalog, numbers, database, table):
+                samples.append((name, value, {"database": database, "table": table, **more}))
+    if with_pipelines:
+        pipelines, error = pipelines_of(catalog)
+        samples.append(("lakecore_cdc_readable", int(error is None), {}))
+        for each in pipelines:
+            samples += _pipeline_metrics(each)
+    return _text(samples)
 
-    def add(name: str, value: float | None, **labels: str) -> None:
+
+def pipeline_text(status: PipelineStatus | None, pipeline: str, step_seconds: float) -> str:
+    """The metrics of a pipeline, as its own process shows them.
+
+    `status`: None before the first checkpoint. `step_seconds`: the time since its last step.
+    """
+    alive = "lakecore_cdc_step_age_seconds", step_seconds, {"pipeline": pipeline}
+    return _text([*(() if status is None else _pipeline_metrics(status)), alive])
+
+
+def _pipeline_metrics(status: PipelineStatus) -> Iterator[_Sample]:
+    labels = {"pipeline": status.name}
+    for metric, value in (
+        ("lag_seconds", status.lag_seconds),
+        ("lag_bytes", status.lag_bytes),
+        ("checkpoint_age_seconds", status.age_seconds),
+        ("checkpoint_seconds", status.checkpoint_seconds),
+        ("quarantine_tables", len(status.quarantine)),
+        ("requested_tables", len(status.requested)),
+        ("left_out_tables", len(status.left_out)),
+        ("rows", status.rows_total),
+        ("rows_left_out", status.rows_left_out),
+        ("retries", status.retries),
+        ("checkpoint", status.checkpoint),
+        ("rows_per_second", status.rows_per_second),
+        ("caught_up", int(status.caught_up)),
+    ):
+        yield f"lakecore_cdc_{metric}", value, labels
+    for table, kinds in status.tables.items():
+        for kind, count in kinds.items():
+            yield "lakecore_cdc_table_rows", count, {**labels, "table": table, "kind": kind}
+
+
+def _text(samples: Iterable[_Sample]) -> str:
+    lines: dict[str, list[str]] = defaultdict(list)
+    for name, value, labels in samples:
         if value is not None:
             shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
             number = value if isinstance(value, int) else round(value, 3)
             lines[name].append(f"{name}{{{shown}}} {number}" if labels else f"{name} {number}")
-
-    for database in catalog.list_databases():
-        for table in catalog.list_tables(database):
-            for name, value, more in _table_metrics(catalog, numbers, database, table):
-                add(name, value, database=database, table=table, **more)
-    if with_pipelines:
-        pipelines, error = pipelines_of(catalog)
-        add("lakecore_cdc_readable", int(error is None))
-        for each in pipelines:
-            add("lakecore_cdc_lag_seconds", each.lag_seconds, pipeline=each.name)
-            add("lakecore_cdc_checkpoint_age_seconds", each.age_seconds, pipeline=each.name)
-            add("lakecore_cdc_quarantine_tables", len(each.quarantine), pipeline=each.name)
-            add("lakecore_cdc_requested_tables", len(each.requested), pipeline=each.name)
-            add("lakecore_cdc_left_out_tables", len(each.left_out), pipeline=each.name)
-            add("lakecore_cdc_rows", each.rows_total, pipeline=each.name)
-            add("lakecore_cdc_rows_left_out", each.rows_left_out, pipeline=each.name)
-            add("lakecore_cdc_retries", each.retries, pipeline=each.name)
-            add("lakecore_cdc_checkpoint", each.checkpoint, pipeline=each.name)
     text = [
         line
         for name, meaning in METRICS.items()
@@ -297,7 +333,7 @@ def prometheus(catalog: Catalog, numbers: Numbers, *, with_pipelines: bool = Tru
 
 def _table_metrics(
     catalog: Catalog, numbers: Numbers, database: str, name: str
-) -> Iterator[tuple[str, float | None, dict[str, str]]]:
+) -> Iterator[_Sample]:
     try:
         table = open_data_table(catalog, quoted_name(database, name))
         found = numbers.of(table)

@@ -230,6 +230,17 @@ class ReadsAgain(Protocol):
 
 
 @runtime_checkable
+class Measured(Protocol):
+    """A source with a log whose size is known."""
+
+    def bytes_after(self, position: Position) -> int | None:
+        """The bytes that the log has after a position; None if that is no place in the log.
+
+        Raises StorageError if the source cannot be reached.
+        """
+
+
+@runtime_checkable
 class Resumes(Protocol):
     """A source whose tables have types that an earlier run has chosen."""
 

@@ -22,7 +22,7 @@ from lakecore.cdc.mysql.source import MYSQL_ACTIONS
 from lakecore.cdc.postgres.source import POSTGRES_ACTIONS
 from lakecore.cdc.quarantine import OnTableError, check_named_columns, place_of, surveyed, tables_of
 from lakecore.cdc.sink import Sink
-from lakecore.cdc.sink_parts import SinkSettings
+from lakecore.cdc.sink_parts import SinkSettings, rate_of
 from lakecore.cdc.state import StateFiles
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
 from lakecore.io.stores.open import locate, open_store
@@ -89,18 +89,25 @@ class Pipeline:
 class PipelineStatus:
     """The status of a pipeline, from its stored state.
 
-    `lag_seconds` is the age of the newest committed change; None if the source states no times. It
-    also grows while the source has no changes. `retries`: how often the run has tried to reach its
-    source again. `quarantine` has an entry for each table that is not
-    followed any more: its name, the reason, the time, and the position that its target has reached.
-    `requested`: tables that are to be read again, and `not_read_again` why that failed for tables
-    that are followed.
+    - `age_seconds`: of the last checkpoint; `checkpoint_seconds`: how long it took;
+    - `lag_seconds`: the age of the newest committed change; None if the source states no times. It
+      also grows while the source has no changes;
+    - `lag_bytes`: what the log of the source had after the last checkpoint; None if not known;
+    - `rows_per_second`: of the last minute;
+    - `tables`: by target, the rows of each kind that this run has committed;
+    - `retries`: how often the run has tried to reach its source again;
+    - `quarantine`: an entry for each table that is not followed any more: its name, the reason, the
+      time, and the position that its target has reached;
+    - `requested`: tables that are to be read again; `not_read_again`: why that failed for tables
+      that are followed.
     """
 
     name: str
     checkpoint: int
     age_seconds: float
+    checkpoint_seconds: float | None
     lag_seconds: float | None
+    lag_bytes: int | None
     rows_total: int
     rows_per_second: float
     rows_left_out: int
@@ -111,6 +118,7 @@ class PipelineStatus:
     left_out: Mapping[str, str]
     quarantine: tuple[Mapping[str, Json], ...] = ()
     targets: tuple[str, ...] = ()
+    tables: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     not_read_again: Mapping[str, str] = field(default_factory=dict)
     requested: tuple[str, ...] = ()
 
@@ -201,38 +209,45 @@ def _action(name: str) -> Action:
 def statuses(catalog: Catalog, state: str | None, ambient: Ambient) -> list[PipelineStatus]:
     """The status of every pipeline of a warehouse, by name."""
     store, root = state_store(catalog, state)
-    found = []
-    for child in store.list(root):
-        name = child.path.rpartition("/")[2]
-        files = StateFiles(store, child.path, ambient)
-        latest = files.latest() if child.is_directory else None
-        if latest is None:
-            continue
-        metrics, position = latest.metrics, latest.position or {}
-        now_ms = ambient.now_ms()
-        time_ms, changed_ms = metrics.get("time_ms"), position.get("time_ms")
-        asked = {each for tables in files.requests().values() for each in tables}
-        found.append(
-            PipelineStatus(
-                name=name,
-                checkpoint=latest.checkpoint,
-                age_seconds=_seconds(now_ms, time_ms) or 0.0,
-                lag_seconds=_seconds(now_ms, changed_ms),
-                rows_total=_count(metrics.get("rows_total")),
-                rows_per_second=float(_count(metrics.get("rows_per_second"))),
-                rows_left_out=_count(metrics.get("rows_left_out")),
-                retries=_count(metrics.get("retries")),
-                caught_up=metrics.get("caught_up") is True,
-                position=json.dumps(place_of(position)),
-                source=latest.source,
-                left_out=_texts(metrics.get("left_out")),
-                not_read_again=_texts(metrics.get("not_read_again")),
-                requested=tuple(map(str, sorted(asked))),
-                quarantine=tuple(each.to_json() for each in latest.quarantine),
-                targets=latest.targets,
-            )
-        )
-    return found
+    names = [each.path.rpartition("/")[2] for each in store.list(root) if each.is_directory]
+    found = (status_of(catalog, name, state, ambient) for name in names)
+    return [each for each in found if each is not None]
+
+
+def status_of(
+    catalog: Catalog, name: str, state: str | None, ambient: Ambient
+) -> PipelineStatus | None:
+    """The status of a pipeline; None if it has not started yet."""
+    store, root = state_store(catalog, state)
+    files = StateFiles(store, f"{root}/{name}", ambient)
+    latest = files.latest()
+    if latest is None:
+        return None
+    metrics, position = latest.metrics, latest.position or {}
+    now_ms = ambient.now_ms()
+    asked = {each for tables in files.requests().values() for each in tables}
+    recent, tables = metrics.get("recent"), metrics.get("tables")
+    return PipelineStatus(
+        name=name,
+        checkpoint=latest.checkpoint,
+        age_seconds=_seconds(now_ms, metrics.get("time_ms")) or 0.0,
+        checkpoint_seconds=_seconds(metrics.get("took_ms"), 0),
+        lag_seconds=_seconds(now_ms, position.get("time_ms")),
+        lag_bytes=_whole(metrics.get("bytes_after")),
+        rows_total=_whole(metrics.get("rows_total")) or 0,
+        rows_per_second=rate_of(_pairs(recent), now_ms),
+        rows_left_out=_whole(metrics.get("rows_left_out")) or 0,
+        retries=_whole(metrics.get("retries")) or 0,
+        caught_up=metrics.get("caught_up") is True,
+        position=json.dumps(place_of(position)),
+        source=latest.source,
+        left_out=_texts(metrics.get("left_out")),
+        not_read_again=_texts(metrics.get("not_read_again")),
+        requested=tuple(map(str, sorted(asked))),
+        quarantine=tuple(each.to_json() for each in latest.quarantine),
+        targets=latest.targets,
+        tables=_counts(tables),
+    )
 
 
 def request_resync(
@@ -318,16 +333,33 @@ def _checked(name: str) -> str:
     return name
 
 
-def _seconds(now_ms: int, time_ms: object) -> float | None:
-    return round((now_ms - time_ms) / 1000, 1) if isinstance(time_ms, int) else None
+def _seconds(now_ms: Json, time_ms: Json) -> float | None:
+    if not isinstance(now_ms, int) or not isinstance(time_ms, int):
+        return None
+    return round((now_ms - time_ms) / 1000, 1)
+
+
+def _pairs(value: Json) -> list[tuple[int, int]]:
+    listed = value if isinstance(value, list) else []
+    return [(int(str(each[0])), int(str(each[1]))) for each in listed if isinstance(each, list)]
+
+
+def _counts(value: Json) -> dict[str, dict[str, int]]:
+    """The rows by table and kind; empty for an older state, which has no kinds."""
+    tables = value if isinstance(value, dict) else {}
+    return {
+        name: {kind: int(str(count)) for kind, count in kinds.items()}
+        for name, kinds in tables.items()
+        if isinstance(kinds, dict)
+    }
 
 
 def _texts(value: object) -> dict[str, str]:
     return {str(k): str(v) for k, v in value.items()} if isinstance(value, dict) else {}
 
 
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 # --- launch --------------------------------------------------------------------------------------
@@ -359,16 +391,23 @@ class Launch:
     until_caught_up: bool = False
 
     def run(
-        self, catalog: Catalog, ambient: Ambient, reports: Callable[[Progress], None] | None = None
+        self,
+        catalog: Catalog,
+        ambient: Ambient,
+        reports: Callable[[Progress], None] | None = None,
+        beats: Callable[[], object] = bool,
     ) -> tuple[Progress, bool]:
-        """Follow the source. Returns the progress, and whether a signal ended it."""
+        """Follow the source. Returns the progress, and whether a signal ended it.
+
+        `beats` is called at each step, also while the source is idle.
+        """
         with _until_signal() as stops:
             progress = run_pipeline(
                 catalog,
                 self.pipeline,
                 ambient,
                 until_caught_up=self.until_caught_up,
-                stops=stops,
+                stops=lambda: (beats(), stops())[1],
                 reports=reports,
             )
             return progress, stops()

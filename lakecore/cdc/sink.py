@@ -25,7 +25,9 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakecore.cdc.events import ReadsAgain, Resumes
+import numpy as np
+
+from lakecore.cdc.events import Measured, ReadsAgain, Resumes
 from lakecore.cdc.patience import Patience
 from lakecore.cdc.quarantine import (
     OF_ALL_TABLES,
@@ -43,16 +45,19 @@ from lakecore.cdc.quarantine import (
 from lakecore.cdc.sink_parts import (
     Acknowledged,
     Progress,
+    Recent,
     does_not_fit,
     fitting,
     in_order,
     needed_changes,
+    rate_of,
     shaped,
 )
 from lakecore.cdc.state import DeadLetters, PipelineState
 from lakecore.cdc.target_rules import may_lose
 from lakecore.cdc.target_table import TargetTable
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError
+from lakecore.model.rows import KIND_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -107,11 +112,15 @@ class Sink:
         self._patience: Patience | None = None
         self._letters = DeadLetters() if settings.keeps_dead_letters else None
         self._quarantine = Quarantine(settings.on_table_error)
-        self._counted: dict[str, int] = {}
+        self._counted: dict[str, dict[str, int]] = {}
+        self._recent = Recent(ambient.now_ms())
+        self._measures: Callable[[Position], int | None] | None = None
+        self._stops: Callable[[], bool] = bool
         self._state = PipelineState(checkpoint=0, commit_user="")
         self._position: Position | None = None
         self._rows = 0
         self._committed_ms = 0
+        self._took_ms: int | None = None
         self._is_new = True
         self._acknowledge: Callable[[Position], None] | None = None
         self.progress = Progress()
@@ -126,12 +135,14 @@ class Sink:
     ) -> Progress:
         """Follow the source until `stops()` is true or, if requested, the source has caught up.
 
-        Everything that was read is committed before this returns. `reports` is called after each
-        checkpoint. Raises what the source and the tables raise; a later run continues from the last
-        checkpoint.
+        Everything that was read is committed before this returns. `stops` is asked at each step and
+        before each commit, also while the source is idle, so it shows that the run goes on.
+        `reports` is called after each checkpoint. Raises what the source and the tables raise; a
+        later run continues from the last checkpoint.
         """
         begins = True
         seconds = self._settings.source_patience_seconds
+        self._stops = stops
         patience = self._patience = Patience(seconds, self._ambient, stops)
         try:
             while True:
@@ -200,6 +211,7 @@ class Sink:
         found = self._files.latest()
         self._is_new = found is None
         self._acknowledge = source.committed if isinstance(source, Acknowledged) else None
+        self._measures = source.bytes_after if isinstance(source, Measured) else None
         if found is not None:
             self._state = found
             self._quarantine.restore(found.quarantine)
@@ -214,7 +226,7 @@ class Sink:
             collected.check()
         if found is not None:
             self._check_source(found, described)
-            self._commit(found, recovers=True)
+            self._commit(found)
             self._check_targets(found)
         else:
             check_named_columns(source)
@@ -404,7 +416,8 @@ class Sink:
         self._known.clear()
         self._rows = 0
         self._position = self._state.position
-        self.progress.tables = dict(self._counted)
+        self.progress.tables = self._counted
+        self._counted = self.progress.copied_tables()
 
     def _tell_quarantine(self, source: Source) -> None:
         self.progress.quarantine = self._quarantine.entries
@@ -487,7 +500,7 @@ class Sink:
     def _restore(self, source: ReadsAgain, table: SourceTable) -> bool:
         """Write the rows that a table has now, and delete all others: one commit, not made yet.
 
-        False if the source cannot be reached.
+        False if the source cannot be reached, or the run ends.
         """
         assert self._position is not None, "no table is read again before the first checkpoint"
         log.info("table is read again. table=%s", table)
@@ -501,6 +514,8 @@ class Sink:
                 return False
             if step is None:
                 break
+            if self._stops():
+                return False
             if name is None:
                 name = self._returning(table, step.batches[0].schema)
             if step.cleared is not None:
@@ -634,8 +649,11 @@ class Sink:
                 concern(failure, bad or {each.table for each in parts})
                 raise failure from error
         self._rows += len(batch)
-        tables = self.progress.tables
-        tables[target.identifier] = tables.get(target.identifier, 0) + len(batch)
+        counts = np.bincount(batch.kinds.to_numpy(zero_copy_only=False), minlength=len(KIND_TEXTS))
+        kinds = self.progress.tables.setdefault(target.identifier, {})
+        for kind, count in zip(KIND_TEXTS, counts.tolist(), strict=True):
+            if count:
+                kinds[kind] = kinds.get(kind, 0) + count
 
     # --- checkpoints ------------------------------------------------------------------------------
 
@@ -663,11 +681,12 @@ class Sink:
         number = self._state.checkpoint + 1
         prepared = {}
         for name, each in self._targets.items():
+            self._stops()
             with self._existing(name):
                 prepared[name] = each.prepare(number)
         self.progress.rows += self._rows
-        seconds = max(now_ms - self._committed_ms, 1) / 1000
-        self.progress.rows_per_second = round(self._rows / seconds, 1)
+        self._recent.add(now_ms, self._rows)
+        self.progress.rows_per_second = rate_of(self._recent.pairs, now_ms)
         letters = None if self._letters is None else self._letters.hold(self._files, number)
         written = {name for name, each in prepared.items() if each}
         messages = {name: prepared[name] for name in prepared if name in {*written, *forced}}
@@ -683,7 +702,7 @@ class Sink:
         )
         self._files.put(state)
         self._state = state
-        self._commit(state, recovers=False)
+        self._commit(state, now_ms)
         if self._acknowledge is not None and state.position is not None:
             self._acknowledge(state.position)
         log.log(
@@ -696,7 +715,7 @@ class Sink:
             len(held),
         )
         self._rows = 0
-        self._counted = dict(self.progress.tables)
+        self._counted = self.progress.copied_tables()
         self._committed_ms = now_ms
         self.progress.checkpoint = number
         self.progress.position = state.position
@@ -710,28 +729,46 @@ class Sink:
             "time_ms": now_ms,
             "rows": self._rows,
             "rows_total": (earlier if isinstance(earlier, int) else 0) + self._rows,
-            "rows_per_second": round(self.progress.rows_per_second),
+            "recent": [[*pair] for pair in self._recent.pairs],
+            "took_ms": self._took_ms,
+            "bytes_after": self._bytes_after(),
             "rows_left_out": self.progress.rows_left_out,
             "retries": 0 if self._patience is None else self._patience.retries,
             "caught_up": self.progress.caught_up,
-            "tables": dict(self.progress.tables),
+            "tables": {**self.progress.copied_tables()},
             "left_out": dict(self.progress.left_out),
             "not_read_again": dict(self.progress.not_read_again),
         }
 
-    def _commit(self, state: PipelineState, *, recovers: bool) -> None:
-        """Commit what a checkpoint's state names, then delete the states before it."""
+    def _bytes_after(self) -> int | None:
+        """The bytes that the source has after the current position; None if not known."""
+        if self._measures is None or self._position is None:
+            return None
+        try:
+            return self._measures(self._position)
+        except LakecoreError:
+            return None
+
+    def _commit(self, state: PipelineState, began_ms: int | None = None) -> None:
+        """Commit what a checkpoint's state names, then delete the states before it.
+
+        `began_ms`: when the checkpoint began; None for one of an earlier process.
+        """
         properties = _properties(state)
         for name, messages in state.messages.items():
+            self._stops()
             try:
                 target = self._opened(name)
-                if recovers:
+                if began_ms is None:
                     target.recover(state.checkpoint, messages)
                 else:
                     target.commit(state.checkpoint, properties)
             except NotFound:
                 self._lost(name)
         self._files.publish_letters(state)
+        if began_ms is not None:
+            self._took_ms = self._ambient.now_ms() - began_ms
+            state = replace(state, metrics={**state.metrics, "took_ms": self._took_ms})
         self._files.put_committed(state)
         self._files.forget_before(state.checkpoint)
 

@@ -112,6 +112,8 @@ class SinkSettings:
 class Progress:
     """What a run has done so far.
 
+    - `tables`: by target, the rows of each kind;
+    - `rows_per_second`: of the last minute;
     - `quarantine`: the tables that are not followed any more; `newly_set_aside`: those of this run;
     - `not_read_again`: why tables that are followed could not be read again as requested.
     """
@@ -119,7 +121,7 @@ class Progress:
     checkpoint: int = 0
     rows: int = 0
     rows_left_out: int = 0
-    tables: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, dict[str, int]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     not_read_again: dict[str, str] = field(default_factory=dict)
     quarantine: tuple[SetAside, ...] = ()
@@ -127,6 +129,10 @@ class Progress:
     position: Position | None = None
     caught_up: bool = False
     rows_per_second: float = 0.0
+
+    def copied_tables(self) -> dict[str, dict[str, int]]:
+        """`tables` as it is now."""
+        return {name: {**kinds} for name, kinds in self.tables.items()}
 
     def line(self, name: str) -> str:
         """One line about the run of the pipeline `name`."""
@@ -136,6 +142,34 @@ class Progress:
             f"{self.rows_per_second:.0f} rows/s, {len(self.tables)} tables, {state}"
             + (f", {len(self.quarantine)} in quarantine" if self.quarantine else "")
         )
+
+
+_MINUTE_MS, _SECOND_MS = 60_000, 1000
+
+
+class Recent:
+    """The rows of the last minute: pairs of a time and the rows that were committed then."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.pairs = [(now_ms, 0)]
+
+    def add(self, now_ms: int, rows: int) -> None:
+        """Count rows that are committed now."""
+        time_ms, count = self.pairs[-1]
+        if now_ms - time_ms < _SECOND_MS:
+            self.pairs[-1] = time_ms, count + rows
+        else:
+            self.pairs.append((now_ms, rows))
+        while len(self.pairs) > 1 and now_ms - self.pairs[1][0] >= _MINUTE_MS:
+            self.pairs.pop(0)
+
+
+def rate_of(pairs: Sequence[tuple[int, int]], now_ms: int) -> float:
+    """Rows per second in the last minute, given the pairs of `Recent`."""
+    if not pairs:
+        return 0.0
+    rows = sum(count for time_ms, count in pairs if now_ms - time_ms < _MINUTE_MS)
+    return round(rows * 1000 / min(max(now_ms - pairs[0][0], _SECOND_MS), _MINUTE_MS), 1)
 
 
 # --- shaping -------------------------------------------------------------------------------------

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 import tomllib
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -38,22 +39,28 @@ from lakecore.cli.flags import Flags, WrongFlag, read_flags
 from lakecore.cli.printing import say
 from lakecore.cli.settings import stated
 from lakecore.cli.target import catalog_options_of
+from lakecore.deferred import deferred
 from lakecore.display import json_text
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.secret_options import with_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.actions import Action
     from lakecore.cdc.sink_parts import Progress
+    from lakecore.rest_server.app import server_library
+    from lakecore.rest_server.pipeline_endpoint import endpoint
+else:
+    endpoint = deferred("lakecore.rest_server.pipeline_endpoint", "endpoint")
+    server_library = deferred("lakecore.rest_server.app", "server_library")
 
 _OF_WAREHOUSE = ("warehouse", "catalog_conf")
 _OF_STATUS = (*_OF_WAREHOUSE, "state")
 _OF_RESYNC = (*_OF_STATUS, "tables")
-_OF_RUN = (*RUN_FLAGS, "metrics", "log_format")
+_OF_RUN = (*RUN_FLAGS, "metrics", "metrics_address", "log_format")
 _SET_ASIDE = 3
 """The exit code of a run that set a table aside."""
 _CONFS = ("catalog_conf", "table_conf")
@@ -165,6 +172,7 @@ def _usage(name: str, action: Action) -> str:
         "",
         "--until caught-up ends once what the source held at the start is committed.",
         "--interval '10 s' is the time between two commits; --metrics FILE gets JSON after each.",
+        "--metrics-address 127.0.0.1:9400 serves /metrics for Prometheus, and /live for probes.",
         "--patience '5 min' is how long a source that cannot be reached is waited for.",
         "--log-format json writes each line of the log as a JSON object; text is the default.",
         "--dead_letters true keeps rows that do not fit in files beside the state.",
@@ -219,8 +227,14 @@ def _start(name: str, action: Action, flags: Mapping[str, Sequence[str]]) -> Non
     # A terminal has a status line instead of events that are no warnings.
     is_quiet = form is None and sys.stderr.isatty()
     level = logging.WARNING if is_quiet else logging.INFO
-    with log_lines(label, as_json=form == "json", level=level):
-        progress, _ = launch.run(catalog, SYSTEM, report)
+    address = next(reversed(flags.get("metrics_address", ())), None)
+    with log_lines(label, as_json=form == "json", level=level), ExitStack() as stack:
+        beats: Callable[[], object] = bool
+        if address is not None:
+            server_library("uvicorn")
+            token = os.environ.get("LAKECORE_METRICS_TOKEN") or None
+            beats = stack.enter_context(endpoint(address, catalog, launch.pipeline, token))
+        progress, _ = launch.run(catalog, SYSTEM, report, beats)
     say(json_text(_facts(label, progress)))
     if progress.newly_set_aside:
         raise SystemExit(_SET_ASIDE)

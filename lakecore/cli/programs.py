@@ -19,7 +19,10 @@ else:
 commands = Verbs()
 _HELP = ("-h", "--help")
 _CDC_VERBS = {
-    "run": ("run FILE.toml [--FLAG VALUE]...", "runs the pipeline of a file"),
+    "run": (
+        "run FILE.toml [--metrics-address HOST:PORT] [--FLAG VALUE]...",
+        "runs the pipeline of a file",
+    ),
     "check": (
         "check ACTION|FILE.toml [--FLAG VALUE]...",
         "lists all problems, and changes nothing",

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+import threading
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import h11
@@ -12,15 +15,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lakecore.errors import InvalidRequest
 from lakecore.rest_server.app import RestApp, Token, audit, server_library
+from lakecore.rest_server.replies import Problem
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lakecore.catalog.catalog import Catalog
 
 TOKEN_LENGTH_MIN = 16
 CONNECTIONS_MAX = 1_000
+_ENDS_WITHIN_SECONDS = 5.0
 
 
 def serve(
@@ -52,7 +57,32 @@ def listen(app: object, *, host: str, port: int, on_start: Callable[[str], None]
 
     Raises InvalidRequest if the port is taken.
     """
-    config = server_config(app)
+    with _listening(host, port) as (listener, address):
+        on_start(address)
+        server_library("uvicorn").Server(server_config(app)).run(sockets=[listener])
+
+
+@contextmanager
+def beside(app: object, *, host: str, port: int) -> Iterator[str]:
+    """A context manager: in it, a thread serves an application. Its value is the address.
+
+    Raises InvalidRequest if the port is taken.
+    """
+    server = server_library("uvicorn").Server(server_config(app))
+    with _listening(host, port) as (listener, address):
+        runs = partial(server.run, sockets=[listener])
+        thread = threading.Thread(target=runs, name="lakecore-server", daemon=True)
+        thread.start()
+        try:
+            yield address
+        finally:
+            server.should_exit = True
+            thread.join(_ENDS_WITHIN_SECONDS)
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
+    """A context manager: a socket that clients can connect to, and its address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -64,8 +94,7 @@ def listen(app: object, *, host: str, port: int, on_start: Callable[[str], None]
                 "the server cannot listen there", host=host, port=port, reason=error.strerror
             ) from error
         shown = f"[{host}]" if family == socket.AF_INET6 else host
-        on_start(f"http://{shown}:{listener.getsockname()[1]}")
-        server_library("uvicorn").Server(config).run(sockets=[listener])
+        yield listener, f"http://{shown}:{listener.getsockname()[1]}"
 
 
 def _show_audit() -> None:
@@ -108,6 +137,18 @@ def check_token(host: str, token: str | None) -> None:
             option="--token-length",
             least=TOKEN_LENGTH_MIN,
         )
+
+
+def check_host(stated: str, host: str) -> None:
+    """Raise Problem if a request to a server without a token states no name of this machine.
+
+    A foreign site whose name is turned to 127.0.0.1 would read the answer (DNS rebinding).
+    """
+    if stated.rpartition(":")[2].isdecimal() and not stated.endswith("]"):
+        stated = stated.rpartition(":")[0]
+    own = f"[{host}]" if ":" in host else host
+    if stated.lower() not in {"localhost", "127.0.0.1", "[::1]", own}:
+        raise Problem(421, "this server answers to names of this machine only")
 
 
 def _is_loopback(host: str) -> bool:

@@ -32,7 +32,7 @@ from lakecore.io.ambient import SYSTEM
 from lakecore.metrics import METRICS_TYPE, prometheus
 from lakecore.rest_server.app import split_address
 from lakecore.rest_server.replies import FAILED, Problem, problem_of
-from lakecore.rest_server.serving import check_token, listen
+from lakecore.rest_server.serving import check_host, check_token, listen
 from lakecore.ui.drawing import static
 from lakecore.ui.html import joined, link, page, tag
 from lakecore.ui.pages import (
@@ -112,8 +112,7 @@ class UiApp:
     def __init__(self, catalog: Catalog, *, token: str | None, host: str) -> None:
         self._site = Site(catalog)
         self._token = token
-        own = f"[{host}]" if ":" in host else host
-        self._hosts = {"localhost", "127.0.0.1", "[::1]", own} if token is None else None
+        self._host = host
         self._reads = ThreadPoolExecutor(READS_MAX, "lakecore-ui-rows")
         self._pages = ThreadPoolExecutor(READS_MAX, "lakecore-ui")
         self._queries: dict[str, Query] = {}
@@ -247,11 +246,8 @@ class UiApp:
     # --- who may ask ------------------------------------------------------------------------------
 
     def _check_host(self, request: _Request) -> None:
-        name = request.headers.get("host", "")
-        if name.rpartition(":")[2].isdecimal() and not name.endswith("]"):
-            name = name.rpartition(":")[0]
-        if self._hosts is not None and name.lower() not in self._hosts:
-            raise Problem(421, "this server answers to names of this machine only")
+        if self._token is None:
+            check_host(request.headers.get("host", ""), self._host)
 
     def _check_token(self, request: _Request) -> None:
         if self._token is not None:

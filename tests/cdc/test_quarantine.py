@@ -66,7 +66,7 @@ def test_the_others_go_on_without_a_lost_row(
     assert entry.position is not None
     reached = int(str(entry.position["step"]))
     assert [row[0] for row in rows(catalog, "d.b")] == list(range(1, reached + 1))
-    assert progress.tables == {"d.a": 4, "d.b": reached}
+    assert progress.tables == {"d.a": {"+I": 4}, "d.b": {"+I": reached}}
 
 
 def test_a_table_stays_set_aside_in_later_runs_and_its_target_may_go() -> None:

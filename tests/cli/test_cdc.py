@@ -18,6 +18,8 @@ from lakecore.io.stores.local import LocalStore
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lakecore.model.types import Json
+
 CONF = ["--mysql_conf", "hostname=127.0.0.1", "--mysql_conf=username=u"]
 TARGET = ["--warehouse", "w", "--database", "d"]
 
@@ -117,12 +119,14 @@ def test_status_shows_what_the_state_says(
 ) -> None:
     (tmp_path / "w").mkdir()
     assert run(capfd, "status", "--warehouse", "w")[1] == "no pipelines\n"
+    now_ms = SYSTEM.now_ms()
+    recent: list[Json] = [[now_ms - 90_000, 0], [now_ms - 61_000, 999], [now_ms - 5_000, 180]]
     StateFiles(LocalStore(), f"{tmp_path}/w/.cdc/p", SYSTEM).put(
         PipelineState(
             checkpoint=7,
             commit_user="u",
-            position={"place": ["b.1", 4], "time_ms": SYSTEM.now_ms() - 60_000},
-            metrics={"rows_total": 12, "rows_per_second": 3, "caught_up": True},
+            position={"place": ["b.1", 4], "time_ms": now_ms - 60_000},
+            metrics={"rows_total": 12, "recent": recent, "caught_up": True},
         )
     )
 

@@ -262,6 +262,21 @@ class MySqlSource:
         finally:
             connection.close()
 
+    def bytes_after(self, position: Position) -> int | None:
+        """The bytes that the log has after a position."""
+        if "place" not in position:
+            return None
+        place = LogPlace.from_json(position["place"])
+        connection = connect(self._settings)
+        try:
+            with plain_mysql_errors(self._settings, "the size of the log cannot be read"):
+                files = log_sizes(connection.cursor()).items()
+        finally:
+            connection.close()
+        sizes = {LogPlace.of(name, 0).number: size for name, size in files}
+        later = sum(size for number, size in sizes.items() if number > place.number)
+        return max(sizes.get(place.number, 0) - place.offset, 0) + later
+
     def leave_out(self, tables: Collection[SourceTable]) -> None:
         """Read no more rows and statements of these tables."""
         self.left_out = frozenset(tables)

@@ -106,6 +106,7 @@ _TRANSACTION_ROWS, _TRANSACTION_BYTES = 200_000, 64 << 20
 _LOOK_MS = 10_000
 _IDLE_SECONDS = 0.5
 _FEEDBACK_MS = 5_000
+_LOG_END = "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn"
 
 
 def _take_all(table: SourceTable) -> bool:
@@ -187,6 +188,16 @@ class PostgresSource:
         finally:
             connection.close()
 
+    def bytes_after(self, position: Position) -> int | None:
+        """The bytes that the log has after a position."""
+        connection = connect(self._settings)
+        try:
+            with self._errors():
+                now = _number(connection.cursor(), _LOG_END)
+        finally:
+            connection.close()
+        return max(now - int(str(position["lsn"])), 0)
+
     def leave_out(self, tables: Collection[SourceTable]) -> None:
         """Read no more rows of these tables."""
         self.left_out = frozenset(tables)
@@ -205,7 +216,7 @@ class PostgresSource:
                 self._stream = connect(self._settings, replicates=True)
                 begin = None if after is None else int(str(after["lsn"]))
                 lsn, exported = open_slot(cursor, self._stream, self._settings, begin)
-                goal = _number(cursor, "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
+                goal = _number(cursor, _LOG_END)
                 done: list[str] | None = []
                 place = StreamPlace(lsn) if after is None else StreamPlace.from_json(after)
                 altered = self._altered(cursor, place, tables)

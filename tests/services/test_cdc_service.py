@@ -1,0 +1,167 @@
+"""A pipeline as a service on real servers: its endpoint, its status, its positions in the log."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.services.mirrors import (
+    command,
+    connect,
+    environment,
+    postgres,
+    postgres_command,
+    program,
+    ran,
+    run,
+)
+from tests.services.servers import eventually, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.services.servers import Server
+
+
+@contextmanager
+def running(arguments: list[str], **more: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """The pipeline as a process, and the address of its endpoint."""
+    port = free_port()
+    given = [*arguments, f"--metrics-address=127.0.0.1:{port}", "--interval=0.2 s"]
+    process = subprocess.Popen(program(given), env=environment() | more, stderr=subprocess.DEVNULL)
+    try:
+        yield process, f"http://127.0.0.1:{port}"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) in {0, 3}
+
+
+def got(address: str, **headers: str) -> tuple[int, str]:
+    request = urllib.request.Request(address, headers=headers)  # noqa: S310  a local address
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def figures(address: str) -> dict[str, float]:
+    """The metrics by name and labels, without the name of the pipeline."""
+    found = {}
+    for line in got(f"{address}/metrics")[1].splitlines():
+        if not line.startswith("#"):
+            name, value = line.rsplit(" ", 1)
+            short = re.sub(r'pipeline="[^"]*",?', "", name.removeprefix("lakecore_cdc_"))
+            found[short.removesuffix("{}")] = float(value)
+    return found
+
+
+def until(address: str, **wanted: float) -> dict[str, float]:
+    """The metrics once they have these values."""
+
+    def has_come() -> None:
+        found.clear()
+        found.update(figures(address))
+        assert wanted.items() <= found.items(), found
+
+    found: dict[str, float] = {}
+    eventually(has_come, str(wanted))
+    return found
+
+
+def test_endpoint_shows_a_pipeline_of_mariadb(
+    mariadb_log: Server, quick_heartbeats: None, tmp_path: Path
+) -> None:
+    del quick_heartbeats
+    cursor = connect(mariadb_log)
+    run(
+        cursor,
+        "CREATE DATABASE served",
+        "CREATE TABLE served.t (id INT PRIMARY KEY, v VARCHAR(9))",
+        "CREATE TABLE served.bad (id INT PRIMARY KEY)",
+        "INSERT INTO served.t VALUES (1, 'a'), (2, 'b')",
+    )
+    given = command(mariadb_log, tmp_path, "mysql_sync_database", "served")
+    with running(given) as (_, address):
+        until(address, rows=2, caught_up=1)
+        assert got(f"{address}/live") == (200, "alive\n")
+        run(cursor, "UPDATE served.t SET v = 'c' WHERE id = 1", "DELETE FROM served.t WHERE id = 2")
+        found = until(address, rows=5)
+        assert found['table_rows{table="m.t",kind="+I"}'] == 3
+        assert found['table_rows{table="m.t",kind="-D"}'] == 2
+        assert 0 < found["rows_per_second"] <= 5
+        assert 0 <= found["step_age_seconds"] < 60
+        assert found["checkpoint_seconds"] > 0
+        assert found["lag_seconds"] < 60
+        run(cursor, "SET SESSION binlog_format = STATEMENT", "INSERT INTO served.bad VALUES (1)")
+        until(address, quarantine_tables=1)
+        status = json.loads(
+            ran(["cdc", "status", f"--warehouse={tmp_path}", "--json"]).out.splitlines()[-1]
+        )
+        assert status["tables"] == {"m.t": {"+I": 3, "-D": 2}}
+        assert status["lag_bytes"] < 1000
+
+        assert got(f"{address}/metrics", Host="evil.example")[0] == 421
+        assert got(f"{address}/other")[0] == 404
+        mariadb_log.kill()
+        try:
+            time.sleep(2)
+            assert got(f"{address}/live")[0] == 200
+        finally:
+            mariadb_log.start()
+            eventually(lambda: connect(mariadb_log), "mariadb")
+
+
+def test_log_of_postgres_has_a_size_and_a_token_is_asked_for(
+    postgres_log: Server, tmp_path: Path
+) -> None:
+    cursor = postgres(postgres_log)
+    for each in (
+        "CREATE SCHEMA served",
+        "CREATE TABLE served.t (id int PRIMARY KEY, v text)",
+        "INSERT INTO served.t VALUES (1, 'a')",
+    ):
+        cursor.execute(each)
+    given = postgres_command(postgres_log, tmp_path, "served", slot="served")
+    token = "a-token-that-is-long"
+    try:
+        with running(given, LAKECORE_METRICS_TOKEN=token) as (_, address):
+            eventually(lambda: got(address), "the endpoint")
+            assert got(f"{address}/metrics")[0] == 401
+            assert got(f"{address}/live")[0] == 200
+
+            def has_come() -> None:
+                text = got(f"{address}/metrics", Authorization=f"Bearer {token}")[1]
+                assert re.search(r"lakecore_cdc_lag_bytes\{.*\} \d+", text), text
+                assert re.search(r"lakecore_cdc_rows\{.*\} 1", text), text
+
+            eventually(has_come, "the rows")
+    finally:
+        cursor.execute("SELECT pg_drop_replication_slot('served')")
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("0.0.0.0:0", "LAKECORE_METRICS_TOKEN"),
+        ("127.0.0.1", "the address is HOST:PORT"),
+        ("127.0.0.1:70000", "the address is HOST:PORT"),
+    ],
+)
+def test_address_of_the_endpoint_is_checked(
+    mariadb_log: Server, tmp_path: Path, address: str, message: str
+) -> None:
+    given = command(mariadb_log, tmp_path, "mysql_sync_database", "no_such")
+    done = ran([*given, f"--metrics-address={address}"])
+    assert done.code == 1
+    assert message in done.err
