@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import os
 import shlex
+import sys
 import textwrap
 from dataclasses import dataclass
 from datetime import date, datetime
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from zipfile import ZipFile
 
@@ -450,13 +453,15 @@ def play(warehouse: str, *, stays: bool = True) -> None:
 
 def farewell(warehouse: str, path: str) -> list[str]:
     """Commands that look at the table that the demo leaves."""
+    installed = Path(sys.executable).with_name("lakecore")
+    lakecore = "lakecore" if which("lakecore") else shlex.quote(os.path.relpath(installed))
     place, table, count = shlex.quote(warehouse), shlex.quote(path), "FROM demo.flights LIMIT 5"
     return [
         "",
         "The table stays here. Try:",
-        f"  lakecore inspect {table} --html flights.html",
-        f"  lakecore read {table} --limit 5 --where \"dest = 'HNL'\"",
-        f'  lakecore sql -w {place} -e "{count}"',
+        f"  {lakecore} inspect {table} --html flights.html",
+        f"  {lakecore} read {table} --limit 5 --where \"dest = 'HNL'\"",
+        f'  {lakecore} sql -w {place} -e "{count}"',
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,11 +50,9 @@ def test_demo_tells_its_story_and_its_answers_are_those_of_the_csv(
         assert line in told, line
     remedy = "python -m tests.pictures demo"
     assert (ROOT / "docs/img/demo.svg").read_text() == terminal(coloured), remedy
-    commands = re.findall(r"^ +lakecore (.*)$", printed, re.MULTILINE)
-    assert [shlex.split(each)[0] for each in commands] == ["inspect", "read", "sql"]
-    for each in commands:
-        with pytest.raises(SystemExit) as ended:
-            main(shlex.split(each))
-        assert not ended.value.code, each
+    commands = re.findall(r"^ +(\S*lakecore (\w+) .*)$", printed, re.MULTILINE)
+    assert [verb for _, verb in commands] == ["inspect", "read", "sql"]
+    for command, _ in commands:  # as a shell finds them
+        subprocess.run(shlex.split(command), check=True, stdout=subprocess.DEVNULL)
     assert (tmp_path / "flights.html").exists()
     assert (warehouse / "demo.db" / "flights" / "snapshot" / "snapshot-54").exists()

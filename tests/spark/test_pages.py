@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BLOCK = re.compile(r"^```py3\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-BLOCKS = {
-    page.name: BLOCK.findall(page.read_text()) for page in sorted(ROOT.glob("docs/spark*.md"))
-}
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/spark*.md"))]
+BLOCKS = {page.name: BLOCK.findall(page.read_text()) for page in PAGES}
 ROWS = "dt string, id long, region string, price double"
 
 
