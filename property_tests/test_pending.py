@@ -1,8 +1,9 @@
 """No tag and no branch ever names lost files, wherever its maker dies beside a deletion of files.
 
-Two processes: the maker creates, moves or renames a tag, creates a branch, or fast-forwards to it,
-and is killed at any of its calls; the deleter expires snapshots, rolls back, or deletes the only
-tag of an expired snapshot. One of them runs as a whole before any call of the other.
+Two processes: the maker creates, moves or renames a tag, creates a branch, fast-forwards to it, or
+rolls back to a tag, and is killed at any of its calls; the deleter expires snapshots, rolls back,
+or deletes the only tag of an expired snapshot. One of them runs as a whole before any call of the
+other.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ MAKERS: dict[str, Callable[[Table], object]] = {
     "rename_tag": lambda table: table.rename_tag("only", "x"),
     "create_branch": lambda table: table.create_branch("b", tag="only"),
     "fast_forward": lambda table: table.fast_forward("f"),
+    "roll back to a tag": lambda table: table.rollback_to(tag="only"),
 }
 DELETERS: dict[str, Callable[[Table], object]] = {
     "expire": expire,
+    "expire the tagged": expire,
     "delete_tag": lambda table: table.delete_tag("only"),
     "replace_tag": lambda table: table.replace_tag("only", snapshot_id=4),
     "roll back": lambda table: table.rollback_to(1),
@@ -40,10 +43,11 @@ DELETERS: dict[str, Callable[[Table], object]] = {
     "replace_tag of the branch": lambda table: table.branch("f").replace_tag("only", snapshot_id=4),
     "expire the branch": lambda table: expire(table.branch("f")),
 }
-OWN = [maker for maker in MAKERS if maker != "fast_forward"]
+OWN = [maker for maker in MAKERS if maker not in ("fast_forward", "roll back to a tag")]
 PAIRS = [
     ("create_tag", "expire"),
     ("replace_tag", "expire"),
+    ("roll back to a tag", "expire the tagged"),
     *((maker, deleter) for maker in OWN for deleter in ("delete_tag", "replace_tag", "roll back")),
     *(("fast_forward", deleter) for deleter in DELETERS if "branch" in deleter),
 ]
@@ -87,7 +91,7 @@ def _built(deleter: str) -> Table:
     if deleter in ("delete_tag", "replace_tag"):
         tag(table, "only", 2)
         expire(table)
-    elif deleter == "roll back":
+    elif deleter in ("roll back", "expire the tagged"):
         tag(table, "only", 2)
     tag(table, "y", 4)
     return table

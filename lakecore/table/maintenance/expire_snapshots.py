@@ -11,10 +11,12 @@ https://paimon.apache.org/docs/master/maintenance/manage-snapshots/
    references it.
 5. The changelogs are kept if that is due, and the hint EARLIEST is written. **This step decides**:
    readers do not list the snapshots below it any more, and no verb leads back to them.
-6. If a rollback or a fast-forward has begun meanwhile, the hint is written back, and the expiry
-   ends. If tags or branches have changed, the deletions are planned again. Whoever tags, or leads
-   back to, an expiring snapshot reads EARLIEST after a write of its own, which step 6 looks for:
-   one of the two sees the other.
+6. If a rollback or a fast-forward has begun meanwhile, or a rollback that has ended has removed
+   the snapshot `end`, the hint is written back, and the expiry ends. If tags or branches have
+   changed, the deletions are planned again. Whoever tags, or leads back to, an expiring snapshot
+   reads EARLIEST after a write of its own, which step 6 looks for: one of the two sees the other.
+   A rollback that begins later may lead to a tag of an expiring snapshot: nothing is deleted then,
+   and a later expiry continues.
 7. Files are deleted in the order of `deletion.py`, then the snapshot files. The last of them is
    deleted alone at the end: as long as it exists, an interrupted expiry has left something.
 
@@ -43,7 +45,7 @@ from lakecore.format.layout import SNAPSHOT_PREFIX
 from lakecore.io.history import has_file, numbers
 from lakecore.io.parallel import delete_all, read_all
 from lakecore.model.files import FileSource
-from lakecore.model.retention import ExpiredChangelogs, ExpiredSnapshots
+from lakecore.model.retention import ExpiredChangelogs, ExpiredSnapshots, FilesDeleted
 from lakecore.options import ChangelogProducer
 from lakecore.plan.retention import Retention, end_of_changelogs, end_of_snapshots
 from lakecore.table.context import require_table
@@ -242,19 +244,22 @@ class _Expiry:
         # They are listed after the step that decides, too: most tables have none, then or now.
         seen = NO_KEEPERS if is_alone(context) and not dry_run else keepers(context)
         try:
-            plan = self._plan(seen)
+            plan: Deletion | None = self._plan(seen)
+            is_overtaken = not (dry_run or self._mark())
         except CorruptTable:
             if context.history.listed_snapshot(self.snapshots[-1].id) is not None:
                 raise
-            # Another process has let the first snapshot to stay expire, too.
+            is_overtaken = True
+        if is_overtaken:  # another process has removed the first snapshot to stay
             return ExpiredSnapshots(
                 earliest_snapshot_id=context.history.earliest_snapshot_id(), dry_run=dry_run
             )
         is_complete = True
         if not dry_run:
-            self._mark()
-            plan = settled(context, seen, plan, self._plan)
+            plan = settled(context, seen, plan, self._plan_alone)
             is_complete = False
+        counts = FilesDeleted() if plan is None else plan.counts
+        if plan is not None and not dry_run:
             with clean_up_after(context, "the expiry"):
                 delete_files_of(context, plan)
                 self._delete_snapshots()
@@ -264,21 +269,25 @@ class _Expiry:
                 context.identifier,
                 len(expiring),
                 self.snapshots[-1].id,
-                plan.counts.data_files,
-                plan.counts.manifests,
+                counts.data_files,
+                counts.manifests,
             )
         return ExpiredSnapshots(
             snapshots_expired=len(expiring),
             earliest_snapshot_id=self.snapshots[-1].id,
             changelogs_kept=len(expiring) if self.keeps else 0,
-            files=plan.counts,
+            files=counts,
             held_by_consumer=consumer,
-            unreadable_snapshots=plan.unreadable,
+            unreadable_snapshots=() if plan is None else plan.unreadable,
             is_complete=is_complete,
             dry_run=dry_run,
         )
 
     # --- planning ---------------------------------------------------------------------------------
+
+    def _plan_alone(self, seen: Keepers) -> Deletion | None:
+        """The plan; None beside a rollback."""
+        return None if seen.is_rolled_back else self._plan(seen)
 
     def _plan(self, seen: Keepers) -> Deletion:
         context, history = self.context, self.context.history
@@ -361,8 +370,11 @@ class _Expiry:
 
     # --- deletion ---------------------------------------------------------------------------------
 
-    def _mark(self) -> None:
-        """Carry out the step that decides (see the module)."""
+    def _mark(self) -> bool:
+        """Carry out the step that decides (see the module).
+
+        Returns False, with the hint written back, if the first snapshot to stay is gone.
+        """
         context, history = self.context, self.context.history
         layout, store = context.layout, context.store
         expiring, end = self.snapshots[:-1], self.snapshots[-1].id
@@ -387,6 +399,11 @@ class _Expiry:
                 "the table is being rolled back or fast-forwarded; expire its snapshots afterwards",
                 table=context.identifier,
             )
+        # A rollback may have ended since the plan was begun: its record is gone, and so is `end`.
+        is_there = self.snapshots[-1].is_same(history.snapshot_if_there(end))
+        if not is_there:
+            history.write_earliest_hint(self.earliest)
+        return is_there
 
     def _delete_snapshots(self) -> None:
         layout, store = self.context.layout, self.context.store

@@ -9,7 +9,8 @@ is restored. The steps:
 1. Prove that the target is whole: every file that it names exists.
 2. Write a record of what will be removed (`format/json_files.py`). If an expiry has begun to
    delete the target meanwhile, end here: of two that run at the same time, one sees the other.
-3. Restore the target if only a tag keeps it.
+   Also if a tag keeps the target: the expiry would delete the snapshot file of step 3.
+3. Restore the target if only a tag keeps it: first EARLIEST, so that what is there is listed.
 4. Delete the hint LATEST, so that readers list the snapshots; then the snapshots between the target
    and the latest one.
 5. Delete the latest snapshot. **This step decides**: readers see the old latest snapshot before it,
@@ -37,6 +38,7 @@ import polars as pl
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound
 from lakecore.format import metadata
 from lakecore.format.json_files import RollbackRecord, decode_rollback, encode_rollback
+from lakecore.io.history import has_file
 from lakecore.io.parallel import delete_all, read_all
 from lakecore.model.manifest import FileKind
 from lakecore.model.retention import FilesDeleted, RolledBack
@@ -113,7 +115,9 @@ def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False)
         context.store.put(context.layout.rollback_record, encode_rollback(removal.record))
         if not _is_kept(context, target):
             context.store.delete(context.layout.rollback_record)
-            raise expired_during(context, target.id)
+            raise expired_during(
+                context, target.id, then="if a tag keeps it, let expire_snapshots end, and repeat"
+            )
         files = _carry_out(context, removal.record)
         log.info(
             "rolled back table=%s snapshot=%d before=%d", context.identifier, target.id, latest.id
@@ -157,10 +161,19 @@ def finish_rollback(context: TableContext) -> None:
 
 
 def _is_kept(context: TableContext, target: Snapshot) -> bool:
-    """Whether the target still exists, as a snapshot or as the snapshot of a tag."""
-    kept = (tag.snapshot for tag in tags_of(context.history))
-    alive = context.history.listed_snapshot(target.id)
-    return target.is_same(alive) or any(map(target.is_same, kept))
+    """Whether the target still exists, as a snapshot or as the snapshot of a tag.
+
+    The snapshot of a tag does not while an expiry has left snapshots below EARLIEST: it may run,
+    and delete what step 3 restores.
+    """
+    if target.is_same(context.history.listed_snapshot(target.id)):
+        return True
+    earliest = context.history.earliest_snapshot_id()
+    # An expiry deletes the snapshot before EARLIEST last.
+    last = target.id if earliest is None else earliest - 1
+    if target.id <= last and has_file(context.store, context.layout.snapshot(last)):
+        return False
+    return any(target.is_same(tag.snapshot) for tag in tags_of(context.history))
 
 
 def _is_given_up(context: TableContext, record: RollbackRecord) -> bool:
@@ -273,12 +286,11 @@ def _remove_tags(context: TableContext, record: RollbackRecord) -> None:
 
 def _restore(context: TableContext, target: Snapshot) -> None:
     history, store, path = context.history, context.store, context.layout.snapshot(target.id)
-    there = history.snapshot_if_there(target.id)
-    if there != target:
-        store.put(path, metadata.encode_snapshot(target))
     earliest = history.earliest_snapshot_id()
     if earliest is None or earliest > target.id:
         history.write_earliest_hint(target.id)
+    if history.snapshot_if_there(target.id) != target:
+        store.put(path, metadata.encode_snapshot(target))
 
 
 def _with_stragglers(context: TableContext, record: RollbackRecord) -> RollbackRecord:
