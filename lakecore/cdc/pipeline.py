@@ -432,8 +432,8 @@ def launch_of(action: str, arguments: Arguments, flags: Mapping[str, Sequence[st
         arguments=arguments,
         name=one.get("name"),
         state=one.get("state"),
-        interval_seconds=_duration_seconds("interval", one.get("interval", "10 s")),
-        patience_seconds=_duration_seconds("patience", one.get("patience", "5 min")),
+        interval_seconds=duration_seconds("interval", one.get("interval", "10 s")),
+        patience_seconds=duration_seconds("patience", one.get("patience", "5 min")),
         keeps_dead_letters=_is_true("dead_letters", one.get("dead_letters", "false")),
         skips_unsupported=_is_true("skip_unsupported", one.get("skip_unsupported", "false")),
         on_table_error=None if policy is None else OnTableError(policy),
@@ -468,7 +468,8 @@ def _until_signal() -> Iterator[Callable[[], bool]]:
         restore()
 
 
-def _duration_seconds(flag: str, text: str) -> float:
+def duration_seconds(flag: str, text: str) -> float:
+    """The seconds of a duration such as `10 s`. Raises InvalidRequest, naming the flag."""
     match = _SECONDS.fullmatch(text.strip())
     if match is None:
         raise InvalidRequest("not a duration", option=f"--{flag}", value=text, example="10 s")

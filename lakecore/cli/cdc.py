@@ -30,23 +30,29 @@ from lakecore.cdc.pipeline import (
     Launch,
     PipelineStatus,
     check_pipeline,
+    duration_seconds,
     launch_of,
     request_resync,
     statuses,
 )
 from lakecore.cdc.quarantine import SetAside, tables_of
 from lakecore.cli.flags import Flags, WrongFlag, read_flags
-from lakecore.cli.printing import say
+from lakecore.cli.grid import Column
+from lakecore.cli.printing import grid_lines, say
 from lakecore.cli.settings import stated
 from lakecore.cli.target import catalog_options_of
-from lakecore.deferred import deferred
+from lakecore.deferred import deferred, deferred_module
 from lakecore.display import json_text
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.secret_options import with_secrets
+from lakecore.model.rows import KIND_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import rich.text as rich_text
+    from rich.live import Live
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.actions import Action
@@ -54,6 +60,8 @@ if TYPE_CHECKING:
     from lakecore.rest_server.app import server_library
     from lakecore.rest_server.pipeline_endpoint import endpoint
 else:
+    Live = deferred("rich.live", "Live")
+    rich_text = deferred_module("rich.text")
     endpoint = deferred("lakecore.rest_server.pipeline_endpoint", "endpoint")
     server_library = deferred("lakecore.rest_server.app", "server_library")
 
@@ -294,20 +302,93 @@ def _facts(name: str, progress: Progress) -> dict[str, object]:
 
 
 def _status(arguments: Sequence[str]) -> None:
-    as_json = "--json" in arguments
-    rest = [each for each in arguments if each != "--json"]
-    known = Flags(action="status", known=_OF_STATUS, repeated=_CONFS, example="--warehouse")
+    names, rest = [*arguments[:1]], arguments[1:]
+    if names and names[0].startswith("-"):
+        names, rest = [], arguments
+    known = Flags(
+        action="status",
+        known=(*_OF_STATUS, "json", "watch", "interval"),
+        repeated=_CONFS,
+        switches=("json", "watch"),
+        example="--warehouse",
+    )
     flags = read_flags(known, rest)
-    (warehouse,), (state,) = (flags.get(name, [""]) for name in ("warehouse", "state"))
-    options = catalog_options_of(None, warehouse or None, flags.get("catalog_conf"))
-    found = statuses(open_catalog(options, create=False), state or None, SYSTEM)
+    one = {name: values[-1] for name, values in flags.items()}
+    options = catalog_options_of(None, one.get("warehouse"), flags.get("catalog_conf"))
+    catalog, state = open_catalog(options, create=False), one.get("state")
+    seconds = duration_seconds("interval", one.get("interval", "2 s"))
+
+    def found() -> list[PipelineStatus]:
+        pipelines = statuses(catalog, state, SYSTEM)
+        chosen = [each for each in pipelines if each.name in names or not names]
+        if names and not chosen:
+            known = [each.name for each in pipelines]
+            raise NotFound("no such pipeline", name=names[0], known=known)
+        return chosen
+
+    if "watch" not in one:
+        _say_status(found(), as_json="json" in one, has_tables=bool(names))
+        return
+    while "json" in one or not sys.stdout.isatty():
+        _say_status(found(), as_json="json" in one, has_tables=bool(names))
+        SYSTEM.sleep(seconds)
+    with Live(auto_refresh=False) as live:
+        while True:
+            text = _status_text(found(), has_tables=bool(names))
+            live.update(rich_text.Text.from_ansi(text), refresh=True)
+            SYSTEM.sleep(seconds)
+
+
+def _say_status(found: Sequence[PipelineStatus], *, as_json: bool, has_tables: bool) -> None:
     if as_json:
         for each in found:
             say(json_text(asdict(each)))
-    elif not found:
-        say("no pipelines")
     else:
-        say("\n".join(_status_line(each) for each in found))
+        say(_status_text(found, has_tables=has_tables))
+
+
+_STATUS_COLUMNS = (
+    *(Column("pipeline"), Column("state"), Column("checkpoint", number=True)),
+    *(Column(name, number=True) for name in ("age s", "lag s", "lag bytes")),
+    *(Column(name, number=True) for name in ("rows", "rows/s", "tables", "set aside")),
+)
+
+
+def _status_text(found: Sequence[PipelineStatus], *, has_tables: bool) -> str:
+    """The pipelines as a table, then what is wrong with each; with `has_tables`, their tables."""
+    if not found:
+        return "no pipelines"
+    rows = [
+        (
+            *(each.name, "caught up" if each.caught_up else "catching up", each.checkpoint),
+            *(each.age_seconds, each.lag_seconds, each.lag_bytes),
+            *(each.rows_total, each.rows_per_second, len(each.targets), len(each.quarantine)),
+        )
+        for each in found
+    ]
+    lines = grid_lines(_STATUS_COLUMNS, rows, null="-")
+    for status in found:
+        lines += [
+            *(f"{status.name}: left out: {name}: {why}" for name, why in status.left_out.items()),
+            *(
+                f"{status.name}: in quarantine: {SetAside.from_json(each).table}: {each['reason']}"
+                for each in status.quarantine
+            ),
+            *(
+                f"{status.name}: not read again: {name}: {why}"
+                for name, why in status.not_read_again.items()
+            ),
+            *(f"{status.name}: to be read again: {name}" for name in status.requested),
+        ]
+        if has_tables:
+            lines.append(f"{status.name}: at {status.position}")
+            heads = [Column("table"), *(Column(kind, number=True) for kind in KIND_TEXTS)]
+            counts = (
+                (name, *(kinds.get(kind, 0) for kind in KIND_TEXTS))
+                for name, kinds in sorted(status.tables.items())
+            )
+            lines += grid_lines(heads, counts)
+    return "\n".join(lines)
 
 
 def _resync(arguments: Sequence[str]) -> None:
@@ -323,26 +404,6 @@ def _resync(arguments: Sequence[str]) -> None:
     say(
         f"{arguments[0]} reads these tables again, at its next checkpoint or when it starts: "
         + ", ".join(found)
-    )
-
-
-def _status_line(status: PipelineStatus) -> str:
-    lag = "at an unknown time" if status.lag_seconds is None else f"{status.lag_seconds} s ago"
-    state = "caught up" if status.caught_up else "catching up"
-    more = [
-        *(f"left out: {name}: {why}" for name, why in status.left_out.items()),
-        *(
-            f"in quarantine: {SetAside.from_json(each).table}: {each['reason']}"
-            for each in status.quarantine
-        ),
-        *(f"not read again: {name}: {why}" for name, why in status.not_read_again.items()),
-        *(f"to be read again: {name}" for name in status.requested),
-    ]
-    return (
-        f"{status.name}: {state}, checkpoint {status.checkpoint} "
-        f"{status.age_seconds} s ago, {status.rows_total} rows, "
-        f"{status.rows_per_second:.0f} rows/s, last change {lag}, at {status.position}"
-        + "".join(f"\n  {each}" for each in more)
     )
 
 

@@ -62,9 +62,20 @@ def write_grid(
     whole: bool = False,
 ) -> None:
     """Print rows of Python values for people. With `whole`, no text is cut."""
-    heads = [replace(column, name=one_line(column.name)) for column in columns]
-    lines = layout(heads, [cells(row, null) for row in rows], replace(_style(), whole=whole))
+    lines = grid_lines(columns, rows, null=null, whole=whole)
     say("\n".join([*([title] if title else []), *lines]))
+
+
+def grid_lines(
+    columns: Iterable[Column],
+    rows: Iterable[Sequence[object]],
+    *,
+    null: str = NULL,
+    whole: bool = False,
+) -> list[str]:
+    """The lines of rows for people, as the terminal shows them."""
+    heads = [replace(column, name=one_line(column.name)) for column in columns]
+    return layout(heads, [cells(row, null) for row in rows], replace(_style(), whole=whole))
 
 
 def write_batches(first: DataFrame, rest: Iterable[DataFrame], form: Format) -> None:

@@ -28,8 +28,8 @@ _CDC_VERBS = {
         "lists all problems, and changes nothing",
     ),
     "status": (
-        "status [--warehouse PATH] [--state PATH] [--catalog_conf KEY=VALUE]... [--json]",
-        "shows each pipeline: position, lag, tables that are set aside",
+        "status [NAME] [--watch [--interval '2 s']] [--json] [--warehouse PATH] [--state PATH]",
+        "shows each pipeline: lag, rows, tables that are set aside; or one, with its tables",
     ),
     "resync": (
         "resync NAME --tables A,B [--warehouse PATH] [--state PATH] [--catalog_conf KEY=VALUE]...",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakecore as lc
-from lakecore.cdc.pipeline import SYNC_ACTIONS, _duration_seconds
+from lakecore.cdc.pipeline import SYNC_ACTIONS, duration_seconds
 from lakecore.cdc.state import PipelineState, StateFiles
 from lakecore.cli import main
 from lakecore.errors import InvalidRequest
@@ -104,7 +104,7 @@ def test_password_comes_from_a_file_or_the_environment(
 
 def test_interval_is_a_duration() -> None:
     assert [
-        _duration_seconds("interval", text) for text in ("10 s", "0.5s", "2 min", "1 h", "7")
+        duration_seconds("interval", text) for text in ("10 s", "0.5s", "2 min", "1 h", "7")
     ] == [
         10,
         0.5,
@@ -120,26 +120,32 @@ def test_status_shows_what_the_state_says(
     (tmp_path / "w").mkdir()
     assert run(capfd, "status", "--warehouse", "w")[1] == "no pipelines\n"
     now_ms = SYSTEM.now_ms()
+    tables: Json = {"d.t": {"+I": 2, "-D": 1}}
     recent: list[Json] = [[now_ms - 90_000, 0], [now_ms - 61_000, 999], [now_ms - 5_000, 180]]
     StateFiles(LocalStore(), f"{tmp_path}/w/.cdc/p", SYSTEM).put(
         PipelineState(
             checkpoint=7,
             commit_user="u",
             position={"place": ["b.1", 4], "time_ms": now_ms - 60_000},
-            metrics={"rows_total": 12, "recent": recent, "caught_up": True},
+            metrics={"rows_total": 12, "recent": recent, "caught_up": True, "tables": tables},
         )
     )
 
-    line = run(capfd, "status", "--warehouse", "w")[1]
-    assert line.startswith("p: caught up, checkpoint 7 ")
-    assert "12 rows, 3 rows/s, last change 60" in line
+    _, head, _, line, _ = run(capfd, "status", "--warehouse", "w")[1].splitlines()
+    shown = dict(zip(*(map(str.strip, each.split("│")) for each in (head, line)), strict=True))
+    assert (shown["pipeline"], shown["state"], shown["checkpoint"]) == ("p", "caught up", "7")
+    assert (shown["rows"], shown["rows/s"], shown["lag bytes"]) == ("12", "3.0", "-")
+    assert 60 <= float(shown["lag s"]) < 90
+    one = run(capfd, "status", "p", "--warehouse", "w")[1]
+    assert 'p: at {"place": ["b.1", 4]' in one
+    assert re.search(r"d.t +│ +2 │ +0 │ +0 │ +1 │", one)
+    assert "known=[p]" in run(capfd, "status", "q", "--warehouse", "w")[2]
     assert '"checkpoint":7' in run(capfd, "status", "--warehouse", "w", "--json")[1]
 
     StateFiles(LocalStore(), f"{tmp_path}/w/.cdc/p", SYSTEM).put(
         PipelineState(checkpoint=8, commit_user="u", position={"place": ["b.1", 4]})
     )
-    line = run(capfd, "status", "--warehouse", "w")[1]
-    assert "last change at an unknown time, at " in line
+    assert run(capfd, "status", "--warehouse", "w")[1].count(" - │") == 2
 
 
 def test_a_list_of_a_file_has_all_its_values(

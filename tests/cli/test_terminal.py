@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakecore as lc
+from lakecore.cdc.state import PipelineState, StateFiles
+from lakecore.io.ambient import SYSTEM
+from lakecore.io.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,3 +135,16 @@ def test_interrupt_ends_a_stream_with_130(terminal: Terminal, tmp_path: Path) ->
     terminal.wait("code 130")
     terminal.type("lakecore read shop.t --output parquet", "Enter")
     terminal.wait("error: Parquet is no text for a terminal: add > FILE, or a pipe")
+
+
+def test_status_of_pipelines_is_kept_up_to_date(terminal: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    files = StateFiles(LocalStore(), f"{tmp_path}/w/.cdc/p", SYSTEM)
+    files.put(PipelineState(checkpoint=7, commit_user="u", metrics={"caught_up": True}))
+    terminal.type("lakecore cdc status --watch --interval '0.1 s'", "Enter")
+    terminal.wait("│ p        │ caught up │          7 │")
+    files.put(PipelineState(checkpoint=12, commit_user="u", metrics={"caught_up": True}))
+    shown = terminal.wait("│ p        │ caught up │         12 │")
+    assert shown.count("pipeline") == 1
+    terminal.type("C-c")
+    terminal.wait("ready>", 2)
