@@ -42,7 +42,7 @@ from lakecore.cli.printing import grid_lines, say
 from lakecore.cli.settings import stated
 from lakecore.cli.target import catalog_options_of
 from lakecore.deferred import deferred, deferred_module
-from lakecore.display import json_text
+from lakecore.display import json_text, show_bytes
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.secret_options import with_secrets
@@ -349,8 +349,8 @@ def _say_status(found: Sequence[PipelineStatus], *, as_json: bool, has_tables: b
 
 _STATUS_COLUMNS = (
     *(Column("pipeline"), Column("state"), Column("checkpoint", number=True)),
-    *(Column(name, number=True) for name in ("age s", "lag s", "lag bytes")),
-    *(Column(name, number=True) for name in ("rows", "rows/s", "tables", "set aside")),
+    *(Column(name, number=True) for name in ("age s", "lag s", "behind")),
+    *(Column(name, number=True) for name in ("rows", "rows/s", "tables", "aside")),
 )
 
 
@@ -361,7 +361,8 @@ def _status_text(found: Sequence[PipelineStatus], *, has_tables: bool) -> str:
     rows = [
         (
             *(each.name, "caught up" if each.caught_up else "catching up", each.checkpoint),
-            *(each.age_seconds, each.lag_seconds, each.lag_bytes),
+            *(each.age_seconds, each.lag_seconds),
+            None if each.lag_bytes is None else show_bytes(each.lag_bytes),
             *(each.rows_total, each.rows_per_second, len(each.targets), len(each.quarantine)),
         )
         for each in found

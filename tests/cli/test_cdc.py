@@ -134,7 +134,7 @@ def test_status_shows_what_the_state_says(
     _, head, _, line, _ = run(capfd, "status", "--warehouse", "w")[1].splitlines()
     shown = dict(zip(*(map(str.strip, each.split("│")) for each in (head, line)), strict=True))
     assert (shown["pipeline"], shown["state"], shown["checkpoint"]) == ("p", "caught up", "7")
-    assert (shown["rows"], shown["rows/s"], shown["lag bytes"]) == ("12", "3.0", "-")
+    assert (shown["rows"], shown["rows/s"], shown["behind"]) == ("12", "3.0", "-")
     assert 60 <= float(shown["lag s"]) < 90
     one = run(capfd, "status", "p", "--warehouse", "w")[1]
     assert 'p: at {"place": ["b.1", 4]' in one
