@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.options import is_storage_option
-from lakecore.cdc.events import Noted, SourceTable
+from lakecore.cdc.events import Noted, Resumes, SourceTable
 from lakecore.cdc.file_source import FILES_ACTIONS
 from lakecore.cdc.kafka import KAFKA_ACTIONS
 from lakecore.cdc.mysql.source import MYSQL_ACTIONS
@@ -163,19 +163,29 @@ def run_pipeline(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What stands against a new pipeline: all problems at once, and what its user should know."""
+    """What stands against a pipeline: all problems at once, and what its user should know."""
 
     problems: tuple[LakecoreError, ...]
     notes: tuple[str, ...]
 
 
 def check_pipeline(catalog: Catalog, pipeline: Pipeline, ambient: Ambient) -> Checked:
-    """Look at the source, at all its tables and at their targets; change nothing."""
+    """Look at the source, at all its tables and at their targets; change nothing.
+
+    A change that a pipeline with a state has not come to yet is no problem.
+    """
     action = _action(pipeline.action)
     opened = action.opens(pipeline.arguments, ambient)
     source, rules = opened.source, opened.rules
     notes: list[str] = []
     try:
+        store, root = state_store(catalog, pipeline.state)
+        state = StateFiles(store, f"{root}/{_checked(pipeline.label)}", ambient).latest()
+        followed = () if state is None else state.source_tables
+        if state is not None:
+            notes += [f"{each.table}: in quarantine: {each.reason}" for each in state.quarantine]
+            if state.position is not None and isinstance(source, Resumes):
+                source.resume(state.position)
         tables, collected = surveyed(source)
         with collected.of():
             check_named_columns(source)
@@ -189,7 +199,7 @@ def check_pipeline(catalog: Catalog, pipeline: Pipeline, ambient: Ambient) -> Ch
                 continue
             with collected.of(table):
                 shape = rules.shape(table, schema)
-                rules.check(catalog, table, target, shape)
+                rules.check(catalog, table, target, shape, follows=str(table) in followed)
                 notes += [f"{table}: column {each}" for each in shape.notes]
         if isinstance(source, Noted) and is_usable:
             notes += source.notes()

@@ -226,6 +226,11 @@ class Sink:
             collected.check()
         if found is not None:
             self._check_source(found, described)
+            if not found.quarantine:
+                try:
+                    check_named_columns(source)
+                except InvalidRequest as error:
+                    log.warning("a flag has no effect. reason=%s", error)
             self._commit(found)
             self._check_targets(found)
         else:

@@ -532,12 +532,23 @@ class TargetRules:
             catalog.alter_table(target, changes)
 
     def check(
-        self, catalog: Catalog, table: SourceTable, target: str, schema: SourceSchema
+        self,
+        catalog: Catalog,
+        table: SourceTable,
+        target: str,
+        schema: SourceSchema,
+        *,
+        follows: bool = False,
     ) -> None:
-        """Raise InvalidRequest if a new pipeline could not create or use the target."""
+        """Raise InvalidRequest if a pipeline could not create or use the target.
+
+        `follows`: whether it follows the table already, and may change the target.
+        """
         if catalog.table_exists(target):
             found = catalog.get_table(target).context.schema
-            self._check_existing(found, target, schema, first=True)
+            self._check_existing(found, target, schema, first=not follows)
+            if follows:
+                self.changes(found, schema)
         else:
             self._partition_keys(table, schema, target)
 

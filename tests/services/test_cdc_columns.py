@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -224,6 +225,21 @@ def stated(cursor: Any, schema: str, given: list[str], warehouse: Path, hidden: 
         {"id": "1", "n": 2, "c": "5"},
         {"id": "2", "n": 3, "c": "4"},
     ]
+
+    run(cursor, f"ALTER TABLE {table} ADD COLUMN pending int")
+    checked = ran(["cdc", "check", *given[1:]])
+    assert (checked.code, "no problems" in checked.out) == (0, True), checked.out
+    typo = "--exclude_column=t.hiden"
+    assert "problem: no table has such a column" in ran(["cdc", "check", *given[1:], typo]).out
+    again = ran([*given, typo, "--until=caught-up"])
+    assert "a flag has no effect" in again.err
+    assert "columns=[t.hiden]" in again.err
+    run(cursor, f"INSERT INTO {table} (id, pending) VALUES (3, 1)")
+    mirror(given)
+    run(cursor, f"ALTER TABLE {table} DROP COLUMN pending", f"ALTER TABLE {table} ADD pending date")
+    checked = ran(["cdc", "check", *given[1:]])
+    assert checked.code == 1
+    assert re.search(rf"problem: (\w+\.)?{table}: .*pending", checked.out), checked.out
 
 
 def test_columns_of_mariadb_with_a_treatment_of_their_own(
