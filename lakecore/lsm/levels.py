@@ -44,17 +44,14 @@ class SortedRun:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
     def sequence_min(self) -> int:
-        """The smallest sequence number of its rows."""
         return min(file.sequence_min for file in self.files)
 
     @property
     def sequence_max(self) -> int:
-        """The largest sequence number of its rows."""
         return max(file.sequence_max for file in self.files)
 
 

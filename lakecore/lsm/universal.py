@@ -140,7 +140,6 @@ class CompactionUnit:
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """The files of its runs."""
         return tuple(chain.from_iterable(run.files for run in self.runs))
 
 
@@ -318,7 +317,6 @@ class Rewrite:
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """The files of all these runs."""
         return tuple(file for section in self.sections for run in section for file in run.files)
 
 

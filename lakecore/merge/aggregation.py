@@ -41,8 +41,8 @@ def functions_of_columns(spec: MergeSpec, columns: Sequence[str]) -> dict[str, F
 def kept_by_aggregation(contested: Contested, spec: MergeSpec) -> Kept:
     """The rows that a fold without the older rows of their keys would lose.
 
-    A -D that removes the record makes the rows before it superfluous. A row that ends with a
-    retraction would have no sequence, so retractions stay apart that no added row follows.
+    A -D that removes the record makes the rows before it superfluous. A fold that ends with a
+    retraction has no sequence, so retractions that no added row follows stay apart.
     """
     groups, kinds = contested.groups, contested.kinds
     alone, over = np.zeros(groups.length, bool), np.zeros(groups.length, bool)

@@ -153,7 +153,6 @@ class ChangedKeys:
 
     @property
     def count(self) -> int:
-        """The number of keys."""
         return len(self.before)
 
     @property
@@ -227,7 +226,7 @@ _AFTER, _DELETE = np.int8(RowKind.UPDATE_AFTER), np.int8(RowKind.DELETE)
 
 
 def _places(keys: np.ndarray, codes: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows in the mask whose key is among `keys`: the index of the key, and that of the row."""
+    """For each masked row whose key is in `keys`: the index of the key in `keys`, and the row."""
     rows = np.flatnonzero(mask)
     if not len(keys):
         return rows[:0], rows[:0]

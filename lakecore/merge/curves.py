@@ -296,8 +296,8 @@ _ZORDER_COLUMNS_MAX = 4
 def write_ordering(options: TableOptions) -> Ordering | None:
     """The sort order of a batch write into a table without a primary key; None if it does not sort.
 
-    As in Paimon, only tables without buckets are sorted. With incremental
-    clustering, writes leave it to compaction unless the table says otherwise.
+    As in Paimon, only tables without buckets are sorted. With incremental clustering, compaction
+    sorts and writes do not, unless an option of the table says otherwise.
     """
     if options.bucket != -1 or not options.clustering_columns:
         return None
@@ -309,7 +309,7 @@ def write_ordering(options: TableOptions) -> Ordering | None:
 def incremental_ordering(options: TableOptions) -> Ordering:
     """The sort order of incremental clustering.
 
-    Raises InvalidRequest without columns to sort by.
+    Raises InvalidRequest if the table names no columns to sort by.
     """
     if not options.clustering_columns:
         raise InvalidRequest("clustering.incremental needs clustering.columns", table=options.table)

@@ -118,7 +118,6 @@ def _newest_in_order(
 
 
 def _clear_deletes(window: Sequence[Slice], alive: list[np.ndarray], spec: MergeSpec) -> None:
-    """Clear the tombstones in `alive`, unless they must be kept."""
     if spec.keep_deletions:
         return
     for part, mask in zip(window, alive, strict=True):
@@ -164,7 +163,6 @@ def _newest_places(
 
 
 def _without_deletes(window: Sequence[Slice], places: np.ndarray, spec: MergeSpec) -> np.ndarray:
-    """The positions without those of tombstones, unless tombstones must be kept."""
     if spec.keep_deletions:
         return places
     deletes = of_kinds_over(window, RETRACTS)
@@ -317,8 +315,6 @@ def _masks(runs: list[Slice], firsts: np.ndarray) -> Iterator[tuple[Slice, np.nd
 
 
 class _KeepAll:
-    """A merge function that keeps all rows of a key, except ignored rows."""
-
     chooses_rows: ClassVar = True
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:

@@ -267,7 +267,6 @@ class Contested:
         return Contested(self.window, groups, self.order[rows], kinds)
 
     def type_of(self, name: str) -> pa.DataType:
-        """The type of a column."""
         return self.window.column(name).type
 
     def valid(self, name: str) -> np.ndarray:
@@ -276,7 +275,6 @@ class Contested:
         return valid
 
     def values(self, name: str, rows: np.ndarray) -> pa.Array:
-        """The values of a column in these rows."""
         return self.window.take(name, self.order[rows])
 
     @property
@@ -300,7 +298,6 @@ class Chosen:
     retract: np.ndarray | None
 
     def only(self, mask: np.ndarray) -> Chosen:
-        """The rows for which the mask is true."""
         if mask.all():
             return self
         rows, numbers, groups = self.groups.only(mask)
@@ -333,7 +330,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Masks of rows: those to keep `alone`, and those `over`, which a later row discards."""
+    """Two masks of rows: `alone` stay unfolded, `over` are discarded by a later row."""
 
     alone: np.ndarray
     over: np.ndarray
@@ -357,9 +354,9 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class FoldEngine:
-    """A merge function that keeps single rows unchanged, by default, and folds the others.
+    """A merge function that by default keeps single rows unchanged, and folds the others.
 
-    A folded row does not record retractions, nulls and older sequences. Folding it again may give
+    A folded row has no record of retractions, nulls and older sequences. Folding it again may give
     another row than folding all rows at once: `kept` says which rows would be lost.
     """
 
@@ -370,7 +367,6 @@ class FoldEngine:
     kept: Callable[[Contested, MergeSpec], Kept]
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
-        """The merged rows; see `MergeFunction`."""
         runs = oldest_first(window, spec)
         all_add = all(of_kinds(part.rows, RETRACTS) is None for part in runs)
         if all_add and runs_decide(window, spec) and not spec.complete_levels:
@@ -482,7 +478,6 @@ class FoldEngine:
 
 
 def _retracting(kinds: np.ndarray) -> np.ndarray:
-    """A mask of the row kinds that retract."""
     mask: np.ndarray = np.isin(kinds, [int(kind) for kind in RETRACTS])
     return mask
 
@@ -573,11 +568,9 @@ class _Window:
 
     @property
     def names(self) -> list[str]:
-        """The names of all columns."""
         return list(self.table.schema.names)
 
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
-        """A column."""
         if name not in self._columns:
             column = self.table.column(name)
             self._columns[name] = column if self.by_piece else in_one(column)
@@ -635,11 +628,9 @@ _WAYS_OUT = (
 
 
 def stored(error: Uncomputable, **place: object) -> Uncomputable:
-    """The error of a merge, as raised for stored rows: the message says what to do.
+    """The error of a merge of stored rows: the message says what to do.
 
-    `place` is added to its facts.
-
-    An error that already names a table is returned unchanged.
+    `place`: facts to add to the error. An error that already names a table is returned unchanged.
     """
     if "table" in error.facts:
         return error
@@ -655,7 +646,6 @@ class Sparing:
     wanted: KeyFilter
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
-        """The merged rows; see `MergeFunction`."""
         try:
             # All rows are folded before the first piece is returned.
             yield from self.engine(window, spec)

@@ -30,12 +30,10 @@ class Groups:
 
     @property
     def count(self) -> int:
-        """The number of groups."""
         return len(self.starts)
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """The number of rows of each group."""
         return np.diff(self.starts, append=self.length)
 
     @cached_property
@@ -209,8 +207,8 @@ def bits_of(values: pa.Array) -> np.ndarray:
 def blended(mask: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """The integers of `left` where the mask is true, else those of `right`.
 
-    It uses bit operations, because `numpy.where` branches, and branches on a mask of nulls are hard
-    to predict.
+    Computed by bit operations: `numpy.where` branches, and branches on a mask of nulls are hard to
+    predict.
     """
     bits = -mask.view(np.int8).astype(left.dtype)
     blend: np.ndarray = right ^ ((left ^ right) & bits)

@@ -192,7 +192,6 @@ def _sequence_of(contested: Contested, group: SequenceGroup, rows: np.ndarray) -
 def _fold_group(
     contested: Contested, group: SequenceGroup, chosen: Chosen, functions: dict[str, Aggregate]
 ) -> dict[str, Column]:
-    """The columns of a sequence group."""
     rows, groups = chosen.rows, chosen.groups
     sequence = _sequence_of(contested, group, rows)
     # The first row after a discard is the discarding row: it counts whatever its sequence is.

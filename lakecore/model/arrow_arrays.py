@@ -30,9 +30,9 @@ _FEW_COLUMNS = 64
 
 
 def search_sorted(values: pa.Array, asked: pa.Array, side: Literal["left", "right"]) -> pa.Array:
-    """For each asked value, the position where it keeps the order of the values; null for null.
+    """For each asked value, the position where inserting it keeps `values` sorted; null for null.
 
-    `values` are sorted and not null. Not for decimals.
+    `values` are sorted and not null. Decimals are not supported.
     """
     if hasattr(pc, "search_sorted"):
         return pc.search_sorted(values, asked, side=side).cast(pa.int64())

@@ -130,7 +130,7 @@ def _check_inline(options: TableOptions) -> None:
 
 
 def _check_keyed(schema: TableSchema, options: TableOptions, blobs: Sequence[str]) -> None:
-    """The rules of a table with a primary key. Paimon's rules of keys are for managed columns."""
+    """Check a table with a primary key. Paimon's rules of keys apply to managed columns."""
     groups = ",".join(options.fields_sequence_group)
     for what, names in (
         ("a primary key", schema.primary_keys),

@@ -2,8 +2,8 @@
 
 An implicit cast keeps the meaning of every value (Paimon includes shorter strings and DECIMALs); an
 explicit cast may lose values. The rules are the casts that Paimon supports when it reads a file
-with an older schema (https://paimon.apache.org/docs/master/concepts/spec/schema/). Reads ask this
-table, too (`rows/casts.py`): there is no cast that only one of the two knows.
+with an older schema (https://paimon.apache.org/docs/master/concepts/spec/schema/). Reads use the
+same table (`rows/casts.py`): a column may change exactly if a read can cast it.
 """
 
 from __future__ import annotations

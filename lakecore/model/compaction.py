@@ -59,5 +59,5 @@ class CompactionResult(ShownFacts):
 
     @property
     def snapshot_id(self) -> int | None:
-        """The last snapshot it made."""
+        """The last snapshot that the compaction made."""
         return self.snapshot_ids[-1] if self.snapshot_ids else None

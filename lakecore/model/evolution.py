@@ -217,7 +217,6 @@ def _merged(
 def _changed(
     old: DataType, given: pa.DataType, path: tuple[str, ...], types: TypeChanges
 ) -> Iterator[Change]:
-    """The changes of one column, or of a nested field."""
     if isinstance(old, Row) and _t.is_struct(given):
         yield from _merged(old.fields, list(given), path, types)
     elif isinstance(old, Array) and (_t.is_list(given) or _t.is_large_list(given)):

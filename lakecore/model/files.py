@@ -146,7 +146,8 @@ class CommitMessage:
       those of a table with buckets; in an unaware-bucket table, `deleted_index_files` are removed.
       `compact_index_files` and `compact_deleted_index_files` are those of the COMPACT snapshot;
     - `vectors_read`: data files, each with the name of the index file that holds its deletion
-      vector (None: it has none). This must still be so at the commit (None: no vector was read);
+      vector (None: it has none). The commit fails if one of them has changed. None: no vector was
+      read;
     - `base_snapshot_id`: the snapshot that the writer read (None: an empty table);
       `base_snapshot_uuid` distinguishes it from a later one with the same id (None: unknown);
     - `compact_unchanged`: the files above level 0 that a compaction with look-ups left unchanged
@@ -211,7 +212,7 @@ class Split:
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """All its files."""
+        """All files of the split."""
         return tuple(file for run in self.runs for file in run)
 
     @property

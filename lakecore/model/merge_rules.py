@@ -291,8 +291,8 @@ def _need_parts(function: str, name: str, data_type: DataType, options: TableOpt
 def aggregate_functions(schema: TableSchema, options: TableOptions) -> dict[str, str]:
     """The aggregate function of each column that the merge engine folds, by column name.
 
-    It is the column's own function, else the default one. Primary-key columns and the sequence
-    columns of a sequence group have none.
+    A column's own function replaces the default one. Primary-key columns and the sequence columns
+    of a sequence group have none.
     """
     aggregates_all = options.merge_engine is MergeEngine.AGGREGATION
     if not aggregates_all and options.merge_engine is not MergeEngine.PARTIAL_UPDATE:
@@ -367,7 +367,7 @@ def _is_rows(data_type: DataType) -> bool:
 
 
 def _is_map_of_rows(data_type: DataType) -> bool:
-    """Whether it is a map whose values are ROWs with at least two fields: a value and its time."""
+    """Whether the type is a MAP to ROWs of at least two fields: a value and its time."""
     rows = data_type.value if isinstance(data_type, Map) else None
     return isinstance(rows, Row) and len(rows.fields) > 1
 
@@ -377,7 +377,7 @@ def _is_plain(data_type: DataType) -> bool:
 
 
 def _is_string(data_type: DataType) -> bool:
-    """Whether it is STRING without a length limit, because joined values outgrow any limit."""
+    """Whether the type is STRING without a length limit: joined values outgrow any limit."""
     return _of_roots(Root.VARCHAR)(data_type) and getattr(data_type, "length", 0) == LENGTH_MAX
 
 

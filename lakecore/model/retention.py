@@ -96,7 +96,7 @@ class TagDeletion(ShownFacts):
     """The result of `Table.delete_tag`.
 
     - `name`, `snapshot_id`: the tag, and the snapshot that it kept;
-    - `files`: the files that only the tag kept, by kind. They were deleted with it;
+    - `files`: the files that only the tag kept, by kind; they were deleted with the tag;
     - `unreadable_snapshots`: the snapshot of the tag, if its files were left to
       `remove_orphan_files`, because a manifest that may need them was missing or damaged;
     - `dry_run`: whether nothing was deleted; the numbers are then those of a real run.
@@ -200,8 +200,8 @@ class RolledBack(ShownFacts):
     - `tags_removed`: the names of the removed tags, those of later snapshots;
     - `changelogs_removed`: how many later long-lived changelogs were removed;
     - `files`: what was deleted, by kind;
-    - `consumers_ahead`: consumers that would read a later snapshot next. They miss the changes up
-      to it; `reset_consumer` moves them;
+    - `consumers_ahead`: consumers whose next snapshot is a later one. They miss the changes up to
+      that snapshot; `reset_consumer` moves them;
     - `is_complete`: False if a state that the table keeps cannot be read, so that it is unknown
       which files are needed, or if the storage failed after the rollback. Files were left: the next
       rollback or `remove_orphan_files` deletes them;
@@ -270,7 +270,7 @@ class Purged(ShownFacts):
     """The result of `Table.purge_files`.
 
     - `snapshot_id`: the snapshot that is left; None if the table never had one;
-    - `branches`, `tags`, `consumers`: the names of those that were deleted;
+    - `branches`, `tags`, `consumers`: the names of the deleted ones;
     - `snapshots_expired`: how many snapshots expired;
     - `orphan_files`: how many orphan files were deleted;
     - `is_complete`: False if the storage failed after the rows were removed: call `purge_files`

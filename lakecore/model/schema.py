@@ -140,9 +140,10 @@ class TableSchema:
 
     @property
     def effective_options(self) -> dict[str, str]:
-        """The stated options, without those of the storage of descriptors of BLOB values.
+        """The stated options, except those of the storage that BLOB descriptors point to.
 
-        They say to which service the caller's credentials are sent, so the caller gives them.
+        Such options name the service that gets the caller's credentials, so only the caller gives
+        them.
         """
         return {
             key: text

@@ -161,7 +161,7 @@ class CommitResult(ShownFacts):
 
     @property
     def snapshot_id(self) -> int | None:
-        """The last snapshot it made."""
+        """The last snapshot that the verb made."""
         return self.snapshot_ids[-1] if self.snapshot_ids else None
 
 
@@ -221,7 +221,7 @@ class FastForwardResult(ShownFacts):
     - `branch`: the branch whose state the table has now;
     - `snapshot_id`: the latest snapshot, which is that of the branch;
     - `snapshots_copied`, `schemas_copied`, `tags_copied`: how many were copied from the branch.
-      Those that were the same in both are not counted;
+      Objects that are the same in both are not counted;
     - `snapshots_deleted`, `schemas_deleted`, `tags_deleted`: how many were deleted, because the
       branch does not have them.
 
@@ -264,7 +264,7 @@ class IcebergExport(ShownFacts):
     - `metadata_path`: the document that a reader of Iceberg opens; None for a table without
       snapshots;
     - `snapshot_id`: the snapshot that it shows;
-    - `snapshots_added`: the number of snapshots that this call added to it;
+    - `snapshots_added`: the number of snapshots that the call added to the document;
     - `rebuilt`: whether the metadata begins again with this snapshot.
     """
 

@@ -78,7 +78,7 @@ def to_wall_clock(time_ms: int) -> int:
 def whole_number(given: object) -> int | None:
     """The value as an int, if it is a whole number of Python or NumPy.
 
-    Else None, also for booleans.
+    Returns None for any other value, also for a boolean.
     """
     if isinstance(given, bool | np.timedelta64) or not isinstance(given, int | np.integer):
         return None

@@ -115,7 +115,7 @@ _ARROW: dict[Root, pa.DataType] = {
 
 
 def string_array(texts: Sequence[str]) -> pa.StringArray:
-    """The texts as an Arrow array, for constants of modules.
+    """The strings as an Arrow array, for constants of modules.
 
     NOTE: the first `pa.array` or `pa.scalar` of a process imports pandas, which takes 0.3 s.
     """

@@ -51,14 +51,14 @@ if TYPE_CHECKING:
 # deleting rows makes no room.
 
 BUCKETS_MAX = 32_767
-"""The largest signed 16-bit integer: the format stores bucket numbers as such."""
+"""The format stores bucket numbers as signed 16-bit integers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicBucketRule:
     """The target size of buckets, their maximum number, and how many grow at the same time.
 
-    `buckets_max` None: as many as the format allows.
+    `buckets_max`: None means as many as the format allows.
     """
 
     target_row_count: int = 2_000_000
@@ -278,7 +278,7 @@ def _canonical(values: NDArray[np.floating]) -> NDArray[np.floating]:
 def _text_hash(array: pa.Array) -> NDArray[np.uint32]:
     """The hash of bytes b0 to bn: the sum of all `bi * 31**(n - i)`.
 
-    It is computed from differences of one running sum over the bytes of all values.
+    Each hash is a difference of one running sum over the bytes of all values.
     """
     content, starts, lengths = byte_ranges(array)
     ends = starts + lengths
@@ -353,8 +353,7 @@ def _tenth(limbs: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.ui
 # - first-row: the row is ignored.
 #
 # A *stay* is the time that a key spends in one partition and bucket, between two moves. Stays 0 to
-# n
-# - 1 are new, and the caller gives each a bucket; stay n + k is where key k was before the batch.
+# n - 1 are new, and the caller gives each a bucket; stay n + k is where key k was before the batch.
 
 NOWHERE = -1
 """Stands for the partition of a key that is not in the table."""
@@ -365,9 +364,9 @@ class Moves:
     """What is written for a batch, in order.
 
     - `rows`: for each written row, the row of the batch that it comes from;
-    - `partitions`: the partition in which it is stored;
-    - `stays`: the stay of its key;
-    - `deletes`: whether it deletes the key there;
+    - `partitions`: for each written row, the partition that stores it;
+    - `stays`: for each written row, the stay of its key;
+    - `deletes`: for each written row, whether it deletes its key in that partition;
     - `new_partitions`, `new_keys`: partition and key of each new stay, in order of arrival;
     - `left`: the stays that ended in this batch;
     - `last`: the stay of each key after the batch.

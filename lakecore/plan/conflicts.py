@@ -10,11 +10,11 @@ The changes of a commit were computed from some snapshot; the table may have cha
 5. If compaction looks up rows, the levels above 0 must not have changed since the look-up. Another
    compaction may have written a row of the same key into a level that was not searched, and the row
    of the lower level would win, even if it is older.
-6. If files of level 0 are compacted, no older file may stay in level 0. It would be above the
-   output: its rows would win over newer rows, and deleted rows would reappear. A conflict arises if
-   a write compacts files that are not committed yet, and another commit adds files before them. A
-   file of level 0 that only gets a new entry (another file index) moves behind all others. It must
-   not pass a file whose rows are newer only because they were committed later.
+6. If files of level 0 are compacted, no older file may stay in level 0. Such a file would be above
+   the output: its rows would win over newer rows, and deleted rows would reappear. A conflict
+   arises if a write compacts files that are not committed yet, and another commit adds files before
+   them. A file of level 0 that only gets a new entry (another file index) moves behind all others.
+   It must not pass a file whose rows are newer only because they were committed later.
 7. Dynamic buckets assign keys by an index of the whole partition. If the index has changed, a key
    could be in two buckets.
 8. The deletion vector of a data file that was read, marked or compacted must not have changed, and
@@ -183,7 +183,7 @@ def _passed(files: Sequence[DataFile], message: CommitMessage) -> DataFile | Non
 
 
 def may_tie(file: DataFile, other: DataFile) -> bool:
-    """Whether rows of two files may have equal sequence numbers, as of two concurrent writers.
+    """Whether rows of two files may have equal sequence numbers: concurrent writers do.
 
     If two such rows have the same key, the row in the file that is listed last is newer.
     """

@@ -5,7 +5,8 @@ Given the manifests of a snapshot in order
 
 1. *Full*: manifests that are small or hold deletions "must change". When they reach
    `manifest.full-compaction-threshold-size` in total, they are rewritten without cancelled entries.
-   Any other manifest whose partitions may contain a file they delete is rewritten too.
+   Any other manifest whose partitions may contain a file that a must-change manifest deletes is
+   rewritten too.
 2. *Minor*: otherwise neighbouring manifests are collected until they reach
    `manifest.target-file-size`; they form a group to merge. The last group is merged only if it has
    at least `manifest.merge-min-count` manifests.

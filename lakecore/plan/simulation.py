@@ -11,8 +11,9 @@ which manifests are merged, `plan.retention` which snapshots expire. This module
 Buckets with the same load are simulated once and counted several times.
 
 Not modelled: keys in order (their files move without being rewritten), skew within a bucket,
-schema changes, changelogs, repeated requests, and the network. `bench/simulate_scale.py` runs it;
-`lakecore advise` compares options with it. `tests/plan/test_simulation.py` replays real tables.
+schema changes, changelogs, repeated requests, and the network. `bench/simulate_scale.py` runs the
+simulation; `lakecore advise` compares options by it. `tests/plan/test_simulation.py` replays real
+tables.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Prices:
     storage: float
 
     def month(self, requests: Mapping[str, float], interval_s: float) -> float:
-        """Dollars a month for these requests, by kind, in each interval. Deletions are free."""
+        """Dollars a month for these requests (by kind) in each interval. Deletions are free."""
         each = {"PUT": self.put, "GET": self.get, "LIST": self.list}
         price = sum(each.get(kind, 0) * count for kind, count in requests.items())
         return price / 1e6 * MONTH_S / interval_s
@@ -74,14 +75,14 @@ PRICES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """What single things cost in a table of 12 columns.
+    """Measured costs of single operations on a table of 12 columns.
 
-    `python -m bench simulate_scale --calibrate` measures them for a table of two.
+    `python -m bench simulate_scale --calibrate` measures the costs for a table of two columns.
 
     - `file_bytes`: bytes of a data file in addition to its rows;
-    - `entry_bytes`, `manifest_bytes`: bytes of a manifest for each entry, and in addition to them;
-    - `plan_us`, `vector_us`: microseconds of a first plan for each live file, and of a commit that
-      changes vectors for each vector of the table;
+    - `entry_bytes`, `manifest_bytes`: bytes of a manifest for each entry, and its other bytes;
+    - `plan_us`, `vector_us`: microseconds per live file of a first plan, and per vector of the
+      table of a commit that changes vectors;
     - the rest: requests of a commit, of the compaction and the housekeeping in it, of an expiry,
       and of each snapshot that expires.
     """
@@ -106,7 +107,7 @@ UNITS = Units()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Buckets alike: each receives `commit_bytes` in a commit, of keys that fill `key_bytes`.
+    """Identical buckets: each commit writes `commit_bytes` to each, for keys that fill `key_bytes`.
 
     If `key_bytes` is None, all keys are new.
     """
@@ -128,7 +129,10 @@ class Bucket:
         numbers: Iterator[int] | None = None,
         size_of: SizeOf | None = None,
     ) -> None:
-        """`numbers` name the runs. `size_of` replaces the sizes that follow from the load."""
+        """`numbers`: the names of the runs, counting up. `size_of`: the size of a run.
+
+        Without `size_of`, sizes follow from the load.
+        """
         self.load = load
         self.runs: list[DataFile] = []
         self._policy = policy
@@ -139,7 +143,7 @@ class Bucket:
         self._last_full_ms: int | None = None
 
     def fill(self) -> list[DataFile]:
-        """Put all keys into the last level, as a full compaction leaves them; the new runs."""
+        """Put all keys into the last level, as after a full compaction. Returns the new runs."""
         keys = self.load.key_bytes
         if keys is not None:
             self.runs = [self._run(keys + self._file_bytes, self._policy.level_count - 1)]
@@ -151,7 +155,7 @@ class Bucket:
         return self.runs[0]
 
     def compact(self, now_ms: int = 0) -> tuple[Sequence[DataFile], DataFile] | None:
-        """Pick once and compact: the runs that went, and the new one; None if none is due.
+        """Pick once and compact. Returns the replaced runs and the new one; None if nothing is due.
 
         A single run only moves to another level.
         """
@@ -205,7 +209,7 @@ class _State:
 
 
 class Metadata:
-    """The manifests and snapshots of a table. An entry may stand for several files alike."""
+    """The manifests and snapshots of a table. An entry may stand for several identical files."""
 
     def __init__(self, options: TableOptions, units: Units = UNITS) -> None:
         self.manifests: list[_Manifest] = []
@@ -224,9 +228,9 @@ class Metadata:
         deleted_bytes: float = 0,
         now_ms: int = 0,
     ) -> tuple[int, int]:
-        """Add a snapshot with these files, by number and how many each stands for.
+        """Add a snapshot. `added`: for each new file, by number, how many files it stands for.
 
-        Returns its PUTs and GETs.
+        Returns the numbers of PUT and GET requests.
         """
         self._weights.update(added)
         written, before = self._count, [manifest for manifest, _ in self.manifests]
@@ -253,7 +257,7 @@ class Metadata:
         return self._count - written + 4, read
 
     def expire(self, now_ms: int = 0) -> tuple[int, int]:
-        """Expire snapshots: how many went, and the DELETEs."""
+        """Expire snapshots. Returns how many expired, and the number of DELETE requests."""
         options = self._options
         keep = Retention(
             retain_max=options.snapshot_num_retained_max,
@@ -273,14 +277,14 @@ class Metadata:
         if not gone:
             return 0, 0
         names = frozenset[str]().union(*(state.manifests for state in gone))
-        # The deltas after the first one up to that of the first kept one replaced files that only
-        # expired snapshots show.
+        # Only expired snapshots show the files that were replaced by the deltas after the first
+        # one, up to and including the delta of the first kept snapshot.
         files = sum(state.deleted for state in [*gone[1:], self.snapshots[0]])
         return len(gone), 3 * len(gone) + len(names - self.snapshots[0].manifests) + files
 
     @property
     def kept_bytes(self) -> float:
-        """The bytes of files that only snapshots before the latest one show."""
+        """The bytes of files that the latest snapshot no longer has."""
         return sum(state.deleted_bytes for state in list(self.snapshots)[1:])
 
     def _merged(self, files: Sequence[ManifestFile], target: int) -> list[_Manifest]:
@@ -350,13 +354,13 @@ def _live(entries: Iterable[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The figures of a simulated table, after a third of its commits as a start.
+    """The figures of a simulated table, without the first third of its commits.
 
     - `write_amplification`: bytes written for each byte received;
     - `runs`: sorted runs that a read of a bucket merges, on average, and `runs_max`;
     - `requests`: requests of a commit by kind, on average;
-    - `live_bytes`, `kept_bytes`: bytes of the latest snapshot, and those that only earlier ones
-      show.
+    - `live_bytes`, `kept_bytes`: bytes of the files of the latest snapshot, and of files that only
+      earlier ones have.
     """
 
     write_amplification: float
@@ -372,7 +376,7 @@ class Outcome:
 
 
 class SimulatedTable:
-    """A table under a load. `compact_every` 1: each write compacts; N: a job after N; 0: never."""
+    """A table under a load. `compact_every`: writes between compactions; 0: never compacts."""
 
     def __init__(
         self,
@@ -401,7 +405,7 @@ class SimulatedTable:
         self.runs_max = 0
 
     def run(self, commits: int) -> Outcome:
-        """Fill the buckets, commit so often, and return the figures."""
+        """Fill the buckets, make this many commits, and return the figures."""
         self._publish([(b.load, run) for b in self.buckets for run in b.fill()], [], 0)
         for number in range(commits):
             if number == commits // 3:
@@ -424,7 +428,7 @@ class SimulatedTable:
         )
 
     def commit(self) -> None:
-        """Flush to all buckets, compact what is due, and keep house if the commit compacts."""
+        """Flush to all buckets, compact what is due, and expire if the commit compacts."""
         self._commits += 1
         now_ms = int(self._commits * self._interval_s * 1000)
         flushed = [(bucket.load, bucket.flush()) for bucket in self.buckets]
@@ -486,7 +490,7 @@ class SimulatedTable:
         deleted: Sequence[tuple[Load, DataFile]],
         now_ms: int,
     ) -> None:
-        """Write these runs, and commit them in place of the others."""
+        """Write the `added` runs, and commit them in place of the `deleted` ones."""
         files = {int(run.name): load.buckets * self._files(run) for load, run in added}
         gone = [int(run.name) for _, run in deleted]
         gone_bytes = sum(load.buckets * run.size_bytes for load, run in deleted)

@@ -71,7 +71,7 @@ def bool_or(aggregate: Aggregate) -> Fold:
 
 
 def _truth(values: pa.Array, groups: Groups, *, decisive: bool) -> pa.Array:
-    """`decisive` if any value equals it, else the opposite value; null if all values are null."""
+    """For each group, `decisive` if any value equals it, else the opposite; null without values."""
     known = is_valid(values)
     is_decisive = known & (
         values.fill_null(not decisive).to_numpy(zero_copy_only=False) == decisive
@@ -175,7 +175,7 @@ def listagg(aggregate: Aggregate) -> Fold:
             joined = _join_distinct(texts, spoken, delimiter)
         return spread(joined, numbers, groups.count)
 
-    # A blank text becomes null.
+    # A blank string becomes null.
     by_rank = distinct and _overlaps_itself(delimiter)
     return Fold(fold=fold, keeps_added=_all_of_many if by_rank else None, changes_single=True)
 
@@ -200,13 +200,11 @@ def _is_blank(values: pa.Array) -> np.ndarray:
 
 
 def _join(texts: pa.Array, groups: Groups, delimiter: str) -> pa.Array:
-    """The strings of each group joined."""
     offsets = pa.array(np.append(groups.starts, groups.length), pa.int32())
     return pc.binary_join(pa.ListArray.from_arrays(offsets, texts), delimiter)
 
 
 def _join_distinct(texts: pa.Array, groups: Groups, delimiter: str) -> pa.Array:
-    """The first string of each group, joined with the new tokens of the others."""
     split = pc.split_pattern(texts, delimiter or " ")
     elements = elements_of(split, groups)
     tokens = elements.child()

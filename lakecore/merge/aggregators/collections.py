@@ -55,7 +55,6 @@ class Elements:
 
     @property
     def count(self) -> int:
-        """The number of elements."""
         return len(self.at)
 
     def child(self, index: int = 0) -> pa.Array:
@@ -63,7 +62,6 @@ class Elements:
         return self.children[index].take(pa.array(self.at))
 
     def only(self, mask: np.ndarray) -> Elements:
-        """The elements for which the mask holds."""
         return Elements(
             type=self.type,
             children=self.children,
@@ -241,7 +239,7 @@ def merge_map(aggregate: Aggregate) -> Fold:
 def merge_map_with_keytime(aggregate: Aggregate) -> Fold:
     """For each key of all maps, the entry with the greatest time; of equal times, the earlier one.
 
-    The time is a text field of the value ROW: `fields.X.ts-field`, or the last field. An entry
+    The time is a string field of the value ROW: `fields.X.ts-field`, or the last field. An entry
     whose value is null removes the key. An entry without a time is ignored, except in the first
     map, which is taken unchanged; any later entry with a time replaces it. Times are compared by
     code point. (Java compares UTF-16 units, which differs only beyond U+DFFF.)
@@ -273,7 +271,7 @@ def merge_map_with_keytime(aggregate: Aggregate) -> Fold:
 
 
 def _removing(values: pa.Array, groups: Groups) -> np.ndarray:
-    """A mask of the maps that remove keys, of whatever maps come before them."""
+    """A mask of the maps that always remove keys, whichever maps come before them."""
     elements = elements_of(values, groups)
     mask = np.zeros(len(values), bool)
     mask[elements.rows[~is_valid(elements.child(1))]] = True
@@ -341,7 +339,6 @@ def _greatest(score: np.ndarray, runs: Groups) -> np.ndarray:
 
 
 def _time_field(aggregate: Aggregate) -> int:
-    """The position of the time field in the ROW of the map's values."""
     value = aggregate.type.value if isinstance(aggregate.type, Map) else None
     if not isinstance(value, Row) or len(value.fields) < 2:
         raise InvalidRequest(
@@ -458,8 +455,6 @@ def nested_partial_update(aggregate: Aggregate) -> Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """The rule for merging the rows of a column, with the positions of key and sequence fields."""
-
     column: str
     key: tuple[int, ...]
     sequence: tuple[int, ...]
@@ -605,7 +600,6 @@ def _turns(numbers: np.ndarray, taken: np.ndarray) -> np.ndarray:
 
 
 def _rule(aggregate: Aggregate) -> _Rule:
-    """The options of the column, checked."""
     column = aggregate.column
     kind = aggregate.type
     if not isinstance(kind, Array) or not isinstance(kind.element, Row):

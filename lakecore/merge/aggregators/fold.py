@@ -85,14 +85,14 @@ Kept: TypeAlias = "Callable[[np.ndarray, Groups, np.ndarray], np.ndarray]"
 
 
 def kept_known(valid: np.ndarray, groups: Groups, retract: np.ndarray) -> np.ndarray:
-    """Every retraction of a value: the fold has nothing to take it back from."""
+    """Keeps every retraction of a non-null value: the fold has no older value to retract from."""
     del groups
     known: np.ndarray = valid & retract
     return known
 
 
 def kept_none(valid: np.ndarray, groups: Groups, retract: np.ndarray) -> np.ndarray:
-    """No retraction: the fold stands for it."""
+    """Keeps no retraction: the folded value accounts for all of them."""
     del groups, retract
     return np.zeros(len(valid), bool)
 
@@ -139,7 +139,6 @@ class Fold:
         return self.keeps_added is None
 
     def __call__(self, values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
-        """One value for each group."""
         if self.choice is not None:
             return pick(values, self.choice(is_valid(values), groups, retract))
         assert self.fold is not None, "a function folds or chooses"

@@ -393,7 +393,6 @@ def _union_of(aggregate: Aggregate, union: Callable[[Sequence[bytes]], bytes]) -
 
 
 def _datasketches(aggregate: Aggregate) -> ModuleType:
-    """The optional library `datasketches`, imported when it is first used."""
     try:
         import datasketches  # noqa: PLC0415  an extra; most tables have no use for it
     except ImportError as error:

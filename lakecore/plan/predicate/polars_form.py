@@ -166,7 +166,7 @@ def _with_null(expression: pl.Expr) -> Iterator[str]:
 
 
 def _may_hold_null(expression: pl.Expr) -> bool:
-    """Whether the JSON form has a null, or there is none: a look that costs little."""
+    """Whether the JSON form contains a null, or does not exist: a cheap first check."""
     try:
         return '"Null"' in expression.meta.serialize(format="json")
     except (pl.exceptions.PolarsError, ValueError):
@@ -359,7 +359,7 @@ def _rounds(tree: Json, column: Column) -> bool:
 
 
 def _column(tree: Json, known: dict[str, Column]) -> Column | None:
-    """The column that the expression is, directly or under a cast that keeps values and order."""
+    """The column that the expression reads, alone or under a cast that keeps values and order."""
     match tree:
         case {"Column": str(name)}:
             return known.get(name)
