@@ -99,8 +99,8 @@ def too_large(bytes_max: int) -> ValueError:
 def named_faults(data: bytes, path: str) -> Iterator[None]:
     """Translate the libraries' errors for damaged bytes into CorruptTable, naming `path`.
 
-    Inside the block, the usual decompressed size is leased from the memory budget. To lease the
-    greatest possible one would empty all caches.
+    Inside the block, the usual decompressed size is leased from the memory budget. A lease of the
+    greatest possible size would empty all caches.
     """
     try:
         with process_budget().acquire_up_to(_USUAL_RATIO * len(data), 0):

@@ -127,7 +127,6 @@ class _Joined:
     header: int
 
     def column(self, place: int, data_type: DataType) -> pa.Array:
-        """The values of one field."""
         bit = place + 8
         flags = self.words[(self.starts >> 2) + bit // 32] >> np.uint32(bit % 32)
         nulls = (flags & np.uint32(1)).astype(np.bool_)
@@ -373,7 +372,7 @@ _TEXTS = (
 class BinaryRows:
     """Rows without the arity prefix; row i is `data[offsets[i]:offsets[i + 1]]`.
 
-    All have one arity.
+    All rows have the same arity.
     """
 
     data: NDArray[np.uint8]
@@ -436,7 +435,7 @@ def _hash_apart(
 
 
 def _hash_one(columns: Sequence[pa.Array], types: Sequence[DataType]) -> NDArray[np.int32]:
-    """The hash of a single row. Its columns are not hashed step by step, as those of many rows."""
+    """The hash of a single row, from its bytes: faster than the steps that hash many rows."""
     (words,) = _chunks(columns, types)
     data, _ = words.bytes()
     return np.array([_hash_bytes(data)], np.uint32).view(np.int32)

@@ -108,7 +108,7 @@ def encode_entry(pieces: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 def encode_index(lengths: Sequence[int]) -> bytes:
-    """What follows the entries of a file. Their lengths may be `NULL` or `PLACEHOLDER`."""
+    """The bytes after the entries of a file. Lengths may be `NULL` or `PLACEHOLDER`."""
     index = encode_lengths(lengths)
     return index + struct.pack("<iB", len(index), _VERSION)
 

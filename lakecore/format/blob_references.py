@@ -141,7 +141,7 @@ def encode_file_list(uris: Iterable[str]) -> bytes:
     """The bytes of the file that lists the managed files to which the rows of a data file refer.
 
     After a magic number: a version, the number of files, their directories and names in order, and
-    a checksum. Numbers are big-endian, texts are in Java's modified UTF-8.
+    a checksum. Numbers are big-endian, strings are in Java's modified UTF-8.
     """
     places = sorted({(place, name) for place, _, name in (uri.rpartition("/") for uri in uris)})
     texts = [encode_java_text(text, "the path of a file") for place in places for text in place]
@@ -150,7 +150,7 @@ def encode_file_list(uris: Iterable[str]) -> bytes:
 
 
 def _text(data: bytes) -> tuple[str, bytes]:
-    """A text that its length precedes, and the bytes after it."""
+    """A length-prefixed string, and the bytes after the string."""
     (size,) = _SIZE.unpack_from(data)
     end = _SIZE.size + size
     if size < 0 or end > len(data):

@@ -55,11 +55,9 @@ class Ints:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of the numbers."""
         return 0 if self._above is None else self._above.nbytes
 
     def take(self, rows: Rows) -> Rows:
-        """The numbers of these rows."""
         if self._above is None:
             return np.full(len(rows), self._low, np.int64)
         low = np.uint64(self._low & (1 << 64) - 1)
@@ -88,7 +86,6 @@ class EntryColumns:
 
     @staticmethod
     def of(frame: pl.DataFrame) -> EntryColumns:
-        """The columns of decoded entries."""
         partitions = frame["_PARTITION"].unique(maintain_order=True)
         places = pl.DataFrame({"_PARTITION": partitions}).with_row_index("code")
         codes = frame.select("_PARTITION").join(
@@ -121,7 +118,6 @@ class EntryColumns:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes that the columns take."""
         ints = (
             self.codes,
             self.buckets,

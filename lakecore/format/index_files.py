@@ -49,7 +49,7 @@ _POSITION_32_MAX = 2**31 - 1
 def vector_span(vector: VectorRange) -> tuple[int, int]:
     """The offset and length of bytes that contain the vector.
 
-    They may extend past the file's end.
+    The span may extend past the end of the file.
     """
     return vector.offset, vector.length + _FRAME_SIZE
 
@@ -197,7 +197,7 @@ def _encoded(
 # The index has the hash of every key that was ever put in the bucket. The file consists of
 # big-endian 32-bit integers; their order has no meaning. A damaged hash would silently put a stored
 # key into a second bucket. The format has no checksum, and other programs would read a trailer as
-# hashes. So lakecore puts the CRC-32 of the file into its name.
+# hashes. Therefore lakecore puts the CRC-32 of the file into its name.
 
 _STORED = np.dtype(">i4")
 

@@ -62,7 +62,6 @@ class Record:
         return cls(source, path, what)
 
     def number(self, name: str) -> int:
-        """A required number."""
         value = self.optional_number(name)
         if value is None:
             raise self._bad(name)
@@ -78,28 +77,24 @@ class Record:
         return value
 
     def text(self, name: str) -> str:
-        """A required string."""
         value = self.optional_text(name)
         if value is None:
             raise self._bad(name)
         return value
 
     def optional_text(self, name: str) -> str | None:
-        """A string, or None."""
         value = self.source.get(name)
         if value is not None and not isinstance(value, str):
             raise self._bad(name)
         return value
 
     def values(self, name: str) -> list[Any]:
-        """A list."""
         value = self.source.get(name)
         if not isinstance(value, list):
             raise self._bad(name)
         return value
 
     def optional_texts(self, name: str) -> Mapping[str, str] | None:
-        """A mapping of strings to strings, or None."""
         value = self.source.get(name)
         if value is None:
             return None

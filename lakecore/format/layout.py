@@ -77,10 +77,8 @@ __all__ = [
 # 3. Nothing is decoded: `%20` in a URI is three characters of a name, as in every Paimon engine.
 #    Paimon itself escapes partition values with `%`.
 # 4. A URI of a remote storage keeps its authority and names. It must not contain `.` or `..`,
-#    because
-#    no object store resolves them. It must not contain credentials, because messages and plans
-#    would
-#    show them.
+#    because no object store resolves them. It must not contain credentials, because messages and
+#    plans would show them.
 # 5. A local path may contain `.` and `..`; the code that opens it resolves them
 #    (`io.stores.open.locate`).
 #
@@ -407,7 +405,6 @@ class Layout:
     blob_roots: tuple[str, ...] = ()
 
     def on_branch(self, branch: str) -> Layout:
-        """The layout of another branch of the same table."""
         return replace(self, branch=branch)
 
     # --- a branch's own ---
@@ -421,11 +418,9 @@ class Layout:
 
     @property
     def schema_dir(self) -> str:
-        """The folder of schema files."""
         return f"{self.metadata_dir}/schema"
 
     def schema(self, schema_id: int) -> str:
-        """The schema file of that id."""
         return f"{self.schema_dir}/{SCHEMA_PREFIX}{schema_id}"
 
     @property
@@ -439,7 +434,6 @@ class Layout:
         return f"{self.metadata_dir}/snapshot"
 
     def snapshot(self, snapshot_id: int) -> str:
-        """The snapshot file of that id."""
         return f"{self.snapshot_dir}/{SNAPSHOT_PREFIX}{snapshot_id}"
 
     @property
@@ -464,11 +458,9 @@ class Layout:
 
     @property
     def tag_dir(self) -> str:
-        """The folder of tags."""
         return f"{self.metadata_dir}/tag"
 
     def tag(self, name: str) -> str:
-        """The tag of that name."""
         return f"{self.tag_dir}/{one_name(TAG_PREFIX + name, 'tag')}"
 
     def pending(self, uuid: str) -> str:
@@ -476,16 +468,13 @@ class Layout:
         return f"{self.tag_dir}/{one_name(PENDING_PREFIX + uuid)}"
 
     def tag_success(self, name: str) -> str:
-        """The success file of the tag of that name."""
         return f"{self.tag_dir}/{SUCCESS_FOLDER}/{one_name(f'{name}_SUCCESS', 'tag')}"
 
     @property
     def consumer_dir(self) -> str:
-        """The folder of consumers."""
         return f"{self.metadata_dir}/consumer"
 
     def consumer(self, consumer_id: str) -> str:
-        """The consumer of that id."""
         return f"{self.consumer_dir}/{one_name(CONSUMER_PREFIX + consumer_id, 'consumer')}"
 
     @property
@@ -511,7 +500,6 @@ class Layout:
 
     @property
     def branches_dir(self) -> str:
-        """The folder of branches."""
         return f"{self._main()}/branch"
 
     @property
@@ -525,11 +513,9 @@ class Layout:
 
     @property
     def statistics_dir(self) -> str:
-        """The folder of table statistics."""
         return f"{self._main()}/statistics"
 
     def statistics(self, name: str) -> str:
-        """The statistics file that a snapshot names."""
         return f"{self.statistics_dir}/{one_name(name)}"
 
     @property
@@ -559,7 +545,6 @@ class Layout:
         return f"{self.data_dir}/{partition_path}" if partition_path else self.data_dir
 
     def bucket_dir(self, partition_path: str, bucket: int) -> str:
-        """The directory of a bucket."""
         name = "postpone" if bucket == POSTPONE_BUCKET else str(bucket)
         return f"{self.partition_dir(partition_path)}/{BUCKET_PREFIX}{name}"
 
@@ -658,7 +643,7 @@ def data_file_name(
 
 
 def is_named_by_lakecore(name: str) -> bool:
-    """Whether lakecore wrote the data file of this name. Files before this mark do not have it."""
+    """Whether lakecore wrote the data file of this name. Old files of lakecore have no mark."""
     return _MARKED.search(name) is not None
 
 

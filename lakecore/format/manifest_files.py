@@ -430,8 +430,7 @@ def _index_record(file: IndexFile) -> dict[str, Any]:
 # table:
 #
 # 1. decoding: the blocks are decompressed, and Polars reads a container of the decompressed blocks.
-#    A
-#    container that Polars cannot read (a writer declared a record as a union with null) is read
+#    A container that Polars cannot read (a writer declared a record as a union with null) is read
 #    record by record. A Parquet or ORC file has columns already (`manifest_records.py`);
 # 2. encoding: each column becomes the Avro bytes of its values. The bytes of a row are joined, rows
 #    are gathered into blocks, and blocks into manifests of the requested size. Parquet and ORC

@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 
 
 # --- manifest tables -----------------------------------------------------------------------------
-# Converts metadata files in Parquet or ORC format to Arrow tables or records, and back.
-#
-# These are manifests, manifest lists and index manifests.
+# Converts metadata files (manifests, manifest lists and index manifests) in Parquet or ORC format
+# to Arrow tables or records, and back.
 #
 # The option `manifest.format` sets the format of new files. A reader recognises the format by the
 # first bytes of a file, so files written before the option changed stay readable. Columns are found
-# by name and cast to the types of the Avro schemas below; times are in
-# milliseconds. Kinds are stored as single bytes, because Java reads nothing else.
+# by name and cast to the types of the Avro schemas below; times are in milliseconds. Kinds are
+# stored as single bytes, because Java reads nothing else.
 
 _ROWS_A_BYTE, _ROWS_LEAST = 1_000, 1 << 20
 _PLAIN_BYTES_MAX = (1 << 31) - 1

@@ -12,18 +12,18 @@ twelve fixed bytes exactly as INT96. Only the type in the footer differs, and is
 statistics of such a column are dropped, because INT96 has no order.
 
 A TIME column is *marked* as adjusted to UTC, as in files of Java Paimon. Not every version of Arrow
-can write that.
+can write this mark.
 
 A column can be *copied*: if two columns have the same values, they are encoded once, and the bytes
 are written twice, because readers expect each column to have its own bytes.
 
-The caller can supply the statistics of string columns that were encoded without statistics. They
-must be those that the encoder would have computed.
+The caller can supply the statistics of string columns that were encoded without statistics, but
+only statistics that the encoder would have computed.
 
 Each column chunk and the footer get a checksum.
 
-The footer is Thrift (https://github.com/apache/parquet-format). Fields that this
-module does not know are copied unchanged.
+The footer is Thrift (https://github.com/apache/parquet-format). Fields that this module does not
+know are copied unchanged.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def trailer_of(chunks: Sequence[int], footer: bytes | bytearray) -> bytes:
 def read_trailer(before: bytes, chunks: int, path: str, footer: bytes | None) -> np.ndarray | None:
     """The checksums of column chunks, in order; None if the file has no trailer.
 
-    `before` are the `trailer_bytes` bytes before the footer, or fewer if the file has fewer. Raises
-    CorruptTable if the trailer or the footer is damaged. With `footer` None, the footer is not
-    checked.
+    `before`: the last bytes before the footer, at most `trailer_bytes(chunks)`. `footer`: the
+    footer to check; None skips the check. Raises CorruptTable if the trailer or the footer is
+    damaged.
     """
     if not (before.endswith(_END) or before.startswith(_BEGIN)):
         return None
@@ -309,7 +309,7 @@ class FooterJoin:
     ) -> list[memoryview]:
         """Add the row groups of a part to the footer. Returns the bytes to append to the file.
 
-        `texts` has statistics, by leaf, for leaf columns of which the part has none. It is empty
+        `texts`: by number of a leaf column, the statistics that the part does not have; empty
         unless the part has a single row group.
         """
         part = part.cast("B")

@@ -91,7 +91,6 @@ class _Bounds:
     unknown: bool = False
 
     def widen(self, low: pa.Array, high: pa.Array) -> None:
-        """Widen the bounds by those of a batch."""
         self.lows.append(low)
         self.highs.append(high)
         # With thousands of columns, keeping the bounds of each batch would take much memory.
@@ -110,8 +109,8 @@ class _Bounds:
 class StatsCollector:
     """Statistics of the rows of one file, collected while they are written.
 
-    `modes` are those of `fields`, in order. Batches may have more columns. Bounds of the
-    columns `supplied` are not computed; the caller passes them to `supply`.
+    `modes`: one mode for each field, in the order of `fields`. `supplied`: columns whose bounds the
+    caller passes to `supply`. Batches may have more columns.
     """
 
     fields: Sequence[Field]
@@ -254,7 +253,7 @@ class StatsFrame(NamedTuple):
 
     An unknown value is null.
 
-    NOTE: the bounds of other writers ignore NaN. So a file may hold a NaN, which sorts above its
+    NOTE: the bounds of other writers ignore NaN, so a file may hold a NaN, which sorts above its
     maximum.
     """
 

@@ -297,7 +297,6 @@ class _Decoder:
         self._names = names
 
     def text(self, at: int, depth: int) -> str:
-        """The JSON text of the value at a position."""
         if depth > DEPTH_MAX:
             raise ValueError("the value is nested too deeply")
         header = self._value[at]

@@ -69,11 +69,9 @@ class BitmapWriter:
         self._parts = CodedParts(form)
 
     def add(self, column: pa.Array) -> None:
-        """Add the values of some rows."""
         self._parts.add(column)
 
     def finish(self) -> bytes:
-        """The stored index."""
         column = self._parts.finish()
         rows, codes = rows_by_code(column.codes)
         starts = np.searchsorted(codes, np.arange(len(column.keys) + 1))
@@ -148,11 +146,9 @@ class BitmapIndex:
         self._at = at
 
     def nulls(self) -> BitMap:
-        """The rows with null."""
         return BitMap() if self._null is None else self._rows(self._null)
 
     def rows_of(self, keys: Iterable[Key]) -> BitMap:
-        """The rows with one of these values."""
         found = BitMap()
         for key in keys:
             entry = self._find(key)
@@ -161,7 +157,6 @@ class BitmapIndex:
         return found
 
     def not_null(self) -> BitMap:
-        """The rows with a value."""
         return all_rows(self.row_count) - self.nulls()
 
     def _rows(self, entry: _Entry) -> BitMap:

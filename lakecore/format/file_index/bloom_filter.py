@@ -165,7 +165,6 @@ class BloomFilterWriter:
         self._bytes = np.zeros(self._bits // 8, np.uint8)
 
     def add(self, column: pa.Array) -> None:
-        """Add the values of some rows."""
         hashes = _hashes(column.drop_null().unique(), self._form)
         for start in range(0, len(hashes), _ADDED_ROWS):
             places = _places(hashes[start : start + _ADDED_ROWS], self._bits, self._functions)
@@ -176,7 +175,6 @@ class BloomFilterWriter:
                 np.bitwise_or.at(self._bytes, places >> 3, marks)
 
     def finish(self) -> bytes:
-        """The stored filter."""
         if self._set is not None:
             self._bytes = np.packbits(self._set, bitorder="little")
         return struct.pack(">i", self._functions) + self._bytes.tobytes()

@@ -67,11 +67,9 @@ class BitSlices:
     least: int = 0
 
     def equal(self, number: int) -> BitMap:
-        """The rows with this number."""
         return self._compared(number)[1]
 
     def below(self, number: int) -> BitMap:
-        """The rows with a smaller number."""
         return self._compared(number)[0]
 
     def _compared(self, number: int) -> tuple[BitMap, BitMap]:
@@ -113,11 +111,9 @@ class RangeBitmapWriter:
         self._parts = CodedParts(form)
 
     def add(self, column: pa.Array) -> None:
-        """Add the values of some rows."""
         self._parts.add(column)
 
     def finish(self) -> bytes:
-        """The stored index."""
         column = self._parts.finish()
         count = len(column.keys)
         bounds = b""
@@ -212,15 +208,12 @@ class RangeBitmapIndex:
         self._slices_at = self._dictionary_at + int_at(body, head_length)
 
     def not_null(self) -> BitMap:
-        """The rows with a value."""
         return BitMap(self._slices.rows) if self._count > 0 else BitMap()
 
     def nulls(self) -> BitMap:
-        """The rows with null."""
         return all_rows(self.row_count) - self.not_null()
 
     def rows_of(self, keys: Iterable[Key]) -> BitMap:
-        """The rows with one of these values."""
         found = BitMap()
         for key in keys if self._count > 0 else ():
             number, is_there = self._number(key)
@@ -348,7 +341,6 @@ class BsiWriter:
         self._parts.append(values)
 
     def finish(self) -> bytes:
-        """The stored index."""
         column = pa.chunked_array(self._parts, pa.int64()).combine_chunks()
         self._parts.clear()
         valid = pc.is_valid(column).to_numpy(zero_copy_only=False)
@@ -375,15 +367,12 @@ class BsiIndex:
         self._negative, _ = _decode(body, at)
 
     def not_null(self) -> BitMap:
-        """The rows with a value."""
         return self._positive.rows | self._negative.rows
 
     def nulls(self) -> BitMap:
-        """The rows with null."""
         return all_rows(self.row_count) - self.not_null()
 
     def rows_of(self, keys: Iterable[Key]) -> BitMap:
-        """The rows with one of these values."""
         found = BitMap()
         for key in keys:
             assert isinstance(key, int)

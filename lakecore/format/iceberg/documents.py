@@ -59,7 +59,7 @@ def warehouse_place(root: str) -> str | None:
 
 
 def above_place(place: str) -> str:
-    """The warehouse of a `warehouse_place`: no link below it is followed by a deletion."""
+    """The warehouse above a `warehouse_place`. A deletion follows no link below this directory."""
     return place.rsplit("/", 3)[0]
 
 
@@ -120,7 +120,7 @@ def new_document(location: str, table_uuid: str, version: int, next_row_id: int)
 
 
 def identity_of(snapshot: Snapshot) -> str:
-    """What tells the snapshot from another one with the same id."""
+    """A string that distinguishes the snapshot from another one with the same id."""
     made = f"{snapshot.commit_user}:{snapshot.commit_identifier}:{snapshot.time_ms}"
     return snapshot.uuid or made
 
@@ -144,7 +144,7 @@ def current(document: Json) -> Json:
 
 
 def cut_back(document: Json, snapshot_id: int) -> Json:
-    """The document as of an earlier snapshot of it."""
+    """The document as it was at an earlier snapshot."""
     kept = [each for each in document["snapshots"] if each["snapshot-id"] <= snapshot_id]
     return {
         **document,
@@ -220,8 +220,8 @@ def summary(
 ) -> dict[str, str]:
     """The counters of a snapshot.
 
-    `before` is the summary of the one before, `added` and `removed` are records of data files,
-    `vectors` the number of deletion vectors in the snapshot, and of rows that they mark.
+    `before` is the summary of the previous snapshot, `added` and `removed` are records of data
+    files, `vectors` the number of deletion vectors in the snapshot, and of rows that they mark.
     """
     changed = {tuple(record["partition"].values()) for record in (*added, *removed)}
     rows = [sum(each["record_count"] for each in some) for some in (added, removed)]

@@ -5,7 +5,7 @@ are days, times and timestamps microseconds, decimals big-endian unscaled number
 
 Rules for statistics, which an Iceberg reader trusts:
 
-- a count of nulls or a bound that is not known is left out, and a lower bound without an upper one;
+- unknown null counts and bounds are left out, and so is a lower bound without an upper one;
 - lists, maps and structs have no bounds, and NaN is no bound.
 """
 
@@ -98,7 +98,7 @@ def data_records(
 ) -> list[Record]:
     """The record of each data file, given its path and the values of its partition.
 
-    Bounds are those of columns of `schema`, in its types.
+    The bounds are for the columns of `schema`, and have the types of `schema`.
     """
     groups: dict[int, list[int]] = {}
     for place, (file, _, _) in enumerate(files):
@@ -267,14 +267,15 @@ def _partition_summaries(partitions: Sequence[Record], types: Sequence[str]) -> 
 
 
 def live_rows(line: Record) -> int:
-    """The rows of the files of a manifest that it does not delete."""
+    """The number of rows in the files that the manifest lists and does not delete."""
     return int(line["added_rows_count"] + line["existing_rows_count"])
 
 
 def decode_manifest(data: bytes, path: str, first_row_id: int | None = None) -> list[Record]:
     """The entries of a manifest that are live, each with its row ids.
 
-    `first_row_id` is that of its line in the manifest list; entries without one inherit it.
+    `first_row_id`: the first row id of the manifest in the manifest list; entries without one
+    inherit it.
     """
     live = [each for each in _decoded(data, path) if each["status"] != DELETED]
     for each in live:
@@ -446,9 +447,10 @@ _POSITION_FIELD_ID = 2_147_483_645
 def encode_puffin(
     vectors: Mapping[str, Positions], created_by: str
 ) -> tuple[bytes, tuple[VectorRange, ...]]:
-    """The bytes of the file, and the place of each vector in it. Vectors are by path of the file.
+    """The bytes of the file, and the range of each vector in it.
 
-    The snapshot and the sequence number of each blob are inherited, which -1 states.
+    `vectors`: the deleted positions by path of the data file. Each blob inherits its snapshot and
+    its sequence number from the manifest, which the value -1 says.
     """
     index_file, stored = encode_vectors(vectors, bitmap64=True)
     # The blobs follow one byte in an index file, and the magic bytes here.

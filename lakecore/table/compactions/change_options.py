@@ -280,6 +280,5 @@ def _rules(
 
 
 def _differing(before: TableOptions, after: TableOptions) -> list[str]:
-    """The options whose values differ."""
     keys = {*before.texts, *after.texts}
     return sorted(key for key in keys if before.texts.get(key) != after.texts.get(key))

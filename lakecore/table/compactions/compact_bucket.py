@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 # --- compact merge -------------------------------------------------------------------------------
 # How a compaction merges if it must look up older rows or write a changelog.
 #
-# It wraps the merge function of the table's engine. For each window:
+# `CompactionMerge` wraps the merge function of the table's engine. For each window:
 #
 # 1. Keys that have a row in level 0 but none in a level above it are looked up in the levels above
 #    the output (`lookup.py`). The rows found are merged with the others. In a first-row table, the
@@ -127,7 +127,6 @@ class CompactionMerge:
     late: LateCasts = NO_LATE_CASTS
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
-        """The merged rows; see `MergeFunction`."""
         known: np.ndarray | None = None
         keys = changed_keys(window, spec, self.before_level)
         new = keys.without_before
@@ -203,7 +202,6 @@ class WholeFold:
     engine: MergeFunction
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
-        """The merged rows; see `MergeFunction`."""
         for merged in self.engine(window, spec):
             if LAYER in merged.schema.names:
                 raise OlderRowsNeeded
@@ -294,7 +292,6 @@ class PlacedChanges:
     after: Values
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows."""
         taken = of_kinds(rows, RETRACTS)
         for at in range(rows.num_rows):
             values = self.after if taken is None or not taken[at] else self.before
@@ -487,7 +484,6 @@ class _Rewriter:
         return () if self._changelog is None else self._changelog.close()
 
     def close(self) -> None:
-        """Close the files that were read."""
         for values in self._values:
             values.close()
         if self._upper is not None:
@@ -620,7 +616,6 @@ class _Rewriter:
             return any(np.isin(batch.column(0).to_numpy(), retracts).any() for batch in batches)
 
     def alone(self, file: DataFile) -> Section:
-        """A section that consists of one file."""
         return (SortedRun(files=(file,)),)
 
     def abort(self) -> None:

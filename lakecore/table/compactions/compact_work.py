@@ -346,13 +346,11 @@ class Tally:
             self._report()
 
     def rows(self, more: int) -> None:
-        """Count `more` rows as done."""
         with self._lock:
             self._rows_done += more
             self._report()
 
     def bucket(self) -> None:
-        """Count one bucket as done."""
         with self._lock:
             self._buckets_done += 1
             self._report()
@@ -442,8 +440,9 @@ Work: TypeAlias = BucketCompaction | Packing | Clustering
 class WorkKind:
     """What a compaction does: rewrite all files (`full`), or only those that are due.
 
-    With `ordering`, it sorts all rows. `step_bytes` is the size of an item of work, where files can
-    be split that way. `idle` counts how often a long-running job found nothing to do in a bucket.
+    With `ordering`, the compaction sorts all rows. `step_bytes`: the size of an item of work, for
+    files that can be split. `idle` counts how often a long-running job found nothing to do in a
+    bucket.
     """
 
     full: bool

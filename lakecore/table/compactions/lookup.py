@@ -6,8 +6,8 @@
 3. In a file, only row groups whose key bounds contain a key are read. Their key columns give the
    positions of the keys.
 4. The other columns of row groups with such positions are read, and the rows are taken. Polars
-   reads many row groups together where possible. If only the existence of a
-   key matters, only key columns are read.
+   reads many row groups together where possible. If only the existence of a key matters, only key
+   columns are read.
 
 Memory: for each level, one open file with a batch of keys, a batch of rows and their row groups,
 plus two chunks while Polars reads. A file without row groups or key bounds is read from its start.
@@ -162,7 +162,6 @@ class LookupPlan:
 
     @property
     def keys(self) -> tuple[Field, ...]:
-        """The key columns."""
         read = self.files.plan
         return tuple(read.schema.field(name) for name in read.merge.key)
 
@@ -215,7 +214,6 @@ class UpperLevels:
         self.known(keys)
 
     def close(self) -> None:
-        """Close the files."""
         for level in self._levels:
             level.close()
         self._lease.release()

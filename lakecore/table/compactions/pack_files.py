@@ -180,7 +180,7 @@ def plan_after_write(
 ) -> Packing | None:
     """The packing that a writer runs on an ordered bucket after a write; None: nothing to do.
 
-    It is one pick, as in a Java Paimon writer that waits for compaction when it prepares a commit.
+    The packing is one pick, as in a Java Paimon writer that waits for compaction before it commits.
     """
     groups = fewer_adjacent(bucket.files, PackingPolicy.of(context.options))
     if not groups or any(map(_more_than_rows, groups[0])):
