@@ -7,11 +7,11 @@ that time. A string is a tag if one has that name, else a snapshot id if it has 
 time: tags are often named after a day or hour.
 
 - By default, the changelog of each snapshot is read; for a table without a changelog, the added
-  rows. `incremental-between-scan-mode` overrides this.
+  rows. `incremental-between-scan-mode` overrides the choice.
 - With data evolution, the rows of all these snapshots are read together: a row has the newest
   values that one of the snapshots wrote, and null for columns that none wrote.
-- Between two tags, and with the mode `diff`, the two states are compared. The snapshots between
-  them may have expired. With `incremental-between-tag-to-snapshot`, a tag is treated like the id of
+- Between two tags, and with the mode `diff`, the two states are compared. The snapshots between the
+  two may have expired. With `incremental-between-tag-to-snapshot`, a tag is treated like the id of
   its snapshot: the snapshots between are read.
 
 Paimon clips a range that begins before the earliest remaining snapshot. lakecore raises NotFound,
@@ -71,11 +71,11 @@ if TYPE_CHECKING:
 #
 # With a primary key: the files of both states are grouped into sections together. A section with
 # the same files in both states is not read. For any other section, both sides are merged as in a
-# batch read and compared by key, window by window (`merge/changelog.py`). No merge engine can do
-# without this: new files alone do not show which earlier rows they replace or change.
+# batch read and compared by key, window by window (`merge/changelog.py`). Every merge engine needs
+# this comparison: new files alone do not show which earlier rows they replace or change.
 #
 # Without a primary key: the rows of files that only the later state has. Rows that a compaction
-# rewrote cannot be distinguished from new rows; this raises Unsupported.
+# rewrote cannot be distinguished from new rows: such a difference raises Unsupported.
 
 _Bucket = tuple[bytes, int]
 _Version = tuple["EntryIdentity", "tuple[IndexFile, VectorRange] | None"]
@@ -106,7 +106,6 @@ class Difference:
 
     @property
     def snapshots_read(self) -> tuple[Snapshot, ...]:
-        """The snapshots whose files are read."""
         return (self.after,) if self.before is None else (self.before, self.after)
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
@@ -187,7 +186,7 @@ def _new_rows(
 def _changes_rows(
     wanted: Wanted, old: Iterable[ManifestEntry], new: Sequence[ManifestEntry]
 ) -> bool:
-    """Whether new files hold columns of rows that the earlier state has."""
+    """Whether new files hold columns of rows that already exist in the earlier state."""
     if not wanted.context.options.data_evolution_enabled:
         return False
     there = {entry.file.name for entry in old}
@@ -290,10 +289,10 @@ None as the start: before the first snapshot. None as the end: the latest snapsh
 
 
 def changes_between(context: TableContext, start: Point, end: Point) -> ChangesSource:
-    """The changes after the start up to the end; see the top of this file.
+    """The changes after the start up to the end; see the module.
 
-    If neither is given, options may name them. Raises NotFound if a point, or a snapshot between
-    them, does not exist.
+    If neither point is given, options may name both. Raises NotFound if a point, or a snapshot
+    between the two, does not exist.
     """
     _check_no_fallback(context)
     points = _points_of_options(context) if start is None and end is None else None

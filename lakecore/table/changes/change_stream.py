@@ -141,8 +141,8 @@ class ChangeStream(Generic[Rows]):
     def next_snapshot(self) -> int | None:
         """The first snapshot that was not returned yet: a new stream would continue with it.
 
-        Keep it with your results, and pass it as `from_snapshot` after a restart. None if nothing
-        was returned and the start is not known yet.
+        Keep the id with your results, and pass it as `from_snapshot` after a restart. None if
+        nothing was returned and the start is not known yet.
 
             stream.next_snapshot
         """
@@ -151,8 +151,8 @@ class ChangeStream(Generic[Rows]):
     def commit(self, snapshot_id: int | None = None) -> None:
         """Record in the consumer that this snapshot, and all before it, are done.
 
-        Without `snapshot_id`, everything that was returned is done. Call it after the results are
-        stored (https://paimon.apache.org/docs/master/flink/consumer-id/).
+        Without `snapshot_id`, everything that was returned is done. Call `commit` after the results
+        are stored (https://paimon.apache.org/docs/master/flink/consumer-id/).
 
         Raises InvalidRequest if the stream has no `consumer_id`, or has not returned the snapshot.
 
@@ -238,10 +238,10 @@ class ChangeStream(Generic[Rows]):
 # - `consumer.mode=exactly-once`: progress is recorded when the reader says that a snapshot is done.
 #   If the reader stops before that, it gets the snapshot again.
 # - `consumer.mode=at-least-once`: a request for the next snapshot marks the previous one as done.
-#   This is recorded at most once in each interval, and when the stream ends or is closed.
+#   Progress is recorded at most once in each interval, and when the stream ends or is closed.
 #
-# In both modes, snapshots without changes that follow a done snapshot are done too. They are
-# recorded at most once in each interval. Thus snapshots of compactions can expire.
+# In both modes, snapshots without changes that follow a done snapshot are done too. Such snapshots
+# are recorded at most once in each interval, so that snapshots of compactions can expire.
 #
 # INVARIANT: a snapshot is recorded only after all snapshots before it were returned and done.
 

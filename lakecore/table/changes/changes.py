@@ -71,8 +71,8 @@ class Change(Protocol):
 class StoredRows:
     """The rows of the files that a snapshot added, or of its changelog files, as stored.
 
-    `earlier`: snapshots before it, whose files are read too. With data evolution, they may hold
-    other columns of the same rows.
+    `earlier`: snapshots before it, whose files are read too: with data evolution, such files may
+    hold other columns of the same rows.
     """
 
     snapshot: Snapshot
@@ -81,7 +81,6 @@ class StoredRows:
 
     @property
     def snapshots_read(self) -> tuple[Snapshot, ...]:
-        """The snapshots whose files are read."""
         return (*self.earlier, self.snapshot)
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
@@ -127,7 +126,6 @@ class Replaced:
 
     @property
     def snapshots_read(self) -> tuple[Snapshot, ...]:
-        """The snapshots whose files are read."""
         return (self.snapshot,)
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
@@ -192,7 +190,6 @@ class State:
 
     @property
     def snapshots_read(self) -> tuple[Snapshot, ...]:
-        """The snapshots whose files are read."""
         return (self.snapshot,)
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
@@ -289,7 +286,6 @@ class ChangesSource:
 
     @property
     def snapshots_read(self) -> tuple[Snapshot, ...]:
-        """The snapshots whose files are read."""
         return tuple(each for change in self.changes for each in change.snapshots_read)
 
     @each_or_expired

@@ -208,7 +208,8 @@ def _reached(retained: RetainedChanges, snapshot_id: int, *, exact: bool) -> int
 def _live(retained: RetainedChanges, snapshot_id: int, *, exact: bool) -> Snapshot:
     """The named snapshot; if it has expired, the earliest snapshot that still exists.
 
-    A snapshot counts as expired even if its changelog exists. With `exact`, raises NotFound for it.
+    A snapshot counts as expired even if its changelog exists. With `exact`, raises NotFound for
+    such a snapshot.
     """
     earliest = retained.earliest_state
     if snapshot_id > retained.latest or (exact and snapshot_id < earliest):
@@ -219,7 +220,7 @@ def _live(retained: RetainedChanges, snapshot_id: int, *, exact: bool) -> Snapsh
 def _compacted(retained: RetainedChanges, options: TableOptions) -> Snapshot:
     """The newest snapshot of a compaction; if there is none, the latest snapshot.
 
-    If full compactions are scheduled, only those count.
+    If full compactions are scheduled, only full compactions count.
     """
     commits = options.full_compaction_delta_commits
     full = commits is not None or options.changelog_producer is ChangelogProducer.FULL_COMPACTION
@@ -308,7 +309,7 @@ class RetainedChanges:
             except NotFound:
                 return history.changelog(snapshot_id)
         except NotFound as error:
-            # It has expired in the meantime.
+            # The snapshot has expired in the meantime.
             raise (retained_changes(self.context) or self).gone(snapshot_id) from error
 
     def snapshots(self, first: int, last: int) -> list[Snapshot]:

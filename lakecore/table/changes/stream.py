@@ -81,7 +81,7 @@ def open_stream(
     """Open the stream that the request describes.
 
     `show` converts the changes of a snapshot before they become a frame (None: no conversion);
-    `pack` converts what the catalog shows of them.
+    `pack` converts the rows that the catalog shows.
 
     Raises NotFound if the start of the stream has expired.
     """

@@ -361,7 +361,6 @@ class DiskBlocks:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes on disk."""
         return self._size_bytes
 
     def get(self, name: Hashable) -> pa.Table | None:
@@ -490,7 +489,7 @@ class BlockReader:
     def _of_file(self, state: SplitState, file: DataFile, keys: OrderColumns) -> Iterator[pa.Table]:
         """The rows of a file that have these keys and are not deleted, as one table or none.
 
-        They are in key order.
+        The rows of the table are in key order.
         """
         if not keys.length:
             return

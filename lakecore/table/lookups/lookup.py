@@ -11,7 +11,7 @@ catalog for its rules whenever it looks for a newer snapshot. If a column to loo
 nothing is cached: each look-up reads the table, and keys are compared with the masked values.
 
 A newer snapshot replaces the whole state, so a look-up sees one snapshot. Threads may share a
-handle. The memory budget counts blocks as a cache: it may drop them, and they are then read again.
+handle. The memory budget counts blocks as a cache: a block may be dropped, and is then read again.
 A block of a *partial* cache that is read again is also stored on local disk (`bucket_rows.py`).
 """
 
@@ -84,7 +84,6 @@ class Keys:
 
     @property
     def names(self) -> list[str]:
-        """The columns to look up by."""
         return list(self.rows.schema.names)
 
     def predicate(self) -> Predicate:
@@ -301,9 +300,9 @@ class Lookup:
         """The rows with these keys in the newest known snapshot, as `Table.lookup` returns them.
 
         If the interval `lookup.continuous.discovery-interval` (default: the value of
-        `continuous.discovery-interval`) has passed since the last check, this first checks for a
-        newer snapshot.
-        Raises InvalidRequest if the handle is closed, and the errors of `Table.lookup`.
+        `continuous.discovery-interval`) has passed since the last check, the call first checks for
+        a newer snapshot. Raises InvalidRequest if the handle is closed, and the errors of
+        `Table.lookup`.
         """
         self._require_open()
         fitted = keys_of(keys, self._context.schema, self._columns.on)
@@ -384,7 +383,7 @@ class Lookup:
     def _retried(self, look_up: Callable[[], pl.DataFrame]) -> pl.DataFrame:
         """Call `look_up`.
 
-        If expiry has deleted files of the state, read a newer state and call it again.
+        If expiry has deleted files of the state, read a newer state and call `look_up` again.
         """
         for _ in range(_ATTEMPTS_MAX):
             before = self.snapshot_id

@@ -1,4 +1,4 @@
-"""The BLOB values of a run: what is given, what is stored with the rows, and its own files."""
+"""The BLOB values of a run: files of values, and the descriptors that rows hold in their place."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 _WAITING_BYTES_MAX = 1 << 20
 """Small values are written together, about so many bytes at once."""
 _OPEN_BYTES = 4 << 20
-"""What an open file counts: some storages buffer a part of it, and a process may open few files."""
+"""The memory that an open file counts as: some storages buffer a part, and open files are scarce.
+"""
 
 
 class BlobOutput:
@@ -86,7 +87,6 @@ class BlobOutput:
         return place_of_value(begin, size_bytes)
 
     def add_null(self) -> None:
-        """Append null."""
         self.lengths.append(NULL)
 
     def add_placeholder(self) -> None:
@@ -147,7 +147,6 @@ class BlobFiles:
         self.files: list[DataFile] = []
 
     def write(self, values: pa.ChunkedArray) -> None:
-        """Append values, in order."""
         for scalar in values:
             self._add(scalar.as_py(), is_new=True)
 
@@ -229,7 +228,8 @@ def blob_writers(place: BucketPlace, shape: FileShape) -> dict[str, BlobFiles]:
 
 
 # --- stored blobs --------------------------------------------------------------------------------
-# Moves BLOB values to files before their rows are buffered. The rows keep descriptors of them.
+# Moves BLOB values to files before their rows are buffered. The rows keep descriptors of the
+# values.
 #
 # - *Managed* columns of a table with a primary key: the values are in files in the directory of the
 #   data files. No manifest names them. Rows can be merged and compacted without their values.
@@ -299,7 +299,7 @@ def _blobs_in(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 
 def _directory(field: Field, options: TableOptions, layout: Layout) -> str:
-    """The directory for the values of a column; empty for that of the bucket.
+    """The directory for the values of a column; empty for the bucket's directory.
 
     Raises InvalidRequest for a directory outside the table that the process does not allow: a table
     must not choose where its writers write.
@@ -326,8 +326,6 @@ def _directory(field: Field, options: TableOptions, layout: Layout) -> str:
 
 
 class _Column:
-    """The files of one column."""
-
     def __init__(
         self, place: BucketPlace, field: Field, rules: BlobRules, prefix: str, directory: str
     ) -> None:

@@ -144,7 +144,6 @@ class FileNames:
     count: int = 0
 
     def next(self, shape: FileShape) -> str:
-        """The next unused name of a file of this shape."""
         compression = shape.write_format.compression if shape.name_compression else None
         return self.next_of(shape.prefix, shape.write_format.format, compression)
 

@@ -45,7 +45,7 @@ _PLACE = f"{KEY_PREFIX}SORT_PLACE"
 _CURVE = f"{KEY_PREFIX}SORT_CURVE_"
 """No column of a table has names with these prefixes."""
 _BY_SLICE = MergeSpec(key=())
-"""Merges by the keys that the slices bring with them. No two rows have the same key."""
+"""Merges by the keys that the slices hold. No two rows have the same key."""
 
 
 class ExternalSort:
@@ -76,7 +76,7 @@ class ExternalSort:
         self.close()
 
     def add(self, rows: pa.Table) -> None:
-        """Take in rows; they may be spilled to local disk."""
+        """Add rows; some rows may be spilled to local disk."""
         if not rows.num_rows:
             return
         self._held.append(rows)
@@ -88,7 +88,6 @@ class ExternalSort:
 
     @property
     def has_spilled(self) -> bool:
-        """Whether there are rows on local disk."""
         return bool(self._spilled)
 
     def spill(self) -> None:

@@ -108,7 +108,6 @@ class Values:
         return self._at(*row_of(place), [field]).column(0)
 
     def close(self) -> None:
-        """Close the files."""
         self._open.clear()
 
     def _shown(self, row: pa.Table, placed: Sequence[Field]) -> pa.Table | None:

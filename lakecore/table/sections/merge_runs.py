@@ -9,8 +9,8 @@ key, an older row would reappear.
 
 If a catalog hides rows, a hidden row that cannot be merged or cast must block no other:
 
-1. Engines that fold first merge the key and the columns of the filter alone. They say which keys
-   are visible. The values of visible keys become a condition, which prunes the second merge.
+1. Engines that fold first merge the key and the columns of the filter alone, to find the visible
+   keys. The values of visible keys become a condition, which prunes the second merge.
 2. A key that is not visible is left out of a merge that fails.
 3. A value that cannot be cast before the merge is null, and its row is flagged (`late_casts.py`).
    The merge then does not know which row of the key wins, or its values: it fails, unless the key
@@ -240,7 +240,6 @@ class _Judgeable:
     engine: MergeFunction
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
-        """The merged rows; see `MergeFunction`."""
         try:
             yield from self.engine(window, spec)
         except Uncomputable:
@@ -259,8 +258,8 @@ class _Judgeable:
 class _Judging:
     """A merge function that fails if a key with a flagged row may be visible.
 
-    Another such key is hidden, whichever of its rows wins: they are merged as they are. All rows of
-    a key are judged together, so several steps keep them all.
+    If no row of the key could be visible, its rows are merged as they are. All rows of a key must
+    be judged together, so a merge in several steps keeps every row until the last step.
     """
 
     chooses_rows: ClassVar = False
@@ -269,7 +268,6 @@ class _Judging:
     """Whether a key may be visible, from rows and the number of the key of each row."""
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
-        """The merged rows; see `MergeFunction`."""
         flags = np.concatenate([is_valid(part.rows.column(UNREAD.name)) for part in window])
         window = [replace(part, rows=part.rows.drop_columns(UNREAD.name)) for part in window]
         if flags.any():
@@ -338,9 +336,9 @@ def _may_pass(
 # --- coded columns -------------------------------------------------------------------------------
 # Which string columns are merged dictionary-encoded, without decoding them.
 #
-# These are columns with few distinct values, in a merge that returns rows unchanged. The merge
-# moves dictionary indices, not values. This is faster only if all files have small dictionaries,
-# because the output carries the dictionary of every file.
+# Such a column has few distinct values, and the merge returns rows unchanged. The merge moves
+# dictionary indices, not values. This is faster only if all files have small dictionaries, because
+# the output carries the dictionary of every file.
 
 _LEAST_ROWS = 65_536
 """In splits with fewer rows, all columns are decoded: reading footers would cost more."""

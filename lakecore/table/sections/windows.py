@@ -255,7 +255,6 @@ class _Cursor:
             self._read_on()
 
     def last_key(self) -> tuple[object, ...]:
-        """The key of the last row held."""
         assert self.pending is not None
         return self.pending.keys.at(self.pending.keys.length - 1)
 

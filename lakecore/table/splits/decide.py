@@ -117,7 +117,6 @@ class PolarsChunks:
 
     @property
     def all_parts(self) -> tuple[Part, ...]:
-        """The row groups."""
         return self.parts
 
 
@@ -347,7 +346,6 @@ class PolarsColumns:
 
     @property
     def all(self) -> tuple[Field, ...]:
-        """All columns that Polars reads."""
         return (*self.wanted, *self.deciding)
 
 

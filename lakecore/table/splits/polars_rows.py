@@ -130,7 +130,7 @@ class PolarsRows:
         return SplitFiles(self.split, self.plan, self.store)
 
     def _undeleted(self) -> Marks | None:
-        """Marks in which all rows survive that no deletion vector marks.
+        """Marks in which every row survives, except the rows that deletion vectors mark.
 
         None if there are no vectors.
         """

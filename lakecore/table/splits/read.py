@@ -239,7 +239,6 @@ class BlobColumn:
         return found
 
     def close(self) -> None:
-        """Close the files."""
         for opened in self._opened.values():
             opened.close()
 

@@ -347,8 +347,8 @@ def merge_of_keys(
 ) -> tuple[Marks, Iterator[None]] | None:
     """Marks for the rows of a section, and the merge of its keys, which sets them.
 
-    The merge goes on by a window each time that the iterator is asked. `fields` are the columns of
-    the parts that decide. None if Polars cannot read them.
+    Each step of the iterator merges one more window. `fields` are the columns of the parts that
+    decide. None if Polars cannot read them.
     """
     known = _deciding_columns(parts, fields, budget)
     if known is None:

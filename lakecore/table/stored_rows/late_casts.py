@@ -17,8 +17,8 @@ the fields of a nested value last.
 If a catalog hides rows (`row_filter`), the columns of the filter are cast first. A row for which
 they cannot be cast is dropped; in other hidden rows, the late columns become null. The reader of
 the rows drops them: a comparison of two states still needs them. If a cast before the merge fails,
-the value is null, and the row is flagged (`UNREAD`): the merge decides whether that matters. So it
-is with a string that is not valid UTF-8, which cannot be compared.
+the value is null, and the row is flagged (`UNREAD`): the merge decides whether that matters. The
+same holds for a string that is not valid UTF-8, which cannot be compared.
 """
 
 from __future__ import annotations
@@ -84,7 +84,6 @@ class LateCasts:
     """The names of the files with such values, for errors."""
 
     def __bool__(self) -> bool:
-        """Whether there are any late casts."""
         return bool(self.casts)
 
     @property

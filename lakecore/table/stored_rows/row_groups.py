@@ -39,8 +39,8 @@ def matching_row_groups(
 ) -> list[int] | None:
     """The row groups that may hold a matching row, ascending; None if the file has no row groups.
 
-    `columns` are those of the condition. A column that the file lacks, or stores with another type,
-    counts as unknown.
+    `columns`: the columns of the condition. A column that the file lacks, or stores with another
+    type, counts as unknown.
     """
     found = bounded_row_groups(store, path, columns)
     if found is None or len(found.groups) <= 1:
@@ -130,8 +130,8 @@ class Places:
     ) -> dict[str, bool]:
         """For each placed column, whether all of its values in a file are null.
 
-        Contains the columns for which this is known without reading; False means that no value is
-        null, or that nulls do not matter. `schema` is that of the file.
+        The result has only columns whose nulls are known without reading; False means that no value
+        is null, or that nulls do not matter. `schema`: the schema of the file.
         """
         placed = [each for each in mappings if each.read.name in self.columns]
         if not self.nulls:
@@ -207,7 +207,7 @@ def _all_null(
 ) -> bool | None:
     """Whether a column of a file is null in all rows (True) or in none (False); else None.
 
-    For nested columns always None, because engines count their nulls differently.
+    Returns None for nested columns: engines count their nulls differently.
     """
     stored = mapping.stored
     if stored is None:

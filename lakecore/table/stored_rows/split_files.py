@@ -75,7 +75,7 @@ def vector_masks(splits: Iterable[Split], plan: ReadPlan, store: Store) -> dict[
     """For each file with a deletion vector, by name, the rows that the vector does not mark.
 
     An index file is read once, and only for vectors that are not cached, or if it has changed.
-    Raises CorruptTable if it is missing or damaged.
+    Raises CorruptTable if an index file is missing or damaged.
     """
     held: dict[str, list[tuple[DataFile, VectorRange]]] = defaultdict(list)
     for split in splits:
@@ -249,7 +249,6 @@ class SplitFiles:
     _masks: dict[str, RowMask] = field(default_factory=dict, compare=False)
 
     def path(self, file: DataFile) -> str:
-        """The path of a file."""
         return self.plan.layout.data_file(self.split.partition_path, self.split.bucket, file)
 
     @property
@@ -434,7 +433,7 @@ class SplitFiles:
         known: Mapping[str, bool],
         mask: RowMask | None,
     ) -> LateCasts:
-        """The casts of a file that wait until rows are dropped: none if no row is."""
+        """The casts of a file that wait until rows are dropped: none if no row is dropped."""
         wanted = keys_wanted(fields, self.plan)
         # Before a merge, no row is hidden: an older row would reappear.
         row_filter = self.plan.row_filter if self.split.raw else None
