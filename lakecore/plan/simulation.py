@@ -97,7 +97,7 @@ class Units:
     keep_gets: int = 5
     keep_lists: int = 1
     look_gets: int = 4
-    expire_gets: int = 10
+    expire_gets: int = 11
     expire_lists: int = 3
     expired_gets: int = 2
 
