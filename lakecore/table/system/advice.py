@@ -45,7 +45,7 @@ _STORES = {"s3": "s3", "s3a": "s3", "oss": "s3", "gs": "gcs"}
 _COMMITS_MIN = 10
 """With fewer commits, the load of a table is unknown."""
 _JOB_S = 600
-"""How often an advised compaction job runs."""
+"""Seconds between two runs of an advised compaction job."""
 _SMALL, _BEST, _LARGE = 200 << 20, 512 << 20, 1 << 30
 """Sizes of a bucket: the least that is advised, what is aimed at, and the most."""
 _SMALL_FILE, _TARGET, _MANIFESTS, _RUNS, _VECTORS_S = 4 << 20, 128 << 20, 60, 8, 0.25
@@ -107,13 +107,15 @@ class Facts:
     """What the rules know about a table.
 
     - `prices`: of its storage; `fixed`: whether it has a fixed number of buckets;
-    - `snapshots`, `due`: snapshots that exist, and of these the ones that should have expired;
+    - `snapshots`, `due`: the number of snapshots, and of snapshots that should have expired;
     - `commits`, `compactions`: of the last week; `interval_s`: the usual time between two commits;
     - `writers`: writers that number their commits, such as streams;
     - `touched`, `flushed`: buckets of a commit, and bytes that it adds to each;
     - `amplification`: bytes written for each byte received, in the newest commits;
-    - `kept_bytes`, `tag_bytes`: bytes that only older snapshots show, and that only `tags` do;
-    - `bucket_bytes`: of the buckets, in order of size; `partition_bytes`: of the usual partition;
+    - `kept_bytes`, `tag_bytes`: bytes of files that only older snapshots have, and of files that
+      only the `tags` have;
+    - `bucket_bytes`: the bytes of each bucket, in order of size; `partition_bytes`: the bytes of
+      the usual partition;
     - `key_bytes`: the largest level of the usual bucket that commits write to; `runs`: its runs;
     - `merged`: the share of all bytes that a read merges; `file_bytes`: the usual size of a file
       above level 0, or of any file in a table without a key.
@@ -152,8 +154,8 @@ class Facts:
     ) -> Outcome:
         """The table under its load with other options.
 
-        `times`: with so many commits in one, or in so many buckets as one; `every`: a compaction
-        job after so many commits, by default as it is now.
+        `times`: how many commits (or buckets) become one; `every`: the number of commits between
+        two compaction jobs, by default as in the history.
         """
         if every is None:
             every = 1 if not self.options.write_only else 0
@@ -188,7 +190,7 @@ class Facts:
 def advice_of(context: TableContext, store: str | None = None) -> TableAdvice:
     """The advice for a table, for the prices of `store` (a key of `PRICES`), most dollars first.
 
-    Without `store`, its prices follow from the table's path; a local table has none.
+    Without `store`, the table's path decides the prices; a local table has none.
     """
     context.options.require_all_rows()
     if store is None:
@@ -617,4 +619,4 @@ RULES: tuple[Callable[[Facts], Advice | None], ...] = (
     _manifests,
     _target_size,
 )
-"""Each returns what it advises, or None."""
+"""Each rule returns its advice, or None."""

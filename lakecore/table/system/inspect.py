@@ -91,7 +91,6 @@ class ReadOptimized(SystemTable):
 
     @property
     def schema(self) -> TableSchema:
-        """The columns, as a schema."""
         return schema_read(self._of)
 
     def _rows(self, at: Travel) -> TableSource | FallbackSource | GuardedSource:
@@ -117,8 +116,8 @@ def _last_level(source: TableSource) -> TableSource:
 #
 # https://paimon.apache.org/docs/master/append-table/row-tracking/
 #
-# It has the columns of the table, then `_ROW_ID` and `_SEQUENCE_NUMBER`: the id of the row, and the
-# snapshot that wrote its newest values.
+# The system table has the columns of the table, then `_ROW_ID` and `_SEQUENCE_NUMBER`: the id of
+# the row, and the snapshot that wrote its newest values.
 
 ROW_TRACKING = "row_tracking"
 
@@ -137,7 +136,6 @@ class RowTracking(SystemTable):
 
     @property
     def schema(self) -> TableSchema:
-        """The columns, as a schema."""
         return _tracked(schema_read(self._of))
 
     def _rows(self, at: Travel) -> TableSource | GuardedSource:
@@ -413,8 +411,8 @@ class Inspect:
 # - `$binlog` packs these rows into lists.
 #
 # A batch read returns the state of a snapshot: the merged row of each key with its stored kind, so
-# a deleted key may have a row of kind -D. With the options `incremental-between...` it returns the
-# changes between two points. A stream returns the changes of each snapshot.
+# a deleted key may have a row of kind -D. With the options `incremental-between...`, a batch read
+# returns the changes between two points. A stream returns the changes of each snapshot.
 #
 # With `table-read.sequence-number.enabled`, the column `_SEQUENCE_NUMBER` follows `rowkind`.
 
@@ -425,10 +423,11 @@ class Inspect:
 # https://paimon.apache.org/docs/master/concepts/system-tables/#binlog-table
 #
 # Each list has one value. Where the table shows changes, an update is one row of kind +U whose
-# lists have two values: before and after. Its sequence number is that of the old row.
+# lists have two values: before and after. The sequence number is that of the old row.
 #
-# A catalog may filter and mask the rows of `$audit_log`, which are packed here. If it hides one row
-# of an update, the other one is refused: alone, it would look like a row that is no update.
+# A catalog may filter and mask the rows of `$audit_log`, which are packed here. If the catalog
+# hides one row of an update, the other one is refused, because alone it would look like a row that
+# is no update.
 
 KIND = "rowkind"
 UPDATE = f"{KEY_PREFIX}UPDATE"
@@ -445,7 +444,6 @@ class BinlogSource:
 
     @cached_property
     def table_schema(self) -> TableSchema:
-        """The columns, as a schema."""
         schema = self.images.table_schema
         fields = tuple(
             field
@@ -458,7 +456,6 @@ class BinlogSource:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of all columns."""
         return self.table_schema.arrow
 
     def batches(
@@ -470,7 +467,7 @@ class BinlogSource:
         """Rows in batches of the requested columns, in the order of the changes.
 
         The predicate prunes nothing. `limit` is exact without a predicate. Raises Unsupported if
-        one row of an update is hidden.
+        the row filter hides the old or the new row of an update.
         """
         names = self.schema.names if columns is None else list(columns)
         schema = pa.schema([self.schema.field(name) for name in names])
@@ -522,7 +519,7 @@ class ChangeLogSource:
 
     With `numbered`, the column `UPDATE` says which rows are one update, for `$binlog`: the -U and
     the +U of an update have the same number, in the same batch; other rows have -1. Without
-    `pairs`, all rows do.
+    `pairs`, every row has -1.
     """
 
     context: TableContext
@@ -553,7 +550,6 @@ class ChangeLogSource:
 
     @cached_property
     def table_schema(self) -> TableSchema:
-        """The columns, as a schema."""
         schema = self.context.schema
         numbers = (_UPDATE_COLUMN,) if self.numbered else ()
         special = (_KIND_COLUMN, SEQUENCE_FIELD) if self._sequence else (_KIND_COLUMN,)
@@ -561,7 +557,6 @@ class ChangeLogSource:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of all columns."""
         return self.table_schema.arrow
 
     def batches(
@@ -665,7 +660,6 @@ class ChangeLog(SystemTable):
 
     @property
     def schema(self) -> TableSchema:
-        """The columns, as a schema."""
         context = as_of(self._of, schema_read(self._of))
         return self._packed(self._in_form(context, ())).table_schema
 

@@ -1,6 +1,7 @@
 """A table in numbers: its snapshots, buckets and files, its growth, and what would expire.
 
-It is read once from metadata. `lakecore inspect` shows it in a terminal or as a web page.
+The numbers are read once, from metadata. `lakecore inspect` shows them in a terminal or as a web
+page.
 """
 
 from __future__ import annotations
@@ -63,7 +64,6 @@ class BucketFiles:
 
     @property
     def bytes(self) -> int:
-        """The size of all files."""
         return sum(file.bytes for file in self.files)
 
 
@@ -71,8 +71,8 @@ class BucketFiles:
 class Overview:
     """The overview of a table at one moment.
 
-    `snapshots` are the newest of `snapshot_count`. `expiry` is the result of a dry run: what the
-    options of the table would expire now. It is None if the dry run fails.
+    `snapshots` are the newest of `snapshot_count`. `expiry`: what the options of the table would
+    expire now, by a dry run; None if the dry run fails.
     """
 
     table: str
@@ -90,12 +90,10 @@ class Overview:
 
     @property
     def files(self) -> int:
-        """The number of live files."""
         return sum(len(bucket.files) for bucket in self.buckets)
 
     @property
     def bytes(self) -> int:
-        """The size of all live files."""
         return sum(bucket.bytes for bucket in self.buckets)
 
 

@@ -210,7 +210,6 @@ class SystemSource:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of all columns."""
         return self.table_schema.arrow
 
     def batches(

@@ -273,7 +273,6 @@ class FileChanges:
             self._write.write(rows.select(list(self.names)).filter(pa.array(stays)))
 
     def _update(self, rows: pa.Table) -> None:
-        """Write rows with new values."""
         if self._tracked:
             changed = pa.chunked_array([pa.nulls(rows.num_rows, pa.int64())])
             rows = with_values(rows, {SEQUENCE_NUMBER: changed})
@@ -629,7 +628,6 @@ class ColumnChanges:
                 self._write_rows(units[int(numbers[begin])], positions[begin:end], own)
 
     def _write_rows(self, unit: Split, positions: np.ndarray, new: pa.Table) -> None:
-        """Write these new rows of a unit."""
         taken = 0
 
         def following(_: pa.Table, at: np.ndarray) -> pa.Table:

@@ -229,8 +229,7 @@ def _both(first: int | None, second: int | None) -> int | None:
 # 2. A partition keeps its number of real buckets. For a partition that has none yet,
 #    `plan/splits.py` chooses the number.
 # 3. Read the rows in the order in which they were written, and write them to real buckets as a
-#    writer
-#    does: with sequence numbers, merged, one run of level 0 in each bucket.
+#    writer does: with sequence numbers, merged, one run of level 0 in each bucket.
 # 4. One COMPACT snapshot deletes the postponed files and adds the new ones, with their changelog.
 #
 # Rows that writers add to the postponed bucket meanwhile stay there until the next compaction. If
@@ -458,7 +457,7 @@ def compact_table(
 
 
 def compact_shown(context: TableContext, request: CompactionRequest) -> CompactionResult:
-    """`compact_table`, with a bar for whoever looks."""
+    """`compact_table`, with a progress bar if the process shows one."""
     with WorkBar() as bar:
 
         def show(at: CompactionProgress) -> None:
@@ -679,7 +678,6 @@ def _require_compactable(context: TableContext) -> None:
 def _selected(
     context: TableContext, request: CompactionRequest, live: Sequence[ManifestEntry]
 ) -> list[ManifestEntry]:
-    """The live files of the partitions and buckets to compact."""
     return chosen_entries(
         context,
         without_expired(context, live),

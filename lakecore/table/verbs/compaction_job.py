@@ -7,7 +7,7 @@
 
 A conflict, a store that does not answer and an unknown commit outcome do not end the job: it
 reports the error, waits with exponential backoff, and starts again from the current table. Any
-other error, such as a damaged file or a dropped table, ends it.
+other error, such as a damaged file or a dropped table, ends the job.
 
 Set `stop` to end the job: the current step is cancelled after its current window, and its files are
 removed; a commit in progress is finished.
@@ -130,9 +130,9 @@ class _StoppedError(Exception):
 
 
 def compact_for_switch(context: TableContext, changed: TableSchema) -> bool:
-    """Compact the table in full if the changed schema switches deletion vectors and needs it.
+    """Compact the table in full, if the changed schema switches deletion vectors and requires it.
 
-    Returns whether it compacted.
+    Returns whether the table was compacted.
     """
     after = parse_known(changed.stated_options, table=context.identifier)
     keyed = bool(changed.primary_keys)

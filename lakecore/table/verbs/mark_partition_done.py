@@ -51,7 +51,7 @@ def mark_chosen(
 ) -> tuple[str, ...]:
     """Mark the partitions that `chosen` selects for the specs that a caller stated.
 
-    Partitions that share a directory, such as a null and a blank text, are marked once.
+    Partitions that share a directory, such as a null and a blank string, are marked once.
     """
     if not specs:
         raise InvalidRequest("name the partitions to mark", table=context.identifier)

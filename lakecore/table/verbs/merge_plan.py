@@ -63,11 +63,9 @@ class Picked:
     at: np.ndarray
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """The values of one column."""
         return self.rows.column(name).take(pa.array(self.at))
 
     def table(self, names: Sequence[str]) -> pa.Table:
-        """Columns of the rows."""
         return self.rows.select(list(names)).take(pa.array(self.at))
 
     def of(self, chosen: np.ndarray) -> Picked:
@@ -385,7 +383,6 @@ class _Planner:
     on: tuple[str, ...]
 
     def step(self, clause: Clause, sides: Sides) -> Step:
-        """Check a clause and return it as a step."""
         condition = sides.condition(clause.condition, f"a condition of {clause.match}")
         first = sides.target_columns([condition])
         if clause.action is Action.DELETE:
@@ -455,8 +452,8 @@ FAN = 256
 class RowParts:
     """Rows on disk; a context manager that releases the disk space.
 
-    With `nulls_anywhere`, rows with a null in one of the columns are spread over all parts, because
-    there may be many of them and they match nothing. They keep their order, from part to part.
+    With `nulls_anywhere`, rows with a null in one of the columns are spread over all parts, in
+    their order: there may be many such rows, and none of them matches.
     """
 
     def __init__(self, on: Sequence[str], *, nulls_anywhere: bool = False) -> None:
@@ -509,7 +506,6 @@ class RowParts:
                 yield pa.Table.from_batches(self._spills.read(run, wanted.tolist()))
 
     def close(self) -> None:
-        """Release the disk space."""
         self._runs = []
         self._spills.close()
 

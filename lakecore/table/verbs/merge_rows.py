@@ -329,7 +329,7 @@ def _same_keys(
 def _one_of(column: Column, values: pa.ChunkedArray) -> Predicate:
     """The predicate that a column has one of the values.
 
-    For many values, it tests only their range.
+    For many values, the predicate tests only the range of the values.
     """
     distinct = pc.unique(values.drop_null())
     if len(distinct) <= _LISTED_MAX:
@@ -417,7 +417,6 @@ class MergeSource:
         return rows
 
     def close(self) -> None:
-        """Release memory and disk."""
         self._held = []
         self._spilled.close()
         self._lease.release()

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 # --- compact manifests ---------------------------------------------------------------------------
 # Merge all manifests of the newest snapshot that are small or name deleted files.
 #
-# Commits merge manifests from time to time, by options; this does it at once. The new snapshot has
-# the same live files.
+# Commits merge manifests from time to time, by options; the verb merges them at once. The new
+# snapshot has the same live files.
 #
 # https://paimon.apache.org/docs/master/flink/procedures/
 
 
 def compact_manifests(context: TableContext) -> CommitResult:
-    """Merge the manifests, in a COMPACT snapshot. Makes none if there is nothing to merge."""
+    """Merge the manifests in a COMPACT snapshot, which is not made if there is nothing to merge."""
     require_table(context)
     options = replace(
         context.options, manifest_merge_min_count=1, manifest_full_compaction_threshold_size_bytes=1

@@ -309,7 +309,6 @@ def _count(context: TableContext, given: object) -> int:
 def _chosen(
     context: TableContext, request: RescaleRequest, live: Sequence[ManifestEntry]
 ) -> list[ManifestEntry]:
-    """The files of the chosen partitions."""
     entries = chosen_entries(
         context, live, partitions=request.partitions, where=request.where, buckets=None
     )

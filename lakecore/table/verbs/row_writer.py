@@ -3,8 +3,9 @@
 1. `newest` is the table as the verb reads it: the latest snapshot, level 0 included.
 2. `RowWriter` accepts deletions, updates and insertions, and writes them as rows of kind -D, +U and
    +I through the normal write path.
-3. `commit_changes` makes one snapshot of them, which names the verb. It raises CommitConflict if
-   one of these rows was changed since the snapshot that was read (`commits/commit_checks.py`).
+3. `commit_changes` makes one snapshot of these rows, which names the verb, and raises
+   CommitConflict if one of the rows was changed since the snapshot that was read
+   (`commits/commit_checks.py`).
 
 With `changelog-producer` = `input`, an update of a deduplicate table writes a -U and a +U row, so
 that readers of the changelog see both.
@@ -89,12 +90,11 @@ class VerbWrite:
         self.deleted = 0
 
     def close(self) -> None:
-        """Release the buffers."""
         self._bar.close()
         self._writer.close()
 
     def saw(self, row_count: int) -> None:
-        """Show that the verb has read so many more rows of the table."""
+        """Add rows of the table that the verb has read to the progress that is shown."""
         self._seen += row_count
         self._bar.at(f"{self._seen:,} rows read", self._seen)
 
@@ -221,7 +221,7 @@ def newest(context: TableContext, verb: Verb) -> TableSource:
 def require_values(context: TableContext, columns: Iterable[str]) -> None:
     """Raise Unsupported if a condition or a value uses a BLOB column whose rows hold references.
 
-    With `blob-as-descriptor`, it uses the references, as a read returns them.
+    With `blob-as-descriptor`, the references are used, as a read returns them.
     """
     follows = columns_to_follow(context.schema, context.options)
     used = sorted(follows.intersection(columns))
@@ -295,7 +295,6 @@ class RowWriter:
         self._write.close()
 
     def saw(self, row_count: int) -> None:
-        """Show that the verb has read so many more rows of the table."""
         self._write.saw(row_count)
 
     def delete(self, rows: pa.Table) -> None:

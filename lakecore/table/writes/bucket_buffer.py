@@ -142,7 +142,6 @@ class BucketBuffer:
 
     @property
     def _writers(self) -> list[RollingWriter]:
-        """The writers of all files."""
         return [self._data, *self._newer, *([self._changelog] if self._changelog else [])]
 
     def add(self, rows: pa.Table) -> pa.Table:
@@ -460,7 +459,6 @@ class PostponedBuffer:
         return True
 
     def add(self, rows: pa.Table) -> pa.Table:
-        """Add rows, in order of arrival. Returns the rows as they are held, with descriptors."""
         rows = self._blobs.stored(rows)
         self.blob_bytes = self._blobs.held_bytes
         self._chunks.append(rows)
@@ -474,7 +472,6 @@ class PostponedBuffer:
         self._data.flush()
 
     def end_blobs(self) -> None:
-        """End the open files of BLOB values."""
         self._blobs.close()
         self.blob_bytes = 0
 
@@ -485,7 +482,6 @@ class PostponedBuffer:
         return tuple(_in_order(self._data.close())), ()
 
     def abort(self) -> None:
-        """Remove all files that were written."""
         self._chunks = []
         self._data.abort()
         self._blobs.abort()

@@ -11,8 +11,9 @@
 Nothing of the index is stored in the table, as in Paimon: see "Cross Partitions Upsert" in
 https://paimon.apache.org/docs/master/primary-key-table/data-distribution/.
 
-INVARIANT: a key is in one partition. A writer does not know the keys that others write meanwhile.
-Its commit raises CommitConflict if others added rows since the snapshot from which it started.
+INVARIANT: a key is in one partition. A writer does not know the keys that other writers add
+concurrently, so its commit raises CommitConflict if another commit added rows since the snapshot
+from which the writer started.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class DynamicIndex:
 
 
 def read_hashes(context: TableContext, entry: IndexEntry) -> np.ndarray:
-    """The hashes of a hash index file. Raises CorruptTable if it is missing or damaged."""
+    """The hashes of a hash index file. Raises CorruptTable if the file is missing or damaged."""
     partition_path = context.partitions.path(entry.partition)
     path = context.layout.live_index_file(partition_path, entry.bucket, entry.file)
     with missing_is_corrupt(path):
@@ -328,7 +329,6 @@ class CrossPartition:
             raise
 
     def close(self) -> None:
-        """Forget the keys."""
         self._index.close()
 
     def route(self, rows: pa.Table) -> Iterator[tuple[bytes, int, pa.Table]]:
@@ -447,7 +447,6 @@ class CrossPartition:
     def _cut(
         self, rows: pa.Table, own: NDArray[np.int64], moves: Moves, stays: NDArray[np.int64]
     ) -> Iterator[tuple[bytes, int, pa.Table]]:
-        """The rows to write to each partition and bucket."""
         if len(moves.rows) != rows.num_rows or (moves.rows[1:] < moves.rows[:-1]).any():
             written = rows.take(pa.array(moves.rows))
         else:

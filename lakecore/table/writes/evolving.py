@@ -72,7 +72,7 @@ class Evolution:
 def type_changes_of(options: TableOptions, *, evolve_schema: bool | None) -> TypeChanges | None:
     """The changes of types that a write may make; None if it must not change the schema.
 
-    `evolve_schema` is the argument of the verb. If it is None, the options decide.
+    `evolve_schema`: the argument of the verb; with None, the options decide.
     """
     if evolve_schema is not None:
         check_flags(evolve_schema=evolve_schema)

@@ -252,9 +252,9 @@ class StreamWrite:
     ) -> CommitResult:
         """Commit a checkpoint, and before it all earlier checkpoints in flight.
 
-        `messages` are those of all writers of the checkpoint, by default those that this object
-        prepared. `watermark` is the event time in milliseconds up to which all rows have arrived;
-        the snapshot stores the larger of this and the previous watermark. `properties` are stored
+        `messages`: the messages of all writers of the checkpoint, by default those that this object
+        prepared. `watermark`: the event time in milliseconds up to which all rows have arrived; the
+        snapshot stores the larger of the given and the previous watermark. `properties` are stored
         in the snapshot.
 
         A checkpoint without rows makes an empty snapshot, unless `snapshot.ignore-empty-commit` is
@@ -300,8 +300,8 @@ class StreamWrite:
     def recover(self, prepared: Mapping[int, Sequence[CommitMessage]]) -> tuple[CommitResult, ...]:
         """Commit the checkpoints that a crashed process prepared but did not commit.
 
-        `prepared` has the messages that `prepare_commit` returned, by checkpoint. Call this before
-        the first `write`. If the process died in the middle of a commit, its compaction is
+        `prepared` has the messages that `prepare_commit` returned, by checkpoint. Call `recover`
+        before the first `write`. If the process died in the middle of a commit, its compaction is
         committed too. Returns the result of each checkpoint, in order.
 
         Raises InvalidRequest if files of the messages are not there any more.
@@ -444,7 +444,6 @@ def _identity(message: CommitMessage) -> CommitMessage:
 
 
 def _joined(first: CommitResult, second: CommitResult) -> CommitResult:
-    """The sum of the results of two commits."""
     return replace(
         second,
         snapshot_ids=(*first.snapshot_ids, *second.snapshot_ids),
@@ -474,8 +473,8 @@ def _joined(first: CommitResult, second: CommitResult) -> CommitResult:
 class IngestResult(ShownFacts):
     """What `Table.ingest` has committed so far.
 
-    `frames` and `rows` count what was written; `commits` counts commits; `snapshot_ids` are those
-    of the last commit, and `checkpoint` is its number (None: nothing was committed).
+    `frames` and `rows` count what was written; `commits` counts commits; `snapshot_ids` and
+    `checkpoint` are the snapshots and the number of the last commit (None: nothing was committed).
     """
 
     commit_user: str
@@ -515,8 +514,6 @@ def ingest(
 
 
 class _Ingest:
-    """One run of `ingest`."""
-
     def __init__(
         self,
         context: TableContext,

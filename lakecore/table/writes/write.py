@@ -236,8 +236,8 @@ class TableWrite:
     def read_again(self) -> None:
         """After the commit of all messages, forget the table's state, unless rows are buffered.
 
-        The partitions and buckets of keys are kept until an overwrite or a rollback removes rows.
-        They stay right: if another writer adds rows, the next commit fails.
+        The partitions and buckets of keys are kept until an overwrite or a rollback removes rows:
+        if another writer adds rows, the next commit fails, so they stay right.
         """
         if not self._buckets:
             self._forget(keeps_index=self._routing.keeps_keys)
@@ -390,7 +390,6 @@ class TableWrite:
 
 
 def _abort(buckets: Iterable[BucketBuffer | PostponedBuffer]) -> None:
-    """Remove the files of these buckets."""
     for bucket in buckets:
         # A file that cannot be removed is an orphan; report the original error instead.
         with suppress(LakecoreError, OSError):

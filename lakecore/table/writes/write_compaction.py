@@ -14,9 +14,9 @@ After the new files are written and the buffers released, unless the table is `w
 4. The messages contain the new files and the compactions. Their commit makes two snapshots: APPEND
    adds the new files, COMPACT replaces files, including new ones.
 
-A concurrent compaction may replace the same files. If it does so before they are read, the bucket
-is planned again from the newer snapshot, a limited number of times. If it does so later, the commit
-leaves out this compaction (`commit.py`), and the bucket is compacted again if that is still due
+A concurrent compaction may replace the same files. Before the files are read, the bucket is then
+planned again from the newer snapshot, a limited number of times. Later, the commit leaves out the
+compaction of the bucket (`commit.py`), and the bucket is compacted again if still due
 (`batch_write.py`).
 
 If the rows of a key cannot be merged (for example a sum overflows), a write with rows of that key
@@ -137,8 +137,8 @@ def is_full(message: CommitMessage, last_level: int) -> bool:
 class WaitingBuckets:
     """The buckets that a stream wrote since their last full compaction.
 
-    Empty without `full-compaction.delta-commits`. After a restart, they are read from the snapshots
-    of the same commit user.
+    Empty without `full-compaction.delta-commits`. After a restart, the buckets are read from the
+    snapshots of the same commit user.
     """
 
     def __init__(self, context: TableContext, user: str) -> None:
@@ -200,9 +200,9 @@ log = logging.getLogger("lakecore.compaction")
 class WriteCompaction:
     """Runs the compactions of one writer.
 
-    It counts for each bucket how often a pick found nothing. With `lookup-compact` = `gentle`,
-    level 0 is picked after a number of such picks (`compactions/compact_plan.py`). A new writer
-    begins with 0, as in Java Paimon.
+    Counts for each bucket how often a pick found nothing. With `lookup-compact` = `gentle`, level 0
+    is picked after a number of such picks (`compactions/compact_plan.py`). A new writer begins with
+    0, as in Java Paimon.
     """
 
     def __init__(self, context: TableContext, *, overwrite: bool) -> None:
@@ -302,7 +302,7 @@ class WriteCompaction:
     def _bucket(self, message: CommitMessage, state: _State | None) -> CommitMessage:
         """The message with the compaction of its bucket.
 
-        It is unchanged if nothing is due, or if other compactions win every retry.
+        The message is unchanged if nothing is due, or if other compactions win every retry.
         """
         for _ in range(PLANS_MAX):
             if state is None:
@@ -419,8 +419,8 @@ class WriteCompaction:
     ) -> set[BucketKey]:
         """Add the new files in flight to the live files of their buckets.
 
-        Returns the buckets with a compaction in flight. They cannot be planned before the outcome
-        is known: if the commit is lost, the files that the compaction replaces stay.
+        Returns the buckets with a compaction in flight. Such a bucket cannot be planned before the
+        outcome is known: if the commit is lost, the files that the compaction replaces stay.
         """
         in_compaction: set[BucketKey] = set()
         for message in chain.from_iterable(self._in_flight):

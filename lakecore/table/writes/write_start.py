@@ -172,7 +172,7 @@ class _Facts(Mapping[_K, int]):
     def __init__(
         self, table: _LargeTable, known: Mapping[_K, int], partition_of: Callable[[_K], bytes]
     ) -> None:
-        """`known` are those that `table` has read; it grows."""
+        """`known`: the numbers that `table` has read so far; the mapping grows."""
         self._table = table
         self._known = known
         self._partition_of = partition_of
