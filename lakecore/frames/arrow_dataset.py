@@ -4,8 +4,9 @@ DuckDB calls `scanner(columns, filter)` and reads the returned stream. DuckDB do
 filter again, so it is applied exactly here. The filter may use columns that are not requested.
 
 pyarrow's own C++ functions (unions, joins, Acero, `Scanner.from_dataset`) do not call `scanner`.
-They read the C++ dataset inside the object: here one Parquet file that cannot be opened, so that
-they raise an OSError that says what to do. Without a C++ dataset they would crash the process.
+Such functions read the C++ dataset inside the object: here one Parquet file that cannot be opened,
+so that they raise an OSError that says what to do. Without a C++ dataset they would crash the
+process.
 
 NOTE: a `pyarrow.dataset.Scanner` reads up to 1 GiB ahead of its reader, and does not stop at a
 LIMIT. `scanner` therefore returns an object of another class, which is also an Arrow stream. Only

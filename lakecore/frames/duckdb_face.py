@@ -1,8 +1,8 @@
 """A batch source as a DuckDB relation, through the Arrow dataset.
 
-DuckDB pushes columns and filters into the dataset, reads it as a stream, and stops at a LIMIT. It
-pushes no filter on a TIMESTAMP_MS column, so millisecond timestamps are presented as microseconds,
-DuckDB's own TIMESTAMP, with the same values.
+DuckDB pushes columns and filters into the dataset, reads it as a stream, and stops at a LIMIT.
+DuckDB pushes no filter on a TIMESTAMP_MS column, so millisecond timestamps are presented as
+microseconds, DuckDB's own TIMESTAMP, with the same values.
 
 The relation is DuckDB's own scan of the files if no file needs a merge, there are at most
 `FOOTERS_MAX` files, and DuckDB's Parquet reader returns the dataset's types. In a file with a
@@ -119,12 +119,10 @@ def names_alike(names: Sequence[str]) -> list[str]:
 
 
 def _are_distinct(names: list[str]) -> bool:
-    """Whether DuckDB can distinguish the names."""
     return not names_alike(names) and "*" not in names
 
 
 def _are_scannable(files: Sequence[EngineFile], names: list[str]) -> bool:
-    """Whether DuckDB's own reader reads these files correctly."""
     if len(files) > FOOTERS_MAX or any(_PATTERN.search(file.path) for file in files):
         return False
     marked = sum(file.mask is not None for file in files)

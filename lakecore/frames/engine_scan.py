@@ -10,8 +10,8 @@ expresses exactly, and none on floats. Polars evaluates any expression on the mi
 a row group and skips the row group, even where this does not bound the result: `n + 100 > 0` on a
 TINYINT overflows.
 
-INVARIANT: in a file with a vector, no other part of a predicate is computed on a marked row. It
-could raise an error, for example a cast of a string that is invalid in the deleted row.
+INVARIANT: in a file with a vector, no other part of a predicate is computed on a marked row,
+because the computation could fail, such as a cast of a string that is invalid in the deleted row.
 """
 
 from __future__ import annotations
@@ -139,7 +139,6 @@ class EngineScan:
             yield from self._filtered(rows.filter(skipping.filter), self.predicate)
 
     def _matching_of_marked(self, files: Sequence[EngineFile]) -> Iterator[pl.DataFrame]:
-        """The matching rows of files with vectors."""
         skipping = _skipping(self.pruner, self.schema)
         if not files:
             return
@@ -179,7 +178,7 @@ class _Skipping:
 def _skipping(pruner: Predicate | None, schema: pa.Schema) -> _Skipping:
     """The parts of a predicate by which a scan of files may skip row groups.
 
-    These are comparisons of columns with values, for types whose bounds cover every value. Bounds
+    Such a part compares a column with values, and the bounds of the type cover every value. Bounds
     of FLOAT and DOUBLE do not: they exclude NaN, and engines disagree on -0.0.
     """
     if pruner is None:

@@ -1,7 +1,7 @@
 """A batch source that filters the batches of another source by a condition.
 
-It evaluates conditions that Polars cannot express (SQL strings). Every read method accepts a batch
-source, so every one can use it.
+The source evaluates conditions that Polars cannot express (SQL strings). Every read method accepts
+a batch source, so every one can use it.
 """
 
 from __future__ import annotations

@@ -168,8 +168,8 @@ def engine_frames(source: BatchSource, scan: EngineScan) -> Generator[pl.DataFra
 def to_batches(frame: pl.DataFrame, schema: pa.Schema, bytes_max: int) -> Iterator[pa.RecordBatch]:
     """The rows of a frame in batches of an Arrow schema with the same columns.
 
-    A batch has at most about `bytes_max` bytes in Arrow, unless one row has more. These bytes can
-    be more than the frame's own, because rows of a frame may share a string.
+    A batch has at most about `bytes_max` bytes in Arrow, unless one row has more. The bytes in
+    Arrow can be more than the frame's own, because rows of a frame may share a string.
     """
     if frame.height > 1 and bytes_in_arrow(frame) > min(bytes_max, NARROW_BYTES_MAX):
         half = frame.height // 2
@@ -214,8 +214,9 @@ def to_frames(batches: Iterator[pa.RecordBatch]) -> Generator[pl.DataFrame, None
 class _Pulls:
     """Counts the running calls for a next frame, so that the exit can wait for them.
 
-    NOTE: Polars reads ahead in its own threads and does not wait for them. If one of them is inside
-    Python when the interpreter exits, the process aborts, even though all results were returned.
+    NOTE: Polars reads ahead in its own threads and does not wait for them. If such a thread is
+    inside Python when the interpreter exits, the process aborts, even though all results were
+    returned.
     """
 
     def __init__(self) -> None:

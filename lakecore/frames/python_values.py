@@ -238,7 +238,7 @@ _OF_ARROW = frozenset({str, bytes, *_NUMBERS})
 def array_of(values: Sequence[object], column: Column) -> pa.Array:
     """The values as an Arrow array of one type.
 
-    InvalidRequest names the first that cannot be converted.
+    Raises InvalidRequest for the first value that cannot be converted.
     """
     if _first_kind(values) in _OF_ARROW and not (column.is_part and column.nan_is_null):
         # If the first value is one of these, Arrow converts all values without inspecting each.

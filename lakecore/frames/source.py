@@ -33,7 +33,7 @@ _ROWS_MAX = (1 << 32) - 1
 
 
 def checked_limit(limit: object) -> int | None:
-    """The row limit of a read. Raises InvalidRequest unless it is a whole number or None."""
+    """The row limit of a read. Raises InvalidRequest unless `limit` is a whole number or None."""
     if limit is None:
         return None
     if isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0:
@@ -87,8 +87,8 @@ class BatchSource(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """The columns (None: all) of the rows, in the requested order and in the schema's types.
 
-        The predicate may skip rows that do not match. With a limit and no predicate, it may return
-        more rows than the limit, but need not.
+        The predicate may skip rows that do not match. With a limit and no predicate, more rows than
+        the limit may be returned.
         """
 
 
@@ -169,7 +169,7 @@ def whole_files(files: Sequence[EngineFile] | None) -> list[str] | None:
 def reading(batches: Iterator[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordBatch]]:
     """The batches as a context manager.
 
-    At its end, the iterator of batches is closed, if possible.
+    At the end, the iterator of batches is closed, if possible.
     """
     try:
         yield batches
@@ -203,7 +203,7 @@ def tell_damage(source: BatchSource, columns: Sequence[str] | None = None) -> No
 def needed(schema: pa.Schema, columns: Sequence[str] | None, others: Sequence[str]) -> list[str]:
     """`columns` (None: all) and `others`, without duplicates.
 
-    At least one, so that rows are counted.
+    The result has at least one column, so that rows are counted.
     """
     wanted = schema.names if columns is None else columns
     names = list(dict.fromkeys((*wanted, *others)))

@@ -17,7 +17,7 @@ LINE_FORMATS = ("csv", "json", "text")
 class Effect(StrEnum):
     """The effect of an option. OTHER: work of other engines, or tuning that changes no row.
 
-    NOTHING: Paimon no longer reads it. Existing tables may have it, but it cannot be set.
+    NOTHING: Paimon no longer reads the option, which existing tables may have but nobody can set.
     """
 
     READ = "read"

@@ -213,7 +213,6 @@ class FileOptions:
 
 
 # --- line files ----------------------------------------------------------------------------------
-# Data files of lines: CSV, JSON and text.
 
 _MODE = one_of("permissive", "dropmalformed", "failfast")
 _NULL_KEYS = one_of("fail", "drop", "literal")
@@ -278,7 +277,6 @@ class LineFileOptions:
 
 
 # --- blobs ---------------------------------------------------------------------------------------
-# BLOB columns: how their values are stored, found and returned.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,7 +345,6 @@ class BlobOptions:
 
 
 # --- layout --------------------------------------------------------------------------------------
-# What a table is: its keys, buckets, partitions and schema rules.
 
 # ruff: noqa: RUF009  a declaration is a call; its arguments are constants
 

@@ -1,8 +1,8 @@
 """The kinds of option values, and how each is parsed from text.
 
 A `Kind` turns the text of a schema file into a value, and a value back into the text of a document.
-For an invalid text it raises `ValueError`, whose message states what is valid; `parse.py` adds the
-key and the table.
+For an invalid text, a `Kind` raises `ValueError`, whose message states what is valid; `parse.py`
+adds the key and the table.
 
 Texts follow Paimon: sizes are powers of 1024 (`128 mb`), a duration without a unit is in
 milliseconds (`10 s`), and flags and choices ignore case.
@@ -134,7 +134,7 @@ def keyed_family(
 ) -> Mapping[str, T]:
     """A dataclass field for a family of keys.
 
-    It maps the text in place of `#` to the option's value.
+    The field maps the text in place of `#` to the option's value.
     """
     declared = Option(
         key=pattern,

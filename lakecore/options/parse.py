@@ -80,7 +80,8 @@ def parse_options(
 def tidy(options: Mapping[str, str]) -> dict[str, str]:
     """The options in the form in which they are stored, without extra blanks and empty names.
 
-    lakecore ignores these, but other engines would look for a column of such a name.
+    lakecore ignores blanks and empty names, but other engines would look for a column of such a
+    name.
     """
     stored: dict[str, str] = {}
     for key, text in options.items():

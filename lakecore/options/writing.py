@@ -161,7 +161,6 @@ class WriteOptions:
 
 
 # --- merging -------------------------------------------------------------------------------------
-# How rows of one key merge, and where the changelog comes from.
 
 # ruff: noqa: RUF009  a declaration is a call; its arguments are constants
 
@@ -302,7 +301,6 @@ class MergeOptions:
 
 
 # --- compaction ----------------------------------------------------------------------------------
-# When a bucket is compacted, and how far.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -399,7 +397,6 @@ class CompactionOptions:
 
 
 # --- clustering ----------------------------------------------------------------------------------
-# How the rows of append tables are sorted, so that reads skip files.
 
 LOCAL_SORT = "local-sort"
 

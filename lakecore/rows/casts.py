@@ -198,7 +198,7 @@ def string_to_boolean(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arr
 def string_to_integer(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
     """Cast text to integers: the part before the point.
 
-    Raises InvalidRequest if it does not fit.
+    Raises InvalidRequest if the number does not fit.
     """
     _check(array, pc.match_substring_regex(array, _INTEGER))
     whole = pc.replace_substring_regex(array, r"^\+|\..*$", "")
@@ -208,7 +208,7 @@ def string_to_integer(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arr
 def string_to_float(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
     """Cast text to floats, as Java's parser does.
 
-    It accepts surrounding blanks, an exponent, a final d or f, NaN and Infinity.
+    Surrounding blanks, an exponent, a final d or f, NaN and Infinity are accepted.
     """
     parts = pc.extract_regex(array, _FLOAT)
     _check(array, parts.is_valid())
@@ -302,7 +302,7 @@ def _matches(array: pa.Array, pattern: str) -> NDArray[np.bool_]:
 def _group(parts: pa.Array, name: str, default: int = 0) -> NDArray[np.int64]:
     """The numbers that a group of the regular expression matched.
 
-    `default` if it is absent or empty.
+    `default`: the number of a group that is absent or empty.
     """
     texts = pc.struct_field(parts, name)
     numbers = pc.if_else(pc.equal(texts, ""), str(default), texts).fill_null(str(default))
@@ -620,8 +620,8 @@ def _timestamp_to_timestamp(array: pa.Array, source: Atomic, target: Atomic) -> 
 def _truncated(array: pa.Array, digits: int) -> pa.Array:
     """Timestamps with the fraction cut to `digits` digits, as Java does it.
 
-    With more than 3 digits, they are rounded down. Otherwise they are rounded down to milliseconds,
-    then towards zero.
+    More than 3 digits are rounded down; fewer digits are rounded down to milliseconds, then towards
+    zero.
     """
     per_second = _per_second(array)
     values = _int64s(array)

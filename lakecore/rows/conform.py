@@ -4,7 +4,7 @@
    Columns that the table does not have are an error, except `_row_kind`.
 2. Values are converted to the column's type without loss (`rows/fit.py`).
 3. A null, given or missing, becomes the column's default value. A null given for a NOT NULL column
-   is an error even if the column has a default. This is Paimon's order of checks.
+   is an error even if the column has a default. The order of the checks is Paimon's.
 4. Row kinds come from `_row_kind`, or from the column that `rowkind.field` names.
 5. Rows of kinds that the table ignores are dropped.
 
@@ -89,7 +89,6 @@ def conform(
 
 
 def _column(batch: pa.RecordBatch, field: Field, schema: TableSchema, first_row: int) -> pa.Array:
-    """The values of one column of the table."""
     place = Place(column=field.name, first_row=first_row)
     data_type = field.type
     if field.name in schema.primary_keys and schema.options.get("primary-key.nullable") != "true":

@@ -60,10 +60,10 @@ if TYPE_CHECKING:
 # - for DATE: dates, and timestamps at midnight;
 # - for TIMESTAMP: dates, and timestamps without a zone;
 # - for TIMESTAMP WITH LOCAL TIME ZONE: timestamps with a zone;
-# - every layout of strings and of bytes; lengths count code points and bytes. An array with only
-#   nulls fits every type. Each check is one vector operation; the position of the first bad value
-#   is searched only after a check failed. INVARIANT: an array that already has the type and is
-#   valid is returned unchanged.
+# - every layout of strings and of bytes; lengths count code points and bytes.
+#
+# An array with only nulls fits every type. Each check is one vector operation; the position of the
+# first bad value is searched only after a check failed.
 
 Fit: TypeAlias = Callable[[pa.Array, Atomic], pa.Array]
 
@@ -480,7 +480,8 @@ def fit(
 
     Raises InvalidRequest for the first value that does not fit the type.
 
-    `alive` is a mask of the positions where the surrounding struct is not null; only these count.
+    `alive` is a mask of the positions where the surrounding struct is not null; only such positions
+    count.
     """
     array = _plain(array)
     try:

@@ -259,7 +259,7 @@ class _Operand:
 
     @property
     def ordered(self) -> pa.Array:
-        """Values that compare in Arrow as these compare in Java."""
+        """The values in a form that Arrow compares as Java compares the values."""
         match self.kind:
             case Kind.TRUTH:
                 return self.values.cast(pa.int8())

@@ -101,8 +101,6 @@ def parse_rules(stated: StatedRules, schema: TableSchema, table: str) -> ReadRul
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the rules of one table."""
-
     schema: TableSchema
     table: str
 

@@ -101,8 +101,8 @@ def bind(query: str, views: Mapping[str, Mapping[str, str]]) -> None:
 def parse(text: str, what: str = "expression") -> Node:
     """The syntax tree of one expression; locations count bytes of the text.
 
-    `what` names it in errors. Raises InvalidRequest, with the position of the fault, for text that
-    is not an expression.
+    `what`: the name of the expression in errors. Raises InvalidRequest, with the position of the
+    fault, for text that is not an expression.
     """
     try:
         text.encode()

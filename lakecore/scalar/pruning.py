@@ -161,7 +161,7 @@ def constant_of(node: Json) -> tuple[str, str] | None:
 def literal(tree: Json, compared: pa.DataType, zone: str) -> pa.Scalar | None:
     """The value of a literal, compared with a column of type `compared`.
 
-    None if it is not certain.
+    None if the value is not certain.
     """
     constant = constant_of(tree)
     if constant is not None:
@@ -490,7 +490,7 @@ class _Reader:
         return UNKNOWN
 
     def _alike(self, left: Json, right: Json) -> Predicate:
-        """The predicate of IS NOT DISTINCT FROM: null equals null, and it is never null itself."""
+        """The predicate of IS NOT DISTINCT FROM: null equals null, and no row gives null."""
         cast, constant = cast_of(left), constant_of(right)
         if cast is not None and cast[1] == "BOOLEAN" and constant and constant[0] == "BOOLEAN":
             return self._is_truth(cast[0], wanted=constant[1] == "true")

@@ -1,8 +1,8 @@
 """Parses an SQL string into a checked expression over the columns of a schema.
 
 1. DuckDB's parser makes a tree of the text (`engine.py`).
-2. Expressions that read several rows, other tables or files, or depend on chance, raise an error.
-   The classes of the nodes and the functions tell which these are.
+2. Expressions that read several rows, other tables or files, or depend on chance, raise an error:
+   the class of a node, or the function that it calls, decides.
 3. Columns are found as SQL finds them: by exact name, else case-insensitively. A column may be
    qualified with the name of the table; the parts after the column are fields of a ROW.
 4. In the text, each column gets a unique name, because DuckDB does not distinguish `ID` from `id`
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 # Finds columns by names in SQL text: exact match first, then case-insensitive.
 
 Find: TypeAlias = "Callable[[list[str]], tuple[str, list[str]]]"
-"""Gives the column that a dotted name means, and the parts of the name that are fields in it."""
+"""Returns the column that a dotted name means, and the parts of the name that select a field in it.
+"""
 
 
 def finder(types: Mapping[str, object], table: str) -> Find:
@@ -162,8 +163,8 @@ def is_function(name: str) -> bool:
 def refusal_in_query(name: str) -> str | None:
     """The reason why the query of a stored view must not call a function; None if it may.
 
-    It may call functions of DuckDB that compute a value, also from the clock or by chance, and
-    aggregate and window functions.
+    The query may call functions of DuckDB that compute a value, also from the clock or by chance,
+    and aggregate and window functions.
     """
     name = name.lower()
     kinds = _kinds().get(name, {})
@@ -316,8 +317,8 @@ _UNIX = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 class Setting:
     """The context of a statement.
 
-    It has a clock, a time zone (empty: the machine's), and the name of the table. The last parts of
-    that name may qualify a column.
+    A clock, a time zone (empty: the machine's), and the name of the table, whose last parts may
+    qualify a column.
     """
 
     now_ms: Callable[[], int]
@@ -384,8 +385,8 @@ def bound(sql: Sql, types: Mapping[str, pa.DataType], what: str = "expression") 
 def _tree(text: str, types: Mapping[str, pa.DataType], what: str) -> tuple[Node, str]:
     """The syntax tree of a text, and the text, in which columns named like a keyword are quoted.
 
-    `at < 2` is not valid SQL, because AT is a keyword. If the table has a column `at`, that is
-    meant.
+    `at < 2` is not valid SQL, because AT is a keyword. If the table has a column `at`, the word
+    means the column.
     """
     try:
         return engine.parse(text, what), text

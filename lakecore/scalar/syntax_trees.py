@@ -15,7 +15,7 @@ parts that lakecore reads:
   and begin at its first byte. Other nodes have the length 0, and the place that DuckDB 1 gives.
 
 INVARIANT: a node that is not understood keeps a part that DuckDB 2 does not have, or the length 0.
-Readers then refuse it, or do not use it.
+Readers then refuse such a node, or do not use it.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class _Text:
         return node
 
     def _cast(self, node: _Converted, origin: Node) -> Node:
-        """A cast; TRUE and FALSE, which DuckDB 1 reads as casts of 't' and 'f', are literals."""
+        """Convert a cast; TRUE and FALSE, which DuckDB 1 parses as casts, become literals."""
         child = cast("_Converted", node["child"])
         target = cast("Node", origin["cast_type"])
         word = self._name(self._place(child))[0]

@@ -244,6 +244,6 @@ def _in_duckdb(kind: pa.DataType) -> str:
 
 
 def _rest(number: str, digits: int) -> str:
-    """SQL of what the last digits of a whole number say, also before 1970 counted upwards."""
+    """SQL of the last digits of a whole number: the number modulo 10**`digits`, never negative."""
     unit = 10**digits
     return f"(({number} % {unit} + {unit}) % {unit})"
