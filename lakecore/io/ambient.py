@@ -72,7 +72,7 @@ SYSTEM = Ambient(
 def of_job(job: str, ambient: Ambient = SYSTEM) -> Ambient:
     """The same environment, but new UUIDs begin with the prefix of the job's UUID.
 
-    This identifies the files of all writers of a distributed job by their names.
+    The prefix identifies the files of all writers of a distributed job.
     """
     begin = job[:JOB_ID_LENGTH]
 

@@ -1,4 +1,4 @@
-"""A cache with a limit in bytes, of which the least recently used entries go first."""
+"""A cache with a limit in bytes; the least recently used entries are dropped first."""
 
 from __future__ import annotations
 

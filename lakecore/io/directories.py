@@ -8,7 +8,7 @@ If the storage renames a directory atomically (`Store.renames_at_once`):
 
 1. the directory is renamed to the sibling `.dropped-UUID/NAME`, where no engine looks for a table;
 2. `.dropped-UUID` is deleted. If the process dies or the storage fails before that, the next drop
-   next to it deletes it, also a drop that finds no table.
+   in the same parent directory deletes it, even if that drop finds no table.
 
 If the storage does not:
 
@@ -125,7 +125,7 @@ def drop_database(store: Store, path: str, ambient: Ambient) -> None:
 
 
 def move_table(store: Store, source: str, target: str) -> None:
-    """Move a table or a branch to a path where nothing exists. It must have no writers."""
+    """Move a table or a branch, which must have no writers, to a path where nothing exists."""
     if store.renames_at_once:
         _rename(store, source, target)
         _forget_iceberg(store, source)

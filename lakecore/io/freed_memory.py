@@ -1,9 +1,9 @@
 """Freed memory: when allocators keep it for reuse, and when it is returned to the system.
 
-An allocator keeps the memory that a thread has freed, for the same thread. To reuse it costs
-nothing. New memory from the system costs as much as filling it, because the system clears every
-page first. If each row group returned its memory, a compaction would take 20 % longer. Freed memory
-is therefore kept until the process holds a large part of the budget.
+An allocator keeps the memory that a thread has freed, for the same thread. Reusing such memory
+costs nothing. New memory from the system costs as much as filling it, because the system clears
+every page first. If each row group returned its memory, a compaction would take 20 % longer. Freed
+memory is therefore kept until the process holds a large part of the budget.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def encoding_pool() -> pa.MemoryPool:
     """The memory pool of the encoders: the one that reuses freed pages fastest."""
     if "jemalloc" in pa.supported_memory_backends():
         if _may_keep(process_budget().size_bytes):
-            # This applies only to arenas created later, which are those of new threads.
+            # The setting applies only to arenas created later, which are those of new threads.
             pa.jemalloc_set_decay_ms(_KEPT_MS)
         return pa.jemalloc_memory_pool()
     return pa.default_memory_pool()
@@ -77,7 +77,7 @@ _INSIDE = _Inside()
 def reused_memory(budget_bytes: int) -> Iterator[None]:
     """Within the block, Arrow uses the encoders' pool, unless the user has chosen a pool.
 
-    This is for long work that allocates and frees much memory: Arrow's own pool would return freed
+    The block is long work that allocates and frees much memory: Arrow's own pool would return freed
     pages to the system meanwhile. The pool is set for the whole process, because decoding has no
     argument for it. Each buffer is freed into the pool that it came from. With a small budget, the
     pool is not changed, because the memory that Arrow's own pool keeps would be held in addition.

@@ -1,6 +1,6 @@
 """Lines of JSON files as a person sees them, for errors about a record.
 
-Only errors read a whole file. Compressed files are not looked at.
+Only errors read a whole file. Compressed files are not examined.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _records(path: str) -> Iterator[tuple[int, str]]:
 
 
 def _loose(line: int, text: str) -> Iterator[tuple[int, str]]:
-    """What stands between two records, unless it only separates them."""
+    """The text between two records, unless it is only a separator."""
     if rest := text.strip(" \t\r\n,"):
         yield line, rest
 

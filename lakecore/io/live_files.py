@@ -1,8 +1,8 @@
 """The live files of a large table: columns of all its manifests, objects only of touched files.
 
 The columns of a manifest (`format/entry_columns.py`), the manifest as stored, and the objects that
-were made, by partition, are cached within the memory budget. Whatever the caches have given back is
-read again.
+were made, by partition, are cached within the memory budget. What the caches have dropped is read
+again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ class ManifestCache:
         self._made: Cache[tuple[str, bytes], Mapping[int, ManifestEntry]] = Cache(ENTRY_BYTES)
 
     def stored(self, manifest: ManifestFile) -> bytes:
-        """The manifest as stored."""
         cached = self._stored.get(manifest.name)
         if cached is None:
             cached = self._read(manifest)
@@ -67,7 +66,6 @@ class ManifestCache:
         self._stored.put(name, data, len(data) + 100)
 
     def columns(self, manifest: ManifestFile) -> EntryColumns:
-        """The columns of a manifest."""
         cached = self._columns.get(manifest.name)
         if cached is None:
             data = self.stored(manifest)

@@ -88,7 +88,8 @@ _COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 def array_start(file: pa.NativeFile | str, name: str) -> tuple[bool, bool]:
     """Whether a file begins as a JSON array, and with the byte order mark of UTF-8.
 
-    The end of `name` says how the file is compressed. A file that cannot be read does neither.
+    The end of `name` says how the file is compressed. Both are False for a file that cannot be
+    read.
     """
     compressed = next((how for end, how in _COMPRESSED.items() if name.endswith(end)), None)
     try:
@@ -103,7 +104,7 @@ def array_start(file: pa.NativeFile | str, name: str) -> tuple[bool, bool]:
 # --- csv lines -----------------------------------------------------------------------------------
 # Lines of CSV files as a person sees them: for notes and errors, where DuckDB names no line.
 #
-# Only errors read a whole file; notes read its first lines. Compressed files are not looked at.
+# Only errors read a whole file; notes read its first lines. Compressed files are not examined.
 
 _DELIMITERS = ",;|\t"
 _LINES_MAX = 10_000
@@ -111,7 +112,7 @@ _CSV_COMPRESSED = (".gz", ".zst")
 
 
 def remarks(path: str, shown: str) -> list[str]:
-    """What looks unlike rows among the first lines, and is read as rows nevertheless."""
+    """Notes about first lines that do not look like rows, but are read as rows."""
     lines = _lines(path)
     first = next(lines, "")
     comments = int(first.startswith("#"))

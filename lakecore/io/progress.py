@@ -1,7 +1,8 @@
-"""A bar on standard error for work that takes long, where a person looks.
+"""A progress bar on standard error for long work, shown only to a person.
 
-It appears after a second, in a terminal or (with ipywidgets) in a notebook, and goes when the work
-ends. Nothing is written elsewhere. At most one bar is shown: work inside of other work has none.
+The bar appears after a second, in a terminal or (with ipywidgets) in a notebook, and disappears
+when the work ends. Nothing is written elsewhere. At most one bar is shown: work inside of other
+work has none.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class WorkBar:
             _shown.release()
 
     def at(self, text: str, done: int, total: int | None = None) -> None:
-        """State how much is done, and of how much if that is known."""
+        """State how much is done, and the total if known."""
         if self._bar is None:
             if self._due_ms is None or SYSTEM.now_ms() < self._due_ms:
                 return

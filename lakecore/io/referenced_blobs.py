@@ -26,13 +26,11 @@ if TYPE_CHECKING:
 
 
 _OPEN_MAX = 16
-"""So many files stay open: rows that are next to each other have values in several files."""
+"""The most files that stay open: neighbouring rows have values in several files."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """An open file."""
-
     path: str
     file: pa.NativeFile
     size_bytes: int
@@ -57,12 +55,11 @@ class ReferencedBlobs:
         self.close()
 
     def close(self) -> None:
-        """Close the open files."""
         while self._files:
             self._files.popitem()[1].file.close()
 
     def size(self, reference: bytes) -> int:
-        """The length of a value in bytes; reads the length of its file if only that tells it."""
+        """The length of a value in bytes; if the reference does not state it, from the file."""
         named = _descriptor(reference)
         if named.length >= 0:
             return named.length
@@ -93,7 +90,7 @@ class ReferencedBlobs:
         return found
 
     def _open(self, uri: str) -> _Opened:
-        """The file that a descriptor names. The file that was not used for longest is closed."""
+        """The file that a descriptor names; the least recently used file is closed if needed."""
         opened = self._files.pop(uri, None)
         if opened is None:
             if len(self._files) >= _OPEN_MAX:

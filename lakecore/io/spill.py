@@ -132,7 +132,6 @@ class SpillDirectory:
         return path
 
     def schema(self, run: SpilledRun) -> pa.Schema:
-        """The schema of a run."""
         with pa.OSFile(run.path) as source:
             return pa.ipc.open_file(source).schema
 

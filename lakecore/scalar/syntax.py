@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 # Finds columns by names in SQL text: exact match first, then case-insensitive.
 
 Find: TypeAlias = "Callable[[list[str]], tuple[str, list[str]]]"
-"""Returns the column that a dotted name means, and the parts of the name that select a field in it.
-"""
+"""Returns the column that a dotted name means, and the parts of the name that select a field."""
 
 
 def finder(types: Mapping[str, object], table: str) -> Find:

@@ -79,7 +79,7 @@ def sql_expr(text: str) -> SqlExpression:
 def parse_where(
     text: str, schema: TableSchema | pa.Schema, setting: Setting = LOCAL, find: Find | None = None
 ) -> tuple[Sql, Predicate]:
-    """Parse a condition on rows of a schema. Returns it and its predicate for pruning."""
+    """Parse a condition on rows of a schema. Returns the condition and its pruning predicate."""
     types = types_of(schema)
     sql = parse_sql(text, types, setting, find, "condition")
     predicate = predicate_of(sql, types)

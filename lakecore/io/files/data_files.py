@@ -11,8 +11,8 @@ values that ORC does not store exactly: times in the last second before 1970, an
 blanks at the end. The fields of a ROW are matched by name: other programs write them in another
 order, or write more.
 
-INVARIANT: batches have the order of the file, and every row once. So the position of a row, which
-deletion vectors refer to, is the number of rows before it. `read_positions` returns it.
+INVARIANT: batches have the order of the file, and every row once. Therefore the position of a row,
+which deletion vectors refer to, is the number of rows before it. `read_positions` returns it.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def open_writer(
 ) -> RunWriter:
     """A writer of a new file; the rows must have these columns in this order.
 
-    It raises StorageError if the storage is full: no disk space, or a quota is used up.
+    The writer raises StorageError if the storage is full: no disk space, or a quota is used up.
     """
     with _refusals(path):
         if write_format.lines is not None:

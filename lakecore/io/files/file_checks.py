@@ -57,8 +57,8 @@ def check_file(
 ) -> None:
     """Raise CorruptTable if a local data file is damaged. The check decodes no rows.
 
-    It verifies the checksums of Parquet, the checksums or the structure of ORC, and the blocks of
-    Avro. The file must have the `columns`. Raises NotFound if the file does not exist.
+    The check covers the checksums of Parquet, the checksums or the structure of ORC, and the blocks
+    of Avro. The file must have the `columns`. Raises NotFound if the file does not exist.
     """
     local = store.local_path(path)
     assert local is not None, "a local file"

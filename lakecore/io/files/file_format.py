@@ -44,16 +44,16 @@ class WriteFormat:
     """How data files are encoded. A row group ends at its row or byte limit.
 
     Row groups are small, because look-ups skip row groups by their bounds, and several are encoded
-    at once. `row_group_bytes` counts bytes in memory, before encoding. It grows with the number of
+    at once. `row_group_bytes` counts bytes in memory, before encoding, and grows with the number of
     columns (`row_group_bytes_of`), because the footer stores metadata for each column of a row
     group.
 
-    `copies` are pairs of column names: both columns have the same type and always the same values.
-    They are the first columns of the file.
+    `copies`: pairs of column names; both columns of a pair have the same type and always the same
+    values. The pairs are the first columns of the file.
 
-    `text_bounds` are string columns whose minimum and maximum the Parquet writer reports, because
-    it computes them anyway. Each has the length in characters above which the bounds may be
-    truncated (None: never).
+    `text_bounds`: string columns whose minimum and maximum the Parquet writer reports, because it
+    computes them anyway; for each, the length in characters above which the bounds may be truncated
+    (None: never).
 
     `lines` is set for CSV, JSON and text, whose columns are strings.
     """
@@ -183,7 +183,6 @@ class OutputFile:
             self._closing = opening.pop_all()
 
     def write(self, data: bytes) -> None:
-        """Append bytes."""
         self._out.write(data)
         self.size_bytes += len(data)
 

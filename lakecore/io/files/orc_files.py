@@ -381,8 +381,6 @@ def check_orc(store: Store, path: str, checks: Checks = Checks.ONCE) -> None:
 
 
 class _OrcFile:
-    """An opened file and its tail."""
-
     def __init__(self, file: pa.NativeFile, path: str) -> None:
         self._file = file
         self._path = path
@@ -626,8 +624,8 @@ def _streamed(
 ) -> Generator[pa.RecordBatch, None, None]:
     """The rows of a file in batches of that many rows, independent of its stripes.
 
-    NOTE: Arrow reads ahead about sixteen batches (with threads, any number). This requests small
-    batches without threads, and combines them.
+    NOTE: Arrow reads ahead about sixteen batches (with threads, any number). The function therefore
+    requests small batches without threads, and combines them.
     """
     piece_rows = max(1, rows_max // _PIECES)
     with store.open_input(path) as source:

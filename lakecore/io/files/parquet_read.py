@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 # --- parquet checks ------------------------------------------------------------------------------
 # Verifies the checksums of Parquet files before an engine decodes them.
 #
-# Engines that read files directly verify no checksums. So the column chunks of a read are verified
-# first: each chunk once in a process, and again if the file has changed (inode, size or time).
-# lakecore's checksums (`format/parquet_footer.py`) cover a whole chunk. Files without them, such
-# as Java's, may have a CRC in each page, which is verified instead.
+# Engines that read files directly verify no checksums. Therefore the column chunks of a read are
+# verified first: each chunk once in a process, and again if the file has changed (inode, size or
+# time). lakecore's checksums (`format/parquet_footer.py`) cover a whole chunk. Files without them,
+# such as Java's, may have a CRC in each page, which is verified instead.
 #
 # Files that are not on a local disk are not verified first, because their bytes would be fetched
 # twice. Only Arrow decodes them, and verifies the CRC of each page.
@@ -255,9 +255,9 @@ def _damaged(path: str, chunk: _Chunk, what: str) -> CorruptTable:
 # --- parquet times -------------------------------------------------------------------------------
 # Timestamps finer than microseconds in Parquet: INT96, which Arrow reads as 64-bit nanoseconds.
 #
-# These cover the years 1677 to 2262. Arrow silently changes a time outside this range into another
-# one. So the days of such columns are checked first, in their binary form. Files written by
-# lakecore need no check, because their values were 64-bit nanoseconds in memory.
+# 64-bit nanoseconds cover the years 1677 to 2262. Arrow silently changes a time outside this range
+# into another one. Therefore the days of such columns are checked first, in their binary form.
+# Files written by lakecore need no check, because their values were 64-bit nanoseconds in memory.
 
 _INT96 = np.dtype([("nanos", "<i8"), ("day", "<i4")])
 _JULIAN_DAY_OF_EPOCH = 2_440_588
@@ -587,8 +587,8 @@ def _together(
 ) -> Iterator[list[int]]:
     """The row groups, in lists to read together: neighbours that fit into one batch.
 
-    This saves work that is done for each batch, here and by the consumer. A row group whose footer
-    does not show the size of its rows is read alone, because the next one may be larger. If
+    Fewer batches save work that is done for each batch, here and by the consumer. A row group whose
+    footer does not show the size of its rows is read alone, because the next one may be larger. If
     `wanted` is an iterator, row groups are read alone, because it may need the rows of one to
     determine the next.
     """

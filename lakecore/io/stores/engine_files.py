@@ -62,7 +62,7 @@ class EngineFiles(AbstractFileSystem):  # type: ignore[misc]
         return self._store(path).size(path)
 
     def modified(self, path: str) -> datetime:
-        """The time of the last change; that of 1970 if the storage states none."""
+        """The time of the last change; 1970 if the storage states none."""
         found = [each for each in self._store(path).list(_parent(path)) if each.path == path]
         return datetime.fromtimestamp((found[0].modified_ms or 0) / 1000 if found else 0, UTC)
 

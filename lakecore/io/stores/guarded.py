@@ -1,7 +1,7 @@
 """The store of one table: it deletes and moves nothing outside the table's own places.
 
 Every deletion of a file of a table goes through the store of its context (`table/context.py`),
-whichever verb makes it and whatever metadata named the file. This is the only check of links.
+whichever verb makes it and whatever metadata named the file. There is no other check of links.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 def guarded(store: Store, layout: Layout) -> Store:
     """The store for a table with this layout.
 
-    It deletes below the table's directory, and below the places that the process allows; the
-    deletion of any other path, or through a link below these places, raises InvalidRequest.
+    Only paths below the table's directory, and below the places that the process allows, can be
+    deleted. The deletion of any other path, or through a link below these places, raises
+    InvalidRequest.
     """
     places = (layout.root, *layout.external_roots, *layout.blob_roots)
     return cast("Store", _GuardedStore(unguarded(store), tuple(map(canonical, places))))

@@ -6,7 +6,7 @@ name nodes in a high-availability pair (`service_settings.py`).
 To publish a file only if it is absent:
 
 1. write the bytes to a hidden file in the same directory, `.NAME.UUID.tmp`, and close it;
-2. rename it to the target without overwriting. The name node does this in one step, and refuses if
+2. rename it to the target without overwriting. The name node renames in one step, and refuses if
    the target exists. No reader sees a file that is half written;
 3. if the reply is lost, delete the hidden file. If it still existed, the rename has not happened
    and never will. Otherwise the content of the target decides: it has our bytes, or those of
@@ -102,7 +102,7 @@ class HdfsStore:
         return f"HdfsStore({self._settings.address!r})"
 
     def __getstate__(self) -> dict[str, object]:
-        """The state that another process needs to open the same files. It connects by itself."""
+        """The state that another process needs to open the same files with its own connection."""
         return {"_settings": self._settings}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -261,7 +261,7 @@ class HdfsStore:
     def _after_doubt(self, path: str, hidden: str, data: bytes, doubt: Exception) -> bool:
         """Whether a rename without a clear reply has happened.
 
-        This ensures that the rename cannot happen later.
+        After the call, the rename cannot happen any more.
         """
         try:
             was_there = self._client.delete(hidden)

@@ -63,8 +63,8 @@ def _absolute(path: str) -> str:
 def open_store(uri: str, options: Mapping[str, str]) -> Store:
     """The store for paths below `uri`. All callers share the store of a `memory://NAME`.
 
-    A URI without a scheme, or with `file:`, is in the local file system. This reads and sends
-    nothing yet.
+    A URI without a scheme, or with `file:`, is in the local file system. The call reads and sends
+    nothing.
     """
     if not uri:
         raise InvalidRequest("the path of a warehouse or table is empty")

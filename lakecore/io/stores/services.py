@@ -218,7 +218,7 @@ _ATTEMPTS_MAX = 4
 _ATTEMPT_SECONDS = 4.0
 _FIRST_WAIT_SECONDS = 0.2
 _METHODS = {"http": "HEAD", "hdfs": "GET"}
-"""The requests to ask by. A name node refuses this one, in the words of HTTP."""
+"""The method of the request that checks a server. A name node refuses GET by an HTTP response."""
 _PORTS = {"http": 80, "https": 443, "hdfs": 8020}
 
 

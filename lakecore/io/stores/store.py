@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class FileStatus:
     """A file or directory in a listing; its time is None if the storage states none.
 
-    `is_link`: it is a symbolic link, and the other facts are those of its target.
+    `is_link`: whether the entry is a symbolic link; the other facts are then those of its target.
     """
 
     path: str
@@ -107,7 +107,7 @@ class Store(Protocol):
         """A file opened for random access; `NotFound` if it does not exist."""
 
     def open_output(self, path: str) -> AbstractContextManager[pa.NativeFile]:
-        """A new file to write to. It is complete and durable when the block ends.
+        """A new file to write to, which is complete and durable when the block ends.
 
         Its directories are created. If the block raises an error, the file is deleted.
         """
@@ -176,7 +176,7 @@ class _MemoryFile:
 
 
 class MemoryStore:
-    """Files in the memory of this process. It is the reference implementation of `Store`.
+    """Files in the memory of this process: the reference implementation of `Store`.
 
     A directory exists while it contains something, as in an object store, or after
     `make_directory`. With `renames_at_once=False`, directory operations can be seen half done, as
