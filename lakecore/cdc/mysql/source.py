@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -61,10 +61,9 @@ from lakecore.cdc.mysql.connection import (
 from lakecore.cdc.mysql.log_batches import (
     LogBatches,
     Marks,
-    marks_from_json,
-    marks_to_json,
     metadata_of,
 )
+from lakecore.cdc.mysql.place import Place, texts_of
 from lakecore.cdc.mysql.snapshot import (
     Chunk,
     boundaries,
@@ -84,7 +83,6 @@ if TYPE_CHECKING:
     from lakecore.cdc.mysql.connection import Connection, Cursor, Server
     from lakecore.cdc.types.mapping import TypeMapping
     from lakecore.io.ambient import Ambient
-    from lakecore.model.types import Json
 
 log = logging.getLogger("lakecore.cdc")
 
@@ -97,90 +95,6 @@ _OWN_IDS = 1 << 31
 def _take_all(table: SourceTable) -> bool:
     del table
     return True
-
-
-@dataclass(slots=True)
-class _Place:
-    """The position of the source: within the snapshot, or at a place in the log.
-
-    - `gone`: by table, names in lower case of columns that no longer exist; the target keeps them;
-    - `renewed`: tables in which another column got such a name;
-    - `texts`: columns of keys, as `database.table.column`, whose dates are mirrored as texts.
-    """
-
-    marks: dict[SourceTable, Marks] = field(default_factory=dict)
-    log: LogPlace | None = None
-    gtid: str | None = None
-    events_done: int = 0
-    time_ms: int | None = None
-    gone: dict[SourceTable, frozenset[str]] = field(default_factory=dict)
-    renewed: set[SourceTable] = field(default_factory=set)
-    texts: tuple[str, ...] = ()
-
-    def rename(self, table: SourceTable, gone: Iterable[str], come: Iterable[str]) -> bool:
-        """Columns lost their names, and then others got names. Whether one got a lost name."""
-        names = self.gone.get(table, frozenset()).union(gone)
-        if names:
-            self.gone[table] = names
-        if names.isdisjoint(come):
-            return False
-        self.renewed.add(table)
-        return True
-
-    def to_json(self) -> dict[str, Json]:
-        """The position of a step, as stored."""
-        found: dict[str, Json] = {}
-        if self.log is not None:
-            found["place"] = self.log.to_json()
-        if self.gtid is not None:
-            found["gtid"] = self.gtid
-        if self.events_done:
-            found["events"] = self.events_done
-        if self.time_ms is not None:
-            found["time_ms"] = self.time_ms
-        if self.texts:
-            found["texts"] = [*self.texts]
-        if self.gone:
-            found["gone"] = [
-                [each.database, each.name, sorted(names), each in self.renewed]
-                for each, names in self.gone.items()
-            ]
-        if self.marks:
-            found["snapshot"] = marks_to_json(self.marks)
-        return found
-
-    @staticmethod
-    def from_json(given: Position) -> _Place:
-        """The place of a position. Raises InvalidRequest for a position of another source."""
-        if not given.keys() & {"place", "snapshot", "gtid"}:
-            raise InvalidRequest("not a position of this source", position=str(dict(given)))
-        gone: dict[SourceTable, frozenset[str]] = {}
-        renewed: set[SourceTable] = set()
-        listed = given.get("gone")
-        for each in listed if isinstance(listed, list) else ():
-            match each:
-                case [str(database), str(name), list(names), bool(is_renewed)]:
-                    table = SourceTable(database, name)
-                    gone[table] = frozenset(map(str, names))
-                    renewed |= {table} if is_renewed else set()
-                case _:
-                    raise InvalidRequest("not a position of this source", position=str(each))
-        gtid, events, time_ms = given.get("gtid"), given.get("events"), given.get("time_ms")
-        return _Place(
-            marks=marks_from_json(given.get("snapshot")),
-            log=LogPlace.from_json(given["place"]) if "place" in given else None,
-            gtid=str(gtid) if gtid is not None else None,
-            events_done=int(str(events)) if events is not None else 0,
-            time_ms=int(str(time_ms)) if time_ms is not None else None,
-            gone=gone,
-            renewed=renewed,
-            texts=_texts(given),
-        )
-
-
-def _texts(position: Position) -> tuple[str, ...]:
-    listed = position.get("texts")
-    return tuple(map(str, listed)) if isinstance(listed, list) else ()
 
 
 def _renewed(tables: Iterable[SourceTable]) -> tuple[Altered, ...]:
@@ -238,7 +152,7 @@ class MySqlSource:
     def resume(self, position: Position) -> None:
         """Keep the types that earlier runs have chosen."""
         self._is_new = False
-        self._keep_texts(_texts(position))
+        self._keep_texts(texts_of(position))
 
     def tables(self) -> Mapping[SourceTable, SourceSchema]:
         """The tables that the settings name and `accepts` takes, with their current columns."""
@@ -290,7 +204,7 @@ class MySqlSource:
             with plain_mysql_errors(self._settings, "the place of the log cannot be read"):
                 goal = LogPlace.of(*log_position(cursor))
             cursor.close()
-            place = self._first(connection) if after is None else _Place.from_json(after)
+            place = self._first(connection) if after is None else Place.from_json(after)
             place.texts = self._texts
         finally:
             connection.close()
@@ -320,7 +234,7 @@ class MySqlSource:
         The last position has the place as the table's mark, so the log is followed from there.
         """
         keys: list[pa.Table] = []
-        place = _Place.from_json(after)
+        place = Place.from_json(after)
         connection = connect(self._settings)
         try:
             server = read_server(connection, self._settings)
@@ -406,22 +320,22 @@ class MySqlSource:
         self._texts = names
         self._settings = replace(self._settings, mapping=self._settings.mapping.as_texts(names))
 
-    def _first(self, connection: Connection) -> _Place:
+    def _first(self, connection: Connection) -> Place:
         """Where a pipeline without a state starts."""
         settings = self._settings
         cursor = connection.cursor()
         with plain_mysql_errors(settings, "the place of the log cannot be read"):
             match settings.mode:
                 case StartupMode.INITIAL | StartupMode.SNAPSHOT:
-                    return _Place(marks=self._planned(connection))
+                    return Place(marks=self._planned(connection))
                 case StartupMode.LATEST:
-                    return _Place(log=LogPlace.of(*log_position(cursor)))
+                    return Place(log=LogPlace.of(*log_position(cursor)))
                 case StartupMode.EARLIEST | StartupMode.TIMESTAMP:
-                    return _Place(log=LogPlace.of(next(iter(log_sizes(cursor))), 4))
+                    return Place(log=LogPlace.of(next(iter(log_sizes(cursor))), 4))
                 case StartupMode.SPECIFIC if settings.gtid is not None:
-                    return _Place(gtid=settings.gtid)
+                    return Place(gtid=settings.gtid)
                 case StartupMode.SPECIFIC:
-                    return _Place(log=LogPlace.of(settings.file or "", settings.offset or 4))
+                    return Place(log=LogPlace.of(settings.file or "", settings.offset or 4))
 
     def _planned(self, connection: Connection) -> dict[SourceTable, Marks]:
         """The key ranges of every table."""
@@ -446,7 +360,7 @@ class MySqlSource:
 
     # --- the snapshot -----------------------------------------------------------------------------
 
-    def _snapshot(self, server: Server, place: _Place) -> Iterator[Step]:
+    def _snapshot(self, server: Server, place: Place) -> Iterator[Step]:
         """One step for each chunk that is not done."""
         self._pool = ThreadPoolExecutor(self._settings.parallelism, "lakecore-cdc-snapshot")
         for table, marks in place.marks.items():
@@ -534,7 +448,7 @@ class MySqlSource:
 
     # --- the log ----------------------------------------------------------------------------------
 
-    def _follow(self, server: Server, place: _Place, goal: LogPlace) -> Iterator[Step]:
+    def _follow(self, server: Server, place: Place, goal: LogPlace) -> Iterator[Step]:
         """Steps of the log; the iterator never ends."""
         settings = self._settings
         server_id = settings.server_id or _OWN_IDS + int(self._ambient.random() * (_OWN_IDS - 1))
@@ -578,7 +492,7 @@ class MySqlSource:
                         begun_ms = self._ambient.now_ms()
 
     def _altered(
-        self, batches: LogBatches, place: _Place, event: Definition | Statement, here: LogPlace
+        self, batches: LogBatches, place: Place, event: Definition | Statement, here: LogPlace
     ) -> Iterator[Step]:
         """If a statement may have changed values: what came before, and the table."""
         found = column_changes_of(event.text, event.database)
@@ -602,7 +516,7 @@ class MySqlSource:
         if altered.is_renewed or altered.types:
             yield replace(self._step(batches, place, caught_up=False), altered=(altered,))
 
-    def _replaced(self, batches: LogBatches, place: _Place) -> Iterator[Step]:
+    def _replaced(self, batches: LogBatches, place: Place) -> Iterator[Step]:
         """If columns came back without a statement on their table: what came before, and these."""
         tables = [table for table, *names in batches.columns() if place.rename(table, *names)]
         if tables:
@@ -612,7 +526,7 @@ class MySqlSource:
         self,
         server: Server,
         batches: LogBatches,
-        place: _Place,
+        place: Place,
         event: Definition | Statement,
         here: LogPlace,
     ) -> Iterator[Step]:
@@ -667,7 +581,7 @@ class MySqlSource:
             connection.close()
 
     @staticmethod
-    def _step(batches: LogBatches, place: _Place, *, caught_up: bool) -> Step:
+    def _step(batches: LogBatches, place: Place, *, caught_up: bool) -> Step:
         return Step(batches=batches.take(), position=place.to_json(), caught_up=caught_up)
 
 

@@ -9,8 +9,9 @@ from lakecore.cdc.events import SourceTable
 from lakecore.cdc.mysql.binlog import LogPlace
 from lakecore.cdc.mysql.connection import MySqlSettings
 from lakecore.cdc.mysql.log_batches import Marks
+from lakecore.cdc.mysql.place import Place
 from lakecore.cdc.mysql.snapshot import Chunk
-from lakecore.cdc.mysql.source import MySqlSource, _Place
+from lakecore.cdc.mysql.source import MySqlSource
 from lakecore.errors import InvalidRequest
 from lakecore.io.ambient import seeded
 from tests.cdc.sources import schema
@@ -34,7 +35,7 @@ def rows_read(key: Sequence[str], marks: Marks) -> int:
 
         def read(self) -> int:
             server: Any = None
-            place = _Place(marks={TABLE: marks})
+            place = Place(marks={TABLE: marks})
             return sum(step.count for step in self._snapshot(server, place))
 
     source = Faked(MySqlSettings.parse(CONF), seeded(1))

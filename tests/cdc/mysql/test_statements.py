@@ -4,7 +4,7 @@ import pytest
 
 from lakecore.cdc.events import SourceTable
 from lakecore.cdc.mysql.column import stated_type
-from lakecore.cdc.mysql.source import _Place
+from lakecore.cdc.mysql.place import Place
 from lakecore.cdc.mysql.statements import column_changes_of
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING
 
@@ -58,10 +58,10 @@ def test_types_that_columns_get(text: str, types: dict[str, str | None]) -> None
 
 
 def test_a_position_keeps_names_that_are_gone() -> None:
-    table, place = SourceTable("d", "t"), _Place(gtid="0-1-1")
+    table, place = SourceTable("d", "t"), Place(gtid="0-1-1")
     assert not place.rename(table, {"b"}, {"a"})
-    place = _Place.from_json(place.to_json())
+    place = Place.from_json(place.to_json())
     assert not place.rename(table, {"a"}, ())
     assert place.rename(table, (), {"b"})
-    assert _Place.from_json(place.to_json()) == place
+    assert Place.from_json(place.to_json()) == place
     assert place.renewed == {table}
