@@ -65,6 +65,7 @@ class Pipeline:
     `patience_seconds`: how long the source may be unreachable, at the start and later.
     `on_table_error`: what happens to a table that cannot be followed. By default, a pipeline of a
     whole database sets it aside and follows the others, and a pipeline of one table stops.
+    `source_moved`: whether the source may have another address than in the stored state.
     """
 
     action: str
@@ -75,6 +76,7 @@ class Pipeline:
     patience_seconds: float = 300.0
     keeps_dead_letters: bool = False
     skips_unsupported: bool = False
+    source_moved: bool = False
     on_table_error: OnTableError | None = None
 
     @property
@@ -150,6 +152,7 @@ def run_pipeline(
             or (OnTableError.STOP if action.takes_table else OnTableError.QUARANTINE),
             keeps_dead_letters=pipeline.keeps_dead_letters,
             skips_unsupported=pipeline.skips_unsupported,
+            source_moved=pipeline.source_moved,
             source_patience_seconds=pipeline.patience_seconds,
         )
         files = StateFiles(store, f"{root}/{_checked(pipeline.label)}", ambient)
@@ -387,6 +390,7 @@ RUN_FLAGS = (
     "dead_letters",
     "on_table_error",
     "skip_unsupported",
+    "source_moved",
 )
 """The flags that say how a pipeline runs, not what it does."""
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|seconds|min|minutes|h|hours)?")
@@ -446,6 +450,7 @@ def launch_of(action: str, arguments: Arguments, flags: Mapping[str, Sequence[st
         patience_seconds=duration_seconds("patience", one.get("patience", "5 min")),
         keeps_dead_letters=_is_true("dead_letters", one.get("dead_letters", "false")),
         skips_unsupported=_is_true("skip_unsupported", one.get("skip_unsupported", "false")),
+        source_moved=_is_true("source_moved", one.get("source_moved", "false")),
         on_table_error=None if policy is None else OnTableError(policy),
     )
     return Launch(pipeline=pipeline, until_caught_up=until == CAUGHT_UP)

@@ -85,6 +85,8 @@ log = logging.getLogger("lakecore.cdc")
 
 POSITION_PROPERTY = "lakecore.cdc.position"
 _POSITION_BYTES_MAX = 4096
+_ADDRESS = {"server", "user"}
+"""What a source says about itself that may change."""
 _HIDDEN = OF_ALL_TABLES - {"snapshot"}
 
 
@@ -274,10 +276,14 @@ class Sink:
 
     def _check_source(self, state: PipelineState, given: Mapping[str, str]) -> None:
         """Raise InvalidRequest if the state belongs to another source."""
-        if state.source != given:
+        changed = {name for name, text in given.items() if state.source.get(name) != text}
+        if self._settings.source_moved and changed <= _ADDRESS:
+            self._state = replace(self._state, source=dict(given))
+        elif state.source != given:
             raise InvalidRequest(
                 "the state of the pipeline is of another source: give this pipeline a name of "
-                "its own, or remove the state",
+                "its own, or remove the state. `--source-moved true` states that the same source "
+                "has another address or user",
                 state=self._files.directory,
                 source_before=dict(state.source),
                 source=dict(given),
@@ -679,7 +685,9 @@ class Sink:
         now_ms = self._ambient.now_ms()
         forced = [name for name, each in self._targets.items() if each.forces_snapshot]
         held = self._quarantine.entries
+        has_caught_up = self.progress.caught_up and not self._state.metrics.get("caught_up")
         moved = self._position != self._state.position or held != self._state.quarantine
+        moved |= has_caught_up and self._position is not None
         if not moved and not self._rows and not forced:
             self._committed_ms = now_ms
             return False

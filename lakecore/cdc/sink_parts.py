@@ -88,6 +88,7 @@ class SinkSettings:
     - `ignores_incompatible`: whether a table that does not fit its target is left out;
     - `skips_unsupported`: whether the first start sets aside tables that do not fit; otherwise it
       ends with an error that names them;
+    - `source_moved`: whether the source may have another address than in the state;
     - `on_table_error`: what happens to a table that cannot be followed once the pipeline runs;
     - `keeps_dead_letters`: whether rows that do not fit, and messages that cannot be read, go to a
       file; otherwise they end the pipeline;
@@ -102,6 +103,7 @@ class SinkSettings:
     needs_key: bool = False
     ignores_incompatible: bool = False
     skips_unsupported: bool = False
+    source_moved: bool = False
     on_table_error: OnTableError = OnTableError.STOP
     keeps_dead_letters: bool = False
     opened_at_start: tuple[str, ...] = ()

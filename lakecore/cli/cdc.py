@@ -184,6 +184,7 @@ def _usage(name: str, action: Action) -> str:
         "--patience '5 min' is how long a source that cannot be reached is waited for.",
         "--log-format json writes each line of the log as a JSON object; text is the default.",
         "--dead_letters true keeps rows that do not fit in files beside the state.",
+        "--source-moved true lets the same source have another address or user than before.",
         "--skip-unsupported true sets aside what does not fit at the first start.",
         "--on-table-error quarantine sets aside a table that cannot be followed; stop ends.",
         f"--{action.conf} password-file=PATH or password-env=NAME keeps a password off the line.",
@@ -214,7 +215,7 @@ def _check(arguments: Sequence[str]) -> None:
     if any(map(tables_of, found.problems)):
         say(
             "--skip-unsupported true sets these tables aside by name and mirrors the others; "
-            "--excluding_tables leaves tables out"
+            "--excluding_tables leaves tables out",
         )
     if found.problems:
         raise SystemExit(1)

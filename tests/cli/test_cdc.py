@@ -115,8 +115,9 @@ def test_interval_is_a_duration() -> None:
 
 
 def test_status_shows_what_the_state_says(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     (tmp_path / "w").mkdir()
     assert run(capfd, "status", "--warehouse", "w")[1] == "no pipelines\n"
     now_ms = SYSTEM.now_ms()

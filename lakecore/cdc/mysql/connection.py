@@ -72,10 +72,12 @@ class Connection(Protocol):
 class Server:
     """What a source must know about its server.
 
-    `snapshot_states_position`: whether a transaction can state its position in the log (MariaDB).
+    - `identity`: tells it from other servers that may answer at its address after a failover;
+    - `snapshot_states_position`: whether a transaction can state its position in the log (MariaDB).
     """
 
     version: str
+    identity: str
     is_mariadb: bool
     zone: str
     snapshot_states_position: bool
@@ -143,6 +145,11 @@ def plain_mysql_errors(settings: MySqlSettings, what: str) -> Iterator[None]:
 
 
 def _log_refused(reason: str) -> str:
+    if "not in the master's binlog" in reason:
+        return (
+            "the server lacks changes that the pipeline has written: it was behind when it took "
+            "over. Remove the state of the pipeline to read everything again"
+        )
     if any(each in reason for each in _SAME_ID):
         return (
             "another reader of the binary log uses the same server-id: give each pipeline one of "
@@ -188,9 +195,11 @@ def read_server(connection: Connection, settings: MySqlSettings) -> Server:
     cursor.execute("SHOW STATUS LIKE 'Binlog_snapshot_file'")
     states = bool(cursor.fetchall())
     zone = settings.zone or _zone(cursor)
+    identity = variable(cursor, "server_uuid") or variable(cursor, "server_id") or ""
     cursor.close()
     return Server(
         version=version,
+        identity=identity,
         is_mariadb="mariadb" in version.lower(),
         zone=zone,
         snapshot_states_position=states,
@@ -236,6 +245,13 @@ def log_position(cursor: Cursor) -> tuple[str, int]:
     if row is None:
         raise InvalidRequest("the server writes no binary log", variable="log_bin", needed="ON")
     return _text(row[0]), int(_text(row[1]))
+
+
+def gtids_at(cursor: Cursor, file: str, offset: int) -> str | None:
+    """The last GTID of each domain before a place in the log of MariaDB; None if not known."""
+    cursor.execute("SELECT BINLOG_GTID_POS(%s, %s)", (file, offset))
+    row = cursor.fetchone()
+    return None if row is None or row[0] is None else _text(row[0])
 
 
 def log_sizes(cursor: Cursor) -> dict[str, int]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class Place:
     """The position of the source: within the snapshot, or at a place in the log.
 
+    - `gtid`: of MariaDB, the last GTID of each domain, joined by commas;
+    - `server`: which server the place is of;
     - `gone`: by table, names in lower case of columns that no longer exist; the target keeps them;
     - `renewed`: tables in which another column got such a name;
     - `texts`: columns of keys, as `database.table.column`, whose dates are mirrored as texts.
@@ -29,6 +31,7 @@ class Place:
     marks: dict[SourceTable, Marks] = field(default_factory=dict)
     log: LogPlace | None = None
     gtid: str | None = None
+    server: str | None = None
     events_done: int = 0
     time_ms: int | None = None
     gone: dict[SourceTable, frozenset[str]] = field(default_factory=dict)
@@ -52,6 +55,8 @@ class Place:
             found["place"] = self.log.to_json()
         if self.gtid is not None:
             found["gtid"] = self.gtid
+        if self.server is not None:
+            found["server"] = self.server
         if self.events_done:
             found["events"] = self.events_done
         if self.time_ms is not None:
@@ -84,10 +89,12 @@ class Place:
                 case _:
                     raise InvalidRequest("not a position of this source", position=str(each))
         gtid, events, time_ms = given.get("gtid"), given.get("events"), given.get("time_ms")
+        server = given.get("server")
         return Place(
             marks=marks_from_json(given.get("snapshot")),
             log=LogPlace.from_json(given["place"]) if "place" in given else None,
             gtid=str(gtid) if gtid is not None else None,
+            server=str(server) if server is not None else None,
             events_done=int(str(events)) if events is not None else 0,
             time_ms=int(str(time_ms)) if time_ms is not None else None,
             gone=gone,
@@ -100,3 +107,12 @@ def texts_of(position: Position) -> tuple[str, ...]:
     """The columns of keys whose dates are mirrored as texts."""
     listed = position.get("texts")
     return tuple(map(str, listed)) if isinstance(listed, list) else ()
+
+
+def with_gtid(known: str | None, last: str | None) -> str | None:
+    """The last GTIDs of all domains of MariaDB, after another transaction. MySQL: only the last."""
+    if last is None or ":" in last or not known:
+        return last or known
+    domain = f"{last.partition('-')[0]}-"
+    others = [each for each in known.split(",") if not each.startswith(domain)]
+    return ",".join(sorted([*others, last]))

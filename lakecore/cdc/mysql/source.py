@@ -48,6 +48,7 @@ from lakecore.cdc.mysql.connection import (
     MySqlSettings,
     StartupMode,
     connect,
+    gtids_at,
     has_silent_changes,
     log_position,
     log_sizes,
@@ -63,7 +64,7 @@ from lakecore.cdc.mysql.log_batches import (
     Marks,
     metadata_of,
 )
-from lakecore.cdc.mysql.place import Place, texts_of
+from lakecore.cdc.mysql.place import Place, texts_of, with_gtid
 from lakecore.cdc.mysql.snapshot import (
     Chunk,
     boundaries,
@@ -206,6 +207,10 @@ class MySqlSource:
             cursor.close()
             place = self._first(connection) if after is None else Place.from_json(after)
             place.texts = self._texts
+            if place.server not in {None, server.identity}:
+                place = self._moved(server, place)
+            has_gtids = place.server is not None and place.gtid is not None
+            place.server = server.identity
         finally:
             connection.close()
         if after is None and not place.marks and (place.log or place.gtid):
@@ -218,11 +223,50 @@ class MySqlSource:
                     return
                 firsts = [mark for each in place.marks.values() for mark in each.places]
                 place = replace(place, log=min(firsts, default=goal))
+            if server.is_mariadb and place.log is not None and not has_gtids:
+                place.gtid = self._gtids(place.log)
+                # From here on, the pipeline can go on at another server.
+                yield Step(position=place.to_json())
             if place.renewed:
                 yield Step(position=place.to_json(), altered=_renewed(sorted(place.renewed)))
             yield from self._follow(server, place, goal)
         finally:
             self.close()
+
+    def _gtids(self, place: LogPlace) -> str | None:
+        connection = connect(self._settings)
+        try:
+            with plain_mysql_errors(self._settings, "the GTIDs of the log cannot be read"):
+                return gtids_at(connection.cursor(), place.file, place.offset)
+        finally:
+            connection.close()
+
+    def _moved(self, server: Server, place: Place) -> Place:
+        """The place on another server, which has taken over: after the last GTID of each domain.
+
+        Rows of which a table or a transaction was half read are read again, and a key replaces
+        them. Raises InvalidRequest if the place cannot be found there.
+        """
+        facts = {
+            "server": f"{self._settings.hostname}:{self._settings.port}",
+            "server_id_before": place.server,
+            "server_id": server.identity,
+        }
+        is_half_read = bool(place.marks or place.events_done) and not self._needs_key
+        if not server.is_mariadb or not place.gtid or place.log is None or is_half_read:
+            raise InvalidRequest(
+                "another server answers at the address, and it is not known where the pipeline "
+                "goes on: this is known for MariaDB, after the first snapshot. Remove the state of "
+                "the pipeline to read everything again",
+                **facts,
+            )
+        log.warning(
+            "another server has taken over. server=%s server_id=%s gtid=%s",
+            facts["server"],
+            server.identity,
+            place.gtid,
+        )
+        return replace(place, log=None, marks={}, events_done=0)
 
     def can_read_again(self, after: Position | None) -> bool:
         """Whether the position is one of the log: the first snapshot is done."""
@@ -477,7 +521,7 @@ class MySqlSource:
                     yield from self._altered(batches, place, event, here)
                 case Commit():
                     place.log, place.events_done, skipped = event.place, 0, 0
-                    place.gtid = event.gtid
+                    place.gtid = with_gtid(place.gtid, event.gtid)
                     place.time_ms = event.timestamp * 1000
                     if last is not None and event.place > last:
                         place.marks.clear()

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 GIB = 1 << 30
 QUERY, ROTATE, FORMAT, XID, LOAD, HEARTBEAT, GTID_LIST = 2, 4, 15, 16, 18, 27, 163
 ARTIFICIAL = 0x20
-SERVER = Server(version="11", is_mariadb=True, zone="UTC", snapshot_states_position=True)
+SERVER = Server(
+    version="11", identity="1", is_mariadb=True, zone="UTC", snapshot_states_position=True
+)
 
 
 def event(kind: int, end: int, body: bytes = b"", flags: int = 0) -> bytes:

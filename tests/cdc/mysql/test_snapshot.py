@@ -12,7 +12,9 @@ TABLE = SourceTable("d", "t")
 
 
 def server(*, mariadb: bool) -> Server:
-    return Server(version="8", is_mariadb=mariadb, zone="UTC", snapshot_states_position=mariadb)
+    return Server(
+        version="8", identity="1", is_mariadb=mariadb, zone="UTC", snapshot_states_position=mariadb
+    )
 
 
 def test_a_table_without_a_key_whose_changes_would_come_twice_is_refused() -> None:
