@@ -3,7 +3,7 @@
 - A request needs the header `Authorization: Bearer TOKEN`; tokens are compared in constant time.
 - Paths are split at slashes before they are decoded, so a name may contain an encoded slash.
 - A body has at most `BODY_BYTES_MAX` bytes, and arrives within `BODY_SECONDS`. The bodies of all
-  requests in work have at most `BODIES_BYTES_MAX`; further requests are told to come again (503).
+  requests in work have at most `BODIES_BYTES_MAX`; further requests get the reply 503.
 - The log `lakecore.rest_server` names the reason of a failure, and uvicorn logs unexpected errors;
   the client gets no details.
 - The log `lakecore.rest_server.audit` has a line for each request that changes something, or tries
@@ -56,7 +56,7 @@ class Token:
 
 
 NOBODY = Token(name="anyone", text="")
-"""Who sends requests to a server without tokens."""
+"""The sender of requests to a server without tokens."""
 
 
 def token_of(stated: str | None, tokens: Sequence[Token]) -> Token:
@@ -177,7 +177,7 @@ def server_library(name: str, extra: str = "rest-server") -> ModuleType:
 class RestApp:
     """An ASGI application that serves one catalog. Without a token, it accepts all requests.
 
-    A token that is a text may do everything.
+    A token given as a string may do everything.
     """
 
     def __init__(self, catalog: Catalog, tokens: Sequence[Token] | str | None) -> None:
@@ -198,7 +198,6 @@ class RestApp:
         receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
         send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
     ) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             return
         call = _Call(request=self._requests.Request(scope, receive))
@@ -213,7 +212,7 @@ class RestApp:
         content, kind = b"" if reply.body is None else json.dumps(reply.body).encode(), JSON_TYPE
         if reply.metrics is not None:
             content, kind = reply.metrics.encode(), METRICS_TYPE
-        # What the client still sends of a body would be taken for the next request.
+        # The rest of a body that the client still sends would be read as the next request.
         headers = {} if call.read else {"connection": "close"}
         response = self._responses.Response(
             content, status_code=reply.status, media_type=kind, headers=headers
@@ -258,7 +257,7 @@ class RestApp:
 
 @dataclass(slots=True)
 class _Call:
-    """A request in work; what its line in the audit log says."""
+    """A request in progress, with the facts for its line in the audit log."""
 
     request: Any
     who: str = "-"
@@ -279,7 +278,7 @@ class _Call:
 
 
 class _Held:
-    """The part of one request in the bytes of all bodies."""
+    """The share of one request in the bytes of all bodies in progress."""
 
     def __init__(self, app: RestApp) -> None:
         self._app, self._bytes = app, 0
@@ -352,6 +351,6 @@ def _no_constant(text: str) -> float:
 
 
 def _finite(text: str) -> float:
-    """The number. Raises ValueError for one that would become infinite: no reader accepts that."""
+    """The number. Raises ValueError if it would become infinite: no reader accepts infinity."""
     number = float(text)
     return number if math.isfinite(number) else _no_constant(text)

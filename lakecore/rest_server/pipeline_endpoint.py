@@ -1,7 +1,8 @@
 """The HTTP endpoint of a running pipeline: `/metrics` for Prometheus, `/live` for a supervisor.
 
-`/live` answers 200 while the pipeline takes steps, also while it waits for its source or is idle,
-and 503 once it has taken none for `STUCK_SECONDS`. It says nothing else, and needs no token.
+`/live` answers 200 while the pipeline takes steps, also while the pipeline waits for its source or
+is idle, and 503 after `STUCK_SECONDS` without a step. The answer has no other content, and the
+request needs no token.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class Endpoint:
-    """An ASGI application over one running pipeline. `beat` is called when it takes a step."""
+    """An ASGI application over one running pipeline, whose steps call `beat`."""
 
     def __init__(self, catalog: Catalog, pipeline: Pipeline, host: str, token: str | None) -> None:
         self._catalog = catalog
@@ -43,7 +44,7 @@ class Endpoint:
         self._beat_ms = SYSTEM.now_ms()
 
     def beat(self) -> None:
-        """The pipeline takes a step."""
+        """Record that the pipeline takes a step."""
         self._beat_ms = SYSTEM.now_ms()
 
     async def __call__(
@@ -52,7 +53,6 @@ class Endpoint:
         receive: Callable[[], Awaitable[object]],
         send: Callable[[MutableMapping[str, object]], Awaitable[None]],
     ) -> None:
-        """Serve one request."""
         del receive
         headers = {
             name.decode("latin-1"): each.decode("latin-1") for name, each in scope["headers"]
@@ -91,9 +91,9 @@ class Endpoint:
 def endpoint(
     address: str, catalog: Catalog, pipeline: Pipeline, token: str | None
 ) -> Iterator[Callable[[], object]]:
-    """A context manager: in it, the endpoint of a pipeline listens at `HOST:PORT`.
+    """A context manager in which the endpoint of a pipeline listens at `HOST:PORT`.
 
-    Its value is to be called at each step of the pipeline.
+    The value is a function to call at each step of the pipeline.
     """
     host, _, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"

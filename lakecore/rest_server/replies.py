@@ -129,8 +129,8 @@ def _like(names: Iterable[str], pattern: str) -> list[str]:
 def _has_pieces(name: str, pieces: Sequence[str]) -> bool:
     """Whether the name consists of the pieces, in order, with any text between them.
 
-    Each piece is taken where it comes first. A regular expression would try all places, which takes
-    forever for a pattern with many `%`.
+    Each piece is matched at its first occurrence. A regular expression would try all positions,
+    which takes forever for a pattern with many `%`.
     """
     first, *middle = pieces
     if not middle:
@@ -178,7 +178,7 @@ def identifier_of(database: str, name: str) -> Identifier:
 
 
 def check_files(snapshot: Snapshot) -> None:
-    """Raise Problem for the name of a file that would lie outside the table's own directories."""
+    """Raise Problem for the name of a file outside the table's own directories."""
     names = (
         snapshot.base_manifest_list,
         snapshot.delta_manifest_list,
@@ -192,7 +192,7 @@ def check_files(snapshot: Snapshot) -> None:
 
 
 def text_of(body: Mapping[str, Any], key: str) -> str:
-    """A text field of the body that is not empty. Raises Problem for any other value."""
+    """A non-empty string field of the body. Raises Problem for any other value."""
     value = body.get(key)
     if not isinstance(value, str) or not value:
         raise Problem(400, f"{key} is a text")

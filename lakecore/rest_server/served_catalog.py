@@ -180,7 +180,7 @@ class ServedCatalog:
         self._guard = Lock()
 
     def over(self, catalog: Catalog) -> ServedCatalog:
-        """The same for another view of the catalog. Both use the same locks."""
+        """The same for another view of the catalog, with the same locks."""
         served = ServedCatalog(catalog)
         served._locks, served._guard = self._locks, self._guard
         return served

@@ -39,8 +39,8 @@ def serve(
 ) -> None:
     """Serve a catalog until SIGINT or SIGTERM.
 
-    `token` may do everything, `tokens` what their scopes say. Port 0 means any free port.
-    `on_start` gets the address of the server.
+    `token` may do everything; each of `tokens` may do what its scope allows. Port 0 means any free
+    port. `on_start` gets the address of the server.
 
     Raises InvalidRequest if other machines can connect without a token, or if the port is taken.
     """
@@ -64,7 +64,7 @@ def listen(app: object, *, host: str, port: int, on_start: Callable[[str], None]
 
 @contextmanager
 def beside(app: object, *, host: str, port: int) -> Iterator[str]:
-    """A context manager: in it, a thread serves an application. Its value is the address.
+    """A context manager in which a thread serves an application; the value is the address.
 
     Raises InvalidRequest if the port is taken.
     """
@@ -140,9 +140,9 @@ def check_token(host: str, token: str | None) -> None:
 
 
 def check_host(stated: str, host: str) -> None:
-    """Raise Problem if a request to a server without a token states no name of this machine.
+    """Raise Problem if a request to a server without a token does not name this machine.
 
-    A foreign site whose name is turned to 127.0.0.1 would read the answer (DNS rebinding).
+    Otherwise, a site that resolves its own name to 127.0.0.1 could read the answer (DNS rebinding).
     """
     if stated.rpartition(":")[2].isdecimal() and not stated.endswith("]"):
         stated = stated.rpartition(":")[0]
@@ -163,8 +163,8 @@ def _is_loopback(host: str) -> bool:
 # --- strict http ---------------------------------------------------------------------------------
 # HTTP/1.1 of the server: uvicorn's protocol, with one meaning for each request, and time limits.
 #
-# A proxy and this server must agree where a request ends, so a request whose head leaves a choice
-# is refused with 400, and its connection is closed: `Content-Length` together with
+# A proxy and this server must agree where a request ends, so a request with an ambiguous head is
+# refused with 400, and its connection is closed: `Content-Length` together with
 # `Transfer-Encoding`, a header twice that can have one value only, or a `Content-Length` of several
 # numbers. A connection whose next request head is not complete within `HEAD_SECONDS` is closed.
 #
@@ -188,7 +188,7 @@ class StrictHttp(H11Protocol):
         self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop to wait."""
+        """Stop waiting."""
         self._stop_watching()
         super().connection_lost(exc)
 
@@ -211,7 +211,7 @@ class StrictHttp(H11Protocol):
         self.loop.call_later(_LINGER_SECONDS, self.transport.close)
 
     def handle_events(self) -> None:
-        """Refuse a head that leaves a choice; else handle what has arrived."""
+        """Refuse an ambiguous head; else handle what has arrived."""
         if self.conn.their_state is h11.IDLE:
             fault = _fault(self.conn.trailing_data[0])
             if fault:

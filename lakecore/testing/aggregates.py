@@ -1,13 +1,13 @@
-"""Aggregate functions one value at a time: a state, a value, the next state.
+"""Aggregate functions one value at a time: from a state and a value to the next state.
 
-Each class is one function of Paimon as its documents and its Java classes have it
-(https://paimon.apache.org/docs/master/primary-key-table/merge-engine/aggregation/): `agg` takes a
-value in, `agg_reversed` one that is older than the state, `retract` takes one back. Values are
-plain Python as Arrow gives them out: a map is a list of pairs, a row a dict. Arrays whose order
-Paimon leaves open come out in the order in which a Python dict holds them.
+Each class is one function of Paimon, as documented and as in its Java classes
+(https://paimon.apache.org/docs/master/primary-key-table/merge-engine/aggregation/): `agg` adds a
+value, `agg_reversed` adds a value that is older than the state, `retract` removes a value. Values
+are plain Python as Arrow returns them: a map is a list of pairs, a row is a dict. Arrays whose
+order Paimon does not define are in the order of a Python dict.
 
-Where Paimon is left: a DECIMAL that outgrows its precision is null, also where Java's short
-decimals keep it; `first_non_null_value` does not forget its value when an older null comes late.
+Differences from Paimon: a DECIMAL that exceeds its precision is null, also where Java's short
+decimals keep it; `first_non_null_value` keeps its value when an older null arrives late.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 BLANKS = {*"\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \u1680\u2028\u2029\u205f\u3000"} | {
     chr(code) for code in range(0x2000, 0x200B) if code != 0x2007
 }
-"""What Java calls white space: not the spaces that keep words together."""
+"""Java's white space, which excludes no-break spaces."""
 INTEGER_BITS = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.BIGINT: 64}
 
 
 class Refused(Exception):
-    """The model cannot merge the rows, or cannot delete them.
+    """The model cannot merge or delete the rows.
 
-    Paimon raises, too, and so does lakecore: InvalidRequest or Unsupported.
+    Paimon raises an error too, and lakecore raises InvalidRequest or Unsupported.
 
         with pytest.raises(Refused):
             model.delete("id = 1")  # of a table with the merge engine first-row
@@ -52,7 +52,7 @@ class Aggregator:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was seen; another key comes."""
+        """Forget the state; the next value belongs to another key."""
 
     def agg(self, state: Any, value: Any, /) -> Any:
         """The state after a value."""
@@ -67,13 +67,13 @@ class Aggregator:
         raise Refused(type(self).__name__, state, value)
 
     def finish(self, state: Any, /) -> Any:
-        """The value of the state. Raises Refused if its type does not hold it."""
+        """The value of the state. Raises Refused if the type cannot hold the value."""
         return state
 
     def unfolded(self, given: Sequence[tuple[bool, Any]], /) -> set[int]:
-        """Values that a result without the older ones loses, by their places.
+        """The positions of the values that a result without older values loses.
 
-        A value comes with whether it is taken back.
+        `given`: for each value, whether it is a retraction, and the value.
         """
         return {at for at, (back, value) in enumerate(given) if back and value is not None}
 
@@ -96,7 +96,7 @@ class PrimaryKey(Aggregator):
 
 
 class LastValue(Aggregator):
-    """`last_value`: the newest value, null too."""
+    """`last_value`: the newest value, null or not."""
 
     def agg(self, _state: Any, value: Any, /) -> Any:
         return value
@@ -123,7 +123,7 @@ class LastNonNullValue(Aggregator):
 
 
 class FirstValue(Aggregator):
-    """`first_value`: the oldest value, null too."""
+    """`first_value`: the oldest value, null or not."""
 
     def reset(self) -> None:
         self.begun = False
@@ -224,7 +224,7 @@ class Sum(Aggregator):
 
 
 class Product(Aggregator):
-    """`product`: the product; it is divided by a retracted value."""
+    """`product`: the product, divided by retracted values."""
 
     def agg(self, state: Any, value: Any, /) -> Any:
         if state is None or value is None:
@@ -259,7 +259,7 @@ class ListAgg(Aggregator):
         return state
 
     def unfolded(self, given: Sequence[tuple[bool, Any]], /) -> set[int]:
-        """A step splits what earlier ones joined: a delimiter may overlap itself."""
+        """Each step splits the joined string of earlier steps: a delimiter may overlap itself."""
         delimiter = self.option("list-agg-delimiter", ",")
         overlaps = any(delimiter.startswith(delimiter[at:]) for at in range(1, len(delimiter)))
         spoken = {at for at, (_, value) in enumerate(given) if not is_blank(value)}
@@ -331,13 +331,13 @@ class MergeMapWithKeyTime(Aggregator):
         return list(found.values())
 
     def unfolded(self, given: Sequence[tuple[bool, Any]], /) -> set[int]:
-        """A key without a row removes an older one."""
+        """An entry without a row removes an older entry of its key."""
         removes = (any(row is None for _, row in value or ()) for _, value in given)
         return {at for at, does in enumerate(removes) if does}
 
 
 class Nested(Aggregator):
-    """What the two functions of an array of rows share."""
+    """The common part of the two functions of an array of rows."""
 
     def keyed(self, row: Mapping[str, Any]) -> Any:
         """The nested key of a row; None if the row does not count."""
@@ -374,7 +374,7 @@ class NestedUpdate(Nested):
         return state if value is None else self.agg(self.agg(None, value), state)
 
     def unfolded(self, given: Sequence[tuple[bool, Any]], /) -> set[int]:
-        """A row that finds no room may still replace one of an older list."""
+        """A row beyond the limit may still replace a row of an older list."""
         counted = sum(self.keyed(row) is not None for _, rows in given for row in _rows(rows))
         if self.option("nested-key") and counted > int(self.option("count-limit", str(2**31))):
             return set(range(len(given)))
@@ -508,7 +508,7 @@ def aggregator(name: str, data_type: DataType, options: Mapping[str, str]) -> Ag
 
 
 def calculated(data_type: DataType, operation: Callable[..., Any], *values: Any) -> Any:
-    """What an operation makes of numbers of a type. Raises Refused where integers overflow."""
+    """The result of an operation on numbers of a type. Raises Refused where integers overflow."""
     assert isinstance(data_type, Atomic)
     if data_type.root in INTEGER_BITS:
         found = operation(*values)
@@ -532,17 +532,17 @@ def ordered(value: Any) -> Any:
 
 
 def sequence_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
-    """What rows are ordered by: fields one after the other, null below everything."""
+    """The sort key of a row: its fields one after another, null below every value."""
     return tuple((False, 0) if row[name] is None else (True, ordered(row[name])) for name in names)
 
 
 def members(function: str, bitmap: bytes) -> set[int]:
-    """What is in a bitmap. The bytes of `rbm64` are Java's own: `sketches` knows them."""
+    """The members of a bitmap. The bytes of `rbm64` are in Java's format."""
     return {*(BitMap.deserialize(bitmap) if function == "rbm32" else sketches.decode(bitmap))}
 
 
 def same_values(function: str, data_type: DataType, options: Mapping[str, str], value: Any) -> Any:
-    """A result of a function without what Paimon leaves open: equal results have equal ones."""
+    """A result in normal form: results that Paimon's rules do not distinguish become equal."""
     if value is None or not function.startswith("rbm"):
         is_open = value is not None and not same_order(function, data_type, options)
         return sorted(map(plain, value), key=repr) if is_open else plain(value)
@@ -550,12 +550,12 @@ def same_values(function: str, data_type: DataType, options: Mapping[str, str], 
 
 
 def is_blank(text: str | None) -> bool:
-    """Whether there is nothing but white space."""
+    """Whether the string is null or only white space."""
     return text is None or set(text) <= BLANKS
 
 
 def same_order(name: str, data_type: DataType, options: Mapping[str, str]) -> bool:
-    """Whether Paimon says in which order the elements of a result stand."""
+    """Whether Paimon defines the order of the elements of a result."""
     if isinstance(data_type, Array):
         keyed = bool(options.get("nested-key")) and name.startswith("nested")
         return not keyed and not (name == "collect" and options.get("distinct") == "true")
@@ -579,7 +579,7 @@ def _divide_integers(left: int, right: int) -> int:
 
 
 def _tokens(text: str, delimiter: str) -> list[str]:
-    """Java's pieces: an empty text has none, and a delimiter at the end begins no other."""
+    """Java's pieces: an empty string has none, and a final delimiter begins no other piece."""
     pieces = text.split(delimiter or " ")
     return pieces[:-1] if pieces[-1] == "" else pieces
 

@@ -1,4 +1,4 @@
-"""Conditions to draw on the columns of a table, stated in Polars and in SQL.
+"""Random conditions on the columns of a table, in Polars and in SQL.
 
 A condition is a tree: ("and" | "or", left, right), ("not", inner), or a leaf whose column is a
 field.
@@ -40,7 +40,7 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 @st.composite
 def leaves(draw: st.DrawFn, fields: Sequence[Field]) -> Tree:
-    """A condition on one column, by values that it may hold."""
+    """A condition on one column, with values that the column may hold."""
     field = draw(st.sampled_from(fields))
     if not isinstance(field.type, Atomic):
         return (draw(st.sampled_from(["null", "not null"])), field)
@@ -62,9 +62,9 @@ def leaves(draw: st.DrawFn, fields: Sequence[Field]) -> Tree:
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on the rows of a table, which Polars and SQL state alike.
+    """A condition on the rows of a table, as a Polars expression and as SQL.
 
-    Sets hold no null: Polars and SQL differ there.
+    The sets of IN contain no null: Polars and SQL treat such a null differently.
 
         table.scan(where=condition.as_polars())
         table.scan(where=condition.as_sql())
@@ -87,8 +87,8 @@ class Condition:
 def conditions(schema: TableSchema | Shape) -> st.SearchStrategy[Condition]:
     """Conditions on the columns of a table; half of the comparisons are on keys and partitions.
 
-    They compare with values that `rows` also draws. Each is a `Condition`, with `as_polars()` and
-    `as_sql()`, which select the same rows.
+    The conditions compare with values that `rows` also draws. `as_polars()` and `as_sql()` of a
+    `Condition` select the same rows.
 
         @given(condition=conditions(shape))
         def test_filters_agree(condition): ...
@@ -155,7 +155,7 @@ def _as_sql(tree: Tree) -> str:
 
 
 def _literal(field: Field, value: Any) -> pl.Expr:
-    """The value as Polars holds it: milliseconds of a day are a time of nanoseconds there."""
+    """The value as a literal of Polars, whose times of day are in nanoseconds."""
     return pl.lit(pl.Series(pa.array([value], arrow_type(field.type))).item())
 
 

@@ -1,4 +1,4 @@
-"""Columns to merge: the types that each aggregate function takes, options for it, and values."""
+"""Random columns to merge: the types of each aggregate function, its options, and values."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SMALL: dict[str, list[Any]] = {
     "DECIMAL(18, 0)": [Decimal(text) for text in ("-7", "-1", "0", "1", "3", "1000000000")],
     "DECIMAL(38, 10)": [Decimal(text) for text in ("-1.5", "0", "0.0000000001", "1", "3")],
 }
-"""Numbers whose sums and products stay in the type for a while."""
+"""Numbers whose first sums and products fit the type."""
 MORE: dict[str, list[Any]] = {
     "DECIMAL(4, 2)": [Decimal(text) for text in ("-99.99", "-0.01", "0", "0.5", "99.99")],
     "DECIMAL(18, 0)": [Decimal(10**18 - 1), Decimal(-(10**18) + 1), Decimal(5), Decimal(10**9)],
@@ -84,11 +84,10 @@ class Case:
 
     @property
     def data_type(self) -> DataType:
-        """The type, parsed."""
         return parse_type(self.type)
 
     def comparable(self, value: Any) -> Any:
-        """A result of the function without what Paimon leaves open."""
+        """A result of the function in normal form; see `same_values`."""
         return same_values(self.function, self.data_type, self.options, value)
 
     def __str__(self) -> str:
@@ -135,7 +134,7 @@ CASES = list(cases())
 
 
 def values_for(case: Case, *, wide: bool) -> st.SearchStrategy[Any]:
-    """Values that a function meets, null among them; `wide`: numbers at the ends of their type."""
+    """Values for a function, including null; with `wide`, numbers at the ends of their type."""
     match case.function:
         case "sum" | "product" if not wide:
             return st.sampled_from([None, *SMALL[case.type]])
@@ -153,7 +152,7 @@ def values_for(case: Case, *, wide: bool) -> st.SearchStrategy[Any]:
 
 
 def values_of(data_type: DataType) -> st.SearchStrategy[Any]:
-    """Values of a type: few, so that they meet again; null among them."""
+    """A few values of a type, including null, so that values repeat."""
     match data_type:
         case Array(element=element):
             drawn: st.SearchStrategy[Any] = st.lists(values_of(element), max_size=3)
@@ -167,7 +166,7 @@ def values_of(data_type: DataType) -> st.SearchStrategy[Any]:
 
 
 def pool(data_type: DataType) -> list[Any]:
-    """Few values of a type, its ends among them."""
+    """A few values of a type, including its ends."""
     if isinstance(data_type, Atomic) and data_type.root is Root.VARCHAR:
         return ["", "a", "ab", "\ufffd", "\U0001f600"]
     if isinstance(data_type, Atomic) and data_type.root is Root.VARBINARY:
@@ -197,6 +196,6 @@ def _bitmaps(most: int) -> st.SearchStrategy[Any]:
 
 
 def array_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
-    """The values as Arrow, one row into a longer array, as slices of tables lie."""
+    """The values as a slice of a longer Arrow array, like the columns of a sliced table."""
     kind = arrow_type(data_type)
     return pa.array([None, *values, None], kind).slice(1, len(values))

@@ -2,9 +2,10 @@
 
 An implementation is an object with the verbs of `lakecore.Table` that a test wants to try:
 `write(rows)`, `overwrite(rows)`, `delete(where)`, `compact()`, `rollback_to(snapshot_id=)`,
-`create_tag(name)`, `expire_snapshots(retain_max=, retain_min=)`, and `to_arrow()`. Rows come as an
-Arrow table. A verb that makes a snapshot returns its id, or a result that has it as `snapshot_id`
-or the last of `snapshot_ids`; then old snapshots are also read, by `to_arrow(snapshot_id=)`.
+`create_tag(name)`, `expire_snapshots(retain_max=, retain_min=)`, and `to_arrow()`. Rows are passed
+as an Arrow table. A verb that makes a snapshot returns its id, or a result that has it as
+`snapshot_id` or the last of `snapshot_ids`; then old snapshots are also read, by
+`to_arrow(snapshot_id=)`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ VERBS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step of a history: a verb of `VERBS`, and what it takes.
+    """One step of a history: a verb of `VERBS`, and its arguments.
 
     `rows` is for `write` and `overwrite`, `where` for `delete`, `change` for `alter`. `number`
     chooses a snapshot (`rollback_to`, `tag`); for `expire`, `number + 1` snapshots stay.
@@ -68,8 +69,8 @@ def histories(
 ) -> st.SearchStrategy[list[Step]]:
     """Histories of a table: up to `steps` steps, each a `Step` with a verb of `verbs`.
 
-    Steps that the table cannot do are not drawn: a deletion where its merge engine deletes nothing,
-    a compaction where it would show late rows (`sequence.field`). `Replay` plays a history.
+    Impossible steps are not drawn: a deletion if the merge engine deletes nothing, a compaction if
+    late rows would appear (`sequence.field`). `Replay` plays a history.
 
     Raises InvalidRequest for an unknown verb.
 
@@ -101,7 +102,7 @@ def _histories(
 
 
 def is_possible(verb: str, model: Model) -> bool:
-    """Whether the table of a model can do it, and the model knows what comes of it."""
+    """Whether the table can carry out the verb, and the model knows the result."""
     rules = Rules.of(model.schema)
     if verb == "compact":
         return not rules.sequence
@@ -128,7 +129,7 @@ def _step(draw: st.DrawFn, verb: str, model: Model, kinds: tuple[str, ...] | Non
 
 
 class Replay:
-    """A history of a table, played on an implementation and on a model of it, side by side.
+    """A history of a table, played on an implementation and on a model at the same time.
 
     `reopen` returns the table as a new process sees it, `alter` changes its schema; a history with
     these steps needs them. A step whose rows the model refuses to merge is left out on both sides.
@@ -151,13 +152,13 @@ class Replay:
         self.table = table
         self.model = model
         self.snapshots: dict[int, int] = {}
-        """Snapshots of the model, and which of the table they are."""
+        """The snapshot ids of the table, by the snapshot ids of the model."""
         self.tags: dict[str, tuple[int, pa.Table]] = {}
         self._reopen = reopen or (lambda table: table)
         self._alter = alter
 
     def step(self, step: Step) -> None:
-        """Do one step on both sides."""
+        """Run one step on both sides."""
         model, table = self.model, self.table
         match step.verb:
             case "write":
@@ -180,7 +181,7 @@ class Replay:
                 self._to_a_snapshot(step)
 
     def commit(self, on_model: Callable[[], int | None], on_table: Callable[[], object]) -> None:
-        """A step that may make a snapshot on both sides. The model goes first."""
+        """Run a step that may make a snapshot on both sides, first on the model."""
         before = self.model.latest
         try:
             made = on_model()
@@ -204,7 +205,7 @@ class Replay:
         assert_same_rows(self.table.to_arrow(), self.model)
 
     def check_history(self) -> None:
-        """Raise AssertionError unless each snapshot and tag that is left has its rows."""
+        """Raise AssertionError unless each remaining snapshot and tag has its rows."""
         for snapshot_id, own in self.snapshots.items():
             assert_same_rows(self.table.to_arrow(snapshot_id=own), self.model.rows(snapshot_id))
         for name, (_, held) in self.tags.items():
@@ -233,7 +234,7 @@ class Replay:
 
 
 def snapshot_of(made: Any) -> int | None:
-    """The id of the newest snapshot that a verb has made, by what it returned."""
+    """The id of the newest snapshot that a verb has made, from the result of the verb."""
     if made is None or isinstance(made, int):
         return made
     ids: tuple[int, ...] | None = getattr(made, "snapshot_ids", None)
@@ -245,8 +246,9 @@ class TableMachine(RuleBasedStateMachine):
     """A state machine that tries any implementation of a table against the model.
 
     Subclass it, and give `open_table(shape)`, which creates a new, empty table; the module's
-    docstring says what a table has. After each step, the rows must be those of the model; at the
-    end, each snapshot and tag, too. Hypothesis shows the shortest history that fails.
+    docstring lists the methods of a table. After each step, the rows must be those of the model; at
+    the end, also the rows of each snapshot and tag. Hypothesis shows the shortest history that
+    fails.
 
     - `verbs`: the verbs that are tried, of `VERBS`; by default all but `alter`, which needs
       `alter_table`.
@@ -295,7 +297,7 @@ class TableMachine(RuleBasedStateMachine):
 
     @initialize(data=st.data())
     def create(self, data: st.DataObject) -> None:
-        """A new table, and the model of it."""
+        """Create a table and its model."""
         self.shape = data.draw(self.shapes, "table")
         self.replay = Replay(
             self.open_table(self.shape),
@@ -306,7 +308,7 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def step(self, data: st.DataObject) -> None:
-        """The next step of the history."""
+        """Run the next step of the history."""
         assert self.replay is not None
         assert self.shape is not None
         possible = [verb for verb in self.verbs if is_possible(verb, self.replay.model)]
@@ -315,11 +317,11 @@ class TableMachine(RuleBasedStateMachine):
 
     @invariant()
     def table_holds_what_the_model_holds(self) -> None:
-        """After each step."""
+        """Compare the rows after each step."""
         if self.replay is not None:
             self.replay.check()
 
     def teardown(self) -> None:
-        """At the end: each snapshot and each tag."""
+        """Compare each snapshot and each tag at the end."""
         if self.replay is not None:
             self.replay.check_history()

@@ -1,23 +1,22 @@
-"""Merge engines one row at a time: the rows of a key in, one row or none out.
+"""Merge engines one row at a time: from the rows of a key to one row or none.
 
-What lakecore computes column by column over whole windows is here a loop that anybody can follow
-beside Paimon's documents
-(https://paimon.apache.org/docs/master/primary-key-table/merge-engine/overview/) and the classes of
-Java that carry them out. It shares no code with `lakecore.merge` and reads the options of a table
-from their text.
+lakecore computes column by column over whole windows. This module is a plain loop, to compare with
+Paimon's documents (https://paimon.apache.org/docs/master/primary-key-table/merge-engine/overview/)
+and Java classes. The module shares no code with `lakecore.merge`, and reads the options of a table
+from their strings.
 
-Paimon 2.1 is the measure, but for these:
+The reference is Paimon 2.1, with these differences:
 
-- A merge of partial-update that begins with a row that is to be taken back begins from nulls. Java
-  begins from the values of that row and takes them back as well, so that a sum counts them twice.
-- If all its rows are to be taken back, what it leaves is to be taken back in their stead: they are
-  added to each other, and the result is a -U, or a -D if one of them removed the record.
-- A -U is no news of a record that a -D removed (`partial-update.remove-record-on-delete`). In Java
-  it brings the record back.
-- A -D that removes the record begins it anew: the functions start with its values. Java's
-  `first_value` and its like would still know what came before.
-- `nested_update` merges the rows of a list that comes late too, and limits them. Java keeps such a
-  list as it is if nothing came before it, until the next merge.
+- If a merge of partial-update begins with a retraction, it starts from nulls. Java starts from the
+  values of the retraction and also retracts them, so that a sum counts them twice.
+- If all rows of a key are retractions, the result is a retraction: the rows are added to each
+  other, and the result is a -U, or a -D if one of the rows removed the record.
+- A -U does not restore a record that a -D removed (`partial-update.remove-record-on-delete`). In
+  Java, a -U restores the record.
+- After a -D that removes the record, the functions start with the values of the -D. Java's
+  `first_value` and similar functions still know the earlier values.
+- `nested_update` merges and limits the rows of a late list too. If nothing came before a late list,
+  Java keeps the list unchanged until the next merge.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ RETRACTS = ("-U", "-D")
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """A row as it stands in a run: its values by column, its kind, its place among its like."""
+    """A stored row: its values by column, its kind, and its order among the rows of its key."""
 
     values: Mapping[str, Any]
     kind: str = "+I"
@@ -53,7 +52,7 @@ class Version:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Columns of partial-update that follow an order of their own."""
+    """A sequence group of partial-update: columns with an order of their own."""
 
     order: tuple[str, ...]
     removes: bool = False
@@ -62,7 +61,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What a table's schema and options say about merging, by column name."""
+    """The rules for merging, from a table's schema and options, by column name."""
 
     engine: str
     columns: tuple[str, ...]
@@ -102,19 +101,17 @@ class Rules:
 
 
 class Engine(Protocol):
-    """A merge engine on its way through the rows of one key."""
+    """A merge engine while it processes the rows of one key."""
 
-    def add(self, version: Version) -> None:
-        """Take in the next row."""
-        ...
+    def add(self, version: Version) -> None: ...
 
     def result(self) -> Version | None:
-        """What the rows come to."""
+        """The merged row; None if no row remains."""
         ...
 
 
 class Deduplicate:
-    """The last row."""
+    """The `deduplicate` engine: the last row."""
 
     def __init__(self) -> None:
         self.last: Version | None = None
@@ -127,7 +124,7 @@ class Deduplicate:
 
 
 class FirstRow:
-    """The first row."""
+    """The `first-row` engine: the first row."""
 
     def __init__(self) -> None:
         self.first: Version | None = None
@@ -140,7 +137,7 @@ class FirstRow:
 
 
 class Aggregation:
-    """Each column by its function."""
+    """The `aggregation` engine: each column is folded by its function."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -167,7 +164,7 @@ class Aggregation:
 
 
 class PartialUpdate:
-    """Each column by its newest value that is not null, or by the order of its group."""
+    """The `partial-update` engine: the newest non-null values, or the order of sequence groups."""
 
     def __init__(self, rules: Rules, *, only_retracts: bool) -> None:
         self.rules = rules
@@ -261,7 +258,7 @@ class PartialUpdate:
 
 
 def finished(state: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
-    """The values of a record. Raises Refused if a type does not hold one."""
+    """The values of a record. Raises Refused if a type cannot hold a value."""
     functions = rules.aggregators
     return {
         name: functions[name].finish(value) if name in functions else value
@@ -270,7 +267,7 @@ def finished(state: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
 
 
 def begun_with(row: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
-    """The state of a record that begins anew with a row."""
+    """The state of a record that starts again with a row."""
     state = dict(row)
     for name, function in rules.aggregators.items():
         function.reset()
@@ -281,7 +278,7 @@ def begun_with(row: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
 def merge(
     versions: Iterable[Version], rules: Rules, *, keep_deletions: bool = False
 ) -> list[Version]:
-    """One row a key, or none, in the order of the keys. A key's only row is not merged at all."""
+    """At most one row for each key, in key order. The only row of a key is not merged."""
     found = []
     for rows in _by_key(versions, rules):
         merged = merge_key(rows, rules)
@@ -291,7 +288,7 @@ def merge(
 
 
 def flush(versions: Iterable[Version], rules: Rules) -> list[Version]:
-    """What a write leaves of its rows: of a key one row, or several if one would lose some."""
+    """The rows that a write stores: one for each key, or several if one would lose values."""
     return [
         merged
         for rows in _by_key(versions, rules)
@@ -301,7 +298,7 @@ def flush(versions: Iterable[Version], rules: Rules) -> list[Version]:
 
 
 def _parts(rows: Sequence[Version], rules: Rules) -> list[list[Version]]:
-    """The rows of a key, cut so that what each part is merged to stands for it."""
+    """The rows of a key in parts; the merged row of each part can stand for the part."""
     rows = [row for row in rows if row.kind not in rules.ignored]
     backs = [row.kind in RETRACTS for row in rows]
     if not rules.aggregators and not rules.groups and not rules.remove_on_delete:
@@ -334,14 +331,14 @@ def _parts(rows: Sequence[Version], rules: Rules) -> list[list[Version]]:
 def _ending_with_additions(rows: Sequence[Version]) -> list[list[Version]]:
     """The rows up to the last addition, and the retractions after it one by one.
 
-    Merged with the others, these would leave the record without a sequence.
+    Merged with the other rows, such retractions would leave the record without a sequence.
     """
     end = max((at + 1 for at, row in enumerate(rows) if row.kind not in RETRACTS), default=0)
     return [*([[*rows[:end]]] if end else []), *([row] for row in rows[end:])]
 
 
 def merge_key(rows: Sequence[Version], rules: Rules) -> Version | None:
-    """What the rows of one key come to, whatever its kind."""
+    """The merged row of one key, of any kind."""
     rows = [row for row in in_merge_order(rows, rules) if row.kind not in rules.ignored]
     is_taken_back = [row.kind in RETRACTS for row in rows]
     if len(rows) <= 1:
@@ -355,7 +352,7 @@ def merge_key(rows: Sequence[Version], rules: Rules) -> Version | None:
 
 
 def engine_of(rules: Rules, *, only_retracts: bool) -> Engine:
-    """The engine that begins with the rows of a key."""
+    """A new engine for the rows of one key."""
     match rules.engine:
         case "deduplicate":
             return Deduplicate()
@@ -379,7 +376,7 @@ def in_merge_order(rows: Iterable[Version], rules: Rules) -> list[Version]:
 
 
 def versions_of(rows: pa.Table, commit_order: int = 0) -> list[Version]:
-    """The rows of an Arrow table with its columns of kinds and numbers, if it has them."""
+    """The rows of an Arrow table; kinds and sequence numbers are read if the table has them."""
     found = []
     for row in rows.to_pylist():
         number = row.pop(SEQUENCE_NUMBER, 0)
@@ -389,7 +386,7 @@ def versions_of(rows: pa.Table, commit_order: int = 0) -> list[Version]:
 
 
 def _is_empty(row: Mapping[str, Any], group: Group) -> bool:
-    """Whether a row has nothing to say to a group."""
+    """Whether all sequence columns of the group are null in the row."""
     return all(row[name] is None for name in group.order)
 
 
@@ -406,7 +403,7 @@ def _by_key(versions: Iterable[Version], rules: Rules) -> list[list[Version]]:
 
 
 def _order_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
-    """What fields are compared by, one after the other; null is below everything."""
+    """The sort key of the fields, one after another; null is below every value."""
     return tuple((False, 0) if row[n] is None else (True, ordered(row[n])) for n in names)
 
 

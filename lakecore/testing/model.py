@@ -1,9 +1,9 @@
-"""`Model`: a table as the plain list of rows that were ever written, and what it must hold.
+"""`Model`: a table as a plain list of all rows ever written, and the rows that it must have.
 
-Nothing here knows files, buckets or levels. A row is kept by field id, in the values it was written
-with. `Model.rows` merges the rows alive at a snapshot one by one (`merging.py`); `Model.query` asks
-DuckDB the same with one window function over the whole history, for tables that keep the newest
-row. What a table returns must equal both.
+The model has no files, buckets or levels. A row is kept by field id, with the values as written.
+`Model.rows` merges the live rows of a snapshot one by one (`merging.py`). For tables that keep the
+newest row, `Model.query` computes the same in DuckDB, with one window function over the whole
+history. The rows of a table must equal both results.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ Row: TypeAlias = "dict[int, Any]"
 Where: TypeAlias = "pl.Expr | str | Callable[[dict[str, Any]], object]"
 """A condition: of Polars, in SQL, or a function of a row as a dictionary."""
 Place: TypeAlias = "Callable[[tuple[Any, ...]], bool]"
-"""Whether a partition, as the values of the partition columns, is meant."""
+"""Selects partitions, given as the values of the partition columns."""
 
 ADDS = ("+I", "+U")
 
 
 @dataclass(slots=True, kw_only=True)
 class Event:
-    """A row that was committed: in which snapshot it came, and by which it was cleared."""
+    """A committed row, with the snapshot that added it and the snapshot that cleared it."""
 
     arrival: int
     kind: str
@@ -59,21 +59,21 @@ class Event:
     cleared: int | None = None
 
     def lives_at(self, snapshot_id: int) -> bool:
-        """Whether an overwrite has not cleared it, and it is there already."""
+        """Whether the row exists in the snapshot: already added, and not yet cleared."""
         return self.added <= snapshot_id and (self.cleared is None or self.cleared > snapshot_id)
 
 
 class Model:
-    """What a table must hold after each snapshot: a reference, slow and plain.
+    """The rows that a table must have after each snapshot: a slow and plain reference.
 
     `schema`, `primary_keys`, `partition_keys` and `options` are those of `create_table`. The model
     merges by the four merge engines (`deduplicate`, `first-row`, `partial-update`, `aggregation`),
     by sequence fields, sequence groups and aggregate functions; without a primary key, it keeps all
     rows. Options that change no row are accepted.
 
-    Each verb that changes the table is a snapshot, numbered from 1, and returns its id; a write or
-    a deletion without rows returns None, and is none. A model does not compact: `compact` adds a
-    snapshot of the same rows, so that its ids can follow those of a table.
+    Each verb that changes the table makes a snapshot, numbered from 1, and returns its id; a write
+    or a deletion without rows makes none, and returns None. A model does not compact: `compact`
+    adds a snapshot of the same rows, so that its ids can follow those of a table.
 
         model = Model({"id": "INT NOT NULL", "n": "INT"}, primary_keys=["id"])
         model.write([{"id": 1, "n": 1}, {"id": 2, "n": 1}])
@@ -208,11 +208,11 @@ class Model:
         )
 
     def compact(self) -> int:
-        """A snapshot of the same rows, as a compaction is."""
+        """Add a snapshot with the same rows, like a compaction."""
         return self.commit(self.schema)
 
     def rollback_to(self, snapshot_id: int) -> None:
-        """Forget all later snapshots (0: all); the next one takes the number after this one.
+        """Forget all later snapshots (0: all); the next one gets the number after `snapshot_id`.
 
         The schema stays the newest one.
 
@@ -240,9 +240,9 @@ class Model:
     def rows(
         self, snapshot_id: int | None = None, *, schema: TableSchema | None = None
     ) -> pa.Table:
-        """The rows at a snapshot in the columns of its schema; by default, the newest of both.
+        """The rows at a snapshot in the columns of its schema; both default to the newest.
 
-        Snapshot 0 has no rows. Rows with a primary key are in its order, other rows in the order of
+        Snapshot 0 has no rows. Rows with a primary key are in key order, other rows in the order of
         their writes. Raises Refused if the rows of a key cannot be merged, NotFound if there is no
         such snapshot.
 
@@ -270,8 +270,8 @@ class Model:
         """The difference of two snapshots, in the columns of `end`, with `_row_kind` before them.
 
         With a primary key: -D, or -U and +U together, or +I for each key that differs, in the order
-        of keys. Without one: -D and +I for the rows that differ. Applied to the rows of `start`, it
-        gives the rows of `end`.
+        of keys. Without one: -D and +I for the rows that differ. The rows of `start` with the
+        difference applied are the rows of `end`.
 
             model.changes(0, model.latest)
         """
@@ -303,9 +303,9 @@ class Model:
         return _table(changed, schema).add_column(0, ROW_KIND, pa.array(kinds, pa.string()))
 
     def query(self, snapshot_id: int, schema: TableSchema) -> Rows:
-        """The rows at a snapshot by one window query over the raw history: a second opinion.
+        """The rows at a snapshot, by one window query over the raw history, as a second reference.
 
-        Only for tables that keep the newest row of a key, or all rows.
+        Works for tables that keep the newest row of a key, or all rows.
         """
         events = [event for event in self.events if event.added <= snapshot_id]
         rules = Rules.of(schema)
@@ -355,7 +355,7 @@ class Model:
         *,
         clears_row: Callable[[Row], bool] | None = None,
     ) -> int:
-        """The next snapshot: clear partitions, then rows, then add rows. Returns its id."""
+        """Add a snapshot: clear partitions, then rows, then add rows. Returns the id."""
         snapshot_id = self.latest + 1
         for event in self.events:
             if event.cleared is None and (
@@ -391,7 +391,7 @@ class Model:
         return [*zip(kinds, found, strict=True)]
 
     def taken_in(self, rows: Iterable[tuple[str, Row]]) -> list[tuple[str, Row]]:
-        """The rows that are not ignored, with the kinds that they count as."""
+        """The rows that the table does not ignore, with their effective kinds."""
         field_id, ignored = self.row_kind, Rules.of(self.schema).ignored
         kinded = [(kind if field_id is None else row[field_id], row) for kind, row in rows]
         return [(kind, row) for kind, row in kinded if kind not in ignored]
@@ -411,7 +411,7 @@ class Model:
 
 
 def cast(value: Any, data_type: DataType) -> Any:
-    """The value after its column took another type."""
+    """The value, cast to the new type of its column."""
     if value is None or not isinstance(data_type, Atomic):
         return value
     if isinstance(value, int) and not isinstance(value, bool):

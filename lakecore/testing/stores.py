@@ -1,6 +1,6 @@
-"""Stores that misbehave: one that dies at a call, and one that loses what a seed says.
+"""Stores that fail: one dies at a given call, one fails at calls that a seed chooses.
 
-Each wraps another store. `WatchedStore` passes every call through one hook, and is the base of all.
+Each wraps another store. `WatchedStore` passes every call through one hook, and is the base class.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class StoreFailure(OSError):
 
 
 class Crashed(BaseException):
-    """The process of the caller is dead: the storage carries out none of its calls any more.
+    """The process of the caller is dead: the storage carries out no more calls of the process.
 
-    It is no `Exception`, so that a program under test does not handle it as an error.
+    The class is no `Exception`, so that a program under test does not handle a crash as an error.
 
         with pytest.raises(Crashed):
             load(warehouse.connect())
@@ -46,16 +46,17 @@ class Crashed(BaseException):
 
 
 class WatchedStore:
-    """Passes calls on to a store, each within the block of `call`."""
+    """Forwards calls to a store, each within the block of `call`."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
 
     @contextmanager
     def call(self, name: str, path: str) -> Iterator[None]:  # noqa: ARG002 - for subclasses
-        """What happens around a call of the store. An output is two: its opening and its closing.
+        """The block around a call of the store. An output is two calls: opening and closing.
 
-        What is raised before the block means no effect, what is raised after it an effect.
+        An error raised before the block means no effect; an error raised after the block, an
+        effect.
         """
         yield
 
@@ -128,17 +129,17 @@ class WatchedStore:
 
 
 class FailingStore(WatchedStore):
-    """Passes calls on to a store until the one that changes something for the `fail_at`-th time.
+    """Forwards calls to a store, up to the `fail_at`-th call that changes something.
 
-    That call, counted from 1, raises `failure` without effect, or with `after=True` once it took
+    That call (counted from 1) raises `failure` without effect, or with `after=True` after its
     effect. From then on the process counts as dead: every call fails and has no effect. With
-    `fail_at=None` it only counts. An output is two calls, its opening and its closing; where death
-    falls between them an empty file stays behind, the worst that a storage may show.
+    `fail_at=None`, calls are only counted. An output is two calls, opening and closing; a death
+    between the two leaves an empty file, the worst case that a storage may show.
 
-    A directory is deleted or copied file by file, each a call, in an order that `seed` draws; it is
-    renamed in one call only if the inner store does so. Where a directory is one (the inner store
-    renames at once), a deletion is on the disk no sooner than something else is written into the
-    same directory: with `power_loss`, death brings back some of the others, as `seed` draws them.
+    A directory is deleted or copied file by file, each file a call, in an order that `seed` draws;
+    a directory is renamed in one call only if the inner store does so. If the inner store renames
+    at once, a deletion becomes durable only when something else is written into the same directory:
+    with `power_loss`, a death restores some of the other deleted files, as `seed` draws.
     """
 
     failure: type[BaseException] = StoreFailure
@@ -181,7 +182,7 @@ class FailingStore(WatchedStore):
             raise self._failed(name, path)
 
     def kill(self) -> None:
-        """Let the process die now."""
+        """Kill the process now."""
         with self._lock:
             self.is_dead = True
             self._lose_what_was_not_synced()
@@ -230,7 +231,7 @@ class FailingStore(WatchedStore):
             raise self._failed("close_output", path)
 
     def _dies(self, call: str, path: str) -> bool:
-        """Count a call that changes something: whether it is the one to fail."""
+        """Count a call that changes something. Returns whether the call is the one to fail."""
         with self._lock:
             self._require_life(call, path)
             self.calls.append((call, path))
@@ -264,7 +265,7 @@ class FailingStore(WatchedStore):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """What goes wrong in a faulty warehouse. Without arguments, nothing does.
+    """The faults of a faulty warehouse; by default, there are none.
 
     `crash_at`: the number of the store call at which the process dies, counted from 1 over the
     calls that change something; the seed decides whether the call has its effect.
@@ -315,13 +316,12 @@ class StoreCall:
     fault: str = ""
 
     def __str__(self) -> str:
-        """As one line."""
         short = self.path.removeprefix("memory://warehouse/")
         return f"{self.name} {short}" + (f": {self.fault}" if self.fault else "")
 
 
 class Listings:
-    """What listings show for a while: they miss new files, and show deleted ones."""
+    """Stale listings: for a while, they miss new files and show deleted ones."""
 
     def __init__(self, lag_ms: int, now_ms: Callable[[], int]) -> None:
         self.created: dict[str, int] = {}
@@ -330,18 +330,18 @@ class Listings:
         self._now_ms = now_ms
 
     def wrote(self, path: str) -> None:
-        """Take in that a file was written."""
+        """Record that a file was written."""
         self.created.setdefault(path, self._now_ms())
         self.removed.pop(path, None)
 
     def removing(self, store: Store, path: str) -> None:
-        """Take in that a file goes."""
+        """Record that a file is about to be removed."""
         if store.exists(path):
             self.removed[path] = (self._now_ms(), store.read(path))
         self.created.pop(path, None)
 
     def listed(self, there: Sequence[FileStatus], directory: str) -> tuple[FileStatus, ...]:
-        """The children that are there, as a listing shows them."""
+        """The children of a directory, as a stale listing shows them."""
         if not self._lag_ms:
             return tuple(there)
         since_ms = self._now_ms()
@@ -362,7 +362,7 @@ class Listings:
 
 
 class FaultyStore(FailingStore):
-    """The storage as one process of a faulty warehouse has it, until the process dies.
+    """The storage as one process of a faulty warehouse sees it, until the process dies.
 
     Which call meets a fault depends on the seed, the call, its path and how often it was made: not
     on the order in which threads make their calls.
@@ -410,7 +410,7 @@ class FaultyStore(FailingStore):
 
     @contextmanager
     def _meeting(self, name: str, path: str) -> Iterator[None]:
-        """A call and the fault that it meets: before it, or after its effect."""
+        """A block for a call, with its fault: before the call, or after its effect."""
         fault = "" if self.is_dead else self._fault(name, path)
         if fault in ("lost request", "full disk"):
             raise self._error(name, path, fault)
@@ -448,7 +448,7 @@ class FaultyStore(FailingStore):
 
 
 class Shared:
-    """What the processes of a faulty warehouse share."""
+    """The state that the processes of a faulty warehouse share."""
 
     def __init__(self, listings: Listings) -> None:
         self.listings = listings

@@ -1,7 +1,7 @@
-"""The strategies of the kit: tables, rows, options and conditions that a law is checked with.
+"""The strategies of the kit: random tables, rows, options and conditions.
 
-Domains are small on purpose: few keys, so that rows meet again and files overlap, and the values at
-the ends of each type.
+Domains are small on purpose: few keys, so that keys repeat and files overlap, and the values at the
+ends of each type.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def rows(
     """Lists of rows of a table, as dictionaries that `write` and `Model.write` take.
 
     With `kinds`, a row of a table with a primary key has `_row_kind`, one of the kinds that the
-    table takes; in a table with `rowkind.field`, that column has them. Rows may be equal, and their
-    keys meet often.
+    table takes; in a table with `rowkind.field`, that column has them. Rows may be equal, and keys
+    repeat often.
 
         @given(data=st.data())
         def test_write(data):
@@ -134,10 +134,10 @@ def _column(field: Field, schema: TableSchema) -> st.SearchStrategy[Any]:
 
 
 def options() -> st.SearchStrategy[dict[str, str]]:
-    """Options that decide how rows lie in files and memory, and so must change no row.
+    """Options of the layout of rows in files and memory, which must not change any row.
 
-    They fit every table, as options of `create_table` or of `table.copy`: formats, file and buffer
-    sizes, statistics, manifests.
+    The options fit every table, as options of `create_table` or of `table.copy`: formats, file and
+    buffer sizes, statistics, manifests.
 
         @given(neutral=options())
         def test_law(neutral):
@@ -150,7 +150,7 @@ def options() -> st.SearchStrategy[dict[str, str]]:
 
 
 _NOT_NEUTRAL = ("write-only", "full-compaction.delta-commits")
-"""They decide when a table compacts, which adds snapshots."""
+"""Options that decide when a table compacts, which adds snapshots."""
 
 
 # --- engine draws ---------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ ALL_KINDS = ("+I", "+I", "+U", "-U", "-D")
 ANY_TYPE = ("last_value", "last_non_null_value", "first_value", "first_non_null_value")
 
 EXACT_TYPES = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL(18, 0)", "DECIMAL(38, 10)")
-"""Numbers of which sums do not depend on what is added first."""
+"""Types whose sums do not depend on the order of addition."""
 SUMS = [case for case in CASES if case.function == "sum" and case.type in EXACT_TYPES]
 COMMUTING = [
     *SUMS,
@@ -175,7 +175,7 @@ COMMUTING = [
         if case.function in ("max", "min", "bool_and", "bool_or", "rbm32", "rbm64")
     ),
 ]
-"""Functions that take values in any order."""
+"""Functions whose result does not depend on the order of values."""
 ASSOCIATIVE = [
     *COMMUTING,
     *(
@@ -184,12 +184,12 @@ ASSOCIATIVE = [
         if case.function in {*ANY_TYPE, "listagg", "collect", "merge_map", "nested_partial_update"}
     ),
 ]
-"""Functions that may put neighbouring values together first."""
+"""Functions for which neighbouring values may be folded first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merging:
-    """A table to be merged: what it is made from, its functions, the kinds of rows it is given."""
+    """A table to merge: its columns and options, its functions, and the kinds of its rows."""
 
     shape: Shape
     cases: dict[str, Case] = field(default_factory=dict)
@@ -197,12 +197,10 @@ class Merging:
 
     @property
     def schema(self) -> TableSchema:
-        """The schema of the table."""
         return self.shape.schema
 
     @property
     def engine(self) -> str:
-        """The merge engine."""
         return self.shape.options["merge-engine"]
 
     @property
@@ -225,7 +223,7 @@ class Merging:
         return st.lists(row, min_size=1, max_size=max_size)
 
     def comparable(self, name: str, value: Any) -> Any:
-        """A value of a column without what Paimon leaves open."""
+        """A value of a column in normal form; see `same_values`."""
         case = self.cases.get(name)
         return plain(value) if case is None else case.comparable(value)
 
@@ -270,8 +268,9 @@ def mergings(
 ) -> Merging:
     """Tables of a merge engine.
 
-    `regroups`: those of which Paimon promises that neighbouring rows may be merged first. `exact`:
-    their functions leave nothing open. `types`: the types of the columns that have no function.
+    `regroups`: only tables for which Paimon guarantees that neighbouring rows may be merged first.
+    `exact`: only functions with one possible result. `types`: the types of columns without a
+    function.
     """
     keys = draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=2))
     columns = {f"k{index}": f"{name} NOT NULL" for index, name in enumerate(keys)}
@@ -311,7 +310,7 @@ def _take_back(
     *,
     regroups: bool,
 ) -> None:
-    """Options about rows that take back; now and then such rows are left without one."""
+    """Options for retractions; sometimes a table with retractions gets no such option."""
     engine = options["merge-engine"]
     in_groups = any(option.endswith("sequence-group") for option in options)
     if kinds == ADDS:
@@ -334,7 +333,7 @@ def _take_back(
 def _aggregates(
     draw: st.DrawFn, options: dict[str, str], functions: Sequence[Case]
 ) -> dict[str, Case]:
-    """Columns with functions, and maybe one for the columns that have none."""
+    """Columns with functions, and sometimes a default function for other columns."""
     drawn = draw(st.lists(st.sampled_from(functions), min_size=1, max_size=3))
     cases = {f"a{index}": case for index, case in enumerate(drawn)}
     _set_functions(options, cases)

@@ -1,4 +1,4 @@
-"""Compliance classes: another implementation inherits them, and says how it reads.
+"""Compliance classes: the tests of another implementation inherit them and define `read`.
 
 A class needs pytest, which collects its tests where it is inherited. This module imports neither
 pytest nor Hypothesis.

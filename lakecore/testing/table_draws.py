@@ -1,4 +1,4 @@
-"""Tables, rows and changes to draw: small domains, so that keys meet again and files overlap."""
+"""Random tables, rows and schema changes: small domains, so that keys repeat and files overlap."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ KINDS = ("+I", "+I", "+I", "+U", "-U", "-D")
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What a table is created from, as `schemas` draws it: the arguments of `create_table`.
+    """The arguments of `create_table` for a new table, as `schemas` draws them.
 
-    `kinds` are the kinds of the rows that it takes, the frequent ones more than once.
+    `kinds`: the row kinds that the table takes; frequent kinds are listed more than once.
 
         catalog.create_table(
             "shop.orders",
@@ -125,7 +125,7 @@ FILES = st.fixed_dictionaries(
         "source.split.target-size": st.just("1 b"),
     },
 )
-"""Options that decide how rows lie in files, and so must change no row."""
+"""Options of the layout of rows in files, which must not change any row."""
 
 MANIFESTS = st.sampled_from(
     [
@@ -155,7 +155,7 @@ WRITES = st.sampled_from(
         {"full-compaction.delta-commits": "3"},
     ]
 )
-"""Dynamic options of one write, which must change no row either."""
+"""Dynamic options of one write, which must not change any row either."""
 _KEYED = frozenset({"full-compaction.delta-commits"})
 
 
@@ -219,7 +219,7 @@ def keyed_shapes(draw: st.DrawFn, types: Sequence[str] = TYPE_NAMES) -> Shape:
 
 
 def _bucketing(keys: list[str]) -> st.SearchStrategy[dict[str, str]]:
-    """How keys of these types may be dealt to a fixed number of buckets."""
+    """Options that assign keys of these types to a fixed number of buckets."""
     ways = [{}, {"bucket-key": "k0"}]
     # The hash of Hive has no rule for times of day and timestamps.
     if not any(key.startswith("TIME") for key in keys):
@@ -247,18 +247,18 @@ def append_shapes(draw: st.DrawFn, types: Sequence[str] = TYPE_NAMES) -> Shape:
 
 
 def values(data_type: DataType) -> st.SearchStrategy[Any]:
-    """Values of a column: of its pool, or null where that is allowed."""
+    """Values of a column, from its pool; also null, if the column is nullable."""
     drawn = st.sampled_from(pool_of(data_type))
     return st.one_of(drawn, st.none()) if data_type.nullable else drawn
 
 
 def key_values(data_type: DataType) -> st.SearchStrategy[Any]:
-    """Values of a key column. Keys of more than one column would hardly ever meet again."""
+    """Mostly two values of a key column: otherwise, keys of several columns would hardly repeat."""
     return st.one_of(st.sampled_from(pool_of(data_type)[:2]), values(data_type))
 
 
 def pool_of(data_type: DataType) -> list[Any]:
-    """Few values of a type, its ends among them. Raises Unsupported if there are none."""
+    """A few values of a type, including its ends. Raises Unsupported if there are none."""
     bare = str(with_nullable(data_type, nullable=True)).replace(
         "TIMESTAMP(6) WITH LOCAL TIME ZONE", "TIMESTAMP_LTZ(6)"
     )
@@ -293,7 +293,7 @@ def _ends(data_type: DataType) -> list[Any]:
 
 
 def rows_by_id(schema: TableSchema, *, kinds: bool, max_size: int = 8) -> Any:
-    """Rows of a schema by field id, with their kinds: those of a batch."""
+    """The rows of one batch by field id, with their kinds."""
     kind = st.sampled_from(KINDS) if kinds else st.just("+I")
     of_kind = schema.parsed_options().rowkind_field
     columns = {}
@@ -323,7 +323,7 @@ def schema_changes(
 ) -> Change:
     """Changes that the schema allows: a column is added, renamed, dropped or made wider.
 
-    `fresh` names the new column, or gives the renamed one its name; by default, it is unused.
+    `fresh`: the name of the new or renamed column; by default, an unused name.
 
         @given(change=schema_changes(shape))
         def test_alter(change):

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 Rows: TypeAlias = "Counter[tuple[Any, ...]]"
-"""Rows without an order, each as often as it is there."""
+"""Rows without an order: the count of each row."""
 
 _SHOWN_ROWS_MAX = 5
 
 
 @runtime_checkable
 class HasRows(Protocol):
-    """What has rows: a `Model`, or an expected state of a golden table."""
+    """An object with rows: a `Model`, or an expected state of a golden table."""
 
     def rows(self) -> pa.Table:
         """The rows."""
@@ -36,14 +36,14 @@ class HasRows(Protocol):
 
 @runtime_checkable
 class HasArrow(Protocol):
-    """What returns its rows as Arrow: a lakecore table, or an implementation under test."""
+    """An object that returns its rows as Arrow: a table of lakecore or of another library."""
 
     def to_arrow(self) -> pa.Table:
         """The rows."""
 
 
 def assert_same_rows(left: object, right: object, *, check_order: bool = False) -> None:
-    """Raise AssertionError unless both sides hold the same rows, each as often.
+    """Raise AssertionError unless both sides hold the same rows, with equal counts.
 
     A side is a lakecore table, a `Model`, a Polars frame, an Arrow table, a list of dictionaries,
     or any object with `to_arrow()` or `__arrow_c_stream__`. Columns are compared by name and order,
@@ -116,7 +116,7 @@ def plain(value: Any) -> Any:
 
 
 def counted(rows: Iterable[Sequence[Any]]) -> Rows:
-    """The rows, to be compared with others whatever their order."""
+    """The count of each row, for a comparison that ignores order."""
     return Counter(tuple(plain(value) for value in row) for row in rows)
 
 
@@ -141,9 +141,9 @@ def _records(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _plain_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column with times of nanoseconds in microseconds if that is exact, or as integers.
+    """The column with nanosecond times as microseconds if exact, else as integers.
 
-    Python has no type for them: Arrow would return those of pandas, or fail without it.
+    Python has no type for nanoseconds: Arrow would return pandas values, or fail without pandas.
     """
     if not has_nanoseconds(column.type):
         return column
@@ -154,7 +154,7 @@ def _plain_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def has_nanoseconds(kind: pa.DataType) -> bool:
-    """Whether a type is, or holds, a time of nanoseconds."""
+    """Whether a type is, or contains, a time in nanoseconds."""
     if pa.types.is_nested(kind):
         return any(has_nanoseconds(kind.field(at).type) for at in range(kind.num_fields))
     return getattr(kind, "unit", "") == "ns"
@@ -177,7 +177,6 @@ def _replaced(kind: pa.DataType, unit: str) -> pa.DataType:
 
 
 def _chosen(rows: Sequence[tuple[Any, ...]], wanted: Rows) -> list[tuple[Any, ...]]:
-    """The rows that are wanted, as they are."""
     left, found = Counter(wanted), []
     for row in rows:
         if left[key := plain(row)] > 0:

@@ -1,7 +1,7 @@
 """`faulty_warehouse` and `every_call`: a warehouse in memory whose storage fails as a seed says.
 
 A warehouse has one process at a time. `connect` returns a session of the living process, and starts
-a new one if the last has died. After a crash, the sessions of before can do nothing more.
+a new one if the last has died. After a crash, earlier sessions cannot do anything.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _SHOWN_CALLS = 8
 class FaultyWarehouse:
     """A warehouse in memory, as `faulty_warehouse` returns it.
 
-    `seed` and `faults` are what it was made with, `path` its URI. `clock` is the clock of its
-    sessions: it moves by `advance`, and where a session waits. `files` is its storage past all
-    faults.
+    `seed` and `faults` are the arguments of `faulty_warehouse`; `path` is the URI of the warehouse.
+    `clock` is the clock of its sessions, which moves by `advance`, and when a session waits.
+    `files` is the storage without faults.
 
         warehouse.clock.advance(60_000)
         warehouse.files.list(warehouse.path)
@@ -50,7 +50,7 @@ class FaultyWarehouse:
         *,
         crash_after: bool | None = None,
     ) -> None:
-        """`files`: what is stored at first. `crash_after`: the call that dies has its effect."""
+        """`files`: the initial content. `crash_after`: whether the last call has its effect."""
         self.seed = seed
         self.faults = faults
         self.clock = Clock()
@@ -83,14 +83,14 @@ class FaultyWarehouse:
 
     @property
     def crashes(self) -> int:
-        """How many processes have died."""
+        """The number of processes that have died."""
         return sum(process.is_dead for process in self._processes)
 
     @property
     def trace(self) -> tuple[StoreCall, ...]:
         """Every call of the storage until now, with the fault that it met.
 
-        The calls of `connect(faults=False)` and of `files` are not in it.
+        The calls of `connect(faults=False)` and of `files` are not included.
         """
         return tuple(self._shared.trace)
 
@@ -109,7 +109,7 @@ class FaultyWarehouse:
         return self._processes[-1]
 
     def connect(self, *, faults: bool = True) -> Session:
-        """A session on the warehouse, in the living process; with `faults=False`, past all faults.
+        """A session on the warehouse, in the living process; with `faults=False`, without faults.
 
         If the process has died, a new one starts, which `crash_at` does not kill again.
 
@@ -122,9 +122,9 @@ class FaultyWarehouse:
         return Session(Catalog(DirectoryNames(_PATH, store, options, ambient)))
 
     def crash(self) -> None:
-        """Let the process die now.
+        """Kill the process now.
 
-        Its sessions can do nothing more; the next `connect` starts a new process.
+        Its sessions cannot do anything afterwards; the next `connect` starts a new process.
 
             session = warehouse.connect()
             warehouse.crash()
@@ -134,11 +134,11 @@ class FaultyWarehouse:
         self._shared.trace.append(StoreCall("crash", ""))
 
     def disarm(self) -> None:
-        """From now on, `crash_at` kills the process no more; other faults stay."""
+        """Switch off `crash_at` from now on; other faults stay."""
         self._processes[-1].fail_at = None
 
     def until_crash(self) -> UntilCrash:
-        """A block that ends early if the process dies within it, whatever it raised then.
+        """A block that ends early, without an error, if the process dies within the block.
 
         Errors of a living process leave the block.
 
@@ -172,7 +172,7 @@ def faulty_warehouse(seed: int = 0, faults: Faults = _NO_FAULTS) -> FaultyWareho
     lakecore reads several files in parallel, so the order of calls may differ between two runs.
 
     `connect()` returns a session, `crash()` ends its process, `trace` lists the calls of the
-    storage. As a context manager, it notes the seed and the last calls in an error that leaves the
+    storage. The context manager notes the seed and the last calls in an error that leaves the
     block.
 
         with faulty_warehouse(7, Faults(crash_at=12)) as warehouse:
@@ -192,13 +192,13 @@ def every_call(
 ) -> int:
     """Kill the process at each store call of an operation in turn, and check what is left.
 
-    For each call that changes something, twice: the process dies before the call has its effect,
-    and after it. Each run begins with the warehouse that `setup` has made. `check` gets the
-    warehouse after the crash: `warehouse.connect()` is a session of a new process, and
-    `warehouse.crashes` is 0 in the last run, in which the operation ends. With `power_loss`, a
-    crash brings back some files that were deleted shortly before.
+    The process dies twice at each call that changes something: before and after the effect of the
+    call. Each run begins with the warehouse that `setup` has made. `check` gets the warehouse after
+    the crash: `warehouse.connect()` is a session of a new process, and `warehouse.crashes` is 0 in
+    the last run, in which the operation ends. With `power_loss`, a crash brings back some files
+    that were deleted shortly before.
 
-    Returns the number of calls. What `operation` or `check` raises is raised, with the call and the
+    Returns the number of calls. Errors of `operation` and `check` are raised, with the call and the
     last calls as a note. The runs are deterministic if the operation makes its calls in one order.
 
         every_call(

@@ -3,13 +3,15 @@
 - A server without a token listens on this machine only, and answers requests to names of this
   machine only: a foreign site whose name is turned to 127.0.0.1 gets nothing (DNS rebinding).
 - With a token, a browser gets a cookie for it by the form of `/login`; programs send the header
-  `Authorization: Bearer TOKEN`. A foreign name has no cookie, so each name of the server will do.
+  `Authorization: Bearer TOKEN`. A site with a foreign name has no cookie, so requests to any name
+  of the server are answered.
 - POST, and a query in an address, are answered only if the request comes from a page of this
-  server, or from no page (CSRF). So is a page that reads rows if there is no token: an image of
-  another site would read a table. With a token, `SameSite` keeps the cookie from such requests.
+  server, or from no page (CSRF). The same holds for a page that reads rows if there is no token:
+  otherwise an image on another site would read a table. With a token, `SameSite` keeps the cookie
+  from such requests.
 - No page asks another host or runs an inline script: `Content-Security-Policy: default-src 'self'`.
 - A page that reads rows has `SECONDS_MAX`; at most `READS_MAX` of them run at the same time.
-- An error that is not lakecore's has a page that says only that; the log says what and where.
+- The page of an error that is not lakecore's shows no details; the log does.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ def serve_ui(
     token: str | None,
     on_start: Callable[[str], None],
 ) -> None:
-    """Serve the page until SIGINT or SIGTERM. `on_start` gets its address.
+    """Serve the page until SIGINT or SIGTERM. `on_start` gets the address of the page.
 
     Raises InvalidRequest if other machines can connect without a token, or if the port is taken.
     """
@@ -119,7 +121,7 @@ class UiApp:
         self._counting = asyncio.Lock()
 
     def prepare(self) -> None:
-        """Make the first page before anybody waits for it: it imports half of lakecore."""
+        """Make the first page before anybody waits for one: the imports take long."""
         self._pages.submit(tables_page, self._site, Asked({}))
 
     async def __call__(
@@ -128,7 +130,6 @@ class UiApp:
         receive: Callable[[], Awaitable[Message]],
         send: Callable[[Message], Awaitable[None]],
     ) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             return
         request = _Request(scope, receive)
@@ -259,7 +260,7 @@ class UiApp:
         request.may_read = True
 
     def _cookie(self) -> str:
-        """What the cookie of a browser holds: it proves the token, and does not tell it."""
+        """The value of a browser's cookie: it proves the token without containing it."""
         return hmac.new((self._token or "").encode(), b"lakecore ui", hashlib.sha256).hexdigest()
 
     def _login(self, request: _Request) -> Page:
@@ -293,7 +294,7 @@ class UiApp:
         return await asyncio.get_running_loop().run_in_executor(self._pages, work)
 
     async def _in_time(self, work: Callable[[], Page], stop: Callable[[], None]) -> Page:
-        """The page, unless its time is over: then the work is told to stop."""
+        """The page of `work`. After `SECONDS_MAX`, calls `stop` and raises Problem (504)."""
         done = asyncio.get_running_loop().run_in_executor(self._reads, work)
         done.add_done_callback(lambda each: each.cancelled() or each.exception())
         try:
@@ -350,7 +351,7 @@ class _Request:
 
     @property
     def address(self) -> str:
-        """Where the reader wants to go: path and query as they were sent."""
+        """The requested path and query, as they were sent."""
         if self.method == "POST":
             return self.form.get("next", "/")
         query = cast("bytes", self._scope.get("query_string") or b"")
@@ -366,7 +367,6 @@ class _Request:
 
     @property
     def cookies(self) -> dict[str, str]:
-        """The cookies of the browser."""
         parts = (each.partition("=") for each in self.headers.get("cookie", "").split(";"))
         return {name.strip(): value.strip() for name, _, value in parts}
 

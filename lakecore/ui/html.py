@@ -83,11 +83,11 @@ def records(
     place: str,
     **shown: Callable[[dict[str, object]], Html] | None,
 ) -> Html:
-    """A table of records with the same keys; a record may lack the last ones. `place` is its id.
+    """A table, with the id `place`, of records with the same keys; a record may lack the last ones.
 
     A key without a value in any record is left out.
-    `shown` makes the cells of a key; None leaves the key out. The other values are shown by what
-    the end of their key says: `_bytes`, `_ms`, `_seconds`.
+    `shown` makes the cells of a key; None leaves the key out. The suffix of the key decides how
+    other values are shown: `_bytes`, `_ms`, `_seconds`.
     """
     longest: Mapping[str, object] = max(rows, key=len, default={})
     keys = [

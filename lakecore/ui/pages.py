@@ -1,7 +1,7 @@
 """The pages about tables: the list, a table, a snapshot, its files, and the history of its schema.
 
-A page is data, which its JSON shows; its tables are made from the same records. What costs a read
-is read for the rows that a page shows, never for all of a long list.
+A page is data, which its JSON shows; its tables are made from the same records. Facts that cost a
+read are read only for the rows that a page shows, never for all of a long list.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TABS = ("", "files", "schema", "rows", "changes")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What all pages show: a catalog, and the numbers of its tables."""
+    """The common data of all pages: a catalog, and the numbers of its tables."""
 
     catalog: Catalog
     numbers: Numbers = field(default_factory=Numbers)
@@ -112,7 +112,7 @@ def of_table(name: str, tab: str, data: Mapping[str, object], body: Html, title:
 def tables_page(site: Site, asked: Asked) -> Page:
     """The tables of a catalog, 50 a page, by name; `q` is a part of the name."""
     wanted, number = asked.text("q").strip(), max(asked.number("page", 1), 1)
-    # Whether a directory of a warehouse is a table is asked for those of this page alone.
+    # Only the directories on this page are tested for being a table.
     names = [
         (database, name)
         for database in site.catalog.list_databases()

@@ -231,7 +231,8 @@ def _taken(
 ) -> tuple[list[str], list[list[object]], bool]:
     """The columns and the first rows of a stream, and whether there are more.
 
-    Raises InvalidRequest if its time is over, or if the first row does not fit `_BYTES_MAX`.
+    Raises InvalidRequest if the time of the read is over, or if the first row does not fit
+    `_BYTES_MAX`.
     """
     rows: list[list[object]] = []
     room = _BYTES_MAX
