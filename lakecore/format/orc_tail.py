@@ -129,7 +129,6 @@ def stripe_rows(tail: bytes) -> tuple[int, ...]:
 
 
 def _numbers(message: bytes | memoryview) -> dict[int, int]:
-    """The numeric fields of a message."""
     return {field: value for field, value in _fields(message) if isinstance(value, int)}
 
 

@@ -643,7 +643,6 @@ def _sliced(
 
 
 def _column(name: str, column: object) -> _Values | pa.Array | pa.ChunkedArray:
-    """A column of a dict of columns."""
     if isinstance(column, pl.Series):
         check_no_objects(column.to_frame(name))
         return column.to_arrow(compat_level=pl.CompatLevel.newest())
@@ -691,7 +690,6 @@ def _at(frame: PandasFrame, number: int) -> object:
 
 
 def _with_named_index(frame: PandasFrame) -> PandasFrame:
-    """The frame with the named levels of its index as columns."""
     names = list(frame.index.names)
     unnamed = [level for level, name in enumerate(names) if name is None]
     if len(unnamed) == len(names):

@@ -260,7 +260,6 @@ _UNKNOWN_TO_US = frozenset({"GEOMETRY", "GEOGRAPHY"})
 _VECTOR_ROOTS = frozenset(
     {Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.FLOAT, Root.DOUBLE}
 )
-"""The types of the elements of a VECTOR."""
 
 Json: TypeAlias = "str | Mapping[str, Json] | Sequence[Json] | int | bool | None"
 

@@ -133,7 +133,6 @@ _Settings = dict[tuple[str, str], dict[str, str]]
 
 
 def _settings(options: TableOptions) -> _Settings:
-    """The settings of file indexes, by type and column."""
     found: _Settings = {}
     for rest, text in options.file_index_settings.items():
         parts = file_index_setting(f"file-index.{rest}")

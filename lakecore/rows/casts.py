@@ -729,6 +729,5 @@ _MAY_FAIL = {
     ("float", "decimal"),
     ("integer", "timestamp"),
 }
-"""Casts that raise an error for some values."""
 _OF_MANY_DAYS = {("date", "timestamp"), ("timestamp", "timestamp")}
 _MICROSECONDS = 6

@@ -535,7 +535,6 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _decoded(array: pa.DictionaryArray) -> pa.Array:
-    """The value of each row of a dictionary-encoded array."""
     return _taken(array.dictionary, array.indices)
 
 
@@ -726,7 +725,6 @@ def check_once(names: list[str], *, inside: str = "") -> None:
 
 
 def _near(name: str, known: list[str]) -> dict[str, list[str]]:
-    """Known names that resemble the given one."""
     lowered = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower(), lowered, n=3)
     return {"did_you_mean": [lowered[one] for one in near]} if near else {}

@@ -202,7 +202,6 @@ class _Text:
     # --- places -----------------------------------------------------------------------------------
 
     def _put(self, node: Node) -> None:
-        """Set the place and the length of a node."""
         match node.get("class", node.get("type")):
             case "BASE_TABLE":
                 if _BARE.search(self.data, 0, self._place(node)):

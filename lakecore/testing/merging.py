@@ -198,7 +198,6 @@ class PartialUpdate:
             self._add_what_is_not_null(version.values)
 
     def _is_removed_by(self, row: Mapping[str, Any]) -> bool:
-        """Whether a -D removes the record."""
         return self.rules.remove_on_delete or any(
             group.removes and not _is_empty(row, group) and not self._is_older(row, group)
             for group in self.rules.groups.values()
@@ -422,7 +421,6 @@ def _groups(options: Mapping[str, str]) -> dict[str, Group]:
 def _aggregators(
     schema: TableSchema, engine: str, sequence: Sequence[str], groups: Mapping[str, Group]
 ) -> dict[str, Aggregator]:
-    """The functions of the columns, in the order of the columns."""
     if engine not in ("partial-update", "aggregation"):
         return {}
     options = schema.options

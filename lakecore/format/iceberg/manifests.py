@@ -441,7 +441,6 @@ def avro_name(name: str) -> str:
 
 _MAGIC = b"PFA1"
 _POSITION_FIELD_ID = 2_147_483_645
-"""The reserved id of the column of row positions."""
 
 
 def encode_puffin(

@@ -195,7 +195,6 @@ def check_buffer(
 
 
 def _key(local: str, status: os.stat_result) -> tuple[object, ...]:
-    """The key that identifies an unchanged file."""
     return local, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
@@ -337,14 +336,12 @@ _WHOLE_COLUMN_BYTES = 32 << 10
 """A column chunk up to this size is decoded completely: streaming it would take as much memory."""
 
 _VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
-"""Sizes of values of Parquet's fixed-width types."""
 
 NARROW_BYTES_MAX = (1 << 31) - 1
 """Bytes that an array of text with 32-bit offsets can hold."""
 
 
 def _shredded(stored: pa.Schema, fields: Sequence[Field], path: str) -> frozenset[str]:
-    """The VARIANT columns of a file that are shredded."""
     variants = [field for field in fields if has_variant(field.type)]
     return shredded_columns(stored, variants, path) if variants else frozenset()
 
@@ -565,7 +562,6 @@ class _RowSizes:
             self._hidden[name] = column.nbytes / max(1, rows.num_rows)
 
     def see(self, rows: pa.RecordBatch) -> None:
-        """Update the estimate from rows that were decoded."""
         self._seen = size_of(rows) / max(1, rows.num_rows)
 
 

@@ -182,8 +182,6 @@ def _leaves(data_type: DataType) -> Iterator[tuple[tuple[str, ...], Atomic]]:
 
 @dataclass(frozen=True, slots=True)
 class _Nodes:
-    """Makes Arrow fields with field ids."""
-
     leaf: Callable[[Atomic], pa.DataType]
     id_name: str
 

@@ -140,7 +140,6 @@ def hdfs_settings(uri: str, options: Mapping[str, str]) -> HdfsSettings:
 
 
 def _hadoop_key(option: str) -> str:
-    """The key of Hadoop that an option sets."""
     key = option
     if (
         option.startswith(PREFIX) and not option.startswith("hadoop.security.")

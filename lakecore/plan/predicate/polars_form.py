@@ -190,7 +190,6 @@ def _compared(left: pl.Expr, op: Op, right: pl.Expr) -> pl.Expr:
 
 
 def _literal(value: pa.Scalar) -> pl.Expr:
-    """The value as a literal of the column's Polars type."""
     series = pl.Series(pa.array([value], value.type))
     if series.dtype.is_temporal():  # Python's own datetimes end at microseconds
         return pl.lit(series.to_physical().item()).cast(series.dtype)

@@ -165,7 +165,6 @@ class CompactionMerge:
         piece: slice,
         merged: pa.Table,
     ) -> None:
-        """Write the changelog rows of a range of keys, given their merged rows."""
         if self.changelog is None:
             return
         changed, before = keys.changed[piece], keys.before[piece]
@@ -398,8 +397,6 @@ def _compact(
 
 
 class _Rewriter:
-    """Rewrites runs of one bucket, and writes its changelog."""
-
     def __init__(
         self, context: TableContext, compaction: BucketCompaction, rows_done: RowsDone
     ) -> None:
@@ -447,7 +444,6 @@ class _Rewriter:
         return tuple(file.name for file in self._compaction.others if file.level > 0)
 
     def rewrite(self, sections: Sequence[Section]) -> tuple[DataFile, ...]:
-        """Write the merged rows of sections as one run of new files."""
         writer = RollingWriter(self._place, self._shape)
         self._writers.append(writer)
         files = [file for section in sections for run in section for file in run.files]

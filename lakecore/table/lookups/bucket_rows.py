@@ -330,8 +330,6 @@ log = logging.getLogger("lakecore.lookup")
 
 @dataclass(slots=True)
 class _Stored:
-    """A block on disk, and when it was used last."""
-
     run: SpilledRun
     used_ms: int
 

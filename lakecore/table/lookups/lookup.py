@@ -467,7 +467,6 @@ class Lookup:
     def _read_direct(
         self, state: LookupState, split: SplitState, keys: pa.Table
     ) -> Sequence[pa.Table]:
-        """The rows of a split that match the keys, by a read of the split."""
         asked = Keys(rows=keys)
         plan = replace(split.plan, predicate=asked.predicate())
         wanted = to_frame(keys)

@@ -289,7 +289,6 @@ def managed_files(rows: pa.Table, columns: Sequence[str]) -> set[str]:
 
 
 def _blobs_in(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """All BLOBs within the values of a column."""
     if pa.types.is_binary(column.type):
         return column
     if pa.types.is_list(column.type):

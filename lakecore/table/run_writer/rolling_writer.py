@@ -195,8 +195,6 @@ class RollingWriter:
 
 
 class _OpenFile:
-    """A file that is being written, and the statistics of its rows so far."""
-
     def __init__(self, place: BucketPlace, shape: FileShape, name: str) -> None:
         self._place = place
         self._shape = shape

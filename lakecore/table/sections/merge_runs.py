@@ -186,7 +186,6 @@ def _merged_runs(
 def _visible_keys(
     splits: Iterable[Split], plan: ReadPlan, store: Store, budget: Budget
 ) -> pa.Table:
-    """The keys whose merged rows are visible."""
     assert plan.row_filter is not None, "called only if there is one"
     names = list(plan.merge.key)
     columns = tuple(dict.fromkeys((*inputs_of(plan.row_filter), *names)))

@@ -270,7 +270,6 @@ class _Cursor:
         return held if count == length else held.cut(0, count)
 
     def close(self) -> None:
-        """Stop reading, and close the files."""
         with self._changed:
             self._closed = True
             if self._reading and on_reader():

@@ -204,7 +204,6 @@ class PolarsRows:
     def _chunks(
         self, all_parts: Sequence[Part], stay: Marks | NewerKeys | None
     ) -> Iterator[_Chunk]:
-        """The parts in chunks of about equal size."""
         total_bytes = sum(part.size_bytes for part in all_parts)
         count = -(-total_bytes // self._chunk_bytes)
         parts: list[Part] = []

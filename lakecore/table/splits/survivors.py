@@ -332,7 +332,6 @@ def survivors(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> Row
 
 
 def _deciding_fields(split: Split, plan: ReadPlan) -> tuple[Field, ...]:
-    """The columns that decide which rows of a section survive a merge."""
     runs = [SortedRun(files=run) for run in split.runs]
     return merge_fields(runs, replace(plan, columns=()))
 

@@ -220,7 +220,6 @@ def _cast(rows: pa.RecordBatch, casts: Iterable[LateCast]) -> pa.RecordBatch:
 
 
 def _castable(rows: pa.RecordBatch, casts: Sequence[LateCast]) -> Iterator[pa.RecordBatch]:
-    """The rows whose values can all be cast."""
     try:
         _cast(rows, casts)
     except InvalidRequest:

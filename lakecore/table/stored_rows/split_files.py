@@ -600,7 +600,6 @@ class SplitFiles:
 
 
 def _stored_columns(file: DataFile, schema: TableSchema, plan: ReadPlan) -> tuple[Field, ...]:
-    """The columns that a file of this schema may hold."""
     added = (SEQUENCE_FIELD, KIND_FIELD) if plan.schema.primary_keys else ()
     # A file that holds only some columns lacks the partition columns.
     parts = schema.partition_fields if file.write_columns is not None else ()

@@ -177,7 +177,6 @@ def _maps(columns: Mapping[str, Sequence[str]], rows: int) -> list[str]:
 
 
 def _texts(values: pa.RecordBatch, fields: Sequence[Field], *, legacy: bool) -> list[Sequence[str]]:
-    """The values as strings, one list for each column."""
     return [
         [_value_text(scalar, field, legacy=legacy) for scalar in column]
         for column, field in zip(values.columns, fields, strict=True)

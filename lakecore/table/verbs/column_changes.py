@@ -543,7 +543,6 @@ class ColumnChanges:
             self._spill()
 
     def _spill(self) -> None:
-        """Move the waiting rows to disk."""
         if self._waiting:
             waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
             self._changes.add(pa.concat_tables(waiting).combine_chunks())

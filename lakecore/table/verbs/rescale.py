@@ -284,7 +284,6 @@ def _of(partition: bytes, live: Sequence[ManifestEntry]) -> list[ManifestEntry]:
 
 
 def _count(context: TableContext, given: object) -> int:
-    """The wanted number of buckets."""
     options = context.options
     facts = {"table": context.identifier, "bucket": options.bucket}
     if options.bucket == -1:

@@ -290,7 +290,6 @@ class StagedWrite:
         self._writer.close()
 
     def _unstaged(self, staged: Sequence[CommitMessage]) -> list[CommitMessage]:
-        """Write the rows of staged files to real buckets."""
         rows: dict[bytes, int] = defaultdict(int)
         size_bytes: dict[bytes, int] = defaultdict(int)
         entries: list[ManifestEntry] = []

@@ -461,7 +461,6 @@ def _all_there(plan: Work, message: CommitMessage, state: _State) -> bool:
 
 
 def _compacts(context: TableContext) -> bool:
-    """Whether writes to the table run compactions."""
     options = context.options
     # Packing files would undo what clustering has sorted.
     in_buckets = bool(context.schema.primary_keys) or options.bucket > 0
