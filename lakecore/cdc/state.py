@@ -14,6 +14,13 @@ the only place that names its messages.
 When every table of a checkpoint is committed, its file is written again without the messages. So a
 restart commits nothing twice, even if the snapshots of the first commit have expired.
 
+What a state says about each table is in a base, a file of its own; a checkpoint names it and has
+only the entries that differ. When these are many, the next checkpoint begins another base. So a
+checkpoint costs as much as has changed, however many tables there are.
+
+INVARIANT: a base is stored before the checkpoints that name it, and deleted after a later one is
+named. Its name begins with its checkpoint, so a slow process deletes no newer base.
+
 INVARIANT: the dead letters of a checkpoint are published after its state is stored. Before that,
 they are in a file that the state names. If the checkpoint never happens, the source yields the same
 rows again. A table whose schema has changed by then may take them: they must not be dead letters
@@ -28,8 +35,9 @@ import base64
 import binascii
 import json
 import re
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lakecore.cdc.events import SourceTable
 from lakecore.cdc.quarantine import SetAside
@@ -69,9 +77,9 @@ _CLASSES: dict[str, type] = {
 }
 
 
-def message_to_json(message: CommitMessage) -> object:
+def message_to_json(message: CommitMessage) -> Json:
     """The message as a JSON value."""
-    return _encoded(message)
+    return cast("Json", _encoded(message))
 
 
 def message_from_json(value: object, path: str) -> CommitMessage:
@@ -187,7 +195,13 @@ def _text(value: object) -> str | None:
 _NAME = re.compile(r"checkpoint-(\d{1,18})\.json")
 _HELD = re.compile(r"held-rows-(\d{1,18})-[0-9a-f-]+\.jsonl")
 _REQUEST = re.compile(r"resync-[0-9a-f-]+\.json")
-_FORMAT = 1
+_BASE = re.compile(r"tables-(\d{1,18})-[0-9a-f-]+\.json")
+_FORMAT = 2
+_FORMATS = (1, 2)
+_CHANGES_MIN = 4096
+_ATTEMPTS = 10
+_Tables: TypeAlias = "dict[str, dict[str, Json]]"
+"""Entries about single tables, by what they say and the name of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +237,8 @@ class StateFiles:
         self._store = store
         self.directory = directory.rstrip("/")
         self._ambient = ambient
+        self._base: tuple[str | None, _Tables] = (None, {})
+        self._base_size = 0
 
     def checkpoints(self) -> tuple[int, ...]:
         """The numbers of the checkpoints that have a file, in order."""
@@ -234,20 +250,25 @@ class StateFiles:
 
     def latest(self) -> PipelineState | None:
         """The state after the last checkpoint; None if the pipeline has never run here."""
-        numbers = self.checkpoints()
-        return self.read(numbers[-1]) if numbers else None
+        for _ in range(_ATTEMPTS):
+            numbers = self.checkpoints()
+            with suppress(NotFound):  # a running pipeline may have gone on meanwhile
+                return self.read(numbers[-1]) if numbers else None
+        return self.read(numbers[-1])
 
     def read(self, checkpoint: int) -> PipelineState:
         """The state after a checkpoint. Raises CorruptTable if the file is damaged."""
         path = self._path(checkpoint)
         try:
             found = json.loads(self._store.read(path))
-            if found["format"] != _FORMAT:
+            if found["format"] not in _FORMATS:
                 raise CorruptTable(
                     "the state is of another version of lakecore",
                     path=path,
                     version=found["format"],
                 )
+            if "changed" in found:
+                self._join(found)
             messages = {
                 str(table): tuple(message_from_json(each, path) for each in listed)
                 for table, listed in found["messages"].items()
@@ -273,6 +294,13 @@ class StateFiles:
         Raises CommitConflict if another process has stored it already.
         """
         path = self._path(state.checkpoint)
+        _, tables = _split(state)
+        changed = len(json.dumps(_changes(self._base[1], tables)))
+        if changed > _CHANGES_MIN + self._base_size // 4:
+            name = f"tables-{state.checkpoint}-{self._ambient.new_uuid()}.json"
+            text = json.dumps(tables)
+            self._store.put(f"{self.directory}/{name}", text.encode())
+            self._base, self._base_size = (name, tables), len(text)
         if not self._store.put_if_absent(path, self._text(state)):
             raise CommitConflict(
                 "another process runs this pipeline: end one of the two",
@@ -281,27 +309,44 @@ class StateFiles:
             )
 
     def _text(self, state: PipelineState) -> bytes:
+        whole, tables = _split(state)
+        name, before = self._base
         text = json.dumps(
             {
                 "format": _FORMAT,
                 "uuid": self._ambient.new_uuid(),
-                "checkpoint": state.checkpoint,
-                "commit_user": state.commit_user,
-                "position": state.position,
-                "letters": state.letters,
-                "targets": list(state.targets),
-                "source_tables": list(state.source_tables),
-                "quarantine": [each.to_json() for each in state.quarantine],
-                "source": dict(state.source),
-                "metrics": dict(state.metrics),
-                "messages": {
-                    table: [message_to_json(each) for each in messages]
-                    for table, messages in state.messages.items()
-                },
-            },
-            indent=1,
+                **whole,
+                "base": name,
+                "changed": _changes(before, tables),
+            }
         )
         return text.encode()
+
+    def _join(self, found: dict[str, Json]) -> None:
+        """Put what a state says about tables in its place.
+
+        Raises NotFound if the base is gone, KeyError or TypeError for a damaged state.
+        """
+        name = found["base"]
+        if name is not None and name != self._base[0]:
+            if not isinstance(name, str) or not _BASE.fullmatch(name):
+                raise TypeError("a base has another name")
+            text = self._store.read(f"{self.directory}/{name}")
+            self._base, self._base_size = (name, json.loads(text)), len(text)
+        before = {} if name is None else self._base[1]
+        changed = found["changed"]
+        if not isinstance(changed, dict):
+            raise TypeError("changes are an object")
+        tables: _Tables = {}
+        for part in {*before, *changed}:
+            entries = {**before.get(part, {}), **changed.get(part, {})}
+            tables[part] = {key: each for key, each in entries.items() if each is not None}
+        found["targets"] = sorted(tables.get("targets", ()))
+        found["source_tables"] = sorted(tables.get("source_tables", ()))
+        for whole, part in _PARTS:
+            inside = found[whole]
+            if isinstance(inside, dict) and inside.get(part) is _SPLIT:
+                found[whole] = {**inside, part: tables.get(part, {})}
 
     def put_committed(self, state: PipelineState) -> None:
         """Store that every table of a checkpoint is committed, and drop its messages.
@@ -369,9 +414,15 @@ class StateFiles:
         The latter are deleted up to this checkpoint. Call it when all tables of this checkpoint are
         committed.
         """
+        known = _BASE.fullmatch(self._base[0] or "")
         for name in self._names():
-            state, held = _NAME.fullmatch(name), _HELD.fullmatch(name)
-            if (state and int(state[1]) < checkpoint) or (held and int(held[1]) <= checkpoint):
+            state, held, base = (each.fullmatch(name) for each in (_NAME, _HELD, _BASE))
+            is_old = base and known is not None and int(base[1]) < int(known[1])
+            if (
+                is_old
+                or (state and int(state[1]) < checkpoint)
+                or (held and int(held[1]) <= checkpoint)
+            ):
                 self._store.delete(f"{self.directory}/{name}")
 
     def _letters_path(self, checkpoint: int) -> str:
@@ -379,6 +430,54 @@ class StateFiles:
 
     def _path(self, checkpoint: int) -> str:
         return f"{self.directory}/checkpoint-{checkpoint}.json"
+
+
+_PARTS = (("position", "columns"), ("metrics", "tables"))
+"""The members of a state with entries about single tables: where they are, and their names."""
+_SPLIT = True
+"""In place of such a member."""
+
+
+def _split(state: PipelineState) -> tuple[dict[str, Json], _Tables]:
+    """A state as JSON: what is about the whole pipeline, and the entries about single tables."""
+    tables: _Tables = {
+        "targets": dict.fromkeys(state.targets, 1),
+        "source_tables": dict.fromkeys(state.source_tables, 1),
+    }
+    whole: dict[str, Json] = {
+        "checkpoint": state.checkpoint,
+        "commit_user": state.commit_user,
+        "position": None if state.position is None else {**state.position},
+        "letters": state.letters,
+        "quarantine": [each.to_json() for each in state.quarantine],
+        "source": dict(state.source),
+        "metrics": {**state.metrics},
+        "messages": {
+            table: [message_to_json(each) for each in messages]
+            for table, messages in state.messages.items()
+        },
+    }
+    for where, part in _PARTS:
+        inside = whole[where]
+        if isinstance(inside, dict) and isinstance(entries := inside.get(part), dict):
+            tables[part] = entries
+            inside[part] = _SPLIT
+    return whole, tables
+
+
+def _changes(before: _Tables, now: _Tables) -> _Tables:
+    """The entries that are new or others; None for those that are gone."""
+    found: _Tables = {}
+    for part in {*before, *now}:
+        old, new = before.get(part, {}), now.get(part, {})
+        changed: dict[str, Json] = {key: None for key in old if key not in new}
+        for key, each in new.items():
+            known = old.get(key)
+            if known is not each and known != each:
+                changed[key] = each
+        if changed:
+            found[part] = changed
+    return found
 
 
 def _held(name: object, path: str) -> str | None:

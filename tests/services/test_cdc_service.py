@@ -18,6 +18,7 @@ from tests.services.mirrors import (
     command,
     connect,
     environment,
+    mirror,
     postgres,
     postgres_command,
     program,
@@ -148,6 +149,31 @@ def test_log_of_postgres_has_a_size_and_a_token_is_asked_for(
             eventually(has_come, "the rows")
     finally:
         cursor.execute("SELECT pg_drop_replication_slot('served')")
+
+
+def test_a_checkpoint_over_many_tables_of_postgres_is_small(
+    postgres_log: Server, tmp_path: Path
+) -> None:
+    cursor = postgres(postgres_log)
+    cursor.execute("CREATE SCHEMA many")
+    listed = ", ".join(f"a_column_{number} int" for number in range(30))
+    for number in range(70):
+        cursor.execute(f"CREATE TABLE many.t{number} (id int PRIMARY KEY, {listed})")
+    given = postgres_command(postgres_log, tmp_path, "many", slot="many")
+    try:
+        mirror(given)
+        cursor.execute("INSERT INTO many.t1 (id) VALUES (1)")
+        mirror(given)
+        (state,) = (tmp_path / ".cdc").iterdir()
+        sizes = {each.name.partition("-")[0]: each.stat().st_size for each in state.iterdir()}
+        assert sizes["tables"] > 50_000
+        assert sizes["checkpoint"] < 6_000
+        cursor.execute("ALTER TABLE many.t1 ADD COLUMN w int")
+        cursor.execute("INSERT INTO many.t1 (id, w) VALUES (2, 3)")
+        mirror(given)
+        assert [each.stat().st_size < 8_000 for each in state.glob("checkpoint-*")] == [True]
+    finally:
+        cursor.execute("SELECT pg_drop_replication_slot('many')")
 
 
 @pytest.mark.parametrize(
