@@ -3,8 +3,8 @@
 fastavro reads and writes the records; this module handles the frame around them:
 
 - reading: check the frame and decompress each block. fastavro gets the uncompressed bytes, with a
-  simpler schema without logical types and inner records. So it builds one dictionary of plain
-  values for each record;
+  simpler schema without logical types and inner records, and builds one dictionary of plain values
+  for each record;
 - writing: let fastavro write an uncompressed container, compress each block, and state the codec.
 
 INVARIANT: the sync marker is computed from the schema, so equal records give equal bytes.

@@ -84,8 +84,8 @@ def decode_index(data: bytes, values_bytes: int, row_count: int, path: str) -> B
 def value_of(entry: bytes, path: str) -> bytes:
     """The value of an entry.
 
-    Raises CorruptTable if the entry is damaged. Its checksum covers the magic number, the value
-    and, if Java wrote it, the length.
+    Raises CorruptTable if the entry is damaged. The checksum covers the magic number, the value
+    and, if Java wrote the entry, the length.
     """
     value = entry[4:-12]
     length, checksum = struct.unpack("<qI", entry[-12:])

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 # n is the length of magic and bitmaps, and the checksum covers the same bytes. Numbers are
 # big-endian, except those inside the 64-bit form. Roaring bitmaps are in the portable format.
 #
-# NOTE: the range of a vector in an index manifest starts at the field n in both forms. Its length
-# is n in the 32-bit form, and n + 8 (with the field n and the checksum) in the 64-bit form.
+# NOTE: the range of a vector in an index manifest starts at the field n in both forms. The length
+# of the range is n in the 32-bit form, and n + 8 (with the field n and the checksum) in the 64-bit
+# form.
 
 Positions: TypeAlias = "NDArray[np.int64]"
 

@@ -173,7 +173,7 @@ def encode_schema(schema: TableSchema) -> bytes:
 def decode_schema(data: bytes, path: str) -> TableSchema:
     """The schema that a schema file holds. Cached, because every opening of a table reads it.
 
-    Its options include the defaults of old format versions: `bucket` is 1 up to version 1, and
+    The options include the defaults of old format versions: `bucket` is 1 up to version 1, and
     `file.format` is orc up to version 2.
     """
     record = Record.parse(data, path, "schema")
@@ -511,8 +511,8 @@ def decode_statistics(data: bytes, path: str) -> TableStatistics:
 # Converts the record of a rollback in progress to bytes and back.
 #
 # lakecore writes it before the first change and deletes it after the last, so that a rollback whose
-# process died can be finished. It holds the target snapshot and all snapshots to remove; their
-# manifests name the files. Paimon does not know this file, and ignores it.
+# process died can be finished. The record holds the target snapshot and all snapshots to remove,
+# whose manifests name the files. Paimon does not know this file, and ignores it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

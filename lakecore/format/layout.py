@@ -76,9 +76,9 @@ __all__ = [
 #    error.
 # 3. Nothing is decoded: `%20` in a URI is three characters of a name, as in every Paimon engine.
 #    Paimon itself escapes partition values with `%`.
-# 4. A URI of a remote storage keeps its authority and names. It must not contain `.` or `..`,
-#    because no object store resolves them. It must not contain credentials, because messages and
-#    plans would show them.
+# 4. A URI of a remote storage keeps its authority and names. Such a URI must not contain `.` or
+#    `..`, because no object store resolves them, and no credentials, because messages and plans
+#    would show them.
 # 5. A local path may contain `.` and `..`; the code that opens it resolves them
 #    (`io.stores.open.locate`).
 #
@@ -177,9 +177,9 @@ def _file_path(uri: str) -> str:
 #   its milliseconds, a timestamp its ISO text without trailing zero parts (`2024-01-02T03:04`);
 # - without it, the value cast to a string: `2024-01-01`, `03:04:05`, `2024-01-02 03:04:05.678`.
 #
-# Nulls, and empty or blank strings, become the default name. So different partitions may share a
-# directory: take partition values from manifests, never from a path. TIMESTAMP_LTZ is written in
-# UTC.
+# Nulls, and empty or blank strings, become the default name. Therefore different partitions may
+# share a directory: take partition values from manifests, never from a path. TIMESTAMP_LTZ is
+# written in UTC.
 
 _ESCAPED = frozenset([*map(chr, range(0x20)), *"\"#%'*/:=?\\\x7f{}[]^"])
 _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in _ESCAPED})
@@ -264,8 +264,8 @@ def value_text(scalar: pa.Scalar, field: Field, *, legacy: bool) -> str:
 
 
 def _binary_text(value: bytes, field: Field, *, legacy: bool) -> str:
-    # NOTE: Java's legacy text of a binary value is the address of an object. It differs on each
-    # write, so not even Java finds such a file again.
+    # NOTE: Java's legacy text of a binary value is the address of an object. The address differs on
+    # each write, so not even Java finds such a file again.
     if legacy:
         raise Unsupported(
             "a binary partition key needs partition.legacy-name=false",
@@ -604,9 +604,9 @@ class Layout:
 def one_name(name: str, given: str = "") -> str:
     """Check that a name is a single file or directory name on every storage, and return it.
 
-    `given` says what kind of name a caller gave: a tag, a branch or a consumer. It is empty for a
-    name from metadata. Raises InvalidRequest for a bad name of a caller, CorruptTable for a bad
-    name from metadata.
+    `given`: the kind of name that a caller gave: a tag, a branch or a consumer; empty for a name
+    from metadata. Raises InvalidRequest for a bad name of a caller, CorruptTable for a bad name
+    from metadata.
     """
     if _PLAIN_NAME.fullmatch(name):
         return name
@@ -671,7 +671,7 @@ def index_manifest_name(committer: str, counter: int) -> str:
 
 
 def index_file_name(writer: str, counter: int, checksum: int | None = None) -> str:
-    """The name of a deletion-vector or hash index file. It may contain the CRC-32 of the file."""
+    """The name of a deletion-vector or hash index file; may contain the CRC-32 of the file."""
     ending = "" if checksum is None else f"-crc32-{checksum:08x}"
     return f"index-{writer}-{counter}{ending}"
 

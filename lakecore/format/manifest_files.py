@@ -1,7 +1,7 @@
 """Converts manifest lists and manifests to values and back, in the forms of `manifest_records.py`.
 
-lakecore writes the newest set of fields, which every engine reads. It reads fields by name: a field
-that an older writer lacked is None, and a field that a newer writer added is ignored.
+lakecore writes the newest set of fields, which every engine reads. lakecore reads fields by name: a
+field that an older writer lacked is None, and a field that a newer writer added is ignored.
 """
 
 from __future__ import annotations

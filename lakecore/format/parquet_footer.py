@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 #
 # A page has a CRC of its body, as in Java. Page headers and the footer have no CRC in Parquet: a
 # flipped bit there can drop rows, or disable the check of a page. lakecore writes a trailer
-# directly before the footer, which other readers ignore as a gap. Its numbers are little-endian:
+# directly before the footer, which other readers ignore as a gap. The numbers of the trailer are
+# little-endian:
 #
 #     "LakeCRC<"               8 bytes
 #     CRC-32 of the bytes of each column chunk, page headers included: row group by row group

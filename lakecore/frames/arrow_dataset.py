@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 # Arrow cannot leave out rows by their numbers.
 #
 # INVARIANT: Arrow or Polars applies a condition only if the predicate language expresses it exactly
-# and no column of it is a float. They skip row groups by their bounds, and Parquet's bounds contain
-# no NaN and do not distinguish -0.0 from 0.0.
+# and no column of it is a float. Both skip row groups by bounds, and Parquet's bounds contain no
+# NaN and do not distinguish -0.0 from 0.0.
 
 BATCH_ROWS = 131_072
 _BATCHES_AHEAD = 2
@@ -156,7 +156,7 @@ _SECONDS_TO_END = 1.0
 
 
 class SourceScanner:
-    """One scan of a source with columns and a filter. It can be read more than once."""
+    """One scan of a source with columns and a filter, which can be read more than once."""
 
     def __init__(
         self,

@@ -138,7 +138,7 @@ def scan_query(
     bitmap has one bit: such a query can be explained, but not run.
 
     In a file of few rows, DuckDB tests the bit of a row's position while it decodes the file, and
-    skips the values of other rows. It copies a constant for each 2048 rows, so a bitmap of many
+    skips the values of other rows. DuckDB copies a constant for each 2048 rows, so a bitmap of many
     rows is a table of blocks, which the scan is joined with. Conditions on columns still reach the
     scan. DuckDB evaluates a condition that may raise an error only on rows that are returned.
     """
@@ -182,7 +182,8 @@ def _in_blocks(file: EngineFile) -> bool:
 def _scan(
     owner: DuckDBConnection, files: Sequence[EngineFile], schema: pa.Schema
 ) -> DuckDBRelation:
-    # Not as parameters: DuckDB 1 runs a query that has some at once, and keeps all its rows.
+    # Bitmaps are not parameters: DuckDB 1 runs a query with parameters immediately, and keeps all
+    # its rows.
     bits = [_constant(each) for each in bits_of_files(files)]
     return owner.sql(scan_query(files, schema, bits.__getitem__))
 
@@ -203,8 +204,8 @@ def _scan_of(files: Sequence[str], schema: pa.Schema) -> str:
 
     DuckDB assumes that the bounds of a row group cover all its values, but Parquet's bounds do not
     cover NaN. The scan states that columns may contain NaN; otherwise DuckDB would filter and
-    aggregate as if there were none. It also states that binary columns are not text; a setting of
-    the connection may say that they are.
+    aggregate as if there were none. The scan also states that binary columns are not text, which a
+    setting of the connection could change.
     """
     paths = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
     floats = any(pa.types.is_floating(field.type) for field in schema)

@@ -73,7 +73,7 @@ class EngineScan:
             yield from self._matching_of_marked(marked)
 
     def frame(self) -> pl.DataFrame:
-        """All rows that are not marked, at once. Faster than frames that are put together later."""
+        """All rows that are not marked, in one frame, which is faster than joining frames later."""
         assert self.predicate is None
         assert self.row_limit is None
         return self._all().select(named(self.wanted)).collect()

@@ -74,8 +74,8 @@ def incoming_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `data` in batches, in order; without rows, one empty batch or none.
 
-    `fields` are the table's columns, if known. They decide the types of ambiguous Python values.
-    With `settles`, Python values are converted to the type of their column if they fit it.
+    `fields`: the table's columns, if known, which decide the types of ambiguous Python values. With
+    `settles`, Python values are converted to the type of their column if they fit it.
 
     Raises InvalidRequest for any other object, naming its type and the accepted types, and for a
     column name that occurs twice.

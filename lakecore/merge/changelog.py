@@ -4,10 +4,10 @@ https://paimon.apache.org/docs/master/primary-key-table/changelog-producer/
 
 1. The keys of a window, in order, are those of the merged rows, including tombstones.
 2. `changed_keys` finds, for each key, its row before and whether it can have changed:
-   - *lookup*: the key has a row in level 0. Its row before is the row in the lowest level above 0
-     that has one: earlier compactions have merged the rows of all higher levels into it.
+   - *lookup*: the key has a row in level 0. The row before is the row in the lowest level above 0
+     that has the key: earlier compactions have merged the rows of all higher levels into it.
    - *full-compaction*: the key has a row outside the deepest level. (The changelog has already
-     reported the rows of the deepest level.) Its row before is the row in the deepest level.
+     reported the rows of the deepest level.) The row before is the row in the deepest level.
 3. `changelog_rows` compares the rows before with the merged rows:
 
    | before | after | rows |
@@ -250,8 +250,8 @@ def _of_kind(rows: pa.Table, places: np.ndarray, kinds: np.ndarray) -> pa.Table:
 # --- difference ----------------------------------------------------------------------------------
 # Compares two merged states of a range of keys, and returns the changes from one to the other.
 #
-# If a key is in both states and its columns differ, only the later row is returned, as +U. This is
-# how Paimon compares two tags.
+# If a key is in both states and its columns differ, only the later row is returned, as +U. Paimon
+# compares two tags in the same way.
 
 BEFORE, AFTER = 0, 1
 """The `commit_order` of slices of the earlier and of the later state."""

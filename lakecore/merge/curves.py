@@ -262,7 +262,8 @@ def _turns(widths: Sequence[int]) -> np.ndarray:
 def _hilbert(columns: Sequence[pa.Array]) -> list[Words]:
     """Words whose interleaved bits are the positions of rows on a Hilbert curve.
 
-    This is Skilling's transform ("Programming the Hilbert curve", 2004), for all rows at once.
+    The algorithm is Skilling's transform ("Programming the Hilbert curve", 2004), for all rows at
+    once.
     """
     points = [
         np.where(_valid(column), _words(column), np.uint64(0xFFFFFFFFFFFFFFFF))

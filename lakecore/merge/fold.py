@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 # --- runs ----------------------------------------------------------------------------------------
 # Folding run by run, without sorting: each key has a slot and at most one row in each run.
 #
-# This requires that each run as a whole is older or newer than the others, and that no row is a
-# retraction. Most reads of aggregation tables, and of partial-update tables without sequence
-# groups, are of this kind.
+# Folding run by run requires that each run as a whole is older or newer than the others, and that
+# no row is a retraction. Most reads of aggregation tables, and of partial-update tables without
+# sequence groups, are of this kind.
 #
 # If a step of a function is one operation on whole arrays (`Fold.choice`, `Fold.step`), the runs
 # are processed in order: their values replace the values in the slots, or are combined with them. A

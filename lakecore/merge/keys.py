@@ -81,7 +81,7 @@ class OrderColumns:
 
 
 def order_columns(columns: Sequence[pa.Array | pa.ChunkedArray]) -> OrderColumns:
-    """The columns in sortable form. They must hold no nulls."""
+    """The columns, which must hold no nulls, in sortable form."""
     length = len(columns[0])
     out: list[np.ndarray | pa.Array] = []
     for column in columns:

@@ -2,9 +2,8 @@
 
 https://paimon.apache.org/docs/master/primary-key-table/sequence-rowkind/
 
-If whole runs are older or newer than each other, a stable sort by key is enough. It is cheap,
-because each run is in key order already. Otherwise, only rows whose key occurs more than once are
-compared.
+If whole runs are older or newer than each other, a stable sort by key is enough, and cheap, because
+each run is in key order already. Otherwise, only rows whose key occurs more than once are compared.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ https://paimon.apache.org/docs/master/primary-key-table/merge-engine/partial-upd
   `partial-update.remove-record-on-delete`: a -D discards the rows before it;
   `partial-update.remove-record-on-sequence-group`: a -D not older than the group discards them.
   Rows after such a -D are folded onto its values; if it is the last row, the key is deleted.
-- A key with only -U and -D rows stays a retraction for a later merge. Its rows are folded as if
-  they added, because retracting their sum retracts each of them. The result is a -D only if one of
-  these rows discards the rows before it. Otherwise it is a -U, because a -D would wrongly discard
-  rows in a later merge.
+- A key with only -U and -D rows stays a retraction for a later merge. The rows of such a key are
+  folded as if they added, because retracting their sum retracts each row. The result is a -D only
+  if one of these rows discards the rows before it. Otherwise it is a -U, because a -D would wrongly
+  discard rows in a later merge.
 """
 
 from __future__ import annotations

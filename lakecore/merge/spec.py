@@ -52,8 +52,8 @@ class MergeSpec:
       compaction into the last level, may drop it;
     - `in_key_order`: the result is sorted by key, which a read does not need;
     - `ignored`: rows of these kinds are ignored;
-    - `complete_levels`: compaction looks up older rows. Of the rows of a key above level 0, the one
-      in the lowest level has therefore absorbed the others, and a merge ignores the others;
+    - `complete_levels`: compaction looks up older rows. The row of a key in the lowest level above
+      0 has therefore absorbed the rows of higher levels, which a merge ignores;
     - `folds_single`: an engine that folds applies its functions even to a key with a single row;
     - `lacks_older`: older rows of a key may exist that this merge does not get. An engine that
       folds then keeps some rows of a key as they are, and numbers its rows in the column `LAYER`.

@@ -235,7 +235,8 @@ def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _with_offsets(array: pa.Array) -> pa.Array:
     kind = array.type
     if not len(array) and (_t.is_nested(kind) or _is_text_or_bytes(kind)):
-        # Not `pa.nulls`: all its children share one buffer, whose size fits only one of them.
+        # `pa.nulls` cannot be used: all its children share one buffer, whose size fits only one of
+        # them.
         return pa.array([], kind)
     if not _t.is_nested(kind) or _t.is_union(kind):
         return array

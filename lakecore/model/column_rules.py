@@ -304,7 +304,7 @@ def apply_directive(
 
 
 def refuse_directive(comment: str | None, path: Sequence[str], *, table: str = "") -> None:
-    """Raise InvalidRequest if the comment is a directive: it would have no effect here.
+    """Raise InvalidRequest if the comment is a directive, which would have no effect here.
 
     A directive has an effect only in the comment of a new column, not of an existing column or a
     nested field.
@@ -319,7 +319,7 @@ def refuse_directive(comment: str | None, path: Sequence[str], *, table: str = "
 
 
 def without_column(options: Mapping[str, str], column: str) -> dict[str, str]:
-    """The options without a dropped column in those that directives set."""
+    """The options; a dropped column is removed from the options that directives set."""
     kept = _current(options)
     for key in _OPTIONS.values():
         if key in kept:

@@ -1,7 +1,7 @@
 """Paimon's logical types as values: atomic types, and types that have other types as parts.
 
-Types are hashable and never changed in place; two types are equal if they mean the same. Their text
-is Paimon's: `DECIMAL(10, 2) NOT NULL`, `ARRAY<INT>`.
+Types are hashable and never changed in place; two types are equal if they mean the same. Types
+print as in Paimon: `DECIMAL(10, 2) NOT NULL`, `ARRAY<INT>`.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ DataType: TypeAlias = Atomic | Array | Multiset | Map | Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A column, or a field inside a ROW. Its `id` identifies it in the schema of each file."""
+    """A column, or a field inside a ROW, which its `id` identifies in the schema of each file."""
 
     id: int
     name: str

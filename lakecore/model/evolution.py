@@ -165,8 +165,8 @@ def _within(
 #   of the old one exactly. If all casts are allowed, it gets every type that an explicit cast leads
 #   to; stored values that do not fit are then read as after an `ALTER TABLE`. Otherwise the column
 #   keeps its type, and the incoming values must fit it.
-# - Keys keep their types. So do array elements, map keys and map values. Strings and bytes keep
-#   their lengths, because Arrow types have none.
+# - Keys, array elements, map keys and map values keep their types. Strings and bytes keep their
+#   lengths, because Arrow types have none.
 #
 # See https://paimon.apache.org/docs/master/spark/sql-write/#write-merge-schema
 

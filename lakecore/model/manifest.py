@@ -26,7 +26,7 @@ class FileKind(IntEnum):
 
 
 class EntryIdentity(NamedTuple):
-    """The identity of a file in manifests. It includes the level, because files change levels."""
+    """The identity of a file in manifests, with the level, because files change levels."""
 
     partition: bytes
     bucket: int

@@ -200,8 +200,8 @@ class RolledBack(ShownFacts):
     - `tags_removed`: the names of the removed tags, those of later snapshots;
     - `changelogs_removed`: how many later long-lived changelogs were removed;
     - `files`: what was deleted, by kind;
-    - `consumers_ahead`: consumers whose next snapshot is a later one. They miss the changes up to
-      that snapshot; `reset_consumer` moves them;
+    - `consumers_ahead`: consumers that miss changes, because their next snapshot is later than
+      `snapshot_id`; `reset_consumer` moves a consumer;
     - `is_complete`: False if a state that the table keeps cannot be read, so that it is unknown
       which files are needed, or if the storage failed after the rollback. Files were left: the next
       rollback or `remove_orphan_files` deletes them;

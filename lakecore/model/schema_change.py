@@ -194,7 +194,7 @@ class SchemaChange:
         comment: str | None = None,
         move: Move | None = None,
     ) -> Change:
-        """Add a nullable column; existing rows read as null. It is last, unless `move` is given."""
+        """Add a nullable column, last unless `move` is given; existing rows read as null."""
         path = _path(name)
         return AddColumn(
             path=path, type=_type(type, path), comment=_comment(comment), move=_move(move)

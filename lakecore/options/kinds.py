@@ -66,7 +66,7 @@ IGNORE_KEY = "lakecore.ignore-options"
 class Option:
     """The declaration of one option; `default` is the value, `default_text` its form in documents.
 
-    `supported` is False if lakecore honours only the default value. `ignorable` says that the rows
+    `supported` is False if lakecore honours only the default value. `ignorable`: whether the rows
     are still right if another value is ignored. `no_effect` says why lakecore accepts any value
     without effect; it is empty if the value has an effect. `fallbacks` are older keys of the same
     meaning. An `immutable` option cannot change once there are snapshots. An option that is not

@@ -13,8 +13,8 @@ The changes of a commit were computed from some snapshot; the table may have cha
 6. If files of level 0 are compacted, no older file may stay in level 0. Such a file would be above
    the output: its rows would win over newer rows, and deleted rows would reappear. A conflict
    arises if a write compacts files that are not committed yet, and another commit adds files before
-   them. A file of level 0 that only gets a new entry (another file index) moves behind all others.
-   It must not pass a file whose rows are newer only because they were committed later.
+   them. A file of level 0 that only gets a new entry (another file index) moves behind all others,
+   and must not pass a file whose rows are newer only because they were committed later.
 7. Dynamic buckets assign keys by an index of the whole partition. If the index has changed, a key
    could be in two buckets.
 8. The deletion vector of a data file that was read, marked or compacted must not have changed, and

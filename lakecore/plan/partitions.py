@@ -105,7 +105,7 @@ class Partitions:
 def bucket_key_fields(schema: TableSchema, options: TableOptions) -> tuple[Field, ...]:
     """The fields whose hash chooses the bucket; none if buckets are not chosen by hash.
 
-    They are the option `bucket-key`, else the trimmed primary key. In a table with postponed
+    The fields are the option `bucket-key`, else the trimmed primary key. In a table with postponed
     buckets, they choose the real bucket of a row.
     """
     if options.bucket < 1 and options.bucket != POSTPONE_BUCKET:

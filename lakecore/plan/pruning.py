@@ -102,7 +102,7 @@ def may_match(
 
     `minimum` and `maximum` hold bounds in the types for which the predicate was made; bounds may be
     truncated. `null_count` holds the number of nulls. A null or a missing column means unknown.
-    The caller has mapped the columns to the table's schema. It leaves out those whose values are
+    The caller has mapped the columns to the table's schema, and leaves out columns whose values are
     ordered differently under the schema of the file.
     """
     chunks = _Chunks(minimum, maximum, null_count, np.asarray(row_count, np.int64))

@@ -127,8 +127,8 @@ def rows_of(group: Sequence[DataFile]) -> range:
 def may_hold_row_ids(files: Sequence[DataFile], predicate: Predicate | None) -> np.ndarray:
     """For each file, whether it may hold a row with a row id that matches the predicate.
 
-    A rewritten file stores the ids of its rows, and its manifest does not state them: it may match.
-    A file of BLOB values is kept with the files of its rows.
+    A rewritten file may always match: the file stores the ids of its rows, and the manifest does
+    not state them. A file of BLOB values is kept with the files of its rows.
     """
     mask = np.ones(len(files), bool)
     condition = condition_on(predicate, [ROW_ID])

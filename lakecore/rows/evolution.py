@@ -140,7 +140,7 @@ def convert(array: pa.Array, stored: DataType, read: DataType, column: str) -> p
             return _text(array, stored, column)
         case Row(), Row():
             places = {field.id: place for place, field in enumerate(stored.fields)}
-            # A cast must not meet what lies under a null row.
+            # A cast must not see the values under a null row.
             values = array.flatten() if array.null_count else inner_of(array)
             children = [
                 convert(values[places[part.id]], parts.type, part.type, column)

@@ -350,7 +350,7 @@ def parse_sql(
     find: Find | None = None,
     what: str = "expression",
 ) -> Sql:
-    """Parse an expression over columns of these types. Its result type is not determined yet.
+    """Parse an expression over columns of these types. The result type is not determined yet.
 
     `what` names the text in errors. Raises InvalidRequest for bad SQL, names or types; Unsupported
     for SQL that an expression over one row may not contain.
@@ -423,7 +423,7 @@ def placed(rows: pa.Table, columns: tuple[str, ...], begin: int = 0) -> pa.Table
 
 
 def explained(error: duckdb.Error, sql: Sql, message: str, **facts: object) -> InvalidRequest:
-    """The error for an expression that DuckDB rejects. It uses the table's own column names."""
+    """The error for an expression that DuckDB rejects, with the table's own column names."""
 
     def name(match: re.Match[str]) -> str:
         number = int(match[1])

@@ -52,7 +52,7 @@ _QUERY = re.compile(
     rb"\(" + _GAP + rb"(?:\(" + _GAP + rb")*(?:SELECT|FROM|WITH|VALUES)\b", re.IGNORECASE
 )
 _BARE = re.compile(rb"\b(?:TABLE|DESC|DESCRIBE|SHOW|SUMMARIZE)" + _GAP + rb"\Z", re.IGNORECASE)
-"""These words take the name of a table where others take a FROM clause."""
+"""The words that take the name of a table where others take a FROM clause."""
 _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UBIGINT", "HUGEINT"})
 
 

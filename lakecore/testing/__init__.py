@@ -1,7 +1,7 @@
 """The testing kit: a model of a table, strategies, storage that fails, golden tables, a suite.
 
-The names below are the public ones; each is imported when it is first used. They are unstable until
-1.0: a minor version may change them, and the changelog says so. The strategies need the extra
+The names below are the public ones; each is imported when it is first used. The names are unstable
+until 1.0: a minor version may change them, and the changelog says so. The strategies need the extra
 `testing`, which brings Hypothesis; the other names do not. Nothing else of lakecore imports this
 package. docs/testing.md explains it.
 """

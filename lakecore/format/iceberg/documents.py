@@ -1,7 +1,8 @@
 """The document `vN.metadata.json`: the schemas, snapshots and tags of an Iceberg table.
 
-An Iceberg snapshot has the id of its Paimon snapshot, which is also its sequence number. Its
-summary holds the identity of the Paimon snapshot, because a rollback makes ids free again.
+An Iceberg snapshot has the id of its Paimon snapshot, which is also its sequence number. The
+summary of the Iceberg snapshot holds the identity of the Paimon snapshot, because a rollback makes
+ids free again.
 """
 
 from __future__ import annotations

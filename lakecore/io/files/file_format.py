@@ -1,7 +1,7 @@
 """Common parts of the three file formats: writing a run, and the facts of a row group.
 
-A *run writer* accepts Arrow tables or batches with the physical columns of the file, in order. It
-encodes incrementally and knows whether the encoded file has reached a size, so that the caller can
+A *run writer* accepts Arrow tables or batches with the physical columns of the file, in order,
+encodes incrementally, and knows whether the encoded file has reached a size, so that the caller can
 close it at the target file size.
 """
 

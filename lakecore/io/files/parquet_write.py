@@ -464,7 +464,7 @@ def _text_bounds(
 ) -> dict[str, tuple[str, str]]:
     """The minimum and maximum of each string column, from the footer.
 
-    Arrow writes no bounds of several KiB: those are computed here.
+    Arrow writes no bounds of several KiB: such bounds are computed here.
     """
     bounds: dict[str, tuple[str, str]] = {}
     if not texts or not table.num_rows:

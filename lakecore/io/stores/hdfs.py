@@ -9,8 +9,8 @@ To publish a file only if it is absent:
 2. rename it to the target without overwriting. The name node renames in one step, and refuses if
    the target exists. No reader sees a file that is half written;
 3. if the reply is lost, delete the hidden file. If it still existed, the rename has not happened
-   and never will. Otherwise the content of the target decides: it has our bytes, or those of
-   another writer;
+   and never will. Otherwise the content of the target decides: our bytes, or the bytes of another
+   writer;
 4. if the name node no longer answers, raise `CommitUnknown`.
 
 A crash leaves at most a hidden file, which is an orphan.

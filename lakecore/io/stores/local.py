@@ -198,7 +198,7 @@ class LocalStore:
         local = self._at(path)
         with plain_errors(path):
             _make_directory(os.path.dirname(local))
-            # NOTE: this descriptor only serves fsync. It is opened before the first write, because
+            # NOTE: this descriptor only serves fsync, and is opened before the first write, because
             # a write-back error is reported to the descriptors that were open when it happened.
             # O_NONBLOCK: opening a pipe that nobody reads fails instead of waiting.
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NONBLOCK", 0)

@@ -11,12 +11,12 @@ writer: then a check before the put is enough.
    S3-compatible services ignore the condition, and some client versions do not send it.
 2. Send the conditional put. If it is accepted, the file is ours. If it is refused because of
    anything but an existing path (permission, no bucket), nothing was written.
-3. If it is refused because the path exists, read the file and compare it with our bytes. It may be
-   ours, because every client repeats a request after a lost reply; aiohttp always does.
+3. If it is refused because the path exists, read the file and compare it with our bytes. The file
+   may be ours, because every client repeats a request after a lost reply; aiohttp always does.
 4. If there is no reply, or a server error, the put may have been executed, or may be executed
    later. Send it again; only one of the repetitions can succeed.
-5. If there is still no reply, but the file exists, compare it: no put can succeed any more. If the
-   file does not exist or cannot be read, raise `CommitUnknown`.
+5. If there is still no reply, but the file exists, compare the file: no put can succeed any more.
+   If the file does not exist or cannot be read, raise `CommitUnknown`.
 
 INVARIANT: the bytes given to `put_if_absent` are unique to the caller (each snapshot contains a
 uuid), or their origin does not matter. Otherwise step 3 could mistake another commit for ours.

@@ -1,9 +1,8 @@
 """Classifies the exceptions of remote clients, independent of the client.
 
-fsspec's clients report "no such file" and "exists" with Python's own exceptions. They report other
-errors with their own classes; the HTTP status is then somewhere in the chain of causes. An
-unrecognised error counts as no answer: if an unknown outcome were treated as a refusal, a commit
-could be lost.
+fsspec's clients report "no such file" and "exists" with Python's own exceptions. Other errors have
+the clients' own classes; the HTTP status is then somewhere in the chain of causes. An unrecognised
+error counts as no answer: if an unknown outcome were treated as a refusal, a commit could be lost.
 
 A file of a client is used long after it was opened, by the readers and writers of a format:
 `TranslatedFile` translates the errors of each of its calls.

@@ -1,7 +1,7 @@
 """The storage interface `Store`: files by path. `MemoryStore` is its reference implementation.
 
 A path is a full path or a URI, as `format.layout` builds it: `/data/w/shop.db/t/snapshot/LATEST`,
-`s3://bucket/w/...`, `memory://name/...`. Its parts are separated by `/`.
+`s3://bucket/w/...`, `memory://name/...`. The parts of a path are separated by `/`.
 
 INVARIANT: `put_if_absent` is the only atomic step that lakecore relies on. Other readers may see
 any other operation half done, and this must be harmless. Data files, manifests and manifest lists
@@ -73,7 +73,7 @@ class Store(Protocol):
         """Write a whole file; replaces an existing one, and creates its directories."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create a file if it does not exist. Of concurrent callers, exactly one gets True.
+        """Create a file if it does not exist. Exactly one of several concurrent callers gets True.
 
         The bytes must be unique to the caller (a snapshot contains a uuid), because a store may
         return True if the file already exists with the same bytes. Raises `CommitUnknown` if the
@@ -109,7 +109,7 @@ class Store(Protocol):
     def open_output(self, path: str) -> AbstractContextManager[pa.NativeFile]:
         """A new file to write to, which is complete and durable when the block ends.
 
-        Its directories are created. If the block raises an error, the file is deleted.
+        Missing directories are created. If the block raises an error, the file is deleted.
         """
 
     def local_path(self, path: str) -> str | None:
@@ -119,7 +119,7 @@ class Store(Protocol):
 def discard(store: Store, path: str) -> None:
     """Delete a file of work that failed. If that fails too, the file remains as an orphan.
 
-    Raises no error of the store: it would hide the first failure.
+    Raises no error of the store, which would hide the first failure.
     """
     with suppress(LakecoreError, OSError):
         store.delete(path)

@@ -145,10 +145,10 @@ def _extreme_number(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Ar
 # 3. With `distinct`, the first string is kept unchanged. Later strings are split at the delimiter,
 #    and each token that is not blank and not yet present is added.
 #
-# Paimon splits the joined string again at each step of 3. This gives the same result unless the
-# delimiter can overlap itself (such as `||` after a token that ends in `|`), or is empty (then
-# Paimon splits at spaces). For such delimiters, strings are joined rank by rank, two at a time; for
-# all others, in one step.
+# Paimon splits the joined string again at each step of 3. Splitting once gives the same result
+# unless the delimiter can overlap itself (such as `||` after a token that ends in `|`), or is empty
+# (then Paimon splits at spaces). For such delimiters, strings are joined rank by rank, two at a
+# time; for all others, in one step.
 
 _BLANK = (
     r"\A[\t-\r\x1c-\x20\x{1680}\x{2000}-\x{2006}\x{2008}-\x{200a}"

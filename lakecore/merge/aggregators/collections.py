@@ -513,7 +513,7 @@ class _Entries:
         """For a column with a count limit: the positions of the rows that remain at the end.
 
         `taken` marks the retractions. In each group, stretches of additions and of retractions
-        alternate; they are applied in turn.
+        alternate, and are applied in turn.
         """
         turns = _turns(self.groups, taken)
         order = np.argsort(turns, kind="stable")

@@ -109,8 +109,8 @@ class Fold:
     """An aggregate function bound to a column: either `fold` or `choice`.
 
     `fold` gets the values in fold order, their groups, and a mask of the values to retract (None:
-    none). It starts from nothing, and returns one value for each group, in the type of the values.
-    `choice` returns one of the values.
+    none). The fold starts from nothing, and returns one value for each group, in the type of the
+    values. `choice` returns one of the values.
 
     - `step`: the same as `fold` without retractions, where possible.
     - `retracts`: whether values can be retracted; if not, the function never gets a mask;

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 # --- roaring64 -----------------------------------------------------------------------------------
 # Converts 64-bit bitmaps to the bytes of Java's Roaring64Bitmap, as in `rbm64` columns, and back.
 #
-# Bitmap libraries share one portable format, but Java's class writes another format. Its numbers
-# are little-endian, except the keys of leaves, which are big-endian:
+# Bitmap libraries share one portable format, but Java's class writes another format. The numbers of
+# Java's format are little-endian, except the keys of leaves, which are big-endian:
 #
 #     0                                            an empty bitmap, or else
 #     1 | long number of leaves | nodes            a radix tree over the high 48 bits, parents first

@@ -1,10 +1,10 @@
 """Converts pyarrow compute expressions to predicates, and back.
 
-`from_arrow` reads the serialized form of an expression: an Arrow IPC file. Its single row holds the
-literals (and the options of calls) with their exact types; its schema metadata hold the tree in
-prefix order: `call`, `field_ref`, `literal`, `options`, `end`. Unlike Substrait, this form is not
-bound to a schema and accepts implicit casts (a TIME column compared with DuckDB's TIME literal). If
-a call is not known, only this part of the predicate becomes Unknown.
+`from_arrow` reads the serialized form of an expression: an Arrow IPC file. The single row of the
+file holds the literals (and the options of calls) with their exact types; the schema metadata hold
+the tree in prefix order: `call`, `field_ref`, `literal`, `options`, `end`. Unlike Substrait, this
+form is not bound to a schema and accepts implicit casts (a TIME column compared with DuckDB's TIME
+literal). If a call is not known, only this part of the predicate becomes Unknown.
 
 In Arrow, NaN is not greater than any number; in the predicate language it is greater than all
 numbers. Therefore `>` and `>=` on floats are read as upper bounds (at most these rows), and are
@@ -220,7 +220,7 @@ def _is_in(call: _Call, column: Column) -> Predicate | None:
 
 
 def _finds_null(call: _Call) -> bool:
-    """Whether `is_in` is true for null (otherwise false). Its result is never null."""
+    """Whether `is_in` is true for null (otherwise false). The result of `is_in` is never null."""
     assert call.options is not None
     matches = _option(call, "null_matching_behavior") == _NULL_MATCHES
     return matches and call.options["value_set"].values.null_count > 0

@@ -4,9 +4,9 @@ A predicate is a tree of frozen values in SQL's three-valued logic: a comparison
 and a row matches only where the whole is true. Values are `pa.Scalar`s of the column's own Arrow
 type, never null and never NaN; `literals.py` makes them so.
 
-`Unknown` stands for a condition that this language cannot express. It may be true, false or null
-for any row, and so may its negation, so it prunes nothing. An inexact condition with a known bound
-is `And(Unknown, bound)`: it can be true only where the bound is, and false anywhere.
+`Unknown` stands for a condition that this language cannot express. `Unknown` and its negation may
+be true, false or null for any row, so neither prunes anything. `And(Unknown, bound)` is an inexact
+condition with a known bound, which can be true only where the bound is true, and false anywhere.
 
 INVARIANT: NaN equals itself and is greater than every number, as in Polars, DuckDB and Java.
 Binaries and strings compare by their (UTF-8) bytes.

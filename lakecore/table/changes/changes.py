@@ -7,7 +7,7 @@ data evolution, columns that the snapshots did not write are null, as in Paimon.
 
 Rows are in snapshot order; within a snapshot, rows of a key are in the order of the changes.
 Applying them in order gives the table. A condition filters row by row, so files may be pruned by
-any statistics; it may drop one row of a pair -U, +U.
+any statistics, and one row of a pair -U, +U may be dropped.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Found:
 
 
 class Follower:
-    """The position of a stream. Not thread-safe.
+    """The position of a stream. A follower is not thread-safe.
 
     `next_id` is the first snapshot that was neither returned nor skipped; None before the start.
     """

@@ -1,6 +1,6 @@
 """Opens streams of changes, as `Table.stream` and other callers request them.
 
-1. Check the arguments. They replace the options that name a start.
+1. Check the arguments, which replace the options that name a start.
 2. Read the progress of the consumer.
 3. Find the start and the last snapshot (`starts.py`, `follow.py`).
 

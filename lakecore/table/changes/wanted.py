@@ -88,8 +88,9 @@ _RETRACTS = np.array([kind in RETRACTS for kind in RowKind])
 class Held(Enum):
     """Which columns rows hold.
 
-    - WRITTEN: those that their writer set; with an engine that folds, also values to be folded;
-    - MERGED: all, but rows of kind -U and -D only those that their writer set;
+    - WRITTEN: columns that the writer of a row set; with an engine that folds, also values to be
+      folded;
+    - MERGED: all columns; rows of kind -U and -D hold only columns that their writer set;
     - ALL: all columns.
     """
 
@@ -104,8 +105,8 @@ class Wanted:
 
     - `keeps_deletions`: a state has the stored kind of each merged row, tombstones included;
     - `sequence`: rows have their sequence number too;
-    - `row_filter`: the filter of the reader. Its columns are among `columns`, and rows that may not
-      hold them are left out.
+    - `row_filter`: the filter of the reader; `columns` include the columns of the filter, and rows
+      that may not hold them are left out.
     """
 
     context: TableContext

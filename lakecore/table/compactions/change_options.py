@@ -140,7 +140,7 @@ def _check_options(
     table: str,
 ) -> None:
     """Check the changes of options; `others` are the other changes of the same call."""
-    # A renamed column is renamed in options too; that does not change a rule.
+    # A renamed column is renamed in options too, which does not change a rule.
     try:
         renamed = evolve(current, others, now_ms=changed.time_ms, has_snapshots=True, table=table)
     except InvalidRequest:
@@ -166,8 +166,8 @@ def check_vectors_change(
 ) -> None:
     """Raise InvalidRequest if `deletion-vectors.enabled` may not change now.
 
-    It must not be switched on while files of a bucket must be merged, nor off while a vector hides
-    rows.
+    The option must not be switched on while files of a bucket must be merged, nor off while a
+    vector hides rows.
     """
     if before.deletion_vectors_enabled == after.deletion_vectors_enabled:
         return

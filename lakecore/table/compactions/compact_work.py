@@ -481,7 +481,8 @@ def do_work(context: TableContext, work: Work, rows_done: RowsDone) -> CommitMes
     try:
         return _done(context, work, rows_done)
     except Uncomputable:
-        # Its key decides what the caller does; the verbs of a table replace this error (`gated`).
+        # The key in the error decides what the caller does; the verbs of a table replace this error
+        # (`gated`).
         raise
     except InvalidRequest as error:
         if not context.options.query_auth_enabled:
@@ -579,8 +580,8 @@ def _keep_marks(vectors: BucketVectors, message: CommitMessage) -> None:
 # What compacts the buckets of a step: threads of this process, or another engine.
 #
 # A `Runner` compacts planned work and appends the message of each item, also if another item fails.
-# It returns the buckets whose rows cannot be merged, with the error that names the key; any other
-# error ends the step. Nothing is visible before the caller commits the messages.
+# The runner returns the buckets whose rows cannot be merged, with the error that names the key; any
+# other error ends the step. Nothing is visible before the caller commits the messages.
 
 Failures: TypeAlias = "dict[tuple[bytes, int], Uncomputable]"
 """The error of each bucket that cannot be compacted, by partition and bucket number."""

@@ -3,8 +3,8 @@
 1. Keys arrive window by window in ascending order, so every file is read forward, at most once.
 2. A level is searched only for keys that no lower level has: the row in the lower level already
    includes the rows of the higher levels.
-3. In a file, only row groups whose key bounds contain a key are read. Their key columns give the
-   positions of the keys.
+3. In a file, only row groups whose key bounds contain a key are read. The key columns of such row
+   groups give the positions of the keys.
 4. The other columns of row groups with such positions are read, and the rows are taken. Polars
    reads many row groups together where possible. If only the existence of a key matters, only key
    columns are read.
@@ -141,7 +141,7 @@ def row_group_lookup(
 _UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
 """Types whose bounds ignore NaN and do not distinguish -0.0 from 0.0."""
 _MANY_GROUPS = 8
-"""From this number of row groups on, Polars reads the rows. It may read the last group twice."""
+"""From this number of row groups on, Polars reads the rows, the last group perhaps twice."""
 _CHUNK_BATCHES = 2
 """Size of a chunk that Polars reads, in batches: one of rows, one of encoded data."""
 
@@ -468,7 +468,7 @@ def _groups(plan: LookupPlan, file: DataFile) -> list[_Group] | None:
 
 
 def _hits(keys: OrderColumns, held: OrderColumns) -> np.ndarray:
-    """For each key, its index in `held`, or NONE. Both are ascending and without duplicates."""
+    """For each key, its index in `held`, or NONE. Keys and `held` ascend without duplicates."""
     asked, there = shared_codes([keys, held])
     at = np.searchsorted(there, asked)
     at[at == len(there)] = 0

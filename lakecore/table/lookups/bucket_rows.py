@@ -316,9 +316,9 @@ def _bounded(files: Sequence[DataFile], key: Sequence[Field]) -> tuple[BoundedFi
 # --- disk blocks ---------------------------------------------------------------------------------
 # Blocks on local disk: rows that did not fit in memory, mapped from a file when needed.
 #
-# If a block is read from its data file a second time, memory had no room to keep it. It is then
-# written to disk, uncompressed. From then on it is memory-mapped: only the pages that a look-up
-# touches are read, and nothing is decoded. If memory holds all blocks, nothing is written.
+# If a block is read from its data file a second time, memory had no room to keep it. The block is
+# then written to disk, uncompressed. From then on it is memory-mapped: only the pages that a
+# look-up touches are read, and nothing is decoded. If memory holds all blocks, nothing is written.
 #
 # INVARIANT: the disk is only a cache. If a block is missing, it is read from its data file. If the
 # disk is full or fails, it is not used any more; no look-up fails because of it.
@@ -449,7 +449,7 @@ class Group:
 class BlockReader:
     """Reads blocks of the columns `fields` and caches them; threads may share it.
 
-    `columns` are the columns of the look-up. They determine `fields`, and are part of the name of a
+    `columns`: the columns of the look-up, which determine `fields` and are part of the name of a
     block in the caches. `groups` caches the row groups of files; `disk` holds blocks that did not
     fit in memory.
     """

@@ -75,7 +75,7 @@ _LISTS = ("list", "tuple", "ndarray", "Array", "ChunkedArray", "Series", "range"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """The keys as rows. Their columns are the columns to look up by, with the types of the table.
+    """The keys as rows, with the columns to look up by, in the types of the table.
 
     Rows with nulls are included, although they match nothing.
     """

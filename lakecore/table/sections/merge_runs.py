@@ -336,7 +336,7 @@ def _may_pass(
 # Which string columns are merged dictionary-encoded, without decoding them.
 #
 # Such a column has few distinct values, and the merge returns rows unchanged. The merge moves
-# dictionary indices, not values. This is faster only if all files have small dictionaries, because
+# dictionary indices, not values, which is faster only if all files have small dictionaries, because
 # the output carries the dictionary of every file.
 
 _LEAST_ROWS = 65_536

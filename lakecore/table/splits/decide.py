@@ -4,7 +4,7 @@
 - Otherwise each split has its own path. Polars decodes the row groups of large splits: all rows of
   a raw split; from a section, only the values of rows that survive a merge of the keys (late
   materialisation, `survivors.py`).
-- lakecore's own reader does the rest. It scans a raw split, and merges a section in windows.
+- lakecore's own reader does the rest: scans a raw split, and merges a section in windows.
 
 `decide` touches no storage: if metadata alone does not decide, it gets the facts that `examine`
 reads. Other modules carry the decision out (`polars_rows.py`, `read.py`); `explain()` shows it.
@@ -122,7 +122,7 @@ class PolarsChunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flagged:
-    """Parts of the oldest run. Their rows survive unless a newer run holds their key.
+    """Parts of the oldest run, whose rows survive unless a newer run holds their key.
 
     A flag for each key in `span` says whether a newer run holds it.
     """

@@ -1,8 +1,8 @@
 """The surviving rows of a split, decoded from its files by Polars.
 
 Polars decodes faster than lakecore's own reader, and in a section only the values of surviving rows
-are copied. This needs one flag for each row, and a read of the keys before the values. The oldest
-run needs neither if the keys of newer runs decide (`survivors.py`).
+are copied. The copy needs one flag for each row, and a read of the keys before the values. The
+oldest run needs neither if the keys of newer runs decide (`survivors.py`).
 
 Memory depends on the chunk, not on the split: Polars gets a few row groups in each call. If it got
 the whole split, it would read ahead in proportion to the number of cores.

@@ -66,8 +66,8 @@ if TYPE_CHECKING:
 # Late materialisation: keys decide which rows of a section survive; only their values are read.
 #
 # If a merge returns rows unchanged, the key, sequence number and kind of the rows determine which
-# rows survive. These columns of all rows are held in memory. They are merged window by window, and
-# the surviving rows are marked.
+# rows survive. These columns of all rows are held in memory and merged window by window, and the
+# surviving rows are marked.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ def _placed_rows(
 def _windows(runs: Sequence[deque[Slice]]) -> Iterator[list[Slice]]:
     """Windows over the runs: the rows of each run up to a common key.
 
-    That key is the smallest last key of the runs that have more slices.
+    The common key is the smallest last key of the runs that have more slices.
     """
     while left := [run for run in runs if run]:
         lasts = [run[0].keys.at(run[0].keys.length - 1) for run in left if len(run) > 1]

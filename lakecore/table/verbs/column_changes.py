@@ -424,7 +424,7 @@ def changes_of(
 ) -> FileChanges | ColumnChanges:
     """How a verb changes a table without a key: by rewritten files, or by files of changed columns.
 
-    `columns` are those that the verb may set.
+    `columns`: the columns that the verb may set.
     """
     if context.options.data_evolution_enabled:
         return ColumnChanges(context, source, columns, base)

@@ -74,7 +74,7 @@ class Changed:
 
 
 class VerbWrite:
-    """Writes rows for a verb, and holds its row counts. It must be closed.
+    """Writes rows for a verb, and holds its row counts. The writer must be closed.
 
     The caller counts `inserted`, `updated` and `deleted`.
     """

@@ -221,7 +221,7 @@ def spec_values(context: TableContext, spec: Mapping[str, object]) -> Mapping[st
 # 1. Rows go to real buckets if the number of buckets of their partition is known: from its files or
 #    from an option. Rows of other partitions go to files of the postponed bucket.
 # 2. `prepare_commit` decides the number of buckets of these partitions from the rows and bytes of
-#    the files, reads the rows back and writes them to real buckets. Those files are then deleted.
+#    the files, reads the rows back and writes them to real buckets, and deletes the files.
 #
 # Rows that wait in the postponed bucket of the table are not touched
 # (https://paimon.apache.org/docs/master/primary-key-table/data-distribution/#postpone-bucket).
@@ -496,7 +496,8 @@ def clear_partitions(
 def commit_or_clean(context: TableContext, request: CommitRequest) -> CommitResult:
     """Commit the messages.
 
-    Their files are removed if the commit certainly failed, or if it was already made before.
+    The files of the messages are removed if the commit certainly failed, or was already made
+    before.
     """
     result = commit_and_maintain(
         context, request, on_failure=lambda: delete_files(context, request.messages)

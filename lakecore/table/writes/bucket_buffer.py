@@ -510,11 +510,11 @@ def _in_order(files: tuple[DataFile, ...]) -> list[DataFile]:
 # How much of the memory budget the buffers of a writer and a batch of rows may take.
 
 _LIBRARIES_BYTES = 128 << 20
-"""Memory that the libraries take. It matters only if the budget is small."""
+"""Memory that the libraries take, which matters only if the budget is small."""
 UNLEASED_BYTES = 1 << 20
 """Bytes that a writer may buffer without a lease."""
 _BLOB_BYTES_MAX = 512 << 20
-"""Open files of BLOB values take at most so much memory, whatever the budget: they are few then."""
+"""The most memory of open files of BLOB values, under any budget: such files are few."""
 
 
 def batch_limit(budget_bytes: int) -> int:

@@ -1,7 +1,7 @@
 """The partition and bucket of each row, for a table whose primary key lacks partition keys.
 
-1. When the first row arrives, the index of keys is filled. It maps each key to its *place*: its
-   partition and bucket. All keys of the snapshot from which the writer starts are read, level 0
+1. When the first row arrives, the index of keys is filled. The index maps each key to its *place*:
+   its partition and bucket. All keys of the snapshot from which the writer starts are read, level 0
    included, except those of splits whose files are all older than
    `cross-partition-upsert.index-ttl`.
 2. For each batch, `plan/bucketing.py` decides what is written where. A key that is new in a
@@ -135,8 +135,8 @@ def bucket_rule(options: TableOptions) -> DynamicBucketRule:
 # --- key index -----------------------------------------------------------------------------------
 # The place of each key of a table: an exact index with bounded memory.
 #
-# A key is the bytes of its BinaryRow. Its place is a number that stands for its partition and
-# bucket. Keys are spread over shards by their hash. A shard holds sorted runs: the hashes in
+# A key is the bytes of its BinaryRow. A place is a number that stands for the partition and bucket
+# of a key. Keys are spread over shards by their hash. A shard holds sorted runs: the hashes in
 # ascending order, and for each hash the key and the place. Comparing the keys distinguishes those
 # with equal hashes. A run is at least twice as large as the next one, so that the cost of adding a
 # batch depends on the batch, not on the index.
@@ -183,7 +183,7 @@ class _Run:
 
 
 class KeyIndex:
-    """The place (partition and bucket) of each key. It must be closed."""
+    """The place (partition and bucket) of each key. The index must be closed."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -298,7 +298,7 @@ _BUCKET_MASK = (1 << _BUCKET_BITS) - 1
 
 
 class CrossPartition:
-    """Routes the rows of one writer. It must be closed."""
+    """Routes the rows of one writer. The router must be closed."""
 
     def __init__(self, context: TableContext, snapshot: Snapshot | None) -> None:
         """Start with the keys of a snapshot; None stands for an empty table."""

@@ -11,7 +11,7 @@ After the new files are written and the buffers released, unless the table is `w
    In a table without a key, neighbouring files of a bucket are picked once (`lsm/packing.py`);
    in an unaware-bucket table, and with incremental clustering, writers do not compact.
 3. The picked files are compacted, several buckets concurrently if the memory budget allows.
-4. The messages contain the new files and the compactions. Their commit makes two snapshots: APPEND
+4. The messages contain the new files and the compactions. The commit makes two snapshots: APPEND
    adds the new files, COMPACT replaces files, including new ones.
 
 A concurrent compaction may replace the same files. Before the files are read, the bucket is then
