@@ -18,7 +18,8 @@ from lakecore.catalog.options import OptionReader
 from lakecore.deferred import deferred
 from lakecore.errors import CommitConflict, InvalidRequest, NotFound, Unsupported, check_flags
 from lakecore.format.layout import Layout
-from lakecore.io.history import History, hides
+from lakecore.io.dropped_mark import hides
+from lakecore.io.history import History
 from lakecore.io.stores.open import locate, open_store
 from lakecore.io.stores.remote import SINGLE_WRITER_OPTION
 from lakecore.model.casts import narrowed_columns

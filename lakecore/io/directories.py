@@ -13,7 +13,7 @@ If the storage renames a directory atomically (`Store.renames_at_once`):
 If the storage does not:
 
 1. the mark `schema/.dropped` is written: from then on lakecore sees no table
-   (`io/history.py`);
+   (`io/dropped_mark.py`);
 2. the schema files are deleted, oldest first, including those of branches. Engines that do not know
    the mark see the table with its newest schema until the last schema file is deleted;
 3. everything else is deleted, the mark last. If the process dies, the next process that drops or
@@ -48,7 +48,7 @@ from lakecore.format.iceberg.documents import (
     warehouse_place,
 )
 from lakecore.format.layout import SCHEMA_PREFIX, Layout, canonical, parse_numbered
-from lakecore.io.history import moved_from, moved_to, settle
+from lakecore.io.dropped_mark import moved_from, moved_to, settle
 from lakecore.io.stores.guarded import guarded
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ import polars as pl
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound
 from lakecore.format import metadata
 from lakecore.format.json_files import RollbackRecord, decode_rollback, encode_rollback
-from lakecore.io.history import has_file
+from lakecore.io.dropped_mark import has_file
 from lakecore.io.parallel import delete_all, read_all
 from lakecore.model.manifest import FileKind
 from lakecore.model.retention import FilesDeleted, RolledBack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakecore.io.history import moved_from, moved_to
+from lakecore.io.dropped_mark import moved_from, moved_to
 
 
 @pytest.mark.parametrize(
