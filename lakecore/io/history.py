@@ -114,6 +114,12 @@ class Commits:
                 self._remember(known[:0:-1])
         return known[-1]
 
+    def note(self, before: Snapshot | None, snapshot: Snapshot) -> None:
+        """Add a snapshot that was just published after `before`, which was the newest one."""
+        with self._lock:
+            if before is not None and self._newest == before:
+                self._remember([snapshot])
+
     def after(self, snapshot_id: int, latest: Snapshot) -> list[Snapshot]:
         """The snapshots after `snapshot_id`, newest first, down to one that has expired."""
         with self._lock:
@@ -243,6 +249,9 @@ class History:
         self.layout = layout
         self.commits = Commits(self.snapshot_if_there)
         self._earliest_hinted = False
+        self._confirmed: str | None = None
+        self.lost_race_ms: int | None = None
+        """When a commit through this history last lost a race; None: never."""
         self._schemas: Cache[int, TableSchema] = Cache(_SCHEMA_BYTES, _SCHEMAS_KEPT)
         self._schema_texts: Cache[int, bytes] = Cache(_SCHEMA_BYTES, _SCHEMAS_KEPT)
         self._manifests: Cache[str, Sequence[ManifestEntry]] = Cache(ENTRY_BYTES)
@@ -316,6 +325,18 @@ class History:
             return True
         return replace(metadata.decode_schema(text, path), time_ms=schema.time_ms) == schema
 
+    def confirm(self, snapshot: Snapshot) -> None:
+        """Note that a snapshot belongs to the table that was opened, not to a later one."""
+        self._confirmed = snapshot.uuid
+
+    def is_confirmed(self, snapshot: Snapshot | None) -> bool:
+        """Whether a snapshot that was just read proves that the table was not replaced.
+
+        A uuid is never used twice, and the files of a table that was dropped are deleted.
+        """
+        uuid = None if snapshot is None else snapshot.uuid
+        return uuid is not None and uuid == self._confirmed
+
     def latest_schema(self) -> TableSchema | None:
         """The schema with the largest id; None if the table does not exist."""
         ids = self.schema_ids()
@@ -357,6 +378,14 @@ class History:
         """Set the EARLIEST hint to a snapshot. Earlier snapshots are deleted, or will be."""
         self.store.put(self.layout.earliest_hint, str(earliest).encode())
         self._earliest_hinted = True
+
+    def earliest_hint(self) -> int | None:
+        """The number in the EARLIEST hint; None if it cannot be read."""
+        return self._hint(self.layout.earliest_hint)
+
+    def latest_hint(self) -> int | None:
+        """The number in the LATEST hint; None if it cannot be read."""
+        return self._hint(self.layout.latest_hint)
 
     def latest_snapshot_id(self) -> int | None:
         """The largest snapshot id; None if nothing was committed."""
@@ -426,6 +455,8 @@ class History:
         followed = None if before is None else self.commits.follow(before)
         if followed is None:
             return self.latest_snapshot()
+        if self.is_confirmed(before):
+            self.confirm(followed)
         # During a rollback or a fast-forward, and after its crash, ids are missing between
         # `followed` and the newest snapshot, and there is no hint, or a later one.
         hint = self._hint(self.layout.latest_hint)
@@ -504,9 +535,13 @@ class History:
         path = self.layout.manifest(manifest.name)
         return decode_entries(self._must_read(path, manifest.size_bytes), path)
 
-    def remember_manifest(self, name: str, data: bytes) -> None:
-        """Cache a manifest that was just written."""
+    def remember_manifest(
+        self, name: str, data: bytes, entries: Sequence[ManifestEntry] = ()
+    ) -> None:
+        """Cache a manifest that was just written; `entries` are its entries, if they are few."""
         self._large.remember(name, data)
+        if entries:
+            self._manifests.put(name, entries, len(entries) + 1)
 
     def manifests(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
         """The manifests of base and delta, in order."""

@@ -92,13 +92,13 @@ class Units:
     manifest_bytes: float = 1_400
     plan_us: float = 46
     vector_us: float = 12.5
-    write_gets: int = 11
-    compact_gets: int = 9
-    keep_gets: int = 5
-    keep_lists: int = 1
+    write_gets: int = 6
+    compact_gets: int = 1
+    keep_gets: int = 0
+    keep_lists: int = 0
     look_gets: int = 4
     expire_gets: int = 11
-    expire_lists: int = 3
+    expire_lists: int = 4
     expired_gets: int = 2
 
 
@@ -468,6 +468,8 @@ class SimulatedTable:
                 self.requests["PUT"] -= bucket.load.buckets * self._files(done[1])
         if after:
             self._publish(after, before, now_ms)
+            # In the commit of a write, LATEST is written once.
+            self.requests["PUT"] -= self._every == 1
             self.requests["GET"] += self._units.compact_gets + read
         return bool(after)
 

@@ -175,7 +175,8 @@ class ExclusiveCreate:
         """Create the snapshot file by one call.
 
         If that fails, a second call reads what was stored. If it succeeds, a second call checks
-        that the number was free because nobody had used it, not because its snapshot has expired.
+        that the snapshot follows its base: the base was not rolled back meanwhile, and the number
+        was free because nobody had used it, not because its snapshot has expired.
         """
         path = layout.snapshot(proposal.snapshot.id)
         try:
@@ -192,8 +193,7 @@ class ExclusiveCreate:
             made = there.uuid == proposal.snapshot.uuid
         if not made:
             return LostRace()
-        # An expiry moves EARLIEST before it deletes a snapshot, so this look cannot miss it.
-        if not self.history(store, layout).has_expired(proposal.snapshot.id):
+        if _follows_its_base(self.history(store, layout), proposal):
             return Published()
         try:
             store.delete(path)
@@ -222,6 +222,30 @@ class ExclusiveCreate:
 
 
 EXCLUSIVE_CREATE = ExclusiveCreate()
+
+
+def _follows_its_base(history: History, proposal: SnapshotProposal) -> bool:
+    """Whether a snapshot that was just stored follows the newest one, as its writer took it to be.
+
+    Usually one look says so: the base is still there. Snapshots expire in their order, so the
+    number after it was not used and deleted meanwhile.
+    """
+    base = proposal.base
+    there = None if base is None else history.snapshot_if_there(base.id)
+    if base is not None and there is not None:
+        return base.is_same(there)  # if not: a rollback, and then another commit
+    # An expiry moves EARLIEST before it deletes a snapshot, so this look cannot miss it.
+    if history.has_expired(proposal.snapshot.id):
+        return False
+    if base is None:
+        return True
+    # Has the base expired? Then LATEST names it, or a later one. A rollback moves LATEST below it,
+    # and a dropped table has no hints. If in doubt, the snapshot stays: it may be the only one.
+    latest = history.latest_hint()
+    if latest is not None and latest >= base.id:
+        return True
+    is_first = history.snapshot_ids()[:1] == (proposal.snapshot.id,)
+    return is_first and history.earliest_hint() is not None
 
 
 def write_schema(store: Store, layout: Layout, schema: TableSchema) -> bool:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.errors import CommitConflict, CommitUnknown, StorageError
+from lakecore.errors import CommitConflict, CommitUnknown, NotFound, StorageError
 from lakecore.format import metadata
 from lakecore.io.history import History
+from lakecore.io.stores.guarded import unguarded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.table.handle import Table, load_table
 from lakecore.table.publication import (
@@ -174,6 +175,56 @@ def test_a_commit_that_stood_still_until_its_number_expired_is_not_lost(
     assert reopened(table).context.history.snapshot_ids() == ((2, 3) if first else (3, 4))
     reopened(table).expire_snapshots(retain_max=1, retain_min=1)
     assert held(reopened(table)).endswith("9 z")
+
+
+def three_snapshots() -> Table:
+    table = one_snapshot()
+    put(table, "2 b")
+    put(table, "3 c")
+    return reopened(table)
+
+
+@pytest.mark.parametrize("others", ["", "4 d", "4 d | 5 e"])
+def test_a_commit_whose_base_is_rolled_back_meanwhile_is_made_on_the_target(others: str) -> None:
+    table = three_snapshots()
+
+    def meanwhile() -> None:
+        other = reopened(table)
+        other.rollback_to(snapshot_id=1)
+        for line in filter(None, others.split(" | ")):
+            put(other, line)
+
+    put(reopened(table, store=Slow(table, meanwhile, stuck=False)), "9 z")
+
+    ids = range(1, len([*filter(None, others.split(" | "))]) + 3)
+    assert reopened(table).context.history.snapshot_ids() == tuple(ids)
+    assert held(reopened(table)) == "1 a | " + (f"{others} | " if others else "") + "9 z"
+
+
+def test_a_commit_into_a_table_that_is_dropped_meanwhile_leaves_no_snapshot() -> None:
+    table = three_snapshots()
+    store, layout = table.context.store, table.context.layout
+    slow = Slow(table, lambda: unguarded(store).delete_directory(layout.root), stuck=False)
+
+    with pytest.raises(NotFound, match="dropped"):
+        put(reopened(table, store=slow), "9 z")
+    assert not store.list(layout.snapshot_dir)
+
+
+def test_a_base_that_has_expired_meanwhile_stays_the_base() -> None:
+    table = three_snapshots()
+    proposal = proposed(table)
+    proposal = replace(
+        proposal,
+        base=table.context.history.snapshot(3),
+        snapshot=replace(proposal.snapshot, id=4),
+        data=metadata.encode_snapshot(replace(proposal.snapshot, id=4)),
+    )
+    store, layout = table.context.store, table.context.layout
+    for number in (1, 2, 3):  # as other engines do, which move EARLIEST afterwards
+        store.delete(layout.snapshot(number))
+
+    assert published_by(table, store, proposal) == Published()
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ https://paimon.apache.org/docs/master/concepts/spec/snapshot/
 A commit writes up to two snapshots under one user and identifier: APPEND (or OVERWRITE) with the
 new files, then COMPACT with what compaction replaced. Each is one loop:
 
-1. read the latest snapshot;
+1. read the latest snapshot, unless the verb has just read it;
 2. check whether a snapshot since the last check is already this commit: its reply was lost, or an
    earlier process sent the same request and crashed;
 3. check conflicts with what others committed since the messages were made (`commit_checks.py`). If
    there were many commits, repeat from step 1: more may have arrived during the check;
 4. write manifests and manifest lists under fresh names, merging small ones;
-5. publish snapshot N+1 (`publication.py`). This call is the commit. If the race is lost, or N+1 has
-   expired since step 1, remove what step 4 wrote, except the manifests of the change itself, wait,
-   and repeat from step 1;
+5. publish snapshot N+1 (`publication.py`). This call is the commit. If the race is lost, N+1 has
+   expired or N was rolled back since step 1, remove what step 4 wrote, except the manifests of the
+   change itself, wait, and repeat from step 1;
 6. write the hints, which only save readers a listing.
 
 A crash at any point leaves snapshot N or N+1. A certain failure removes the metadata that this
@@ -288,10 +288,10 @@ def commit(
 
 def _commit(committer: _Committer, context: TableContext, request: CommitRequest) -> CommitResult:
     seen: int | None = None
-    latest: Snapshot | None = None
+    latest = committer.given
     first, compact = changes(request)
     if request.identifier != BATCH_COMMIT_IDENTIFIER:
-        latest = context.history.latest_snapshot()
+        latest = latest or context.history.latest_snapshot()
         done = committed(context, request, latest)
         if done is not None:
             if not may_go_on(context, request, done):
@@ -307,10 +307,11 @@ def _commit(committer: _Committer, context: TableContext, request: CommitRequest
         if request.merges_manifests or not compact.is_empty:
             committer.publish(compact)
         return committer.result()
-    committer.publish(first)
+    committer.publish(first, with_hints=compact.is_empty)
     # If another process committed this request, its files may differ from the messages' files.
     if not compact.is_empty and not committer.facts:
         committer.publish_compaction(compact)
+    committer.write_hints()
     return committer.result()
 
 
@@ -329,6 +330,8 @@ class _Committer:
         self._request = request
         self._seen: int | None = None
         self._latest: Snapshot | None = None
+        self._schema_id: int | None = None
+        self._unhinted: Snapshot | None = None
         self._is_new = True
         self._manifests = ManifestWriter(context)
         self._attempts = 0
@@ -336,6 +339,9 @@ class _Committer:
         self._uuids: set[str] = set()
         self._snapshots: list[tuple[Snapshot, Sequence[ManifestEntry]]] = []
         self.facts: dict[str, int] = {}
+        self.given: Snapshot | None = None
+        if request.seen is not None and request.seen.is_recent(context):
+            self.given, self._schema_id = request.seen.snapshot, request.seen.schema_id
 
     def follow(
         self, seen: int | None, latest: Snapshot | None = None, *, is_new: bool = False
@@ -400,29 +406,43 @@ class _Committer:
             self.facts["files_compacted"] = len(files)
             self.facts["rows_compacted"] = sum(file.row_count for file in files)
 
-    def publish(self, change: Change) -> None:
-        """Publish a change as one snapshot."""
+    def publish(self, change: Change, *, with_hints: bool = True) -> None:
+        """Publish a change as one snapshot.
+
+        Without `with_hints`, another snapshot follows at once; `write_hints` does what is left.
+        """
         self._manifests.begin()
         self._in_doubt = False
         try:
             self._race(change)
+            if with_hints:
+                self.write_hints()
         except BaseException:
             if not self._in_doubt:
                 self._manifests.remove()
             raise
+
+    def write_hints(self) -> None:
+        """Write the hints of the last published snapshot, unless they are written."""
+        if self._unhinted is not None:
+            self._context.publication.write_hints(self._context.history, self._unhinted)
+            self._unhinted = None
 
     def _race(self, change: Change) -> None:
         context = self._context
         for attempt in attempts(context.options, context.ambient):
             self._attempts += 1
             # Do slow calls before reading the latest snapshot, or it is outdated at publication.
-            require_table(context)
-            schema_id = newest_schema_id(context)
+            if attempt or self._schema_id is None:
+                self._schema_id = newest_schema_id(context)
             if attempt or self._latest is None:
                 self._latest = context.history.latest_after(self._latest)
-            left = self._attempt(change, schema_id)
+            if not context.history.is_confirmed(self._latest):
+                require_table(context)
+            left = self._attempt(change, self._schema_id)
             if left is None:
                 return
+            context.history.lost_race_ms = context.ambient.now_ms()
             change = left
         raise CommitConflict(
             "lost every race for the next snapshot; commit the same messages again, or raise "
@@ -463,9 +483,12 @@ class _Committer:
             # The deletions of an overwrite, and row ids, depend on the snapshot before.
             self._manifests.lose(whole=step.stamped or change.kind is CommitKind.OVERWRITE)
             return change
-        context.publication.write_hints(context.history, snapshot)
+        self._unhinted = snapshot
+        context.history.commits.note(latest, snapshot)
+        context.history.confirm(snapshot)
         context.history.learn(latest, snapshot, step.delta)
         self._made(snapshot, step.delta)
+        self._latest = snapshot  # if a second one follows, it needs no look
         log.info(
             "committed table=%s snapshot=%d kind=%s files_added=%d files_deleted=%d attempts=%d",
             context.identifier,

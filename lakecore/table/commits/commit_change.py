@@ -31,9 +31,34 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
+RECENT_MS = 1_000
+"""How long a verb relies on what it has read of its table."""
+_RACED_MS = 60_000
+
 PartitionFilter = Callable[[Sequence[bytes]], Sequence[bool]]
 """Takes serialized partitions; returns for each whether an overwrite clears it."""
 _LONG_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a verb has read of its table: the newest snapshot, and the id of the newest schema.
+
+    `at_ms` is when it began to read. `schema_id` is None if the schemas were not read.
+    """
+
+    snapshot: Snapshot | None
+    at_ms: int
+    schema_id: int | None = None
+
+    def is_recent(self, context: TableContext) -> bool:
+        """Whether it need not be read again: if it is wrong, the publication fails.
+
+        If others commit all the time, it is read again: a lost race costs more than the look.
+        """
+        now_ms, raced_ms = context.ambient.now_ms(), context.history.lost_race_ms
+        alone = raced_ms is None or now_ms - raced_ms > _RACED_MS
+        return alone and 0 <= now_ms - self.at_ms <= RECENT_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +74,8 @@ class CommitRequest:
       conflict;
     - `from_elsewhere`: the messages come from a caller, so check that their files exist;
     - `statistics`: the new statistics file; the snapshot is then of kind ANALYZE;
-    - `merges_manifests`: makes a COMPACT snapshot without changes, for its merged manifests.
+    - `merges_manifests`: makes a COMPACT snapshot without changes, for its merged manifests;
+    - `seen`: what the verb has read of the table. If it is recent, it is not read again.
     """
 
     messages: Sequence[CommitMessage]
@@ -65,6 +91,7 @@ class CommitRequest:
     from_elsewhere: bool = False
     statistics: str | None = None
     merges_manifests: bool = False
+    seen: Seen | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

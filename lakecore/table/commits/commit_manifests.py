@@ -71,6 +71,8 @@ if TYPE_CHECKING:
 _BYTES_IN_MEMORY = 16
 """Bytes of memory for each byte of a manifest: decompressed, decoded, and encoded again."""
 _READERS = 8
+_REMEMBERED_MAX = 1_000
+"""Up to this many entries of a new manifest are kept as objects, for the next checks."""
 
 
 def merge_manifests(
@@ -345,13 +347,16 @@ class ManifestWriter:
         )
         if len(data) >= 2 * options.manifest_target_file_size_bytes:
             return self._write_columns(decode_entries(data, "a manifest of this commit"))
-        return [self._write_manifest(data, _Contents.of_entries(entries))]
+        known = tuple(entries) if len(entries) <= _REMEMBERED_MAX else ()
+        return [self._write_manifest(data, _Contents.of_entries(entries), known)]
 
-    def _write_manifest(self, data: bytes, contents: _Contents) -> ManifestFile:
+    def _write_manifest(
+        self, data: bytes, contents: _Contents, entries: Sequence[ManifestEntry] = ()
+    ) -> ManifestFile:
         name = manifest_name(self._name, self._manifest_count)
         self._manifest_count += 1
         self._put(name, data)
-        self._context.history.remember_manifest(name, data)
+        self._context.history.remember_manifest(name, data, entries)
         return contents.described(name, len(data), self._context.partitions)
 
     def _write_list(self, manifests: Sequence[ManifestFile]) -> tuple[str, int]:

@@ -90,6 +90,8 @@ if TYPE_CHECKING:
     from lakecore.table.maintenance.reachable import Keepers
 
 log = logging.getLogger("lakecore.expire")
+_IN_ORDER = 100
+"""How many of the snapshots that expire at once are deleted one after another."""
 
 
 def retention_of(context: TableContext) -> Retention:
@@ -407,10 +409,16 @@ class _Expiry:
         return is_there
 
     def _delete_snapshots(self) -> None:
+        """Delete the snapshots; the last ones in their order.
+
+        A committer whose base still exists after its commit relies on it: then the number of its
+        snapshot was not used and deleted before. The base was the newest one when it was read.
+        """
         layout, store = self.context.layout, self.context.store
-        *others, last = (layout.snapshot(snapshot.id) for snapshot in self.snapshots[:-1])
-        delete_all(store.delete, others)
-        store.delete(last)
+        paths = [layout.snapshot(snapshot.id) for snapshot in self.snapshots[:-1]]
+        delete_all(store.delete, paths[:-_IN_ORDER])
+        for path in paths[-_IN_ORDER:]:
+            store.delete(path)
 
 
 # --- expire changelogs ---------------------------------------------------------------------------

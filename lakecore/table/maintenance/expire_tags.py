@@ -17,7 +17,7 @@ from lakecore.options.choices import TagCreation
 from lakecore.plan.retention import DAYS, NO_WATERMARK, tag_periods, wall_ms
 from lakecore.table.context import require_table
 from lakecore.table.maintenance.reachable import tags_of
-from lakecore.table.maintenance.tags import delete_tag, make_tag, put_tag
+from lakecore.table.maintenance.tags import LOOK_AGAIN_MS, delete_tag, make_tag, put_tag
 
 if TYPE_CHECKING:
     from lakecore.io.history import History
@@ -154,6 +154,8 @@ def _check_delay(context: TableContext, periods: TagPeriods) -> None:
 
 # --- expire tags ---------------------------------------------------------------------------------
 
+_LOOK_MS = 60_000
+"""How often a handle lists the tags after its commits, unless the time of a known tag is over."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ENDS: WeakKeyDictionary[History, dict[FileStatus, float | None]] = WeakKeyDictionary()
 """When each tag of a table expires, by the status of its file (size, modification time)."""
@@ -178,8 +180,14 @@ def expire_tags(
 
 
 def expire_due_tags(context: TableContext) -> None:
-    """Delete the tags past their time to live, unless an option forbids it; run after a commit."""
-    if context.options.tag_time_expire_enabled:
+    """Delete the tags past their time to live, unless an option forbids it; run after a commit.
+
+    A tag that another process made since the last look is found a minute later at most.
+    """
+    now_ms = context.ambient.local_wall_clock_ms()
+    look_ms = LOOK_AGAIN_MS.get(context.history)
+    is_soon = look_ms is not None and look_ms - _LOOK_MS <= now_ms <= look_ms
+    if context.options.tag_time_expire_enabled and not is_soon:
         for tag in _due(context):
             if _is_over(context, tag):
                 with suppress(NotFound):  # another process deleted it
@@ -207,6 +215,8 @@ def _due(context: TableContext) -> list[Tag]:
                 due.append(tag)
         ends[file] = end_ms
     _ENDS[context.history] = ends
+    known_ms = [end_ms for end_ms in ends.values() if end_ms is not None]
+    LOOK_AGAIN_MS[context.history] = min([now_ms + _LOOK_MS, *known_ms])
     return due
 
 

@@ -31,6 +31,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from lakecore.errors import AlreadyExists, CorruptTable, InvalidRequest, LakecoreError, NotFound
 from lakecore.format import metadata
@@ -225,11 +226,16 @@ def create_tag(
     return make_tag(context, name, snapshot, retained)
 
 
+LOOK_AGAIN_MS: WeakKeyDictionary[History, float] = WeakKeyDictionary()
+"""When tags whose time is over are next looked for after a commit, as wall clock time."""
+
+
 def make_tag(context: TableContext, name: str, snapshot: Snapshot, retained: int | None) -> Tag:
     """Create a tag of a snapshot; `retained` is in milliseconds, None for ever.
 
     Raises AlreadyExists if the name is taken, NotFound if the snapshot expires during the call.
     """
+    LOOK_AGAIN_MS.pop(context.history, None)
     server = context.publication.references
     if server is not None:
         lasts = None if retained is None else f"{retained} ms"
@@ -271,6 +277,7 @@ def replace_tag(
 def put_tag(context: TableContext, old: Tag, snapshot: Snapshot, retained: int | None) -> Tag:
     """Let the tag name that snapshot, and delete the files that only the old tag kept."""
     require_own_references(context, "replace_tag")
+    LOOK_AGAIN_MS.pop(context.history, None)
     name = old.name
     tag = _tag(context, name, snapshot, retained)
     files = None if snapshot.is_same(old.snapshot) else files_of_tag(context, old)

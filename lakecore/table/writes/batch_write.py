@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakecore.model.files import CommitMessage
+    from lakecore.table.commits.commit_change import Seen
     from lakecore.table.context import TableContext
     from lakecore.table.writes.write_start import Unstored, WriteStart
 
@@ -266,6 +267,11 @@ class StagedWrite:
         """The number of rows written so far."""
         return self._writer.row_count
 
+    @property
+    def seen(self) -> Seen | None:
+        """What the last `prepare_commit` has read of the table, for the commit of its messages."""
+        return self._writer.seen
+
     def write(self, data: object) -> int:
         """Add rows and return their number. `Table.write` describes `data`."""
         return self._writer.write(data)
@@ -397,6 +403,7 @@ def write_rows(
         identifier=by.identifier,
         watermark=by.watermark,
         force=records_nothing(context, by.identifier),
+        seen=writer.seen,
     )
     return compact_again(context, request, commit_or_clean(context, request))
 

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lakecore.model.snapshot import Snapshot
+    from lakecore.table.commits.commit_change import Seen
     from lakecore.table.context import TableContext
     from lakecore.table.writes.cross_partition import RealBuckets
 
@@ -140,6 +141,11 @@ class TableWrite:
         """The number of rows written so far."""
         return self._rows
 
+    @property
+    def seen(self) -> Seen | None:
+        """What the last `prepare_commit` has read of the table, for the commit of its messages."""
+        return self._compaction.seen
+
     @gated
     def write(self, data: object) -> int:
         """Add rows and return their number. `Table.write` describes `data`.
@@ -201,6 +207,7 @@ class TableWrite:
         """
         self._require_open()
         try:
+            seen = None if self._base is None else self._base.seen
             finished = self._finish_all([bucket for _, bucket in sorted(self._buckets.items())])
             messages = [self._with_index(message) for message in finished if message is not None]
         except BaseException:
@@ -211,7 +218,7 @@ class TableWrite:
         written = [*self._buckets.values()]
         self._forget(keeps_index=self._streaming)
         try:
-            return self._compaction.compact(messages, in_flight, waiting)
+            return self._compaction.compact(messages, in_flight, waiting, seen=seen)
         except BaseException:
             _abort(written)
             delete_files(self._context, messages)

@@ -45,7 +45,7 @@ from lakecore.model.files import CommitMessage
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
 from lakecore.options import POSTPONE_BUCKET
-from lakecore.table.commits.commit_change import delete_compaction_files
+from lakecore.table.commits.commit_change import Seen, delete_compaction_files
 from lakecore.table.compactions.compact_plan import BucketFiles, files_by_bucket, plan_bucket
 from lakecore.table.compactions.compact_work import do_work, without_vectors, worker_count
 from lakecore.table.compactions.pack_files import plan_after_write
@@ -211,20 +211,26 @@ class WriteCompaction:
         self._idle_picks: dict[BucketKey, int] = {}
         self._in_flight: Sequence[Sequence[CommitMessage]] = ()
         self._waiting: frozenset[BucketKey] = frozenset()
+        self.seen: Seen | None = None
+        """What the last `compact` has read of the table, or was given."""
 
     def compact(
         self,
         messages: Sequence[CommitMessage],
         in_flight: Sequence[Sequence[CommitMessage]] = (),
         waiting: Iterable[BucketKey] = (),
+        *,
+        seen: Seen | None = None,
     ) -> list[CommitMessage]:
         """The messages of new files, each with the compaction of its bucket if one is due.
 
         `in_flight` are the messages of earlier commits of this writer that are not yet made: their
         files count as files of the table. The `waiting` buckets get a message of their own if a
-        full compaction of them is due. On failure, the files that compaction wrote are removed; the
-        caller removes the new files.
+        full compaction of them is due. `seen` is what the caller has read of the table; if it is
+        recent, the newest snapshot is not read again. On failure, the files that compaction wrote
+        are removed; the caller removes the new files.
         """
+        self.seen = seen
         if not _compacts(self._context):
             return list(messages)
         touched = {(message.partition, message.bucket) for message in messages}
@@ -232,9 +238,10 @@ class WriteCompaction:
         given, messages = len(messages), [*messages, *self._for_waiting()]
         if not messages:
             return []
-        state = self._state(messages)
+        state = self._state(messages, seen)
         if state is None:
             return messages[:given]
+        self.seen = state.seen
         done: list[CommitMessage] = []
         try:
             self._compact_all(messages, state, done)
@@ -382,15 +389,19 @@ class WriteCompaction:
             self._idle_picks[key] = 0
         return replace(plan, keeps_changelog=not self._overwrite)
 
-    def _state(self, messages: Sequence[CommitMessage]) -> _State | None:
+    def _state(self, messages: Sequence[CommitMessage], seen: Seen | None = None) -> _State | None:
         """The current state of the table; None if it cannot be compacted now."""
         context = self._context
-        snapshot = context.history.latest_snapshot()
+        if seen is None or not seen.is_recent(context):
+            at_ms = context.ambient.now_ms()
+            seen = Seen(snapshot=context.history.latest_snapshot(), at_ms=at_ms)
+        snapshot = seen.snapshot
         touched = {(message.partition, message.bucket): message for message in messages}
         entries: Sequence[ManifestEntry] = ()
         if snapshot is not None and not self._overwrite:
             entries = live_in(context.history, context.partitions, snapshot, touched)
-        if (context.history.newest_schema_id(context.schema.id) or 0) > context.schema.id:
+        newest = context.history.newest_schema_id(context.schema.id)
+        if newest is not None and newest > context.schema.id:
             # Use the newest schema: with the writer's own, columns added since would be lost.
             context = replace(reload_context(context), history=context.history)
             if not _compacts(context) or not _is_writable(context):
@@ -405,6 +416,7 @@ class WriteCompaction:
         }
         return _State(
             context=context,
+            seen=replace(seen, schema_id=newest),
             snapshot=snapshot,
             vectors=VectorsOfBuckets(context.history, None if self._overwrite else snapshot),
             live=live,
@@ -446,6 +458,7 @@ class _State:
     """The live files of the touched buckets, and which buckets are due for a full compaction."""
 
     context: TableContext
+    seen: Seen
     snapshot: Snapshot | None
     vectors: VectorsOfBuckets
     live: dict[BucketKey, BucketFiles]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import polars as pl
@@ -11,7 +11,7 @@ import polars as pl
 from lakecore.errors import CorruptTable
 from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.model.snapshot import CommitKind
-from lakecore.table.commits.commit_change import was_rolled_back
+from lakecore.table.commits.commit_change import Seen, was_rolled_back
 from lakecore.table.context import require_table
 from lakecore.table.reads.scan import manifests_of
 
@@ -29,12 +29,13 @@ class WriteStart:
     """The facts of the table that a writer needs. Picklable.
 
     `bucket_counts` is the number of real buckets of each partition, `sequences` the largest
-    sequence number of each bucket.
+    sequence number of each bucket. `seen` is the look at the table, if it was made for the writer.
     """
 
     snapshot: Snapshot | None
     bucket_counts: Mapping[bytes, int]
     sequences: Mapping[BucketKey, int]
+    seen: Seen | None = None
 
     @property
     def snapshot_id(self) -> int | None:
@@ -60,10 +61,11 @@ class Unstored:
 
 def read_base(context: TableContext) -> WriteStart:
     """Read what a writer needs from the latest snapshot."""
+    at_ms = context.ambient.now_ms()
     snapshot = context.history.latest_snapshot()
     if snapshot is None:
         require_table(context)
-    return read_start(context, snapshot)
+    return replace(read_start(context, snapshot), seen=Seen(snapshot=snapshot, at_ms=at_ms))
 
 
 def read_start(context: TableContext, snapshot: Snapshot | None) -> WriteStart:

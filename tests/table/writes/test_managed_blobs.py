@@ -250,7 +250,7 @@ def test_a_failed_write_leaves_no_file(refused: int) -> None:
 def test_a_write_whose_compaction_fails_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     table = new_table(COLUMNS)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError("refused")
 
     monkeypatch.setattr(WriteCompaction, "compact", refuse)
