@@ -17,6 +17,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -58,7 +59,7 @@ from lakecore.table.system.system_columns import (
 from lakecore.table.system.system_rows import check_shown, system_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import timedelta
 
     from lakecore.frames.source import RowSource
@@ -159,6 +160,16 @@ def _tracked(schema: TableSchema) -> TableSchema:
 # --- inspect -------------------------------------------------------------------------------------
 
 
+def _listing_columns(
+    method: Callable[[Inspect], pl.DataFrame],
+) -> Callable[[Inspect], pl.DataFrame]:
+    """The method; its docstring also lists the columns of the system table of its name."""
+    columns = SYSTEM_TABLES[method.__name__]
+    lines = (f"- {each.name} {each.type}: {each.meaning}" for each in columns)
+    method.__doc__ = "\n".join((cleandoc(method.__doc__ or ""), "", *lines))
+    return method
+
+
 class Inspect:
     """The metadata of a table as Polars frames, read at each call; returned by `table.inspect`."""
 
@@ -168,110 +179,48 @@ class Inspect:
     def __dir__(self) -> list[str]:
         return public_names(self)
 
+    @_listing_columns
     def snapshots(self) -> pl.DataFrame:
-        """The live snapshots, oldest first.
-
-        - snapshot_id BIGINT: the id of the snapshot; the first one is 1
-        - schema_id BIGINT: the table's schema at the time of the commit
-        - commit_user STRING: the job that made the commit
-        - commit_identifier BIGINT: the number that the job gave the commit
-        - commit_kind STRING: APPEND, COMPACT, OVERWRITE or ANALYZE
-        - commit_time TIMESTAMP(3): the time of the commit, in local time of this process
-        - base_manifest_list, delta_manifest_list, changelog_manifest_list STRING: the manifest
-          lists of the files before the commit, of its changes, and of its changelog
-        - total_record_count BIGINT: stored rows after the commit, before a merge
-        - delta_record_count BIGINT: rows of the added files minus rows of the deleted files
-        - changelog_record_count BIGINT: rows of the changelog
-        - watermark BIGINT: the watermark, in milliseconds since 1970
-        - next_row_id BIGINT: the first unused row id after the commit
-        """
+        """The live snapshots, oldest first."""
         return self._frame("snapshots")
 
+    @_listing_columns
     def schemas(self) -> pl.DataFrame:
-        """All schemas of the table, oldest first.
-
-        - schema_id BIGINT: the id of the schema; the first one is 0
-        - fields, partition_keys, primary_keys, options STRING: the parts of the schema, as JSON
-        - comment STRING: the comment of the table
-        - update_time TIMESTAMP(3): when the schema was created, in local time of this process
-        """
+        """All schemas of the table, oldest first."""
         return self._frame("schemas")
 
+    @_listing_columns
     def options(self) -> pl.DataFrame:
-        """The options that were set, in the order of the schema file.
-
-        - key STRING, value STRING: the option and its value, as text
-        """
+        """The options that were set, in the order of the schema file."""
         return self._frame("options")
 
+    @_listing_columns
     def files(self) -> pl.DataFrame:
         """The live data files, by partition and bucket.
 
-        - partition STRING: the partition's values, as {a, b}
-        - bucket INT, level INT: the bucket and the level of the file; level 0 is the newest
-        - file_path STRING: the full path of the file
-        - file_format STRING: parquet, orc, avro, csv, json or text
-        - schema_id BIGINT: the schema with which the file was written
-        - record_count BIGINT: rows of the file, before a merge
-        - file_size_in_bytes BIGINT: size of the file
-        - min_key, max_key STRING: first and last key, as [a, b]; null for an append table
-        - null_value_counts STRING: number of nulls of each column, as {a=0, b=1}
-        - min_value_stats, max_value_stats STRING: bounds of each column, as {a=1, b=null}; a DATE
-          is the number of days since 1970, a TIME the milliseconds of the day, a binary value hex
-        - min_sequence_number, max_sequence_number BIGINT: the range of sequence numbers
-        - creation_time TIMESTAMP(3): when the file was written, in local time of the writer
-        - deleteRowCount BIGINT: number of rows of kind -U and -D
-        - file_source STRING: APPEND if a write made the file, COMPACT if a compaction did
-        - first_row_id BIGINT: the row id of the first row
-        - write_cols ARRAY<STRING>: the columns of the file; null if it has all
+        Bounds show a DATE as the number of days since 1970, a TIME as the milliseconds of the day,
+        and a binary value as hex.
         """
         return self._frame("files")
 
+    @_listing_columns
     def manifests(self) -> pl.DataFrame:
-        """The manifests of the snapshot: of earlier files, of its changes, of its changelog.
-
-        - file_name STRING: the name of the manifest, a file in the folder `manifest`
-        - file_size BIGINT: size of the manifest in bytes
-        - num_added_files, num_deleted_files BIGINT: number of data files added and deleted
-        - schema_id BIGINT: the schema with which the manifest was written
-        - min_partition_stats, max_partition_stats STRING: bounds of partition values, as {a, b}
-        - min_row_id, max_row_id BIGINT: the range of row ids of its files
-        """
+        """The manifests of the snapshot: of earlier files, of its changes, of its changelog."""
         return self._frame("manifests")
 
+    @_listing_columns
     def partitions(self) -> pl.DataFrame:
-        """The partitions that have data files, sorted by their text.
-
-        - partition STRING: the partition, as a=1/b=2; empty for an unpartitioned table
-        - record_count BIGINT: stored rows, before a merge
-        - file_size_in_bytes BIGINT, file_count BIGINT: bytes and number of data files
-        - last_update_time TIMESTAMP(3): when the newest file was written, by the writer's clock
-        - created_at TIMESTAMP(3), created_by, updated_by, options STRING: null; a filesystem
-          catalog does not store them
-        """
+        """The partitions that have data files, sorted by their text."""
         return self._frame("partitions")
 
+    @_listing_columns
     def buckets(self) -> pl.DataFrame:
-        """The buckets that have data files, sorted by partition and number.
-
-        - partition STRING: the partition's values, as {a, b}
-        - bucket INT: the bucket
-        - record_count BIGINT: stored rows, before a merge
-        - file_size_in_bytes BIGINT, file_count BIGINT: bytes and number of data files
-        - last_update_time TIMESTAMP(3): when the newest file was written, by the writer's clock
-        """
+        """The buckets that have data files, sorted by partition and number."""
         return self._frame("buckets")
 
+    @_listing_columns
     def tags(self) -> pl.DataFrame:
-        """The tags, sorted by name.
-
-        - tag_name STRING: the tag
-        - snapshot_id BIGINT, schema_id BIGINT: the snapshot of the tag, and its schema
-        - commit_time TIMESTAMP(3): when the snapshot was committed, in local time of this process
-        - record_count BIGINT: stored rows of the snapshot, before a merge
-        - create_time TIMESTAMP(3): when the tag was created, by the clock of its creator
-        - time_retained STRING: the time to live, such as PT24H; null means for ever
-        """
+        """The tags, sorted by name."""
         return self._frame("tags")
 
     def audit_log(self) -> pl.LazyFrame:
@@ -304,70 +253,37 @@ class Inspect:
         """
         return ReadOptimized(self._context).scan()
 
+    @_listing_columns
     def branches(self) -> pl.DataFrame:
-        """The branches, sorted by name, without `main`.
-
-        - branch_name STRING: the branch
-        - create_time TIMESTAMP(3): when its directory was last changed, in local time of this
-          process
-        """
+        """The branches, sorted by name, without `main`."""
         return self._frame("branches")
 
+    @_listing_columns
     def consumers(self) -> pl.DataFrame:
-        """The consumers, sorted by id.
-
-        - consumer_id STRING: the consumer
-        - next_snapshot_id BIGINT: the snapshot that it reads next
-        """
+        """The consumers, sorted by id."""
         return self._frame("consumers")
 
+    @_listing_columns
     def aggregation_fields(self) -> pl.DataFrame:
-        """The columns, with their options `fields.NAME.…`, in the order of the schema.
-
-        - field_name STRING, field_type STRING: a column and its type
-        - function STRING: the values of the column's options, such as [sum]
-        - function_options STRING: the keys of these options: [fields.a.aggregate-function]
-        - comment STRING: the comment of the column
-        """
+        """The columns, with their options `fields.NAME.…`, in the order of the schema."""
         return self._frame("aggregation_fields")
 
+    @_listing_columns
     def file_key_ranges(self) -> pl.DataFrame:
-        """The live data files with their key ranges, by partition and bucket.
-
-        - partition STRING: the partition's values, as {a, b}
-        - bucket INT, level INT: the bucket and the level of the file; level 0 is the newest
-        - file_path STRING: the full path of the file
-        - file_format STRING: parquet, orc, avro, csv, json or text
-        - schema_id BIGINT: the schema with which the file was written
-        - record_count BIGINT: rows of the file, before a merge
-        - file_size_in_bytes BIGINT: size of the file
-        - min_key, max_key STRING: first and last key, as [a, b]; null for an append table
-        - first_row_id BIGINT: the row id of its first row
-        """
+        """The live data files with their key ranges, by partition and bucket."""
         return self._frame("file_key_ranges")
 
+    @_listing_columns
     def table_indexes(self) -> pl.DataFrame:
         """The index files of the snapshot: key hashes of dynamic buckets, deletion vectors.
 
-        - partition STRING: the partition's values, as {a, b}
-        - bucket INT: the bucket
-        - index_type STRING: HASH or DELETION_VECTORS
-        - file_name STRING, file_size BIGINT: the index file and its size
-        - row_count BIGINT: number of hashes or deletion vectors in the file
-        - dv_ranges ARRAY<ROW<`f0` STRING NOT NULL, `f1` INT NOT NULL, `f2` INT NOT NULL,
-          `_CARDINALITY` BIGINT>>: for each deletion vector the data file, the offset and length in
-          the index file, and the number of deleted rows; null for other indexes
+        The offset and length of a vector are those in the index file.
         """
         return self._frame("table_indexes")
 
+    @_listing_columns
     def statistics(self) -> pl.DataFrame:
-        """The statistics that `analyze` computed; no row if the snapshot has none.
-
-        - snapshot_id BIGINT, schema_id BIGINT: the snapshot that was analyzed, and its schema
-        - mergedRecordCount BIGINT: number of rows after a merge
-        - mergedRecordSize BIGINT: size of these rows in bytes
-        - colstat STRING: the statistics of columns, as JSON
-        """
+        """The statistics that `analyze` computed; no row if the snapshot has none."""
         return self._frame("statistics")
 
     def system_table(self, name: str) -> SystemTable:
