@@ -95,11 +95,11 @@ def destination(
             max_table_nesting=max_table_nesting,
         )
     for each in options or {}:
-        if NamingConvention().normalize_identifier(each) != each:
+        if (written := NamingConvention().normalize_identifier(each)) != each:
             raise InvalidRequest(
                 "dlt gives no table such a name, so its options would be lost",
                 table=each,
-                dlt_writes=NamingConvention().normalize_identifier(each),
+                dlt_writes=written,
             )
     loads = _Loads(
         session=connect(warehouse, create=True),

@@ -211,3 +211,15 @@ def nodes(tree: object) -> Iterator[Node]:
 def selects(tree: object) -> Iterator[Node]:
     """Every SELECT of a parsed query."""
     return (each for each in nodes(tree) if each.get("type") == "SELECT_NODE")
+
+
+def select_of_table(tree: object) -> tuple[Node, Node] | None:
+    """The SELECT over one table of a parsed query, and the table; None if it has more clauses."""
+    statements = tree.get("statements") if isinstance(tree, dict) else None
+    node = statements[0].get("node") if statements and len(statements) == 1 else None
+    if not isinstance(node, dict) or node.get("type") != "SELECT_NODE":
+        return None
+    source = node.get("from_table") or {}
+    more = ("modifiers", "having", "qualify", "sample")
+    has_more = any(map(node.get, more)) or (node.get("cte_map") or {}).get("map")
+    return (node, source) if source.get("type") == "BASE_TABLE" and not has_more else None

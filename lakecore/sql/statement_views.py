@@ -17,7 +17,7 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.scalar.syntax_trees import text_of
 from lakecore.sql.python_objects import as_relation, is_read_once
 from lakecore.sql.query_errors import raise_interrupt
-from lakecore.sql.references import nodes, selects
+from lakecore.sql.references import nodes, select_of_table, selects
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.semi_joins import (
     LISTED_MAX,
@@ -337,9 +337,6 @@ def _filter(connection: duckdb.DuckDBPyConnection, query: str, column: str) -> s
 # Facts from the syntax tree of a query that show how much of its tables a read may skip.
 
 
-_CLAUSES = ("modifiers", "where_clause", "group_expressions", "having", "qualify", "sample")
-
-
 def compared_columns(tree: object) -> frozenset[str]:
     """The columns, in lower case, that a query compares with constants or with results of queries.
 
@@ -367,20 +364,18 @@ def stops_early(tree: object) -> bool:
 
 def only_counts(tree: object) -> bool:
     """Whether a parsed query is `SELECT count(*) FROM t`, so that it reads no column."""
-    statements = tree.get("statements") if isinstance(tree, dict) else None
-    node = statements[0].get("node") if isinstance(statements, list) and statements else None
-    if not isinstance(node, dict) or node.get("type") != "SELECT_NODE":
+    found = select_of_table(tree)
+    if found is None:
         return False
-    source = node.get("from_table") or {}
+    node, source = found
     return (
-        source.get("type") == "BASE_TABLE"
-        and not source.get("sample")
+        not source.get("sample")
         and not source.get("column_name_alias")
-        and not any(node.get(clause) for clause in _CLAUSES)
-        and not (node.get("cte_map") or {}).get("map")
+        and not node.get("where_clause")
+        and not node.get("group_expressions")
         and all(
             each.get("function_name") == "count_star" and not each.get("filter")
-            for each in node.get("select_list", ())
+            for each in cast("list[Node]", node.get("select_list", []))
         )
     )
 

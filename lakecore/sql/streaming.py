@@ -16,7 +16,7 @@ from lakecore.model.rows import ROW_KIND
 from lakecore.options.kinds import parse_duration
 from lakecore.scalar.syntax_trees import syntax_tree
 from lakecore.sql.query_errors import drop_table, error_of
-from lakecore.sql.references import nodes
+from lakecore.sql.references import nodes, select_of_table
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
 
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 _STEP_MS_MAX = 1_000
 _ROWS_MAX = 200_000
 _FOLDS = {"count": "sum", "count_star": "sum", "sum": "sum", "min": "min", "max": "max"}
-_NOT_ROWS = ("qualify", "sample", "having")
 _EXPECTED = (
     "a streaming INSERT selects from one generated table, with WHERE, and with GROUP BY and COUNT, "
     "SUM, MIN or MAX; 'number-of-rows' ends the rows and allows any query"
@@ -183,30 +182,20 @@ class StreamingInserts:
     def _shape(self, text: str) -> _Shape:
         """The form of a query. Raises Unsupported for a query that would need all earlier rows."""
         tree = syntax_tree(self._queries.connection, _plain(text))
-        statements = tree.get("statements") or []
-        node = statements[0].get("node") if len(statements) == 1 else None
-        if not isinstance(node, dict) or node.get("type") != "SELECT_NODE":
+        node, source = select_of_table(tree) or ({}, {})
+        has_query = _finds(node.get("where_clause"), "SUBQUERY")
+        if has_query or source.get("table_name") not in self._workspace.generators:
             raise Unsupported(_EXPECTED)
-        source = node.get("from_table")
-        is_plain = (
-            isinstance(source, dict)
-            and source.get("type") == "BASE_TABLE"
-            and source.get("table_name") in self._workspace.generators
-            and not node.get("modifiers")
-            and not (node.get("cte_map") or {}).get("map")
-            and not any(node.get(part) for part in _NOT_ROWS)
-            and not _finds(node.get("where_clause"), "SUBQUERY")
-        )
-        if not is_plain:
-            raise Unsupported(_EXPECTED)
-        generator = str(cast("Node", source)["table_name"])
+        generator = str(source["table_name"])
         selected = cast("list[Node]", node.get("select_list"))
         groups = cast("list[Node]", node.get("group_expressions") or [])
         folds = tuple(self._fold(each) for each in selected)
         if not groups and not any(folds):
             return _Shape(generator=generator)
         keys = [each for each, fold in zip(selected, folds, strict=True) if fold is None]
-        if len(node.get("group_sets") or ()) > 1 or not _are_the_keys(groups, keys, selected):
+        if len(cast("list[Node]", node.get("group_sets") or [])) > 1 or not _are_the_keys(
+            groups, keys, selected
+        ):
             raise Unsupported("a streaming INSERT selects each expression of its GROUP BY, once")
         return _Shape(generator=generator, folds=folds)
 
