@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from lakecore.errors import AlreadyExists, CorruptTable, InvalidRequest, NotFound
 from lakecore.model.data_types import field_to_json, parse_field
 from lakecore.model.types import fields_from_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -80,51 +80,36 @@ ViewChange = (
     SetViewOption | RemoveViewOption | UpdateViewComment | AddDialect | UpdateDialect | DropDialect
 )
 
-_NAMES: Mapping[type[ViewChange], str] = {
-    SetViewOption: "setOption",
-    RemoveViewOption: "removeOption",
-    UpdateViewComment: "updateComment",
-    AddDialect: "addDialect",
-    UpdateDialect: "updateDialect",
-    DropDialect: "dropDialect",
+_ACTIONS: Mapping[str, type[ViewChange]] = {
+    "setOption": SetViewOption,
+    "removeOption": RemoveViewOption,
+    "updateComment": UpdateViewComment,
+    "addDialect": AddDialect,
+    "updateDialect": UpdateDialect,
+    "dropDialect": DropDialect,
 }
 
 
 def view_change_to_json(change: ViewChange) -> dict[str, object]:
     """One change as Paimon's JSON object."""
-    fields = {each: getattr(change, each) for each in type(change).__slots__}
-    return {"action": _NAMES[type(change)], **fields}
+    action = next(name for name, kind in _ACTIONS.items() if kind is type(change))
+    return {"action": action, **{each: getattr(change, each) for each in change.__slots__}}
 
 
 def view_change_from_json(body: object) -> ViewChange:
     """One change of Paimon's JSON object. Raises InvalidRequest for anything else."""
     if not isinstance(body, dict):
         raise InvalidRequest("a change of a view is an object")
-    match body.get("action"):
-        case "setOption":
-            return SetViewOption(_text(body, "key"), _text(body, "value"))
-        case "removeOption":
-            return RemoveViewOption(_text(body, "key"))
-        case "updateComment":
-            removes = body.get("comment") is None
-            return UpdateViewComment(None if removes else _text(body, "comment"))
-        case "addDialect":
-            return AddDialect(_text(body, "dialect"), _text(body, "query"))
-        case "updateDialect":
-            return UpdateDialect(_text(body, "dialect"), _text(body, "query"))
-        case "dropDialect":
-            return DropDialect(_text(body, "dialect"))
-        case action:
-            raise InvalidRequest(
-                "unknown change of a view", action=action, known=list(_NAMES.values())
-            )
-
-
-def _text(body: Mapping[str, object], key: str) -> str:
-    value = body.get(key)
-    if not isinstance(value, str):
-        raise InvalidRequest("a field of a change of a view is a text", field=key, value=value)
-    return value
+    action = body.get("action")
+    kind = _ACTIONS.get(action) if isinstance(action, str) else None
+    if kind is None:
+        raise InvalidRequest("unknown change of a view", action=action, known=list(_ACTIONS))
+    values = {each: body.get(each) for each in kind.__slots__}
+    for name, value in values.items():
+        removes = kind is UpdateViewComment and value is None
+        if not removes and not isinstance(value, str):
+            raise InvalidRequest("a field of a change of a view is a text", field=name, value=value)
+    return cast("Callable[..., ViewChange]", kind)(**values)
 
 
 # --- views ---------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from lakecore.model.schema_change import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lakecore.model.snapshot import Snapshot
 
@@ -102,120 +102,86 @@ def _highest(own: int, data_type: object) -> int:
 
 # --- schema changes -------------------------------------------------------------------------------
 
+_ACTIONS: Mapping[str, tuple[Callable[..., Change], Mapping[str, str]]] = {
+    "addColumn": (
+        AddColumn,
+        {"path": "fieldNames", "type": "dataType", "comment": "comment", "move": "move"},
+    ),
+    "renameColumn": (RenameColumn, {"path": "fieldNames", "name": "newName"}),
+    "dropColumn": (DropColumn, {"path": "fieldNames"}),
+    "updateColumnType": (
+        UpdateColumnType,
+        {"path": "fieldNames", "type": "newDataType", "keep_nullability": "keepNullability"},
+    ),
+    "updateColumnNullability": (
+        UpdateColumnNullability,
+        {"path": "fieldNames", "nullable": "newNullability"},
+    ),
+    "updateColumnComment": (UpdateColumnComment, {"path": "fieldNames", "comment": "newComment"}),
+    "updateColumnDefaultValue": (
+        UpdateColumnDefaultValue,
+        {"path": "fieldNames", "default_value": "newDefaultValue"},
+    ),
+    "updateColumnPosition": (UpdateColumnPosition, {"move": "move"}),
+    "setOption": (SetOption, {"key": "key", "value": "value"}),
+    "removeOption": (RemoveOption, {"key": "key"}),
+    "updateComment": (UpdateComment, {"comment": "comment"}),
+}
+"""Each action: the change, and the field of the JSON for each of its attributes."""
+
 
 def change_to_json(change: Change) -> Json:
     """A schema change as JSON."""
-    match change:
-        case AddColumn(path=path, type=kind, comment=comment, move=move):
-            return {
-                "action": "addColumn",
-                "fieldNames": list(path),
-                "dataType": type_to_json(kind),
-                "comment": comment,
-                "move": None if move is None else _move_to_json(path[-1], move),
-            }
-        case RenameColumn(path=path, name=name):
-            return {"action": "renameColumn", "fieldNames": list(path), "newName": name}
-        case DropColumn(path=path):
-            return {"action": "dropColumn", "fieldNames": list(path)}
-        case UpdateColumnType(path=path, type=kind, keep_nullability=keep):
-            return {
-                "action": "updateColumnType",
-                "fieldNames": list(path),
-                "newDataType": type_to_json(kind),
-                "keepNullability": keep,
-            }
-        case UpdateColumnNullability(path=path, nullable=nullable):
-            return {
-                "action": "updateColumnNullability",
-                "fieldNames": list(path),
-                "newNullability": nullable,
-            }
-        case UpdateColumnComment(path=path, comment=comment):
-            return {
-                "action": "updateColumnComment",
-                "fieldNames": list(path),
-                "newComment": comment,
-            }
-        case UpdateColumnDefaultValue(path=path, default_value=value):
-            return {
-                "action": "updateColumnDefaultValue",
-                "fieldNames": list(path),
-                "newDefaultValue": value,
-            }
-        case UpdateColumnPosition(name=name, move=move):
-            return {"action": "updateColumnPosition", "move": _move_to_json(name, move)}
-        case SetOption(key=key, value=value):
-            return {"action": "setOption", "key": key, "value": value}
-        case RemoveOption(key=key):
-            return {"action": "removeOption", "key": key}
-        case UpdateComment(comment=comment):
-            return {"action": "updateComment", "comment": comment}
+    action, keys = next((name, keys) for name, (k, keys) in _ACTIONS.items() if k is type(change))
+    return {"action": action, **{key: _to_json(change, own) for own, key in keys.items()}}
+
+
+def _to_json(change: Change, attribute: str) -> object:
+    match getattr(change, attribute):
+        case tuple() as path:
+            return list(path)
+        case Move() as move if isinstance(change, AddColumn | UpdateColumnPosition):
+            name = change.path[-1] if isinstance(change, AddColumn) else change.name
+            return {"fieldName": name, "referenceFieldName": move.column, "type": move.kind.name}
+        case value:
+            return type_to_json(value) if attribute == "type" else value
 
 
 def change_from_json(body: Mapping[str, Any]) -> Change:
     """Parse a schema change. Raises InvalidRequest for an unknown or malformed change."""
     try:
-        return _change(body)
+        if body["action"] not in _ACTIONS:
+            raise InvalidRequest("unknown schema change", action=body["action"])
+        kind, keys = _ACTIONS[body["action"]]
+        values = {own: _from_json(body, own, key) for own, key in keys.items()}
+        if kind is UpdateColumnPosition:
+            values["name"] = str(body["move"]["fieldName"])
+        return kind(**values)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InvalidRequest("a schema change is malformed", why=error) from error
 
 
-def _change(body: Mapping[str, Any]) -> Change:
-    action = body["action"]
-    match action:
-        case "setOption":
-            return SetOption(key=str(body["key"]), value=str(body["value"]))
-        case "removeOption":
-            return RemoveOption(key=str(body["key"]))
-        case "updateComment":
-            return UpdateComment(comment=_text_or_none(body.get("comment")))
-        case "updateColumnPosition":
-            return UpdateColumnPosition(
-                name=str(body["move"]["fieldName"]), move=_move_from_json(body["move"])
-            )
-    return _column_change(action, body)
-
-
-def _column_change(action: object, body: Mapping[str, Any]) -> Change:
-    path = _texts(body["fieldNames"])
-    if not path:
-        raise ValueError("fieldNames names no column")
-    match action:
-        case "addColumn":
-            move = body.get("move")
-            return AddColumn(
-                path=path,
-                type=parse_type(body["dataType"], context=path[-1]),
-                comment=_text_or_none(body.get("comment")),
-                move=None if move is None else _move_from_json(move),
-            )
-        case "renameColumn":
-            return RenameColumn(path=path, name=str(body["newName"]))
-        case "dropColumn":
-            return DropColumn(path=path)
-        case "updateColumnType":
-            return UpdateColumnType(
-                path=path,
-                type=parse_type(body["newDataType"], context=path[-1]),
-                keep_nullability=bool(body.get("keepNullability", False)),
-            )
-        case "updateColumnNullability":
-            return UpdateColumnNullability(path=path, nullable=bool(body["newNullability"]))
-        case "updateColumnComment":
-            return UpdateColumnComment(path=path, comment=_text_or_none(body.get("newComment")))
-        case "updateColumnDefaultValue":
-            value = _text_or_none(body.get("newDefaultValue"))
-            return UpdateColumnDefaultValue(path=path, default_value=value)
-    raise InvalidRequest("unknown schema change", action=action)
-
-
-def _move_to_json(name: str, move: Move) -> Json:
-    return {"fieldName": name, "referenceFieldName": move.column, "type": move.kind.name}
-
-
-def _move_from_json(body: Mapping[str, Any]) -> Move:
-    return Move(MoveKind[body["type"]], _text_or_none(body.get("referenceFieldName")))
+def _from_json(body: Mapping[str, Any], attribute: str, key: str) -> object:
+    match attribute:
+        case "path":
+            path = _texts(body[key])
+            if not path:
+                raise ValueError(f"{key} names no column")
+            return path
+        case "type":
+            return parse_type(body[key], context=_texts(body["fieldNames"])[-1])
+        case "move":
+            move = body.get(key)
+            if move is None:
+                return None
+            return Move(MoveKind[move["type"]], _text_or_none(move.get("referenceFieldName")))
+        case "nullable":
+            return bool(body[key])
+        case "keep_nullability":
+            return bool(body.get(key, False))
+        case "comment" | "default_value":
+            return _text_or_none(body.get(key))
+    return str(body[key])
 
 
 # --- snapshots ------------------------------------------------------------------------------------
