@@ -23,15 +23,20 @@ from lakecore.format.avro_container import codec_of, compress
 from lakecore.format.manifest_records import (
     DEFAULT_COMPRESSION,
     DEFAULT_FORMAT,
+    FILE_FIELDS,
+    GLOBAL_INDEX_FIELDS,
+    INDEX_FILE_FIELDS,
     INDEX_MANIFEST_SCHEMA,
+    MANIFEST_LIST_FIELDS,
     MANIFEST_LIST_SCHEMA,
     MANIFEST_SCHEMA,
+    STATS_FIELDS,
+    VECTOR_FIELDS,
     as_tuple,
     check_version,
     decoded,
     encoded,
     is_table,
-    listed,
     read_table,
     write_table,
 )
@@ -49,9 +54,11 @@ from lakecore.model.files import (
 from lakecore.model.manifest import FileKind, IndexEntry, ManifestEntry, ManifestFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from lakecore.format.manifest_records import RecordField
 
 MANIFEST_VERSION = 2
 
@@ -69,21 +76,7 @@ def encode_manifest_list(
 ) -> bytes:
     """The bytes of a manifest list; an empty list becomes a container without blocks."""
     records = (
-        {
-            "_VERSION": MANIFEST_VERSION,
-            "_FILE_NAME": manifest.name,
-            "_FILE_SIZE": manifest.size_bytes,
-            "_NUM_ADDED_FILES": manifest.added_count,
-            "_NUM_DELETED_FILES": manifest.deleted_count,
-            "_PARTITION_STATS": _stats_record(manifest.partition_stats),
-            "_SCHEMA_ID": manifest.schema_id,
-            "_MIN_BUCKET": manifest.bucket_min,
-            "_MAX_BUCKET": manifest.bucket_max,
-            "_MIN_LEVEL": manifest.level_min,
-            "_MAX_LEVEL": manifest.level_max,
-            "_MIN_ROW_ID": manifest.row_id_min,
-            "_MAX_ROW_ID": manifest.row_id_max,
-        }
+        {"_VERSION": MANIFEST_VERSION, **_record(manifest, MANIFEST_LIST_FIELDS)}
         for manifest in manifests
     )
     return encoded(MANIFEST_LIST_SCHEMA, records, compression, file_format)
@@ -92,41 +85,12 @@ def encode_manifest_list(
 def decode_manifest_list(data: bytes, path: str) -> list[ManifestFile]:
     """The manifests that a manifest list names, in order."""
     manifests: list[ManifestFile] = []
-    # The order is that of `MANIFEST_LIST_SCHEMA`.
-    for (
-        version,
-        name,
-        size_bytes,
-        added_count,
-        deleted_count,
-        partition_min,
-        partition_max,
-        partition_null_counts,
-        schema_id,
-        bucket_min,
-        bucket_max,
-        level_min,
-        level_max,
-        row_id_min,
-        row_id_max,
-    ) in decoded(data, path, MANIFEST_LIST_SCHEMA):
+    names = [field.attribute for field in MANIFEST_LIST_FIELDS]
+    at = names.index("partition_stats")
+    for version, *values in decoded(data, path, MANIFEST_LIST_SCHEMA):
         check_version(version, MANIFEST_VERSION, path)
-        manifests.append(
-            ManifestFile(
-                name=name,
-                size_bytes=size_bytes,
-                added_count=added_count,
-                deleted_count=deleted_count,
-                schema_id=schema_id,
-                partition_stats=_stats(partition_min, partition_max, partition_null_counts),
-                bucket_min=bucket_min,
-                bucket_max=bucket_max,
-                level_min=level_min,
-                level_max=level_max,
-                row_id_min=row_id_min,
-                row_id_max=row_id_max,
-            )
-        )
+        values[at : at + len(STATS_FIELDS)] = [_stats(*values[at : at + len(STATS_FIELDS)])]
+        manifests.append(ManifestFile(**dict(zip(names, values, strict=True))))
     return manifests
 
 
@@ -146,7 +110,7 @@ def encode_manifest(
             "_PARTITION": entry.partition,
             "_BUCKET": entry.bucket,
             "_TOTAL_BUCKETS": entry.total_buckets,
-            "_FILE": _file_record(entry.file),
+            "_FILE": _record(entry.file, FILE_FIELDS),
         }
         for entry in entries
     )
@@ -242,30 +206,26 @@ def _entries(records: Iterable[tuple[Any, ...]], path: str) -> list[ManifestEntr
     return entries
 
 
-def _file_record(file: DataFile) -> dict[str, Any]:
-    return {
-        "_FILE_NAME": file.name,
-        "_FILE_SIZE": file.size_bytes,
-        "_ROW_COUNT": file.row_count,
-        "_MIN_KEY": file.key_min,
-        "_MAX_KEY": file.key_max,
-        "_KEY_STATS": _stats_record(file.key_stats),
-        "_VALUE_STATS": _stats_record(file.value_stats),
-        "_MIN_SEQUENCE_NUMBER": file.sequence_min,
-        "_MAX_SEQUENCE_NUMBER": file.sequence_max,
-        "_SCHEMA_ID": file.schema_id,
-        "_LEVEL": file.level,
-        "_EXTRA_FILES": file.extra_files,
-        "_CREATION_TIME": file.creation_time_ms,
-        "_DELETE_ROW_COUNT": file.delete_row_count,
-        "_EMBEDDED_FILE_INDEX": file.embedded_index,
-        "_FILE_SOURCE": None if file.file_source is None else int(file.file_source),
-        "_VALUE_STATS_COLS": listed(file.value_stats_columns),
-        "_EXTERNAL_PATH": file.external_path,
-        "_FIRST_ROW_ID": file.first_row_id,
-        "_WRITE_COLS": listed(file.write_columns),
-        "_WRITE_COLS_SEQUENCES": listed(file.write_columns_sequences),
-    }
+def _record(value: object, fields: Iterable[RecordField]) -> dict[str, Any]:
+    """The attributes of a value as a record."""
+    record = {}
+    for each in fields:
+        part = getattr(value, each.attribute)
+        plain = _PLAIN.get(type(part))
+        record[each.name] = part if plain is None else plain(part)
+    return record
+
+
+_PLAIN: Mapping[type, Callable[[Any], object]] = {
+    # fastavro would read a tuple in a union as (type, value)
+    tuple: lambda values: [
+        _record(each, VECTOR_FIELDS) if isinstance(each, VectorRange) else each for each in values
+    ],
+    FileSource: int,
+    GlobalIndex: lambda index: _record(index, GLOBAL_INDEX_FIELDS),
+    Stats: lambda stats: _record(stats, STATS_FIELDS),
+}
+"""How a record holds values of these types."""
 
 
 def _kind(number: int, path: str) -> FileKind:
@@ -282,14 +242,6 @@ def _file_source(number: int | None, path: str) -> FileSource | None:
     if source is None:
         raise CorruptTable("unknown source of a data file", source=number, path=path)
     return source
-
-
-def _stats_record(stats: Stats) -> dict[str, Any]:
-    return {
-        "_MIN_VALUES": stats.min_values,
-        "_MAX_VALUES": stats.max_values,
-        "_NULL_COUNTS": listed(stats.null_counts),
-    }
 
 
 def _stats(low: bytes, high: bytes, null_counts: list[int | None] | None) -> Stats:
@@ -319,7 +271,7 @@ def encode_index_manifest(
             "_KIND": int(FileKind.ADD),
             "_PARTITION": entry.partition,
             "_BUCKET": entry.bucket,
-            **_index_record(entry.file),
+            **_record(entry.file, INDEX_FILE_FIELDS),
         }
         for entry in entries
     )
@@ -329,35 +281,20 @@ def encode_index_manifest(
 def decode_index_manifest(data: bytes, path: str) -> list[IndexEntry]:
     """The live index files of a table."""
     entries: list[IndexEntry] = []
-    # The order is that of `INDEX_MANIFEST_SCHEMA`.
-    for (
-        version,
-        kind,
-        partition,
-        bucket,
-        index_type,
-        name,
-        size_bytes,
-        row_count,
-        vectors,
-        external_path,
-        global_index,
-    ) in decoded(data, path, INDEX_MANIFEST_SCHEMA):
+    names = [field.attribute for field in INDEX_FILE_FIELDS]
+    for version, kind, partition, bucket, *values in decoded(data, path, INDEX_MANIFEST_SCHEMA):
         check_version(version, INDEX_MANIFEST_VERSION, path)
+        parts = dict(zip(names, values, strict=True))
         if kind != FileKind.ADD:
             raise CorruptTable(
-                "an index manifest adds files, and nothing else", kind=kind, file=name, path=path
+                "an index manifest adds files, and nothing else",
+                kind=kind,
+                file=parts["name"],
+                path=path,
             )
-        file = IndexFile(
-            index_type=index_type,
-            name=name,
-            size_bytes=size_bytes,
-            row_count=row_count,
-            vectors=_vectors(vectors),
-            external_path=external_path,
-            global_index=_global_index(global_index),
-        )
-        entries.append(IndexEntry(partition=partition, bucket=bucket, file=file))
+        parts["vectors"] = _vectors(parts["vectors"])
+        parts["global_index"] = _global_index(parts["global_index"])
+        entries.append(IndexEntry(partition=partition, bucket=bucket, file=IndexFile(**parts)))
     return entries
 
 
@@ -379,46 +316,8 @@ def _vectors(records: list[dict[str, Any] | None] | None) -> tuple[VectorRange, 
 def _global_index(record: dict[str, Any] | None) -> GlobalIndex | None:
     if record is None:
         return None
-    return GlobalIndex(
-        row_range_start=record["_ROW_RANGE_START"],
-        row_range_end=record["_ROW_RANGE_END"],
-        index_field_id=record["_INDEX_FIELD_ID"],
-        extra_field_ids=as_tuple(record.get("_EXTRA_FIELD_IDS")),
-        index_meta=record.get("_INDEX_META"),
-        source_meta=record.get("_SOURCE_META"),
-    )
-
-
-def _index_record(file: IndexFile) -> dict[str, Any]:
-    vectors, found = file.vectors, file.global_index
-    return {
-        "_INDEX_TYPE": file.index_type,
-        "_FILE_NAME": file.name,
-        "_FILE_SIZE": file.size_bytes,
-        "_ROW_COUNT": file.row_count,
-        "_DELETIONS_VECTORS_RANGES": None
-        if vectors is None
-        else [
-            {
-                "f0": vector.data_file,
-                "f1": vector.offset,
-                "f2": vector.length,
-                "_CARDINALITY": vector.cardinality,
-            }
-            for vector in vectors
-        ],
-        "_EXTERNAL_PATH": file.external_path,
-        "_GLOBAL_INDEX": None
-        if found is None
-        else {
-            "_ROW_RANGE_START": found.row_range_start,
-            "_ROW_RANGE_END": found.row_range_end,
-            "_INDEX_FIELD_ID": found.index_field_id,
-            "_EXTRA_FIELD_IDS": listed(found.extra_field_ids),
-            "_INDEX_META": found.index_meta,
-            "_SOURCE_META": found.source_meta,
-        },
-    }
+    parts: dict[str, Any] = {each.attribute: record.get(each.name) for each in GLOBAL_INDEX_FIELDS}
+    return GlobalIndex(**{**parts, "extra_field_ids": as_tuple(parts["extra_field_ids"])})
 
 
 # --- manifest columns ----------------------------------------------------------------------------

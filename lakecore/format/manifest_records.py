@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -13,7 +14,7 @@ from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format.avro import read_container, write_container
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
 # --- manifest tables -----------------------------------------------------------------------------
@@ -216,128 +217,130 @@ def _parse(schema: dict[str, Any]) -> dict[str, Any]:
     return parsed
 
 
-def _record(name: str, *fields: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "record", "name": f"{_NAMESPACE}.{name}", "fields": list(fields)}
+@dataclass(frozen=True, slots=True)
+class RecordField:
+    """A field of a record: its name, its type, and the attribute of the value that it holds.
+
+    A field without an attribute is not a part of the value.
+    """
+
+    name: str
+    type: Any
+    attribute: str = ""
 
 
-def _field(name: str, of: Any) -> dict[str, Any]:
-    return {"name": name, "type": of}
-
-
-def _optional(name: str, of: Any) -> dict[str, Any]:
-    return {"name": name, "type": ["null", of], "default": None}
+def _record(name: str, *fields: RecordField) -> dict[str, Any]:
+    """The record of that name. A type that is a union with null has null as its default."""
+    return {
+        "type": "record",
+        "name": f"{_NAMESPACE}.{name}",
+        "fields": [
+            {"name": field.name, "type": field.type, "default": None}
+            if isinstance(field.type, list)
+            else {"name": field.name, "type": field.type}
+            for field in fields
+        ],
+    }
 
 
 def _array(items: Any) -> dict[str, Any]:
     return {"type": "array", "items": items}
 
 
-def _stats_schema(name: str) -> dict[str, Any]:
-    return _record(
-        name,
-        _field("_MIN_VALUES", "bytes"),
-        _field("_MAX_VALUES", "bytes"),
-        _optional("_NULL_COUNTS", _array(["null", "long"])),
-    )
+def _or_null(of: Any) -> list[Any]:
+    return ["null", of]
 
 
-MANIFEST_LIST_SCHEMA = _parse(
-    _record(
-        "record",
-        _field("_VERSION", "int"),
-        _field("_FILE_NAME", "string"),
-        _field("_FILE_SIZE", "long"),
-        _field("_NUM_ADDED_FILES", "long"),
-        _field("_NUM_DELETED_FILES", "long"),
-        _field("_PARTITION_STATS", _stats_schema("record__PARTITION_STATS")),
-        _field("_SCHEMA_ID", "long"),
-        _optional("_MIN_BUCKET", "int"),
-        _optional("_MAX_BUCKET", "int"),
-        _optional("_MIN_LEVEL", "int"),
-        _optional("_MAX_LEVEL", "int"),
-        _optional("_MIN_ROW_ID", "long"),
-        _optional("_MAX_ROW_ID", "long"),
-    )
+STATS_FIELDS = (
+    RecordField("_MIN_VALUES", "bytes", "min_values"),
+    RecordField("_MAX_VALUES", "bytes", "max_values"),
+    RecordField("_NULL_COUNTS", _or_null(_array(["null", "long"])), "null_counts"),
 )
 
-_FILE_SCHEMA = _record(
-    "record__FILE",
-    _field("_FILE_NAME", "string"),
-    _field("_FILE_SIZE", "long"),
-    _field("_ROW_COUNT", "long"),
-    _field("_MIN_KEY", "bytes"),
-    _field("_MAX_KEY", "bytes"),
-    _field("_KEY_STATS", _stats_schema("record__FILE__KEY_STATS")),
-    _field("_VALUE_STATS", _stats_schema("record__FILE__VALUE_STATS")),
-    _field("_MIN_SEQUENCE_NUMBER", "long"),
-    _field("_MAX_SEQUENCE_NUMBER", "long"),
-    _field("_SCHEMA_ID", "long"),
-    _field("_LEVEL", "int"),
-    _field("_EXTRA_FILES", _array("string")),
-    _optional("_CREATION_TIME", {"type": "long", "logicalType": "timestamp-millis"}),
-    _optional("_DELETE_ROW_COUNT", "long"),
-    _optional("_EMBEDDED_FILE_INDEX", "bytes"),
-    _optional("_FILE_SOURCE", "int"),
-    _optional("_VALUE_STATS_COLS", _array("string")),
-    _optional("_EXTERNAL_PATH", "string"),
-    _optional("_FIRST_ROW_ID", "long"),
-    _optional("_WRITE_COLS", _array("string")),
-    _optional("_WRITE_COLS_SEQUENCES", _array("long")),
+MANIFEST_LIST_FIELDS = (
+    RecordField("_FILE_NAME", "string", "name"),
+    RecordField("_FILE_SIZE", "long", "size_bytes"),
+    RecordField("_NUM_ADDED_FILES", "long", "added_count"),
+    RecordField("_NUM_DELETED_FILES", "long", "deleted_count"),
+    RecordField(
+        "_PARTITION_STATS", _record("record__PARTITION_STATS", *STATS_FIELDS), "partition_stats"
+    ),
+    RecordField("_SCHEMA_ID", "long", "schema_id"),
+    RecordField("_MIN_BUCKET", _or_null("int"), "bucket_min"),
+    RecordField("_MAX_BUCKET", _or_null("int"), "bucket_max"),
+    RecordField("_MIN_LEVEL", _or_null("int"), "level_min"),
+    RecordField("_MAX_LEVEL", _or_null("int"), "level_max"),
+    RecordField("_MIN_ROW_ID", _or_null("long"), "row_id_min"),
+    RecordField("_MAX_ROW_ID", _or_null("long"), "row_id_max"),
 )
+_VERSION = RecordField("_VERSION", "int")
+MANIFEST_LIST_SCHEMA = _parse(_record("record", _VERSION, *MANIFEST_LIST_FIELDS))
 
+_MILLIS_TYPE = {"type": "long", "logicalType": "timestamp-millis"}
+FILE_FIELDS = (
+    RecordField("_FILE_NAME", "string", "name"),
+    RecordField("_FILE_SIZE", "long", "size_bytes"),
+    RecordField("_ROW_COUNT", "long", "row_count"),
+    RecordField("_MIN_KEY", "bytes", "key_min"),
+    RecordField("_MAX_KEY", "bytes", "key_max"),
+    RecordField("_KEY_STATS", _record("record__FILE__KEY_STATS", *STATS_FIELDS), "key_stats"),
+    RecordField("_VALUE_STATS", _record("record__FILE__VALUE_STATS", *STATS_FIELDS), "value_stats"),
+    RecordField("_MIN_SEQUENCE_NUMBER", "long", "sequence_min"),
+    RecordField("_MAX_SEQUENCE_NUMBER", "long", "sequence_max"),
+    RecordField("_SCHEMA_ID", "long", "schema_id"),
+    RecordField("_LEVEL", "int", "level"),
+    RecordField("_EXTRA_FILES", _array("string"), "extra_files"),
+    RecordField("_CREATION_TIME", _or_null(_MILLIS_TYPE), "creation_time_ms"),
+    RecordField("_DELETE_ROW_COUNT", _or_null("long"), "delete_row_count"),
+    RecordField("_EMBEDDED_FILE_INDEX", _or_null("bytes"), "embedded_index"),
+    RecordField("_FILE_SOURCE", _or_null("int"), "file_source"),
+    RecordField("_VALUE_STATS_COLS", _or_null(_array("string")), "value_stats_columns"),
+    RecordField("_EXTERNAL_PATH", _or_null("string"), "external_path"),
+    RecordField("_FIRST_ROW_ID", _or_null("long"), "first_row_id"),
+    RecordField("_WRITE_COLS", _or_null(_array("string")), "write_columns"),
+    RecordField("_WRITE_COLS_SEQUENCES", _or_null(_array("long")), "write_columns_sequences"),
+)
+_OF_BUCKET = (
+    _VERSION,
+    RecordField("_KIND", "int"),
+    RecordField("_PARTITION", "bytes"),
+    RecordField("_BUCKET", "int"),
+)
 MANIFEST_SCHEMA = _parse(
     _record(
         "record",
-        _field("_VERSION", "int"),
-        _field("_KIND", "int"),
-        _field("_PARTITION", "bytes"),
-        _field("_BUCKET", "int"),
-        _field("_TOTAL_BUCKETS", "int"),
-        _field("_FILE", _FILE_SCHEMA),
+        *_OF_BUCKET,
+        RecordField("_TOTAL_BUCKETS", "int"),
+        RecordField("_FILE", _record("record__FILE", *FILE_FIELDS)),
     )
 )
 
-INDEX_MANIFEST_SCHEMA = _parse(
-    _record(
-        "record",
-        _field("_VERSION", "int"),
-        _field("_KIND", "int"),
-        _field("_PARTITION", "bytes"),
-        _field("_BUCKET", "int"),
-        _field("_INDEX_TYPE", "string"),
-        _field("_FILE_NAME", "string"),
-        _field("_FILE_SIZE", "long"),
-        _field("_ROW_COUNT", "long"),
-        _optional(
-            "_DELETIONS_VECTORS_RANGES",
-            _array(
-                [
-                    "null",
-                    _record(
-                        "record__DELETIONS_VECTORS_RANGES",
-                        _field("f0", "string"),
-                        _field("f1", "int"),
-                        _field("f2", "int"),
-                        _optional("_CARDINALITY", "long"),
-                    ),
-                ]
-            ),
-        ),
-        _optional("_EXTERNAL_PATH", "string"),
-        _optional(
-            "_GLOBAL_INDEX",
-            _record(
-                "record__GLOBAL_INDEX",
-                _field("_ROW_RANGE_START", "long"),
-                _field("_ROW_RANGE_END", "long"),
-                _field("_INDEX_FIELD_ID", "int"),
-                _optional("_EXTRA_FIELD_IDS", _array("int")),
-                _optional("_INDEX_META", "bytes"),
-                _optional("_SOURCE_META", "bytes"),
-            ),
-        ),
-    )
+VECTOR_FIELDS = (
+    RecordField("f0", "string", "data_file"),
+    RecordField("f1", "int", "offset"),
+    RecordField("f2", "int", "length"),
+    RecordField("_CARDINALITY", _or_null("long"), "cardinality"),
 )
+_VECTORS = _array(_or_null(_record("record__DELETIONS_VECTORS_RANGES", *VECTOR_FIELDS)))
+GLOBAL_INDEX_FIELDS = (
+    RecordField("_ROW_RANGE_START", "long", "row_range_start"),
+    RecordField("_ROW_RANGE_END", "long", "row_range_end"),
+    RecordField("_INDEX_FIELD_ID", "int", "index_field_id"),
+    RecordField("_EXTRA_FIELD_IDS", _or_null(_array("int")), "extra_field_ids"),
+    RecordField("_INDEX_META", _or_null("bytes"), "index_meta"),
+    RecordField("_SOURCE_META", _or_null("bytes"), "source_meta"),
+)
+_GLOBAL_INDEX = _record("record__GLOBAL_INDEX", *GLOBAL_INDEX_FIELDS)
+INDEX_FILE_FIELDS = (
+    RecordField("_INDEX_TYPE", "string", "index_type"),
+    RecordField("_FILE_NAME", "string", "name"),
+    RecordField("_FILE_SIZE", "long", "size_bytes"),
+    RecordField("_ROW_COUNT", "long", "row_count"),
+    RecordField("_DELETIONS_VECTORS_RANGES", _or_null(_VECTORS), "vectors"),
+    RecordField("_EXTERNAL_PATH", _or_null("string"), "external_path"),
+    RecordField("_GLOBAL_INDEX", _or_null(_GLOBAL_INDEX), "global_index"),
+)
+INDEX_MANIFEST_SCHEMA = _parse(_record("record", *_OF_BUCKET, *INDEX_FILE_FIELDS))
 
 
 # --- manifest records ----------------------------------------------------------------------------
@@ -367,11 +370,6 @@ def check_version(version: int, known: int, path: str) -> None:
         raise Unsupported(
             "the file was written by another format", version=version, known=known, path=path
         )
-
-
-def listed(values: Sequence[object] | None) -> list[object] | None:
-    """The values as a list for fastavro, which would read a tuple in a union as (type, value)."""
-    return None if values is None else list(values)
 
 
 def as_tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
