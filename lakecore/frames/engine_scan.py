@@ -7,8 +7,8 @@
 
 INVARIANT: Polars' own scan of files gets only those parts of a predicate that lakecore's language
 expresses exactly, and none on floats. Polars evaluates any expression on the minimum and maximum of
-a row group and skips the row group, even where this does not bound the result: `n + 100 > 0` on a
-TINYINT overflows.
+a row group and skips the row group, even where the two results do not bound the results for other
+values: `n + 100 > 0` on a TINYINT overflows.
 
 INVARIANT: in a file with a vector, no other part of a predicate is computed on a marked row,
 because the computation could fail, such as a cast of a string that is invalid in the deleted row.

@@ -138,8 +138,8 @@ def _has_parts_of(source: pa.DataType, target: pa.DataType) -> bool:
 def size_of(rows: pa.Table | pa.RecordBatch) -> int:
     """The bytes of the rows, about the same as `nbytes`, but computed faster for many columns.
 
-    `nbytes` visits each chunk of each column. With many columns, fixed-width ones are computed from
-    their width, without their null bitmaps, which are small.
+    `nbytes` visits each chunk of each column. With many columns, the size of a fixed-width column
+    follows from its width, without the small null bitmap.
     """
     if rows.num_columns <= _FEW_COLUMNS:
         return int(rows.nbytes)

@@ -144,7 +144,7 @@ class CommitMessage:
       buckets;
     - `new_index_files`: a hash index replaces that of its bucket. Files of deletion vectors replace
       those of a table with buckets; in an unaware-bucket table, `deleted_index_files` are removed.
-      `compact_index_files` and `compact_deleted_index_files` are those of the COMPACT snapshot;
+      `compact_index_files` and `compact_deleted_index_files`: the same for the COMPACT snapshot;
     - `vectors_read`: data files, each with the name of the index file that holds its deletion
       vector (None: it has none). The commit fails if one of them has changed. None: no vector was
       read;

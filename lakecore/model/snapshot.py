@@ -77,7 +77,8 @@ class Tag:
     - `snapshot`: the snapshot, with its id, its time and its schema;
     - `create_time`: when the tag was made, by its maker's wall clock, as (year, month, day, hour,
       minute, second, nanosecond). None for a tag that stays until it is deleted;
-    - `retained_seconds`: how long the tag stays after that time; None if until it is deleted.
+    - `retained_seconds`: how long the tag stays after that time; None for a tag that stays until it
+      is deleted.
     """
 
     name: str

@@ -195,8 +195,8 @@ def check_dynamic_rules(schema: TableSchema, options: TableOptions, *, table: st
     engine, which accepts it. Two options cannot differ from the stored ones:
 
     - `bucket`: other writers and readers would look for rows in other buckets;
-    - whether compaction looks up rows: a table that does so has levels in which a reader without
-      lookup would count rows twice.
+    - whether compaction looks up rows: after compactions with look-ups, a reader without look-ups
+      would count rows twice.
     """
     stated = parse_known(schema.stated_options, table=table)
     if options.bucket != stated.bucket:

@@ -39,7 +39,7 @@ _WINNERS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
 
 
 def folds_values(options: TableOptions) -> bool:
-    """Whether a merged row may have values of several stored rows."""
+    """Whether a merged row may combine values of several stored rows."""
     return options.merge_engine not in _WINNERS or options.data_evolution_enabled
 
 
@@ -136,8 +136,9 @@ class FileColumns:
 class SplitColumns:
     """The splits of a table, in scan order.
 
-    `files` are places of files, split by split. Split `n` has those from `starts[n]` to
-    `starts[n + 1]`; `raw` says how it is read. A bucket begins at each of `bucket_starts`.
+    `files`: the places of files, split by split; the files of split `n` are from `starts[n]` to
+    `starts[n + 1]`. `raw`: whether a split is read raw. `bucket_starts`: the split at which each
+    bucket begins.
     """
 
     files: Rows

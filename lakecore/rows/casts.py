@@ -620,8 +620,8 @@ def _timestamp_to_timestamp(array: pa.Array, source: Atomic, target: Atomic) -> 
 def _truncated(array: pa.Array, digits: int) -> pa.Array:
     """Timestamps with the fraction cut to `digits` digits, as Java does it.
 
-    More than 3 digits are rounded down; fewer digits are rounded down to milliseconds, then towards
-    zero.
+    If `digits` is above 3, times are rounded down. Otherwise, times are first rounded down to
+    milliseconds, and then towards zero.
     """
     per_second = _per_second(array)
     values = _int64s(array)

@@ -213,7 +213,7 @@ def _concat(texts: Sequence[pa.Array], count: int) -> pa.Array:
 
 
 def _concat_ws(texts: Sequence[pa.Array], count: int) -> pa.Array:
-    """The texts after the first one, joined by it, without nulls; null if the first one is null."""
+    """Join the other texts by the first one, skipping nulls; null if the first text is null."""
     del count
     separator, first, *rest = texts
     # Arrow has no result for a row without any text; in Java, it is empty.

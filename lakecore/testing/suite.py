@@ -117,7 +117,7 @@ ARCHIVE = Path(__file__).parent / "golden.tar.xz"
 TABLE, EXPECTED = "table", "expected"
 """The folders of a golden table: its files, and its expected rows."""
 UNORDERED = b"unordered"
-"""The key in the metadata of expected rows: the columns of lists without an order, by commas."""
+"""The metadata key of expected rows: the columns of lists without an order, separated by commas."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,8 +86,8 @@ def records(
     """A table, with the id `place`, of records with the same keys; a record may lack the last ones.
 
     A key without a value in any record is left out.
-    `shown` makes the cells of a key; None leaves the key out. The suffix of the key decides how
-    other values are shown: `_bytes`, `_ms`, `_seconds`.
+    `shown`: by key, the function that makes the cells; None leaves the key out. The suffix of the
+    key decides how other values are shown: `_bytes`, `_ms`, `_seconds`.
     """
     longest: Mapping[str, object] = max(rows, key=len, default={})
     keys = [
@@ -174,7 +174,7 @@ def ago(seconds: float) -> str:
 
 
 def page(title: str, where: str, crumbs: Sequence[Html], body: object, json: str | None) -> Html:
-    """A whole page: `where` names the warehouse, `crumbs` lead here, `json` is the same as JSON."""
+    """A whole page. `where`: the warehouse; `crumbs`: links above it; `json`: its JSON address."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),

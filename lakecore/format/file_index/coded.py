@@ -167,7 +167,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def _in_unit(values: pa.Array, unit: str, wanted: str) -> pa.Array:
-    """Times converted from one unit to another; rounded down if that unit is coarser."""
+    """Times converted from `unit` to `wanted`; rounded down if `wanted` is coarser."""
     have, want = _PER_SECOND[unit], _PER_SECOND[wanted]
     if want >= have:
         return pc.multiply_checked(values, want // have) if want > have else values

@@ -448,8 +448,8 @@ def encode_puffin(
 ) -> tuple[bytes, tuple[VectorRange, ...]]:
     """The bytes of the file, and the range of each vector in it.
 
-    `vectors`: the deleted positions by path of the data file. Each blob inherits its snapshot and
-    its sequence number from the manifest, which the value -1 says.
+    `vectors`: the deleted positions by path of the data file. The snapshot and the sequence number
+    of each blob are -1: both are inherited from the manifest.
     """
     index_file, stored = encode_vectors(vectors, bitmap64=True)
     # The blobs follow one byte in an index file, and the magic bytes here.

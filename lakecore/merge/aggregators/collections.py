@@ -289,7 +289,7 @@ def _key_codes(elements: Elements) -> np.ndarray:
 
 
 def _present(codes: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """A mask of the elements of a set: the first of equal ones after their last retraction."""
+    """A mask of the elements of a set: of equal elements, the first after the last retraction."""
     same = alike(codes)
     place = np.arange(len(codes))
     since = same.runs.last(taken[same.order])[same.runs.numbers]

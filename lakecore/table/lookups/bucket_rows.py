@@ -248,7 +248,7 @@ class LookupState:
     def places(self, keys: pa.Table) -> Iterator[tuple[SplitState, np.ndarray]]:
         """Each split that may hold some of the keys, with the indexes of these keys.
 
-        The columns of `keys` are those of the primary key.
+        `keys` have the columns of the primary key.
         """
         context, schema = self.source.context, self.source.table_schema
         everything = np.arange(keys.num_rows)

@@ -83,7 +83,7 @@ class Values:
         self._open: dict[tuple[int, tuple[str, ...]], _Opened] = {}
 
     def rows(self, merged: pa.Table) -> Iterator[pa.Table]:
-        """The merged rows with values instead of places. If values are read, one row at a time.
+        """The merged rows with values instead of places; one by one, if values are read.
 
         Rows whose keys the predicate excludes are dropped. Such a row may be an old version whose
         newer version is in a pruned file; a failing cast of it must not fail the read.

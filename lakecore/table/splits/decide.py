@@ -188,7 +188,7 @@ class Examined:
 # What is known about data files: facts from storage, row groups for Polars, size in memory.
 
 CODECS = frozenset({"ZSTD", "UNCOMPRESSED"})
-"""The codecs that Polars may decode: with others, it detects less damage than Arrow."""
+"""The codecs that Polars may decode: with other codecs, Polars detects less damage than Arrow."""
 _BYTE = 8
 _CODE_BYTES = 8
 """Bytes of the number that stands for a value in a comparison."""

@@ -169,7 +169,7 @@ class LateCasts:
     def judge(
         self, rows: pa.RecordBatch, row_filter: Condition
     ) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
-        """The rows that the filter can judge, in parts, each with its mask."""
+        """The rows for which the filter can be computed, in parts, each part with its mask."""
         inputs = inputs_of(row_filter)
         first = [each for each in self.casts if each.column.name in inputs]
         for part in _castable(rows, first):

@@ -47,7 +47,7 @@ _COMMITS_MIN = 10
 _JOB_S = 600
 """Seconds between two runs of an advised compaction job."""
 _SMALL, _BEST, _LARGE = 200 << 20, 512 << 20, 1 << 30
-"""Sizes of a bucket: the least that is advised, what is aimed at, and the most."""
+"""Sizes of a bucket: the smallest that is advised, the target, and the largest."""
 _SMALL_FILE, _TARGET, _MANIFESTS, _RUNS, _VECTORS_S = 4 << 20, 128 << 20, 60, 8, 0.25
 
 
@@ -479,7 +479,7 @@ def _interval(facts: Facts) -> Advice | None:
 
 
 def _snapshots(facts: Facts) -> Advice | None:
-    """Fewer old snapshots, if they keep more than half as much as the table has."""
+    """Fewer old snapshots, if they keep more than half as many bytes as the table has."""
     kept, count = facts.kept_bytes, facts.snapshots
     if facts.due > max(50, count // 2):
         share = facts.due / count

@@ -226,7 +226,7 @@ class Inspect:
     def audit_log(self) -> pl.LazyFrame:
         """The rows of the table with their kinds, in the column `rowkind`: +I, -U, +U or -D.
 
-        A deleted key may have a row of kind -D. With the options `incremental-between...`, these
+        A deleted key may have a row of kind -D. With the options `incremental-between...`, the rows
         are the changes between two points. `system_table("audit_log")` can also be read as a
         stream.
 

@@ -543,7 +543,7 @@ class _Call:
     def _compact(self, messages: list[CommitMessage]) -> bool:
         """Plan and compact. Returns False if the table has changed, so a new plan is needed.
 
-        `messages` are those of earlier plans; this method adds the new ones.
+        `messages`: the messages of earlier plans, to which the method adds new ones.
         """
         plan: Sequence[Work] = ()
         try:

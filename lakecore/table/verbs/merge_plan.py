@@ -255,8 +255,9 @@ class Clause:
 class Step:
     """A checked clause.
 
-    `first` are the table's columns that the condition reads, `rest` those that the action reads.
-    Key columns in `same` exist in the source too and must be equal: an update cannot set them.
+    `first`: the table's columns that the condition reads; `rest`: the columns that the action
+    reads. Key columns in `same` exist in the source too and must be equal: an update cannot set
+    them.
     """
 
     action: Action

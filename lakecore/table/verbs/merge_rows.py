@@ -375,7 +375,7 @@ class MergeSource:
     def __init__(
         self, data: object, on: Sequence[Field], budget: Budget, *, columns: Sequence[Field] = ()
     ) -> None:
-        """`columns` are those of the table: their types decide how Python values are read."""
+        """`columns`: the columns of the table, whose types decide how Python values are read."""
         self._on = on
         self._budget = budget
         self._limit = min(Share.SOURCE.of(budget.size_bytes), _HELD_BYTES_MAX)

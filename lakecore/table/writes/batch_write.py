@@ -180,7 +180,7 @@ def _is(column: pa.Array, value: pa.Scalar) -> pa.Array:
 def spec_values(context: TableContext, spec: Mapping[str, object]) -> Mapping[str, pa.Scalar]:
     """The values of a partition spec, converted to the types of their columns.
 
-    Raises InvalidRequest for a column that is not a partition key and a value of a wrong type.
+    Raises InvalidRequest for a column that is not a partition key, and for a value of a wrong type.
     """
     keys = context.schema.partition_keys
     if not isinstance(spec, Mapping):

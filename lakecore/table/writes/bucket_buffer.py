@@ -74,7 +74,7 @@ addition to the values (sequence number, key code, position, masks). For rows of
 bytes, a count of the values alone would be too small."""
 _SORT_LEAST_BYTES = 8 << 20
 _OPEN_RUNS_MAX = 8
-"""If more rows of a key stay apart, the files of the newer ones are closed after each piece."""
+"""Beyond this many runs for rows of a key that stay apart, a run is closed after each piece."""
 _ARRAY_BYTES_MAX = 1 << 31
 """The most bytes of strings in one array."""
 
