@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import count
 from math import ceil
 from typing import TYPE_CHECKING, TypeVar
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+DAY_NS = 86_400_000_000_000
 Size = TypeVar("Size")
 Way = TypeVar("Way")
 
@@ -45,11 +47,13 @@ def sampled(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     return [item for item in items if item not in out]
 
 
-def calls_of(*case: str) -> Iterator[int]:
+def calls_of(*case: str, one_in: int = 1) -> Iterator[int]:
     """The store calls of a deed at which a case puts something else, counted from 1, without end.
 
-    In full it is every call. Under `quick` it is every eighth one: which eighth depends on the
-    case, so that the cases of one deed take its calls in turns.
+    In full it is every call, or one in so many, others on each day. Under `quick` it is every
+    eighth one: which eighth depends on the case, so that the cases of one deed take its calls in
+    turns.
     """
-    step = sized(1, quick=8)
-    return count(1 + crc32(" ".join(case).encode()) % step, step)
+    step = sized(one_in, quick=8)
+    day = sized(time.time_ns() // DAY_NS, quick=0)
+    return count(1 + (crc32(" ".join(case).encode()) + day) % step, step)

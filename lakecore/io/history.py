@@ -349,19 +349,23 @@ class History:
 
     def snapshot_ids(self) -> tuple[int, ...]:
         """The ids of all live snapshots, ascending."""
-        ids = self._numbers(self.layout.snapshot_dir, "snapshot-")
+        ids = self.stored_snapshot_ids()
         earliest = self._hint(self.layout.earliest_hint)
         # After a fast-forward, there may be files of expired snapshots with ids below EARLIEST.
         if earliest is None or earliest not in ids:
             return ids
         return tuple(number for number in ids if number >= earliest)
 
+    def stored_snapshot_ids(self) -> tuple[int, ...]:
+        """The ids of all snapshot files, ascending, including those below the hint EARLIEST."""
+        return self._numbers(self.layout.snapshot_dir, "snapshot-")
+
     def earliest_snapshot_id(self) -> int | None:
         """The smallest live snapshot id, by the EARLIEST hint; None if nothing was committed."""
         hint = self._hint(self.layout.earliest_hint)
         if hint is not None and has_file(self.store, self.layout.snapshot(hint)):
             return hint
-        return min(self._numbers(self.layout.snapshot_dir, "snapshot-"), default=None)
+        return min(self.stored_snapshot_ids(), default=None)
 
     def keep_earliest_hint(self, latest: int) -> None:
         """Write the EARLIEST hint if it is missing; snapshot `latest` exists."""
@@ -396,8 +400,7 @@ class History:
             and has_file(self.store, self.layout.snapshot(hint))
         ):
             return hint
-        ids = self._numbers(self.layout.snapshot_dir, "snapshot-")
-        return ids[-1] if ids else None
+        return max(self.stored_snapshot_ids(), default=None)
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """The snapshot of that id. Raises NotFound, naming the range of live ids."""

@@ -252,7 +252,7 @@ class TableMethods(ABC):
 
         Returns what was done. Raises NotFound if there is no such branch; InvalidRequest if the
         branch has no snapshot, or is the branch of this table object; CommitConflict if another
-        writer commits during the call.
+        writer commits, or a rollback or another fast-forward runs, during the call.
 
             table.fast_forward("trial")
         """

@@ -54,6 +54,7 @@ _decoded_snapshot = lru_cache(4096)(metadata.decode_snapshot)
 _decoded_schema = lru_cache(256)(metadata.decode_schema)
 
 
+@lru_cache(4096)
 def _columns(data: bytes, path: str) -> Any:
     if data.startswith(_PICKLED):
         data = _encode_manifest(pickle.loads(data), "none")

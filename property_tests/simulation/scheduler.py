@@ -7,11 +7,11 @@ here, so time, order and every drawn number follow from the seed.
 
 from __future__ import annotations
 
+import random
 import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Callable
 
 START_MS = 1_700_000_000_000
@@ -103,10 +103,22 @@ class Scheduler:
             self._main.release()
             return None
         self.now_ms = max(self.now_ms, min(task.wake_ms for task in alive))
-        ready = [task for task in alive if task.wake_ms <= self.now_ms]
-        if current in ready and self._chance.random() >= self._switch:
-            return current
-        chosen = ready[int(self._chance.random() * len(ready))]
+        chosen = self._choose(current, [task for task in alive if task.wake_ms <= self.now_ms])
         if chosen is not current:
             chosen.baton.release()
         return chosen
+
+    def _choose(self, current: Task | None, ready: list[Task]) -> Task:
+        if current in ready and self._chance.random() >= self._switch:
+            return current
+        return ready[int(self._chance.random() * len(ready))]
+
+
+class Turns(Scheduler):
+    """Draws nothing: whoever pauses lets the other one of two tasks go on; the first begins."""
+
+    def __init__(self) -> None:
+        super().__init__(random.Random(0), 1.0)
+
+    def _choose(self, current: Task | None, ready: list[Task]) -> Task:
+        return next((task for task in ready if task is not current), ready[0])

@@ -87,17 +87,20 @@ class Follower:
     `next_id` is the first snapshot that was neither returned nor skipped; None before the start.
     """
 
-    def __init__(self, context: TableContext, origin: Origin, last: int | None) -> None:
+    def __init__(
+        self, context: TableContext, origin: Origin, last: int | None, latest: int = 0
+    ) -> None:
         """Begin at the origin and end after the snapshot `last` (None: never end).
 
-        Raises NotFound if the start has expired.
+        `latest` is the latest snapshot that the caller has seen. Raises NotFound if the start has
+        expired.
         """
         self._context = without_start_options(context)
         self._origin = origin
         self._last = last
         self._state: Start | None = None
         self._previous: Snapshot | None = None
-        self._latest = 0
+        self._latest = latest
         self._empty_steps = 0
         self._ended = False
         self.next_id: int | None = None
@@ -129,7 +132,7 @@ class Follower:
         return self._context.history.latest_snapshot_id() is None
 
     def _begin(self, retained: RetainedChanges | None) -> None:
-        self._latest = 0 if retained is None else retained.latest
+        self._latest = max(self._latest, 0 if retained is None else retained.latest)
         start = find_start(self._context, self._origin, retained)
         if start is None:
             return

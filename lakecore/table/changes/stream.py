@@ -116,10 +116,11 @@ def open_stream(
         consumer_id=consumer_id,
         progress=None if ignored else recorded,
     )
+    latest = 0
     if until == LATEST:
         retained = retained_changes(context)
-        until = 0 if retained is None else retained.latest
-    follower = Follower(reading, origin, until)
+        until = latest = 0 if retained is None else retained.latest
+    follower = Follower(reading, origin, until, latest)
     every_ms = options.continuous_discovery_interval_ms
     progress = Progress(reading, consumer_id, recorded, every_ms)
     reader = StreamReader(

@@ -15,7 +15,14 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakecore.errors import AlreadyExists, CommitConflict, InvalidRequest, NotFound, Unsupported
+from lakecore.errors import (
+    AlreadyExists,
+    CommitConflict,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+    Unsupported,
+)
 from lakecore.format import metadata
 from lakecore.format.layout import (
     BRANCH_PREFIX,
@@ -23,13 +30,19 @@ from lakecore.format.layout import (
     SCHEMA_PREFIX,
     SNAPSHOT_PREFIX,
     TAG_PREFIX,
-    parse_numbered,
 )
 from lakecore.io.directories import create_directory, drop_table, move_table
+from lakecore.io.history import has_file
 from lakecore.io.parallel import delete_all
 from lakecore.model.snapshot import Branch, FastForwardResult
 from lakecore.table.context import on_branch, require_own_references, require_table
-from lakecore.table.maintenance.deletion import clean_up_after, decide, pending, require_whole
+from lakecore.table.maintenance.deletion import (
+    clean_up_after,
+    decide,
+    fast_forward_of,
+    pending,
+    require_whole,
+)
 from lakecore.table.maintenance.reachable import branch_names, tags_of
 from lakecore.table.maintenance.tags import known_tag
 
@@ -279,7 +292,7 @@ def _no_branch(context: TableContext, name: str) -> NotFound:
 #
 # 1. prove that B is whole; write a record, so that an expiry knows that histories may be mixed, and
 #    keeps B if the table has it. If an expiry has begun to delete B meanwhile, end here: of two
-#    that run at the same time, one sees the other;
+#    that run at the same time, one sees the other. So do a fast-forward and a rollback;
 #    What is copied is announced in the branch (`pending` in `deletion.py`), so that a deletion of
 #    files of the branch leaves these files;
 # 2. delete the hint LATEST, so that readers list the snapshots; write the schemas of the branch;
@@ -372,7 +385,7 @@ def _plan(context: TableContext, source: History, target: History) -> _Steps:
         )
     coming = [source.snapshot(number) for number in ids]
     first = coming[0]
-    own = [number for number in _snapshot_files(target) if number >= first.id]
+    own = [number for number in target.stored_snapshot_ids() if number >= first.id]
     same = 0
     while same < min(len(own), len(coming)) and coming[same].is_same(target.snapshot(own[same])):
         same += 1
@@ -415,14 +428,6 @@ def _plan(context: TableContext, source: History, target: History) -> _Steps:
     return steps
 
 
-def _snapshot_files(history: History) -> list[int]:
-    """The ids of all snapshot files, ascending, including those below the hint EARLIEST."""
-    files = history.store.list(history.layout.snapshot_dir)
-    names = (file.path.rpartition("/")[2] for file in files)
-    numbers = (parse_numbered(name, SNAPSHOT_PREFIX) for name in names)
-    return sorted(number for number in numbers if number is not None)
-
-
 def _check_older(
     context: TableContext, steps: _Steps, own_schemas: set[int], used: list[int]
 ) -> None:
@@ -444,10 +449,7 @@ def _check_older(
 def _carry_out(context: TableContext, branch: TableContext, target: History, steps: _Steps) -> None:
     store, layout, source = context.store, target.layout, branch.layout
     out, newest = steps.snapshots_out, steps.latest
-    stays = newest not in steps.snapshots_in
-    _check_listed(context, target, newest, stays=stays)
-    store.put(layout.fast_forward_record, source.branch.encode())
-    _check_listed(context, target, newest, stays=stays)
+    _begin(context, target, source, steps)
     store.delete(layout.latest_hint)
     last = next(iter(out), 0)  # N of the module
     if steps.schemas_changed:
@@ -477,8 +479,45 @@ def _carry_out(context: TableContext, branch: TableContext, target: History, ste
         _finish(context, branch, target, steps)
 
 
-def _check_listed(context: TableContext, target: History, newest: int, *, stays: bool) -> None:
-    """Raise CommitConflict if an expiry deletes the snapshot that is to stay as the newest one."""
+def _begin(context: TableContext, target: History, source: Layout, steps: _Steps) -> None:
+    """Write the record of a fast-forward, beside which no other verb leads the table anywhere."""
+    store, path, newest = context.store, target.layout.fast_forward_record, steps.latest
+    stays = newest not in steps.snapshots_in
+    _check_alone(context, target, newest, stays=stays)
+    made = store.put_if_absent(path, source.branch.encode())
+    other = source.branch if made else fast_forward_of(context)
+    if other not in (None, source.branch) and other in branch_names(context):
+        raise CommitConflict(
+            "the table is being fast-forwarded to another branch, or that was interrupted; call "
+            "fast_forward for that one again first, or delete it",
+            branch=other,
+            table=context.identifier,
+        )
+    try:
+        _check_alone(context, target, newest, stays=stays)
+        # What has ended since may have changed the table. The caches of `target` do not see it.
+        now = context.publication.history(store, target.layout)
+        if _plan(context, branch_history(context, source.branch), now) != steps:
+            raise _conflict(context, now.latest_snapshot_id())
+    except (LakecoreError, OSError):
+        if made:
+            store.delete(path)
+        raise
+    if not made:
+        store.put(path, source.branch.encode())
+
+
+def _check_alone(context: TableContext, target: History, newest: int, *, stays: bool) -> None:
+    """Raise CommitConflict beside a rollback, or an expiry that deletes what is to stay as newest.
+
+    A rollback looks for the record of a fast-forward after it has written its own.
+    """
+    if has_file(context.store, target.layout.rollback_record):
+        raise CommitConflict(
+            "the table is being rolled back; call fast_forward again afterwards. If the rollback "
+            "was interrupted, rollback_to or expire_snapshots finishes it",
+            table=context.identifier,
+        )
     if stays and target.listed_snapshot(newest) is None:
         raise CommitConflict(
             "an expiry has begun to delete the snapshot of the branch from the table; finish it by"
@@ -552,8 +591,8 @@ def _copy_tag(branch: TableContext, path: str, name: str) -> bool:
 
 def _conflict(context: TableContext, snapshot_id: int | None) -> CommitConflict:
     return CommitConflict(
-        "another writer committed to the table during the call; call fast_forward again to"
-        " replace its snapshot with that of the branch",
+        "another process committed to the table, or rolled it back, during the call; call "
+        "fast_forward again to replace its snapshot with that of the branch",
         snapshot_id=snapshot_id,
         table=context.identifier,
     )

@@ -14,6 +14,7 @@ import logging
 from collections import defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
@@ -229,6 +230,14 @@ def pending(context: TableContext, snapshot: Snapshot) -> Iterator[None]:
         context.store.delete(path)
 
 
+def fast_forward_of(context: TableContext) -> str | None:
+    """The branch of a fast-forward that runs or was interrupted; None if there is none."""
+    try:
+        return context.store.read(context.layout.fast_forward_record).decode("utf-8", "replace")
+    except NotFound:
+        return None
+
+
 NO_KEEPERS = Keepers(is_rolled_back=False, tags=(), branches=())
 _ALONE: WeakSet[History] = WeakSet()
 """The histories of tables that had no keepers when `settled` last looked."""
@@ -260,9 +269,26 @@ def settled(
     if context.layout.branch != MAIN_BRANCH:
         seen = None
     while (now := keepers(context, without)) != seen:
-        seen, plan = now, plan_again(now)
+        seen, plan = now, planned(partial(plan_again, now))
     (_ALONE.add if now == NO_KEEPERS else _ALONE.discard)(context.history)
     return plan
+
+
+def planned(plan: Callable[[], _Plan]) -> _Plan:
+    """The plan, made again for as long as another file is missing each time.
+
+    What keeps a file may be deleted while its files are read. Raises CorruptTable if a file is
+    missing twice, or damaged: then something that is kept cannot be read.
+    """
+    missing: object = None
+    while True:
+        try:
+            return plan()
+        except CorruptTable as error:
+            path = error.facts.get("path")
+            if path is None or path == missing:
+                raise
+            missing = path
 
 
 def is_alone(context: TableContext) -> bool:
@@ -273,8 +299,20 @@ def is_alone(context: TableContext) -> bool:
 def require_whole(context: TableContext, snapshot: Snapshot) -> None:
     """Raise CorruptTable if a file that a reader of the snapshot needs does not exist.
 
-    Lists each directory that holds such files once; reads no data.
+    Lists each directory that holds such files once; reads no data. Raises NotFound if the snapshot
+    has expired, or its tag was deleted, since the caller found it.
     """
+    try:
+        _check_files(context, snapshot)
+    except CorruptTable:
+        kept = (tag.snapshot for tag in tags_of(context.history))
+        alive = context.history.listed_snapshot(snapshot.id)
+        if not snapshot.is_same(alive) and not any(map(snapshot.is_same, kept)):
+            raise expired_during(context, snapshot.id) from None
+        raise
+
+
+def _check_files(context: TableContext, snapshot: Snapshot) -> None:
     live = live_files(entry_frame(context.history, context.history.manifests(snapshot)))
     metadata = metadata_of(context, [snapshot], changelog=False)
     needed: dict[str, set[str]] = defaultdict(set)

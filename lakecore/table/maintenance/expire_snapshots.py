@@ -9,8 +9,9 @@ https://paimon.apache.org/docs/master/maintenance/manage-snapshots/
    changelogs.
 4. Metadata of the expired snapshots is deleted, unless the snapshot `end`, a tag or a branch
    references it.
-5. The changelogs are kept if that is due, and the hint EARLIEST is written. **This step decides**:
-   readers do not list the snapshots below it any more, and no verb leads back to them.
+5. The changelogs are kept if that is due, and the hint EARLIEST is written, unless another expiry
+   has moved it further. **This step decides**: readers do not list the snapshots below it any more,
+   and no verb leads back to them.
 6. If a rollback or a fast-forward has begun meanwhile, or a rollback that has ended has removed
    the snapshot `end`, the hint is written back, and the expiry ends. If tags or branches have
    changed, the deletions are planned again. Whoever tags, or leads back to, an expiring snapshot
@@ -58,10 +59,12 @@ from lakecore.table.maintenance.deletion import (
     clean_up_after,
     decide,
     delete_files_of,
+    fast_forward_of,
     is_alone,
     keepers,
     metadata_left,
     metadata_of_changelogs,
+    planned,
     settled,
 )
 from lakecore.table.maintenance.reachable import (
@@ -149,7 +152,7 @@ def expire_snapshots(
     if end > earliest and not dry_run and has_file(context.store, context.layout.rollback_record):
         finish_rollback(context)
         return expire_snapshots(context, keep, dry_run=dry_run)
-    forward = _read_record(context) if end > first else None
+    forward = fast_forward_of(context) if end > first else None
     if forward is not None:
         end = min(end, _kept_for(context, forward) or end)
     snapshots = _snapshots(context, first, end) if end > first else []
@@ -169,14 +172,6 @@ def expire_snapshots(
         forward=forward,
     )
     return work.run(consumer, dry_run=dry_run)
-
-
-def _read_record(context: TableContext) -> str | None:
-    """The branch of a fast-forward that runs or was interrupted; None if there is none."""
-    try:
-        return context.store.read(context.layout.fast_forward_record).decode("utf-8", "replace")
-    except NotFound:
-        return None
 
 
 def _kept_for(context: TableContext, branch: str) -> int | None:
@@ -247,7 +242,7 @@ class _Expiry:
         # They are listed after the step that decides, too: most tables have none, then or now.
         seen = NO_KEEPERS if is_alone(context) and not dry_run else keepers(context)
         try:
-            plan: Deletion | None = self._plan(seen)
+            plan: Deletion | None = planned(partial(self._plan, seen))
             is_overtaken = not (dry_run or self._mark())
         except CorruptTable:
             if context.history.listed_snapshot(self.snapshots[-1].id) is not None:
@@ -376,11 +371,14 @@ class _Expiry:
     def _mark(self) -> bool:
         """Carry out the step that decides (see the module).
 
-        Returns False, with the hint written back, if the first snapshot to stay is gone.
+        Returns False, with the hint written back, if the first snapshot to stay is gone; or if
+        another expiry, which lets more snapshots expire, has decided.
         """
         context, history = self.context, self.context.history
         layout, store = context.layout, context.store
         expiring, end = self.snapshots[:-1], self.snapshots[-1].id
+        if (before := history.earliest_snapshot_id() or self.earliest) > end:
+            return False
 
         def keep_changelog(snapshot: Snapshot) -> None:
             store.put(layout.changelog(snapshot.id), store.read(layout.snapshot(snapshot.id)))
@@ -393,11 +391,11 @@ class _Expiry:
             lambda: history.earliest_snapshot_id() == end,
             table=context.identifier,
         )
-        if has_file(store, layout.rollback_record) or _read_record(context) not in (
+        if has_file(store, layout.rollback_record) or fast_forward_of(context) not in (
             None,
             self.forward,
         ):
-            history.write_earliest_hint(self.earliest)
+            history.write_earliest_hint(before)
             raise CommitConflict(
                 "the table is being rolled back or fast-forwarded; expire its snapshots afterwards",
                 table=context.identifier,
@@ -405,7 +403,7 @@ class _Expiry:
         # A rollback may have ended since the plan was begun: its record is gone, and so is `end`.
         is_there = self.snapshots[-1].is_same(history.snapshot_if_there(end))
         if not is_there:
-            history.write_earliest_hint(self.earliest)
+            history.write_earliest_hint(before)
         return is_there
 
     def _delete_snapshots(self) -> None:
@@ -485,7 +483,7 @@ def expire_changelogs(
     if not expiring:
         return result
     seen = keepers(context)
-    plan = _plan(context, expiring, left, seen)
+    plan = planned(partial(_plan, context, expiring, left, seen))
     if not dry_run:
         changelogs = [context.layout.changelog(each.id) for each in expiring]
         if left:

@@ -7,9 +7,11 @@ references. The schema stays the newest. A tag may be older than the earliest sn
 is restored. The steps:
 
 1. Prove that the target is whole: every file that it names exists.
-2. Write a record of what will be removed (`format/json_files.py`). If an expiry has begun to
-   delete the target meanwhile, end here: of two that run at the same time, one sees the other.
-   Also if a tag keeps the target: the expiry would delete the snapshot file of step 3.
+2. Create a record of what will be removed (`format/json_files.py`), unless there is one. If an
+   expiry has begun to delete the target meanwhile, end here: of two that run at the same time, one
+   sees the other.
+   Also if a tag keeps the target: the expiry would delete the snapshot file of step 3. And if a
+   fast-forward has begun, or was interrupted.
 3. Restore the target if only a tag keeps it: first EARLIEST, so that what is there is listed.
 4. Delete the hint LATEST, so that readers list the snapshots; then the snapshots between the target
    and the latest one.
@@ -29,13 +31,20 @@ INVARIANT: files are deleted after everything that names them.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from lakecore.errors import CorruptTable, InvalidRequest, NotFound
+from lakecore.errors import (
+    CommitConflict,
+    CorruptTable,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+)
 from lakecore.format import metadata
 from lakecore.format.json_files import RollbackRecord, decode_rollback, encode_rollback
 from lakecore.io.dropped_mark import has_file
@@ -51,6 +60,7 @@ from lakecore.table.maintenance.deletion import (
     delete_files_of,
     existing_snapshot,
     expired_during,
+    fast_forward_of,
     keepers,
     metadata_left,
     require_whole,
@@ -61,6 +71,7 @@ from lakecore.table.maintenance.reachable import (
     Metadata,
     Reach,
     State,
+    branch_names,
     changelogs_of,
     entry_frame,
     metadata_of,
@@ -112,13 +123,7 @@ def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False)
     elif context.publication.references is not None:
         context.publication.references.rollback(context.layout.branch, target.id, travel.tag)
     else:
-        context.store.put(context.layout.rollback_record, encode_rollback(removal.record))
-        if not _is_kept(context, target):
-            context.store.delete(context.layout.rollback_record)
-            raise expired_during(
-                context, target.id, then="if a tag keeps it, let expire_snapshots end, and repeat"
-            )
-        files = _carry_out(context, removal.record)
+        files = _carry_out(context, _begun(context, removal.record))
         log.info(
             "rolled back table=%s snapshot=%d before=%d", context.identifier, target.id, latest.id
         )
@@ -133,6 +138,52 @@ def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False)
         is_complete=files is not None,
         dry_run=dry_run,
     )
+
+
+def _begun(context: TableContext, record: RollbackRecord) -> RollbackRecord:
+    """Carry out step 2 of a rollback (see the module). Returns the record as it is then."""
+    store, path, target = context.store, context.layout.rollback_record, record.target
+    made = True  # a reply that is lost is one of this call, if its bytes are there
+    data = encode_rollback(record)
+
+    def make() -> None:
+        nonlocal made
+        made = store.put_if_absent(path, data)
+
+    decide(make, lambda: store.read(path) == data, table=context.identifier)
+    if not made:
+        raise CommitConflict(
+            "another process rolls the table back; call rollback_to again", table=context.identifier
+        )
+    try:
+        if (branch := fast_forward_of(context)) in branch_names(context):
+            raise CommitConflict(
+                "the table is being fast-forwarded, or that was interrupted; call fast_forward "
+                "again, then rollback_to",
+                branch=branch,
+                table=context.identifier,
+            )
+        # A fast-forward or a rollback that has ended may have removed it.
+        if not _is_kept(context, target):
+            raise expired_during(
+                context, target.id, then="if a tag keeps it, let expire_snapshots end, and repeat"
+            )
+        now = _removal(context, target).record
+        if now != record:
+            store.put(path, encode_rollback(now))
+    except (LakecoreError, OSError):
+        with suppress(LakecoreError, OSError):
+            store.delete(path)
+        raise
+    return now
+
+
+def _forget(context: TableContext, record: RollbackRecord) -> None:
+    """Delete the record of a rollback, unless it is that of another one by now."""
+    path = context.layout.rollback_record
+    with suppress(NotFound):
+        if decode_rollback(context.store.read(path), path).target == record.target:
+            context.store.delete(path)
 
 
 def finish_rollback(context: TableContext) -> None:
@@ -152,7 +203,7 @@ def finish_rollback(context: TableContext) -> None:
         _carry_out(context, record)
     elif _is_given_up(context, record):
         _bring_back(context, record)
-        context.store.delete(path)
+        _forget(context, record)
     else:
         if record.target.is_same(context.history.snapshot_if_there(record.target.id)):
             _remove_tags(context, record)
@@ -220,7 +271,8 @@ def _target(context: TableContext, travel: Travel) -> Snapshot:
 
 def _removal(context: TableContext, target: Snapshot) -> _Removal:
     history = context.history
-    ids = [number for number in history.snapshot_ids() if number >= target.id]
+    # An expiry that ends here moves EARLIEST back: then more snapshots are listed.
+    ids = [number for number in history.stored_snapshot_ids() if number >= target.id]
     there = [each for each in read_all(history.snapshot_if_there, ids) if each is not None]
     removed = tuple(each for each in there if each != target)
     tags = _tags_above(context, target)
@@ -289,8 +341,13 @@ def _restore(context: TableContext, target: Snapshot) -> None:
     earliest = history.earliest_snapshot_id()
     if earliest is None or earliest > target.id:
         history.write_earliest_hint(target.id)
-    if history.snapshot_if_there(target.id) != target:
-        store.put(path, metadata.encode_snapshot(target))
+        if history.snapshot_if_there(target.id) != target:
+            store.put(path, metadata.encode_snapshot(target))
+    elif not target.is_same(history.snapshot_if_there(target.id)):
+        raise CommitConflict(
+            "another process has rolled the table back to an older snapshot",
+            table=context.identifier,
+        )
 
 
 def _with_stragglers(context: TableContext, record: RollbackRecord) -> RollbackRecord:
@@ -299,7 +356,7 @@ def _with_stragglers(context: TableContext, record: RollbackRecord) -> RollbackR
     Snapshots that follow the target without a gap were committed on top of the target, and stay.
     """
     history, target = context.history, record.target
-    ids = set(history.snapshot_ids())
+    ids = set(history.stored_snapshot_ids())
     on_top = next(number for number in count(target.id + 1) if number not in ids)
     late = sorted(number for number in ids if number > on_top)
     found = [each for each in read_all(history.snapshot_if_there, late) if each is not None]
@@ -341,7 +398,7 @@ def _clean_up(context: TableContext, record: RollbackRecord) -> FilesDeleted | N
     found = settled(context, keepers(context), plan(), plan_again)
     if found is not None:
         delete_files_of(context, found)
-    context.store.delete(context.layout.rollback_record)
+    _forget(context, record)
     return None if found is None else found.counts
 
 

@@ -276,6 +276,17 @@ def test_stream_whose_last_snapshot_was_rolled_back_does_not_wait_for_it() -> No
     assert later.step() is Nothing.YET
 
 
+def test_stream_whose_end_was_rolled_back_while_it_began_does_not_wait_for_it() -> None:
+    table = history("1 a", "2 b", "3 c")
+    context = table.copy({"scan.snapshot-id": "2"}).context
+    rolled_back(table, 2)
+    follower = Follower(context, Origin(options=context.options), last=3, latest=3)
+    next_of(follower)
+
+    with pytest.raises(NotFound, match=r"the table was rolled back.* snapshot_id=3 latest=2"):
+        follower.step()
+
+
 def test_snapshot_that_a_listing_lacks_has_not_expired() -> None:
     store = Lacking()
     table = new_table(store=store)

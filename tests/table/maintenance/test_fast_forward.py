@@ -128,7 +128,7 @@ def test_no_schema_of_the_table_is_newer_than_the_shown_state_once_schemas_chang
         """Lists the schemas when the first snapshot of the branch is about to be written."""
 
         def put_if_absent(self, path: str, data: bytes) -> bool:
-            if path.startswith(table.context.layout.snapshot_dir):
+            if path.startswith(f"{table.context.layout.snapshot_dir}/snapshot-"):
                 seen.append(reopened(table).context.history.schema_ids())
             return super().put_if_absent(path, data)
 
