@@ -23,9 +23,10 @@ from tests.services.mirrors import (
     postgres_command,
     program,
     ran,
+    refusal,
     run,
 )
-from tests.services.servers import eventually, free_port
+from tests.services.servers import BINARY_LOG, eventually, free_port, fresh_folder, mariadb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,6 +175,46 @@ def test_a_checkpoint_over_many_tables_of_postgres_is_small(
         assert [each.stat().st_size < 8_000 for each in state.glob("checkpoint-*")] == [True]
     finally:
         cursor.execute("SELECT pg_drop_replication_slot('many')")
+
+
+def test_certificate_of_mariadb_is_checked(tmp_path: Path) -> None:
+    with fresh_folder() as (folder, _):
+        _make_certificates(folder)
+        files = (f"--ssl-{name}={folder}/server.{end}" for name, end in _ENDS.items())
+        with mariadb(*BINARY_LOG, *files, f"--ssl-ca={folder}/own.pem") as server:
+            eventually(lambda: connect(server), "mariadb")
+            run(connect(server), "CREATE DATABASE safe", "CREATE TABLE safe.t (id INT PRIMARY KEY)")
+            own, foreign = (
+                command(
+                    server, tmp_path / name, "mysql_sync_database", "safe", "--patience=1 s",
+                    **{"ssl.ca": f"{folder}/{name}.pem"},
+                )
+                for name in ("own", "foreign")
+            )  # fmt: skip
+            mirror(own)
+            assert "CERTIFICATE_VERIFY_FAILED" in refusal(foreign)
+
+
+_ENDS = {"cert": "pem", "key": "key"}
+
+
+def _make_certificates(folder: Path) -> None:
+    """Two authorities, `own` and `foreign`, and a server whose certificate `own` has signed."""
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
+
+    for name in ("own", "foreign"):
+        openssl(
+            *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem"),
+        )
+    subject = ("-subj", "/CN=server", "-keyout", "server.key", "-out", "server.csr")
+    openssl("req", "-newkey", "rsa:2048", "-nodes", *subject)
+    signed = ("-CAkey", "own.key", "-CAcreateserial", "-days", "2", "-out", "server.pem")
+    openssl("x509", "-req", "-in", "server.csr", "-CA", "own.pem", *signed)
+    for each in folder.iterdir():
+        each.chmod(0o644)
 
 
 @pytest.mark.parametrize(
