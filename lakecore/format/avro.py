@@ -107,7 +107,7 @@ def plain_container(data: bytes, path: str) -> tuple[bytes, int]:
 def chosen_blocks(
     data: bytes, path: str, rows: NDArray[np.int64]
 ) -> tuple[bytes, NDArray[np.int64]]:
-    """The container with the blocks that hold these rows alone, and where the rows are in it.
+    """The container with only the blocks that hold these rows, and the places of the rows in it.
 
     `rows` ascend. Raises CorruptTable naming `path` if the bytes are cut short or not Avro.
     """

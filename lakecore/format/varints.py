@@ -98,7 +98,7 @@ _JAVA_TEXT_BYTES_MAX = 65_535
 
 
 def encode_java_text(text: str, what: str) -> bytes:
-    """The length and the bytes of a text. Raises InvalidRequest, naming `what`, for a long one."""
+    """The length and the bytes of a string. Raises InvalidRequest, naming `what`, if too long."""
     pairs = text.encode("utf-16-be", "surrogatepass")
     units = struct.unpack(f">{len(pairs) // 2}H", pairs)
     data = b"".join(

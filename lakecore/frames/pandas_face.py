@@ -75,7 +75,7 @@ def _loses_null(column: pa.ChunkedArray) -> bool:
 
 
 def _is_foreign(kind: pa.DataType) -> bool:
-    """Whether neither NumPy nor pandas strings can represent the type, but only Python objects."""
+    """Whether only Python objects can represent the type, not NumPy or pandas strings."""
     t = pa.types
     return not (
         t.is_integer(kind)

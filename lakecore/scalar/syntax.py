@@ -142,7 +142,8 @@ _SURROUNDINGS = frozenset(
 )
 _CHANCE = frozenset({"gen_random_uuid", "random", "uuid", "uuidv4", "uuidv7"})
 _PURE = frozenset({"error"})
-"""Allowed although DuckDB declares it volatile: its result depends only on its argument."""
+"""Functions that are allowed although DuckDB calls them volatile: the argument decides the result.
+"""
 
 
 def check_function(name: str, argument_count: int) -> None:

@@ -1,7 +1,7 @@
 """The HTTP layer of the page: who may ask, which page answers, and for how long.
 
 - A server without a token listens on this machine only, and answers requests to names of this
-  machine only: a foreign site whose name is turned to 127.0.0.1 gets nothing (DNS rebinding).
+  machine only: a foreign site whose name resolves to 127.0.0.1 gets nothing (DNS rebinding).
 - With a token, a browser gets a cookie for it by the form of `/login`; programs send the header
   `Authorization: Bearer TOKEN`. A site with a foreign name has no cookie, so requests to any name
   of the server are answered.

@@ -107,7 +107,7 @@ def changes_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool
 
 
 def _before_newest(history: History, latest: int) -> int:
-    """The snapshot after which the feed begins: the changes of the newest ones fit a page."""
+    """The snapshot after which the feed begins, so that the changes of later ones fit a page."""
     after, rows = latest, 0
     while after > 0 and latest - after < _FEED_SNAPSHOTS:
         snapshot = history.snapshot_if_there(after)

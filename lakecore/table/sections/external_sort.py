@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lakecore.merge.curves import Ordering
 
 _RUN_SHARE = 2
-"""The rows of a run take the leased memory divided by this: sorting takes as much again."""
+"""The rows of a run take half of the leased memory: sorting takes as much again."""
 _ROW_BYTES = 64
 """Bytes that sorting takes for each row in addition to its values: keys, codes, positions."""
 _RUNS_AT_ONCE = 64

@@ -2,12 +2,13 @@
 
 1. Read the snapshots of the last week (at most `_SNAPSHOTS`), the changes of the newest ones (at
    most `_SAMPLED` snapshots or `_ENTRIES` entries), and columns of the live files, as one plan.
-2. Sum them up as `Facts`: how often, how much and into how many buckets the table commits.
+2. Summarise what was read as `Facts`: how often, how much and into how many buckets the table
+   commits.
 3. Each rule of `RULES` simulates the table as it is and with one change (`plan/simulation.py`), and
    advises the change if it saves enough.
 
-INVARIANT: reads only. No advice without a figure; a table that has too little history, or nothing
-to change, gets none. The rules are pure functions of the facts.
+INVARIANT: the module only reads. Every advice has a figure; a table that has too little history, or
+nothing to change, gets no advice. The rules are pure functions of the facts.
 """
 
 from __future__ import annotations
@@ -343,7 +344,7 @@ def _due(context: TableContext, ids: Sequence[int], there: Sequence[Snapshot]) -
 
 
 def _kept_by_tags(context: TableContext, there: Sequence[Snapshot]) -> tuple[int, int]:
-    """How many of the oldest tags were read, and the bytes of files that no snapshot shows."""
+    """How many of the oldest tags were read, and the bytes of files that no snapshot has."""
     history = context.history
     tags = [each for each in tags_of(history) if not there or each.snapshot.id < there[0].id]
     tags = sorted(tags, key=lambda each: each.snapshot.id)[:_TAGS]
