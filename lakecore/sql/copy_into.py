@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.catalog.file_tables import is_table
+from lakecore.display import one_line
 from lakecore.errors import (
     AlreadyExists,
     CommitConflict,
@@ -82,9 +83,20 @@ _EXACT = {"FLOAT": 2**24 - 1, "DOUBLE": 2**53 - 1}
 """By type: every integer up to this number has an exact value in the type."""
 
 
-def check_parquet(queries: Queries, paths: Sequence[str]) -> None:
-    """Raise InvalidRequest or Unsupported if the columns of the files are ambiguous."""
-    _check_names(queries, paths)
+def check_parquet(queries: Queries, paths: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise InvalidRequest or Unsupported if the columns of the files are ambiguous.
+
+    A file that has none of the columns to load would load rows of nulls: it is the wrong file.
+    """
+    names = _names(queries, paths)
+    for path, found in names.items():
+        if found.isdisjoint(column.lower() for column in columns):
+            raise InvalidRequest(
+                "a Parquet file has none of the columns to load",
+                file=path,
+                columns=list(columns),
+                there=sorted(found),
+            )
     _check_types(queries, paths)
 
 
@@ -96,8 +108,11 @@ def fetched(queries: Queries, query: str) -> list[tuple[object, ...]]:
         raise error_of(error) from error
 
 
-def _check_names(queries: Queries, paths: Sequence[str]) -> None:
-    """Raise InvalidRequest for a Parquet file with columns whose names differ only in case."""
+def _names(queries: Queries, paths: Sequence[str]) -> dict[str, set[str]]:
+    """The columns of each file, in lower case.
+
+    Raises InvalidRequest for a Parquet file with columns whose names differ only in case.
+    """
     query = f"FROM parquet_schema({files_of(paths)}) SELECT file_name, name, num_children"
     seen: dict[str, set[str]] = {}
     open_groups: list[int] = []
@@ -117,6 +132,7 @@ def _check_names(queries: Queries, paths: Sequence[str]) -> None:
                 )
             known.add(str(name).lower())
         open_groups.append(int(str(children or 0)))
+    return seen
 
 
 def _check_types(queries: Queries, paths: Sequence[str]) -> None:
@@ -356,7 +372,7 @@ def _source(
     source = source_of(paths, load.format, len(load.columns), skip_bad=skip_bad, rejects=rejects)
     stored: Mapping[str, str] = {}
     if load.format.kind == "PARQUET":
-        check_parquet(load.queries, paths)
+        check_parquet(load.queries, paths, load.columns)
         relation = load.queries.execute(f"FROM {source} LIMIT 0")
         stored = {
             name: str(kind)
@@ -464,12 +480,16 @@ def _counted(
         )
 
 
+_LINE_MAX = 200
+
+
 def _brief(text: str) -> str:
-    """DuckDB's message about a bad row: without DuckDB's advice, but with the file."""
+    """DuckDB's message about a bad row, whose line may be long: without advice, with the file."""
     said, _, settings = text.partition("\nPossible fixes:")
-    lines = [line.strip() for line in said.partition("\n\nLINE ")[0].splitlines()]
-    lines += [line.strip() for line in settings.splitlines() if line.startswith("  file = ")]
-    return " ".join(filter(None, lines)).removeprefix("Invalid Input Error: ")
+    lines = said.partition("\n\nLINE ")[0].splitlines()
+    shown = [one_line(line.strip(), _LINE_MAX) for line in lines if line.strip()]
+    shown += [line.strip() for line in settings.splitlines() if line.startswith("  file = ")]
+    return " ".join(shown).removeprefix("Invalid Input Error: ")
 
 
 # --- COPY INTO a location -------------------------------------------------------------------------

@@ -355,6 +355,28 @@ def test_bytes_of_parquet_are_read_as_text(catalog: lc.Session, tmp_path: Path) 
     assert rows_of(catalog, "SELECT name FROM u") == [("é",)]
 
 
+def test_a_parquet_file_without_any_column_of_the_table_is_refused(
+    catalog: lc.Session, tmp_path: Path
+) -> None:
+    source = tmp_path / "files"
+    source.mkdir()
+    pl.DataFrame({"of": [1], "another": ["table"]}).write_parquet(source / "a.parquet")
+
+    with pytest.raises(lc.InvalidRequest, match=r"none of the columns.* there=\[another, of\]"):
+        load(catalog, {}, tmp_path, "u FROM {}" + PARQUET)
+
+    assert rows_of(catalog) == []
+
+
+def test_the_error_of_a_long_line_is_short(catalog: lc.Session, tmp_path: Path) -> None:
+    lines = "1,x" + 100_000 * "y" + ",2,3\n"
+
+    with pytest.raises(lc.InvalidRequest, match="Original Line") as raised:
+        load(catalog, {"a.csv": lines}, tmp_path, "u FROM {}" + csv())
+
+    assert len(str(raised.value)) < 1_500
+
+
 def test_names_of_parquet_that_differ_in_case_are_refused(
     catalog: lc.Session, tmp_path: Path
 ) -> None:
