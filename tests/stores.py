@@ -7,7 +7,8 @@ import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import boto3  # type: ignore[import-untyped]
@@ -133,6 +134,8 @@ class S3Service:
     silent_seconds: float = 0  # how long every request waits for its answer
     keys: set[str] | None = None  # the valid access keys; None: all keys are valid
     listings: int = 0  # how many requests have listed keys
+    requests: Counter[str] = field(default_factory=Counter)  # by method, and LIST
+    sent_bytes: int = 0  # of all files that were read
 
     @property
     def options(self) -> dict[str, str]:
@@ -176,10 +179,16 @@ def s3_service() -> Iterator[S3Service]:
     answer = DomainDispatcherApplication(create_backend_app)
     one_at_a_time = threading.Lock()
 
+    def started(start_response: Any, status: str, headers: Any, *more: Any) -> Any:
+        if status.startswith("206"):
+            service.sent_bytes += int(dict(headers).get("Content-Length", 0))
+        return start_response(status, headers, *more)
+
     def serve(environ: Any, start_response: Any) -> Any:
         time.sleep(service.silent_seconds)
-        if "list-type" in environ["QUERY_STRING"]:
-            service.listings += 1
+        lists = "list-type" in environ["QUERY_STRING"]
+        service.listings += lists
+        service.requests["LIST" if lists else environ["REQUEST_METHOD"]] += 1
         # Moto looks whether a key exists, then writes it; S3 does both as one step.
         with one_at_a_time:
             puts_file = environ["REQUEST_METHOD"] == "PUT" and environ["PATH_INFO"].count("/") > 1
@@ -197,7 +206,7 @@ def s3_service() -> Iterator[S3Service]:
                 start_response("500 Internal Server Error", [("Content-Length", "0")])
                 environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
                 return []
-            body = answer(environ, start_response)
+            body = answer(environ, partial(started, start_response))
             if puts_file and service.lost_replies:
                 service.lost_replies -= 1
                 environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)

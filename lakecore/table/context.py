@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
     from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot
     from lakecore.options import TableOptions
 
 
@@ -248,6 +249,14 @@ def _dropped(context: TableContext) -> NotFound:
         table=context.identifier,
         path=context.layout.root,
     )
+
+
+def require_table_of(context: TableContext, latest: Snapshot | None) -> None:
+    """As `require_table`, after the newest snapshot was read, which may prove it."""
+    if not context.history.is_confirmed(latest):
+        require_table(context)
+        if latest is not None:
+            context.history.confirm(latest)
 
 
 def require_table(context: TableContext) -> None:

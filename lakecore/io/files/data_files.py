@@ -157,6 +157,7 @@ def read_positions(  # noqa: PLR0913  what is read, how much at once, what stand
     coded: frozenset[str] = frozenset(),
     checks: Checks = Checks.ONCE,
     lines: LineFormat | None = None,
+    few: bool = False,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The batches of `read_file`, each with the position of its first row in the file.
 
@@ -165,9 +166,10 @@ def read_positions(  # noqa: PLR0913  what is read, how much at once, what stand
     - `known`: the values of columns that are equal in all rows, and that the file may lack;
     - `coded`: string columns returned dictionary-encoded, as type `CODED`;
     - `checks`: how often checksums are verified;
-    - `lines`: the format of a file of lines; its columns are texts.
+    - `lines`: the format of a file of lines; its columns are texts;
+    - `few`: the caller may stop after the first batch.
     """
-    size = BatchSize(batch_rows, max(1, batch_bytes))
+    size = BatchSize(batch_rows, max(1, batch_bytes), few)
     schema = arrow_schema(fields)
     for name in coded:
         at = schema.get_field_index(name)

@@ -33,10 +33,14 @@ BATCH_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """The limits of a batch: rows, and approximate bytes in memory, whichever is reached first."""
+    """The limits of a batch: rows, and approximate bytes in memory, whichever is reached first.
+
+    `few`: the reader wants the first rows only, and may stop after the first batch.
+    """
 
     rows: int
     size_bytes: int = BATCH_BYTES
+    few: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,6 +140,8 @@ def open_parquet(  # noqa: PLR0913  the file, and how its values come
     wide: bool = True,
     coded: frozenset[str] = frozenset(),
     pages: bool = True,
+    source: pa.NativeFile | None = None,
+    buffer_bytes: int | None = None,
 ) -> Iterator[pq.ParquetFile]:
     """The opened file; Arrow's errors about its bytes become CorruptTable.
 
@@ -147,18 +149,21 @@ def open_parquet(  # noqa: PLR0913  the file, and how its values come
       time.
     - `wide`: strings have 64-bit offsets, except `coded` columns, which stay dictionary-encoded.
     - `pages`: Arrow verifies the checksums of pages.
+    - `source`: the file, if it is open; it stays open.
+    - `buffer_bytes`: how much of a streamed column to fetch at once, if the default is too much.
     """
     local = store.local_path(path)
     with damage_is_corrupt(path, "Parquet"), ExitStack() as opening:
         # Opening a remote file costs a request each time.
-        source = opening.enter_context(store.open_input(path))
+        if source is None:
+            source = opening.enter_context(store.open_input(path))
         footer = metadata or _read_footer(source, path)
         if local is not None:
             pages = pages and checksums_of(source, path, footer) is None
         opened = partial(
             pq.ParquetFile,
             source if local is None else str(local),
-            buffer_size=_buffer_bytes(footer, leaves, is_local=local is not None),
+            buffer_size=buffer_bytes or _buffer_bytes(footer, leaves, is_local=local is not None),
             pre_buffer=local is None and not leaves,
             # This type would decode dictionaries.
             binary_type=pa.large_binary() if wide and not coded else None,

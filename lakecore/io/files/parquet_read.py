@@ -9,6 +9,7 @@ the next batches are smaller.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import zlib
@@ -38,7 +39,7 @@ from lakecore.io.files.parquet_open import (
 from lakecore.io.files.parquet_types import shredded_columns, with_whole_variants
 from lakecore.io.freed_memory import release_freed
 from lakecore.io.stores.guarded import unguarded
-from lakecore.io.stores.store import MemoryStore, plain_errors
+from lakecore.io.stores.store import MemoryStore, damage_is_corrupt, plain_errors
 from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import fits, size_of
 from lakecore.model.types import has_variant
@@ -361,7 +362,12 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
     `checks` says how often the bytes of a local file are compared with their checksums.
     """
     pages = checks is not Checks.NEVER
-    with open_parquet(store, path, pages=pages) as whole:
+    with ExitStack() as opening:
+        source = None
+        if store.local_path(path) is None:
+            with damage_is_corrupt(path, "Parquet"):
+                source = opening.enter_context(store.open_input(path))
+        whole = opening.enter_context(open_parquet(store, path, pages=pages, source=source))
         stored = dict.fromkeys(whole.schema_arrow.names)
         shreds = _shredded(whole.schema_arrow, fields, path)
         # Rows can only be counted if some column is read.
@@ -372,7 +378,9 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
         coded &= set(columns)
         sizes = _RowSizes(metadata, leaves, whole.schema_arrow, columns, coded)
         with ExitStack() as opened:
-            decoders = _Decoders(store, path, whole, leaves, coded, opened, pages=pages)
+            decoders = _Decoders(
+                store, path, whole, leaves, coded, opened, pages=pages, source=source
+            )
             times = columns_of_times(metadata, leaves)
             if times:
                 undecoded = opened.enter_context(_with_times_as_bytes(store, path, pages=pages))
@@ -399,15 +407,14 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
                 # Parts of equal size: a short last part would cost as many steps as the others.
                 parts = -(-rows // max(1, min(batch.rows, int(batch.size_bytes / row_bytes))))
                 even_rows = max(1, -(-rows // max(1, parts)))
-                if rows * row_bytes <= whole_bytes:
-                    table = decoders.whole(groups, columns)
-                    batches: Iterator[pa.RecordBatch] = iter(table.to_batches(even_rows))
-                else:
-                    batches = decoders.streaming.iter_batches(
-                        even_rows, row_groups=groups, columns=columns
-                    )
+                batches = decoders.batches(
+                    groups,
+                    columns,
+                    even_rows,
+                    whole=rows * row_bytes <= whole_bytes,
+                    few=batch.few,
+                )
                 at, end = firsts[index], firsts[index] + rows
-                table = None
                 while (decoded := next(batches, None)) is not None:
                     if at + decoded.num_rows >= end:
                         # Free what the decoder holds before the last rows are returned.
@@ -423,6 +430,49 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
                         del part
                         if rows * sizes.of(index) >= _LARGE_BYTES:
                             release_freed(process_budget().size_bytes)
+
+
+_PAGE_ROWS = 20_000
+"""Rows of a page, as Arrow and Parquet's Java library write them by default."""
+_SURPLUS = 1.05
+_PIECE_MIN = 64 << 10
+_REQUEST_BYTES = 256 << 10
+"""How much a request must save: the transfer of some hundred kilobytes takes as long."""
+
+
+class _Pieces:
+    """A file, some pieces of which are in memory."""
+
+    def __init__(self, source: pa.NativeFile, pieces: Iterable[tuple[int, int]]) -> None:
+        """`pieces` are the positions and sizes of the pieces."""
+        self._source = source
+        self._size_bytes: int = source.size()
+        self._held = [(start, source.read_at(size, start)) for start, size in pieces]
+        self._at = 0
+        self.closed = False
+
+    def read(self, size_bytes: int = -1) -> bytes:
+        left = self._size_bytes - self._at
+        wanted = left if size_bytes < 0 else min(size_bytes, left)
+        data = b""
+        for start, held in self._held:
+            if start <= self._at < start + len(held):
+                data = held[self._at - start : self._at - start + wanted]
+                break
+        if len(data) < wanted:
+            data += self._source.read_at(wanted - len(data), self._at + len(data))
+        self._at += len(data)
+        return data
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        self._at = position + (0, self._at, self._size_bytes)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def close(self) -> None:
+        self.closed = True
 
 
 def _with_times_as_bytes(
@@ -466,13 +516,15 @@ class _Decoders:
         opened: ExitStack,
         *,
         pages: bool,
+        source: pa.NativeFile | None,
     ) -> None:
         self.coded = coded
         self._path = path
         self._whole = file
-        self._open = partial(open_parquet, store, path, file.metadata, pages=pages)
+        self._open = partial(open_parquet, store, path, file.metadata, pages=pages, source=source)
         self._leaves = leaves
         self._opened = opened
+        self._source = source
         if len(leaves) >= _MANY_COLUMNS:
             self._whole = opened.enter_context(self._open(wide=False))
         if coded:
@@ -482,6 +534,36 @@ class _Decoders:
     def streaming(self) -> pq.ParquetFile:
         """The file, opened so that one piece of each column is in memory at a time."""
         return self._opened.enter_context(self._open(self._leaves))
+
+    def batches(
+        self, groups: list[int], columns: Sequence[str], rows: int, *, whole: bool, few: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of row groups in batches of `rows`; with `few`, only the first may be wanted."""
+        file = self._first_pieces(groups[0], rows) if few else None
+        if file is None and whole:
+            return iter(self.whole(groups, columns).to_batches(rows))
+        file = file or self.streaming
+        batches: Iterator[pa.RecordBatch] = file.iter_batches(
+            rows, row_groups=groups, columns=columns
+        )
+        return batches
+
+    def _first_pieces(self, group: int, rows: int) -> pq.ParquetFile | None:
+        """The file, with the first rows of a row group fetched; None if the whole costs as much."""
+        if self._source is None:
+            return None
+        chunks = [_chunk(self._whole.metadata, group, leaf) for leaf in self._leaves]
+        share = min(1.0, max(rows, _PAGE_ROWS) / self._whole.metadata.row_group(group).num_rows)
+        pieces = [
+            (chunk.start, max(_PIECE_MIN, math.ceil(_SURPLUS * share * chunk.size_bytes)))
+            for chunk in chunks
+        ]
+        saved = sum(chunk.size_bytes for chunk in chunks) - sum(size for _, size in pieces)
+        if saved <= _REQUEST_BYTES * len(pieces):
+            return None
+        source = pa.PythonFile(_Pieces(self._source, pieces), mode="r")
+        opened = self._open(self._leaves, source=source, buffer_bytes=_PIECE_MIN)
+        return self._opened.enter_context(opened)
 
     def whole(self, groups: list[int], columns: Sequence[str]) -> pa.Table:
         """These columns of whole row groups.

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from glob import has_magic
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 import pyarrow as pa
 
@@ -68,13 +68,17 @@ from lakecore.io.stores.store import FileStatus
 from lakecore.masking import mask_exception, secret_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
 ATTEMPTS_MAX = 4
 RETRY_WAIT_SECONDS = 0.2
 READ_AHEAD_BYTES = 1 << 20
 UPLOAD_PART_BYTES = 8 << 20
+TAIL_BYTES = 64 << 10
+"""The bytes to read at the end of a file when it is opened: most footers are shorter."""
+_SMALL_READ_BYTES = 64 << 10
+_NO_RANGE = 416
 
 # An object store has no empty directories: this file stands for one. Paimon's readers ignore it.
 DIRECTORY_MARKER = ".directory"
@@ -229,12 +233,49 @@ class RemoteStore:
 
     def open_input(self, path: str) -> pa.NativeFile:
         with self._plain_errors(path):
+            ranged = self._opened_by_its_end(path)
+            if ranged is not None:
+                translated = TranslatedFile(
+                    cast("IO[bytes]", ranged), partial(self._plain_errors, path)
+                )
+                return pa.PythonFile(translated, mode="r")
             file = self._files.open(_key(path), "rb", block_size=READ_AHEAD_BYTES)
             details = getattr(file, "details", {})  # `open` has already sent this request
             if details.get("type") == "directory":
                 raise NotFound("a directory, not a file", path=path)
             translated = TranslatedFile(file, partial(self._plain_errors, path))
             return pa.PythonFile(translated, mode="r")
+
+    def _opened_by_its_end(self, path: str) -> RangedFile | None:
+        """A file of S3, opened by a read of its end, which states the size.
+
+        None if the normal way is to be tried: elsewhere, and if the file is empty.
+        """
+        if self._service.package != "s3fs":
+            return None
+        files, key, failures = self._files, _key(path), self._connected().failures
+        bucket, _, name = key.partition("/")
+        wanted = f"bytes=-{TAIL_BYTES}"
+        try:
+            reply = files.call_s3("get_object", Bucket=bucket, Key=name, Range=wanted)
+        except failures as error:
+            if http_status(error) == _NO_RANGE:
+                return None
+            raise
+        size = str(reply.get("ContentRange", "")).rpartition("/")[2]
+        try:
+            data: bytes = importlib.import_module("fsspec.asyn").sync(
+                files.loop, reply["Body"].read
+            )
+        except failures:  # cut short: the normal way repeats it
+            return None
+        if not size.isdecimal() or len(data) != min(TAIL_BYTES, int(size)):
+            return None
+
+        def fetch(start: int, end: int) -> bytes:
+            return bytes(files.cat_file(key, start=start, end=end))
+
+        return RangedFile(fetch, data, int(size))
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:
@@ -370,6 +411,61 @@ class RemoteStore:
             self._files.rm(many)
         for name in exact:
             self._files.rm_file(name)
+
+
+class RangedFile:
+    """A file that is read by ranges. Its end was read when it was opened.
+
+    Small reads, and reads that follow each other, fetch more than they return: a request takes as
+    long as the transfer of a megabyte. A large read elsewhere fetches what it returns, because its
+    reader has buffers of its own.
+    """
+
+    def __init__(self, fetch: Callable[[int, int], bytes], end: bytes, size_bytes: int) -> None:
+        """`fetch` returns the bytes from one position up to another."""
+        self._fetch = fetch
+        self._size_bytes = size_bytes
+        self._at = 0
+        self._blocks = [(size_bytes - len(end), end), (0, b"")]
+        self.closed = False
+
+    def read(self, size_bytes: int = -1) -> bytes:
+        left = max(0, self._size_bytes - self._at)
+        wanted = left if size_bytes < 0 else min(size_bytes, left)
+        parts: list[bytes] = []
+        while wanted > 0:
+            part = self._piece(self._at, wanted)
+            parts.append(part)
+            self._at += len(part)
+            wanted -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _piece(self, start: int, wanted: int) -> bytes:
+        """Some of the bytes from a position: those that were fetched, or else all."""
+        for first, data in self._blocks:
+            if first <= start < first + len(data):
+                return data[start - first : start - first + wanted]
+        end_first = self._blocks[0][0]
+        first, data = self._blocks[1]
+        is_small = wanted < _SMALL_READ_BYTES or start == first + len(data)
+        ahead = READ_AHEAD_BYTES if is_small else 0
+        data = self._fetch(start, min(start + wanted + ahead, end_first))
+        if not data:
+            raise OSError(f"a file ended before byte {start}")
+        self._blocks[1] = (start, data)
+        return data[:wanted]
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        base = {0: 0, 1: self._at, 2: self._size_bytes}[whence]
+        self._at = base + position
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def close(self) -> None:
+        self.closed = True
+        self._blocks = [(self._size_bytes, b"")] * 2
 
 
 def _key(path: str) -> str:

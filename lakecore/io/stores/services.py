@@ -289,9 +289,18 @@ Setting: TypeAlias = "str | bool | int | dict[str, Setting]"
 _TIMEOUTS = Timeouts()
 
 
-class S3Page(TypedDict, total=False):
-    """A part of a listing, as S3 answers."""
+class S3Body(Protocol):
+    """The bytes of a file, as the client of S3 receives them."""
 
+    async def read(self) -> bytes: ...
+
+
+class S3Page(TypedDict, total=False):
+    """What S3 answers: a part of a listing, or of a file, or what could not be deleted."""
+
+    Body: S3Body
+    ContentRange: str
+    Errors: Sequence[Mapping[str, object]]
     Contents: Sequence[Mapping[str, object]]
     CommonPrefixes: Sequence[Mapping[str, str]]
     IsTruncated: bool
@@ -301,7 +310,9 @@ class S3Page(TypedDict, total=False):
 class FileSystem(Protocol):
     """The part of an fsspec file system that lakecore uses. Paths have no scheme."""
 
-    def cat_file(self, path: str) -> bytes: ...
+    @property
+    def loop(self) -> object: ...
+    def cat_file(self, path: str, *, start: int | None = None, end: int | None = None) -> bytes: ...
     def exists(self, path: str) -> bool: ...
     def info(self, path: str) -> Mapping[str, object]: ...
     def isdir(self, path: str) -> bool: ...

@@ -64,7 +64,7 @@ from lakecore.table.commits.commit_change import (
 )
 from lakecore.table.commits.commit_checks import check_absent, check_change
 from lakecore.table.commits.commit_manifests import ManifestWriter
-from lakecore.table.context import newest_schema_id, require_table
+from lakecore.table.context import newest_schema_id, require_table_of
 from lakecore.table.publication import LostRace, Published, Refused, SnapshotProposal, Unknown
 from lakecore.table.reads.scan import live_in, live_in_partitions
 from lakecore.table.reads.told import told_by
@@ -437,8 +437,7 @@ class _Committer:
                 self._schema_id = newest_schema_id(context)
             if attempt or self._latest is None:
                 self._latest = context.history.latest_after(self._latest)
-            if not context.history.is_confirmed(self._latest):
-                require_table(context)
+            require_table_of(context, self._latest)
             left = self._attempt(change, self._schema_id)
             if left is None:
                 return

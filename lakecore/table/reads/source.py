@@ -421,6 +421,8 @@ class TableSource:
         if limit is None:
             yield from self._read(splits, plan, self._batches_of)
             return
+        if predicate is None:
+            plan = replace(plan, first_rows=limit)
         with closing(self.read(splits, plan)) as batches:
             yield from limited(batches, limit if predicate is None else None)
 
@@ -563,10 +565,16 @@ class TableSource:
     ) -> Generator[Batch, None, None]:
         """The rows of the splits, in order; a few splits are read concurrently.
 
-        Nothing is read ahead if rows are large.
+        Nothing is read ahead if rows are large, or if the first split has all rows that are wanted.
         """
-        budget = self.context.budget
-        if len(splits) <= 1 or any(budget.is_large(split.row_bytes) for split in splits):
+        budget, wanted = self.context.budget, plan.first_rows
+        in_first = sum(file.row_count for file in splits[0].files) if splits else 0
+        is_enough = wanted is not None and wanted <= in_first
+        if (
+            is_enough
+            or len(splits) <= 1
+            or any(budget.is_large(split.row_bytes) for split in splits)
+        ):
             for split in splits:
                 yield from read(split, plan)
             return

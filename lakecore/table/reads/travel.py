@@ -15,7 +15,7 @@ from lakecore.model.times import to_milliseconds
 from lakecore.options import RENAMED, parse_options, rename_in_options
 from lakecore.plan.partitions import Partitions
 from lakecore.suggestions import KEPT_LONGER
-from lakecore.table.context import require_table
+from lakecore.table.context import require_table, require_table_of
 
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
@@ -67,7 +67,7 @@ def resolve(context: TableContext, travel: Travel) -> tuple[Snapshot | None, Tab
         snapshot = _at(context, to_milliseconds(travel.timestamp))
     else:
         latest = history.latest_snapshot()
-        require_table(context)
+        require_table_of(context, latest)
         return latest, context.schema
     require_table(context)
     return snapshot, history.schema(snapshot.schema_id)

@@ -60,6 +60,10 @@ if TYPE_CHECKING:
     from lakecore.table.stored_rows.split_files import FileRows
 
 
+_FEW_ROWS = 1_024
+"""The least rows of a batch if only the first rows of a table are wanted."""
+
+
 def read_split(
     split: Split, plan: ReadPlan, store: Store, budget: Budget, path: ReadPath | None = None
 ) -> Iterator[pa.RecordBatch]:
@@ -112,6 +116,9 @@ def _of_files(
     files = SplitFiles(split, plan, store)
     with budget.acquire_up_to(Share.BATCHES.of(budget.size_bytes), LEASE_LEAST_BYTES) as lease:
         size = batch_size(fields, lease.size_bytes // 3)
+        if plan.first_rows is not None:
+            rows = min(size.rows, max(plan.first_rows, _FEW_ROWS))
+            size = replace(size, rows=rows, few=True)
         if not split.raw:
             yield from joined_rows(files, fields, size)
             return

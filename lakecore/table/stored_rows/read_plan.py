@@ -40,7 +40,8 @@ class ReadPlan:
     - `expiry`: the rows that a merge of runs leaves out; None in a read;
     - `options`: those of the table;
     - `row_filter`: the rows for which it is not true may be left out, or lack values; None: none;
-    - `follows`: the columns of the table whose stored references to BLOB values are followed.
+    - `follows`: the columns of the table whose stored references to BLOB values are followed;
+    - `first_rows`: the reader stops after that many rows; None: it reads all.
     """
 
     layout: Layout
@@ -56,6 +57,7 @@ class ReadPlan:
     options: TableOptions = field(default_factory=TableOptions)
     row_filter: Condition | None = None
     follows: frozenset[str] = frozenset()
+    first_rows: int | None = None
 
     @property
     def followed(self) -> tuple[str, ...]:

@@ -489,6 +489,7 @@ class SplitFiles:
             fields=fields,
             batch_rows=size.rows,
             batch_bytes=size.size_bytes,
+            few=size.few,
             row_groups=row_groups,
             checks=self.plan.checks,
             known=known_values(self.split, file, self.plan.schemas[file.schema_id], fields),

@@ -3,7 +3,9 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+import random
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +20,7 @@ from lakecore.errors import (
 )
 from lakecore.io.ambient import Ambient, Clock, seeded
 from lakecore.io.stores.open import open_store
-from lakecore.io.stores.remote import DIRECTORY_MARKER, RemoteStore
+from lakecore.io.stores.remote import DIRECTORY_MARKER, TAIL_BYTES, RemoteStore
 from lakecore.io.stores.services import SERVICES, Service, Setting
 
 if TYPE_CHECKING:
@@ -255,6 +257,58 @@ def test_a_listing_is_one_request_a_page_and_none_of_the_parent(
         *((f"{folder}/{number}", 0, True) for number in range(5)),
         *((f"{folder}/file{number}", 2, False) for number in range(5)),
     ]
+
+
+def test_a_small_file_is_opened_and_read_by_one_request(s3: S3Service) -> None:
+    store, path = s3_store(s3), fresh()
+    store.put(path, bytes(range(256)))
+    s3.requests.clear()
+    with store.open_input(path) as file:
+        assert file.size() == 256
+        assert file.read_at(3, 5) == bytes([5, 6, 7])
+        assert file.read() == bytes(range(8, 256))
+
+    assert dict(s3.requests) == {"GET": 1}
+
+
+@pytest.mark.parametrize("size", [0, 1, TAIL_BYTES - 1, TAIL_BYTES, TAIL_BYTES + 1, 3_000_000])
+def test_any_part_of_a_file_is_read(s3: S3Service, size: int) -> None:
+    chance = random.Random(size)
+    data, store, path = chance.randbytes(size), s3_store(s3), fresh()
+    store.put(path, data)
+    with store.open_input(path) as file:
+        assert file.size() == size
+        for _ in range(20):
+            start, count = chance.randint(0, size), chance.choice([0, 1, 1000, 70_000, 2_000_000])
+            file.seek(start)
+            assert file.read(count) == data[start : start + count]
+            assert file.read(10) == data[start + count :][:10]
+            assert file.tell() == min(size, max(start, start + count + 10))
+        file.seek(0)
+        assert b"".join(iter(partial(file.read, 50_000), b"")) == data
+
+
+def test_a_large_file_is_read_ahead_only_in_order(s3: S3Service) -> None:
+    store, path = s3_store(s3), fresh()
+    store.put(path, bytes(8 << 20))
+    s3.requests.clear()
+    s3.sent_bytes = 0
+    with store.open_input(path) as file:
+        for number in range(1, 6):
+            assert len(file.read_at(100_000, number << 20)) == 100_000
+    assert s3.sent_bytes == TAIL_BYTES + 500_000
+    s3.requests.clear()
+    with store.open_input(path) as file:
+        while file.read(100_000):
+            pass
+    assert s3.requests["GET"] <= 10
+
+
+def test_a_file_that_is_not_there_is_not_found(s3: S3Service) -> None:
+    store = s3_store(s3)
+    store.put(fresh("a/b"), b"")
+    with pytest.raises(NotFound):
+        store.open_input(fresh())
 
 
 def test_store_works_in_a_forked_process(s3: S3Service) -> None:
