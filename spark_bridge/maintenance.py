@@ -20,7 +20,6 @@ from lakecore.distributed import (
     RescaleRequest,
     check_flags,
     compact_table,
-    delete_all,
     idle_ms,
     read_all,
     rescale_table,
@@ -115,7 +114,8 @@ def _listed(store: Store, directories: Sequence[str]) -> Sequence[Sequence[FileS
 
 
 def _deleted(store: Store, paths: Sequence[str]) -> int:
-    return delete_all(store.delete, paths)
+    IN_THREADS.delete_all(store, paths)
+    return len(paths)
 
 
 # --- compact buckets -----------------------------------------------------------------------------

@@ -7,33 +7,53 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from lakecore.io.stores.store import DELETES_MAX
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from lakecore.io.stores.store import FileStatus, Store
 
 READERS = 8
-"""The number of files read or removed concurrently."""
+"""The number of files read concurrently."""
 _AT_ONCE = 10_000
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-def read_all(read: Callable[[Key], Value], keys: Sequence[Key]) -> list[Value]:
+def read_all(
+    read: Callable[[Key], Value], keys: Sequence[Key], at_once: int = READERS
+) -> list[Value]:
     """The result of `read` for each key, in order; raises the first error."""
     if len(keys) <= 1:
         return [read(key) for key in keys]
-    with ThreadPoolExecutor(min(READERS, len(keys))) as pool:
+    with ThreadPoolExecutor(min(at_once, len(keys))) as pool:
         return list(pool.map(read, keys))
 
 
-def delete_all(delete: Callable[[str], None], paths: Iterable[str]) -> int:
+def delete_all(delete: Callable[[str], None], paths: Iterable[str], at_once: int = READERS) -> int:
     """Call `delete` for each path, several at a time. Returns how many; raises the first error."""
     count = 0
     left = iter(paths)
     while some := list(islice(left, _AT_ONCE)):
-        read_all(delete, some)
+        read_all(delete, some, at_once)
+        count += len(some)
+    return count
+
+
+def delete_files(store: Store, paths: Iterable[str]) -> int:
+    """Delete files, in as few requests as the store needs. Returns how many paths there were.
+
+    Absent files are ignored; raises the first error.
+    """
+    if not store.deletes_many:
+        return delete_all(store.delete, paths, store.at_once)
+    count = 0
+    left = iter(paths)
+    while some := list(islice(left, READERS * DELETES_MAX)):
+        starts = range(0, len(some), DELETES_MAX)
+        read_all(store.delete_many, [some[start : start + DELETES_MAX] for start in starts])
         count += len(some)
     return count
 
@@ -62,11 +82,11 @@ class InThreads:
 
     def list_all(self, store: Store, directories: Sequence[str]) -> Sequence[Sequence[FileStatus]]:
         """List the directories; see `BulkFiles`."""
-        return read_all(store.list, directories)
+        return read_all(store.list, directories, store.at_once)
 
     def delete_all(self, store: Store, paths: Iterable[str]) -> None:
         """Delete the files; see `BulkFiles`."""
-        delete_all(store.delete, paths)
+        delete_files(store, paths)
 
 
 IN_THREADS = InThreads()

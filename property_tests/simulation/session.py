@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from lakecore.errors import CommitUnknown, StorageError
-from lakecore.io.stores.store import FileStatus, MemoryStore
+from lakecore.io.stores.store import NEAR_AT_ONCE, FileStatus, MemoryStore
 from property_tests.simulation.disk import SNAPSHOT, Disk
 from property_tests.simulation.scheduler import CrashedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -62,6 +62,14 @@ class Session:
         self.disk.arrive()
         if self.dead:
             raise CrashedError
+
+    deletes_many = False
+    at_once = NEAR_AT_ONCE
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        """Delete files, each by a call of its own."""
+        for path in paths:
+            self.delete(path)
 
     @property
     def renames_at_once(self) -> bool:

@@ -30,7 +30,7 @@ from lakecore.masking import masked_options
 from lakecore.options import NEVER_STORED, nearest, parse_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -261,6 +261,17 @@ class TokenStore:
 
     def delete(self, path: str) -> None:
         self._now.delete(path)
+
+    @property
+    def deletes_many(self) -> bool:
+        return self._now.deletes_many
+
+    @property
+    def at_once(self) -> int:
+        return self._now.at_once
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        self._now.delete_many(paths)
 
     def delete_directory(self, path: str) -> None:
         self._now.delete_directory(path)

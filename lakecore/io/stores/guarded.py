@@ -14,6 +14,8 @@ from lakecore.errors import InvalidRequest
 from lakecore.format.layout import canonical, is_local, is_within
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakecore.format.layout import Layout
     from lakecore.io.stores.store import Store
 
@@ -53,6 +55,11 @@ class _GuardedStore:
     def delete(self, path: str) -> None:
         self._check(path)
         self.inner.delete(path)
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self._check(path)
+        self.inner.delete_many(paths)
 
     def delete_directory(self, path: str) -> None:
         self._check(path)

@@ -44,10 +44,10 @@ from lakecore.io.ambient import SYSTEM
 from lakecore.io.stores.service_settings import HdfsSettings, hdfs_settings
 from lakecore.io.stores.services import check_reachable
 from lakecore.io.stores.storage_errors import TranslatedFile, plain_remote_errors
-from lakecore.io.stores.store import FileStatus
+from lakecore.io.stores.store import FAR_AT_ONCE, FileStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 PACKAGE = "hdfs_native"
 INSTALL = "pip install 'lakecore[hdfs]'"
@@ -168,6 +168,13 @@ class HdfsStore:
     def delete(self, path: str) -> None:
         with _plain_errors(path), suppress(FileNotFoundError):
             self._client.delete(_key(path))
+
+    deletes_many = False
+    at_once = FAR_AT_ONCE
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
 
     def delete_directory(self, path: str) -> None:
         key = _key(path)

@@ -36,10 +36,10 @@ from lakecore.errors import (
 )
 from lakecore.format.layout import canonical, check_text, is_local
 from lakecore.io.ambient import SYSTEM
-from lakecore.io.stores.store import FileStatus, plain_errors
+from lakecore.io.stores.store import NEAR_AT_ONCE, FileStatus, plain_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 _WRITE_BACK_BYTES = 4 << 20
 _RENAMES_MAX = 3
@@ -135,6 +135,13 @@ class LocalStore:
     def delete(self, path: str) -> None:
         with plain_errors(path), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._at(path))
+
+    deletes_many = False
+    at_once = NEAR_AT_ONCE
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
 
     def delete_directory(self, path: str) -> None:
         local = self._at(path)

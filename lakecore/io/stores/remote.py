@@ -64,7 +64,7 @@ from lakecore.io.stores.storage_errors import (
     lacks_bucket,
     plain_remote_errors,
 )
-from lakecore.io.stores.store import FileStatus
+from lakecore.io.stores.store import FAR_AT_ONCE, FileStatus
 from lakecore.masking import mask_exception, secret_values
 
 if TYPE_CHECKING:
@@ -180,6 +180,36 @@ class RemoteStore:
     def delete(self, path: str) -> None:
         with self._plain_errors(path), suppress(FileNotFoundError):
             self._files.rm_file(_key(path))
+
+    @property
+    def deletes_many(self) -> bool:
+        return self._service.package == "s3fs" and self._service.deletes_many
+
+    @property
+    def at_once(self) -> int:
+        return FAR_AT_ONCE
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        if not self.deletes_many:
+            for path in paths:
+                self.delete(path)
+            return
+        by_bucket: dict[str, list[str]] = {}
+        for path in paths:
+            bucket, _, name = _key(path).partition("/")
+            by_bucket.setdefault(bucket, []).append(name)
+        for bucket, names in by_bucket.items():
+            path = f"{paths[0].partition('://')[0]}://{bucket}"
+            keys = {"Objects": [{"Key": name} for name in names], "Quiet": True}
+            with self._plain_errors(path):
+                reply = self._files.call_s3("delete_objects", Bucket=bucket, Delete=keys)
+            # The request succeeds even if no file could be deleted.
+            for failed in reply.get("Errors", ()):
+                raise StorageError(
+                    "the storage refused",
+                    path=f"{path}/{failed.get('Key')}",
+                    reason=f"{failed.get('Code')}: {failed.get('Message')}",
+                )
 
     def delete_directory(self, path: str) -> None:
         key = _key(path)

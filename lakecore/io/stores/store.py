@@ -32,8 +32,14 @@ from lakecore.errors import (
 from lakecore.io.ambient import SYSTEM, Ambient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
+
+
+DELETES_MAX = 1_000
+"""The most files of a call of `Store.delete_many`."""
+NEAR_AT_ONCE, FAR_AT_ONCE = 8, 64
+"""`Store.at_once` of a local disk, and of a storage behind a network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,17 @@ class Store(Protocol):
 
     def delete(self, path: str) -> None:
         """Delete a file; no error if it does not exist."""
+
+    @property
+    def deletes_many(self) -> bool:
+        """Whether `delete_many` sends one request for many files."""
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        """Delete up to `DELETES_MAX` files, in any order; no error if some do not exist."""
+
+    @property
+    def at_once(self) -> int:
+        """How many calls are best made concurrently: more if each waits for a network."""
 
     def delete_directory(self, path: str) -> None:
         """Delete a directory and everything below it; no error if it does not exist."""
@@ -238,6 +255,13 @@ class MemoryStore:
     def delete(self, path: str) -> None:
         with self._lock:
             self._files.pop(path, None)
+
+    deletes_many = False
+    at_once = NEAR_AT_ONCE
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
 
     def delete_directory(self, path: str) -> None:
         directory = path.rstrip("/")

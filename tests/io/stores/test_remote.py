@@ -4,11 +4,13 @@ import itertools
 import os
 import pickle
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+import s3fs
 
 from lakecore.errors import (
     CommitUnknown,
@@ -19,6 +21,7 @@ from lakecore.errors import (
     Unsupported,
 )
 from lakecore.io.ambient import Ambient, Clock, seeded
+from lakecore.io.parallel import delete_files
 from lakecore.io.stores.open import open_store
 from lakecore.io.stores.remote import DIRECTORY_MARKER, TAIL_BYTES, RemoteStore
 from lakecore.io.stores.services import SERVICES, Service, Setting
@@ -302,6 +305,30 @@ def test_a_large_file_is_read_ahead_only_in_order(s3: S3Service) -> None:
         while file.read(100_000):
             pass
     assert s3.requests["GET"] <= 10
+
+
+def test_many_files_are_deleted_by_few_requests(s3: S3Service) -> None:
+    store, folder = s3_store(s3), fresh("many")
+    paths = [f"{folder}/{number}" for number in range(1_200)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda path: store.put(path, b"a"), paths[:40]))
+    store.put(f"{folder}/kept", b"a")
+    s3.requests.clear()
+
+    assert delete_files(store, paths) == 1_200  # files that are not there are no error
+    assert dict(s3.requests) == {"POST": 2}
+    assert [status.path for status in store.list(folder)] == [f"{folder}/kept"]
+
+
+def test_a_file_that_may_not_be_deleted_is_an_error(
+    s3: S3Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, path = s3_store(s3), fresh()
+    refused = {"Errors": [{"Key": path, "Code": "AccessDenied", "Message": "no"}]}
+    monkeypatch.setattr(s3fs.S3FileSystem, "call_s3", lambda *_, **__: refused)
+
+    with pytest.raises(StorageError, match="AccessDenied"):
+        store.delete_many([path])
 
 
 def test_a_file_that_is_not_there_is_not_found(s3: S3Service) -> None:
