@@ -15,7 +15,7 @@ from lakecore.merge.groups import Groups
 from lakecore.model.merge_rules import AGGREGATE_FUNCTIONS
 from lakecore.model.types import arrow_type
 from lakecore.testing.aggregates import RETRACTING, Refused, aggregator
-from lakecore.testing.function_draws import CASES, Case, array_of, values_for
+from lakecore.testing.strategies import CASES, Case, array_of, values_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from lakecore.errors import Uncomputable
 from lakecore.testing.aggregates import RETRACTING, Refused
-from lakecore.testing.function_draws import CASES, Case
 from lakecore.testing.merging import RETRACTS, Rules, Version, merge, versions_of
-from lakecore.testing.strategies import EXACT_TYPES, Merging
+from lakecore.testing.strategies import CASES, EXACT_TYPES, Case, Merging
 from lakecore.testing.table_draws import Shape
 from property_tests.test_engines_table import Drawn, _arrow, _bag, _commit, _versions, small_pieces
 from tests.tables import new_table

@@ -21,7 +21,7 @@ from pyspark.daemon import manager
 
 PRELOADED = (
     "spark_bridge.task",
-    "spark_bridge.read_tasks",
+    "spark_bridge.read_job",
     "spark_bridge.change_tasks",
     "spark_bridge.compact_tasks",
     "spark_bridge.sink",

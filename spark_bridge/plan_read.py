@@ -33,8 +33,7 @@ from lakecore.distributed import (
     unguarded,
     with_nullable,
 )
-from spark_bridge.read_job import ReadJob
-from spark_bridge.read_tasks import Cutting, make_tasks
+from spark_bridge.read_job import Cutting, ReadJob, make_tasks
 from spark_bridge.types import spark_arrow_schema, spark_schema
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from lakecore.distributed import (
 from spark_bridge.arguments import check_every, named_arguments
 from spark_bridge.attach_tables import register
 from spark_bridge.read_frame import in_zone_of_session, resolved
+from spark_bridge.read_job import SNAPSHOT_ID
 from spark_bridge.stream_commit import (
     NotSent,
     author_of_batch,
@@ -34,7 +35,6 @@ from spark_bridge.stream_commit import (
     loop_of,
     query_of,
 )
-from spark_bridge.stream_read import SNAPSHOT_ID
 from spark_bridge.stream_source import stream_columns, stream_schema
 from spark_bridge.task import MEMORY_PER_TASK
 from spark_bridge.write_frame import publication, write_as

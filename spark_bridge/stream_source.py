@@ -46,9 +46,15 @@ from lakecore.distributed import (
 )
 from spark_bridge.failures import raised_shallow
 from spark_bridge.plan_read import read_schema
-from spark_bridge.read_job import open_sealed, seal
+from spark_bridge.read_job import (
+    SNAPSHOT_ID,
+    ChangeJob,
+    ChangeUnit,
+    open_sealed,
+    read_changes,
+    seal,
+)
 from spark_bridge.stream_options import Limits, Offset, StateOffset, parse_offset
-from spark_bridge.stream_read import SNAPSHOT_ID, ChangeJob, ChangeUnit, read_changes
 from spark_bridge.types import spark_arrow_schema
 
 if TYPE_CHECKING:

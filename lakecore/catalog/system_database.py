@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakecore.catalog.identifier import Identifier
     from lakecore.catalog.names import Names
     from lakecore.table.handle import Table
-    from lakecore.table.system.cell_texts import Row
+    from lakecore.table.system.system_rows import Row
 
     Load = Callable[[str], Table]
 

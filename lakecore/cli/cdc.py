@@ -37,8 +37,7 @@ from lakecore.cdc.pipeline import (
 )
 from lakecore.cdc.quarantine import SetAside, tables_of
 from lakecore.cli.flags import Flags, WrongFlag, read_flags
-from lakecore.cli.grid import Column
-from lakecore.cli.printing import grid_lines, say
+from lakecore.cli.printing import Column, grid_lines, say
 from lakecore.cli.settings import stated
 from lakecore.cli.target import catalog_options_of
 from lakecore.deferred import deferred, deferred_module

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from lakecore.cli.arguments import ROWS_SHOWN, Format
-from lakecore.cli.grid import Column
-from lakecore.cli.printing import note, write_batches, write_frame, write_grid
+from lakecore.cli.printing import Column, note, write_batches, write_frame, write_grid
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
 from lakecore.sql.printable import printable

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from lakecore.cli.grid import Cell, Column, Style, layout
+from lakecore.cli.printing import Cell, Column, Style, layout
 
 COLUMNS = [Column("id", number=True), Column("name"), Column("a rather long head")]
 

@@ -10,8 +10,7 @@ from typing import Literal
 import polars as pl
 import pytest
 
-from lakecore.cli.grid import cells
-from lakecore.cli.printing import csv_text, json_lines, printable
+from lakecore.cli.printing import cells, csv_text, json_lines, printable
 
 NAN, INFINITY = float("nan"), float("inf")
 VALUES: list[tuple[pl.DataType, object, object, str]] = [

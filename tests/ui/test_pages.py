@@ -21,6 +21,7 @@ from lakecore.io.ambient import seeded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.metrics import prometheus
 from lakecore.model.validation import create_schema
+from lakecore.ui.app import Query, changes_page, rows_page
 from lakecore.ui.pages import (
     Asked,
     Site,
@@ -31,7 +32,6 @@ from lakecore.ui.pages import (
     table_page,
     tables_page,
 )
-from lakecore.ui.row_pages import Query, changes_page, rows_page
 from tests.guarded_tables import Access, guarded_table
 from tests.stores import RequestCounter, files_below
 from tests.ui_pages import SECRET

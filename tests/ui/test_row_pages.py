@@ -11,9 +11,9 @@ import lakecore as lc
 from lakecore.catalog.registry import open_catalog
 from lakecore.errors import InvalidRequest
 from lakecore.sql.engine import SqlEngine
-from lakecore.ui import row_pages
+from lakecore.ui import app
+from lakecore.ui.app import ROWS_MAX, Query, changes_page, rows_page
 from lakecore.ui.pages import Asked, Site
-from lakecore.ui.row_pages import ROWS_MAX, Query, changes_page, rows_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +62,7 @@ def test_a_page_shows_the_first_rows_and_says_if_there_are_more(
 def test_large_rows_are_shown_as_far_as_they_fit(
     table: lc.Table, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_pages, "_BYTES_MAX", 1_000)
+    monkeypatch.setattr(app, "_BYTES_MAX", 1_000)
     table.write([{"id": number, "v": "x" * 300} for number in range(10)])
     page = rows_page(site, "d.t", Asked({}), bool)
 
@@ -82,7 +82,7 @@ def test_large_rows_are_shown_as_far_as_they_fit(
 def test_large_results_of_queries_are_shown_as_far_as_they_fit(
     site: Site, monkeypatch: pytest.MonkeyPatch, value: str, shown: int
 ) -> None:
-    monkeypatch.setattr(row_pages, "_BYTES_MAX", 1_000)
+    monkeypatch.setattr(app, "_BYTES_MAX", 1_000)
     page = Query(site, f"SELECT {value} AS v FROM range(10)").run()
 
     assert (len(rows(page)), page.data["more"]) == (shown, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
-from lakecore.sql.procedures import changing, retaining
+from lakecore.sql.procedures import declared
 from lakecore.sql.procedures.procedure import Call, Procedure
 from lakecore.sql.run_show import is_like
 from lakecore.suggestions import did_you_mean
@@ -60,10 +60,7 @@ UNSUPPORTED = {
 """Procedures of Paimon that lakecore does not have, with the reason."""
 
 PROCEDURES: dict[str, Procedure] = {
-    each.name: each
-    for module in (changing, retaining)
-    for each in vars(module).values()
-    if isinstance(each, Procedure)
+    each.name: each for each in vars(declared).values() if isinstance(each, Procedure)
 }
 
 
