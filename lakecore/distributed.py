@@ -130,16 +130,16 @@ if TYPE_CHECKING:
     from lakecore.table.commits.commit_change import delete_files, last_committed
     from lakecore.table.compactions.compact_work import Failures, Tally, Work, do_work
     from lakecore.table.context import TableContext, crosses_partitions, reload_context
+    from lakecore.table.file_reader.blob_resolution import followed
+    from lakecore.table.file_reader.read_plan import ReadPlan
+    from lakecore.table.file_reader.split_files import SplitFiles, check_size, missing_is_corrupt
     from lakecore.table.maintenance.consumers import write_consumer
     from lakecore.table.reads.row_values import Condition, parse_condition, setting_of
     from lakecore.table.reads.scan import hides_level_0
     from lakecore.table.reads.source import TableSource
-    from lakecore.table.reads.travel import Travel, as_of, resolve
+    from lakecore.table.reads.time_travel import Travel, as_of, resolve
     from lakecore.table.sections.windows import batch_size
     from lakecore.table.splits.read import read_split
-    from lakecore.table.stored_rows.followed import followed
-    from lakecore.table.stored_rows.read_plan import ReadPlan
-    from lakecore.table.stored_rows.split_files import SplitFiles, check_size, missing_is_corrupt
     from lakecore.table.system.system_columns import (
         SYSTEM_TABLES,
         UNSUPPORTED_SYSTEM_TABLES,
@@ -254,12 +254,12 @@ HOMES = {
     "lakecore.table.reads.row_values": "Condition parse_condition setting_of",
     "lakecore.table.reads.scan": "hides_level_0",
     "lakecore.table.reads.source": "TableSource",
-    "lakecore.table.reads.travel": "Travel as_of resolve",
+    "lakecore.table.reads.time_travel": "Travel as_of resolve",
     "lakecore.table.sections.windows": "batch_size",
     "lakecore.table.splits.read": "read_split",
-    "lakecore.table.stored_rows.followed": "followed",
-    "lakecore.table.stored_rows.read_plan": "ReadPlan",
-    "lakecore.table.stored_rows.split_files": "SplitFiles check_size missing_is_corrupt",
+    "lakecore.table.file_reader.blob_resolution": "followed",
+    "lakecore.table.file_reader.read_plan": "ReadPlan",
+    "lakecore.table.file_reader.split_files": "SplitFiles check_size missing_is_corrupt",
     "lakecore.table.system.system_columns": "SYSTEM_TABLES SystemTable UNSUPPORTED_SYSTEM_TABLES",
     "lakecore.table.verbs.change_rows": "Assignment assigned assigning deleted deletion",
     "lakecore.table.verbs.compact_choice": "idle_ms",

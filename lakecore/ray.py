@@ -29,7 +29,7 @@ from lakecore.table.context import crosses_partitions
 from lakecore.table.reads.readable import batch_reader
 from lakecore.table.reads.row_values import parse_condition, setting_of
 from lakecore.table.reads.source import TableSource
-from lakecore.table.reads.travel import Travel
+from lakecore.table.reads.time_travel import Travel
 from lakecore.table.writes.batch_write import (
     author,
     batch_writer,

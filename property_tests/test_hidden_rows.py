@@ -17,7 +17,7 @@ import lakecore as lc
 from lakecore.rows.read_rules_json import StatedRules
 from property_tests.profile import sized
 from tests.guarded_tables import Access, equal, with_rules
-from tests.table.stored_rows.test_late_casts import evolved
+from tests.table.file_reader.test_late_casts import evolved
 from tests.tables import new_table
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from lakecore.plan.predicate import from_polars
 from lakecore.table.handle import load_table
 from lakecore.table.publication import write_schema
 from lakecore.table.reads.source import TableSource
-from lakecore.table.splits import decide
+from lakecore.table.splits import read_planner
 from lakecore.testing.condition_draws import Condition, conditions
 from lakecore.testing.table_draws import (
     WRITES,
@@ -71,7 +71,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
 def polars_reads() -> Iterator[None]:
     """Of local files, however small, Polars reads the rows that come out."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decide, "_ROWS_MIN", 0)
+        patch.setattr(read_planner, "_ROWS_MIN", 0)
         yield
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from lakecore.frames.duckdb_face import Merges, relation, scannable_files
 from lakecore.io.stores.local import LocalStore
 from lakecore.table.reads.readable import rows_of
-from lakecore.table.reads.travel import Travel
+from lakecore.table.reads.time_travel import Travel
 from lakecore.table.splits import survivors
 from tests.tables import new_table
 

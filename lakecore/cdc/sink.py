@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lakecore.cdc.events import Measured, ReadsAgain, Resumes
-from lakecore.cdc.patience import Patience
 from lakecore.cdc.quarantine import (
     OF_ALL_TABLES,
     TABLE_ERRORS,
@@ -42,6 +41,7 @@ from lakecore.cdc.quarantine import (
     surveyed,
     tables_of,
 )
+from lakecore.cdc.retry import Patience
 from lakecore.cdc.sink_parts import (
     Acknowledged,
     Progress,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lakecore.errors import Unsupported
 from lakecore.table.changes.between import changes_of_options
 from lakecore.table.reads.metadata_columns import METADATA_COLUMNS, with_metadata
-from lakecore.table.reads.travel import Travel
+from lakecore.table.reads.time_travel import Travel
 from lakecore.table.system.system_columns import SystemTable
 
 if TYPE_CHECKING:

@@ -43,8 +43,8 @@ from lakecore.sql.tokens import quoted, quoted_text
 from lakecore.table.changes.between import changes_of_options
 from lakecore.table.reads.readable import known_rows, rows_of
 from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.time_travel import Travel, resolve
 from lakecore.table.reads.told import told_snapshot
-from lakecore.table.reads.travel import Travel, resolve
 from lakecore.table.system.system_columns import SystemTable
 
 if TYPE_CHECKING:

@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from lakecore.sql.workspace import Workspace
     from lakecore.table.handle import Table
     from lakecore.table.reads.source import TableSource
-    from lakecore.table.reads.travel import Travel, resolve
+    from lakecore.table.reads.time_travel import Travel, resolve
 
     Parameters: TypeAlias = Sequence[object] | Mapping[str, object] | None
 else:
     largest_of = deferred("pyarrow.compute", "max")
     TableSource = deferred("lakecore.table.reads.source", "TableSource")
-    Travel = deferred("lakecore.table.reads.travel", "Travel")
-    resolve = deferred("lakecore.table.reads.travel", "resolve")
+    Travel = deferred("lakecore.table.reads.time_travel", "Travel")
+    resolve = deferred("lakecore.table.reads.time_travel", "resolve")
     EngineFiles = deferred("lakecore.io.stores.engine_files", "EngineFiles")
     NativeViews = deferred("lakecore.sql.native_views", "NativeViews")
     metadata_names = deferred("lakecore.sql.metadata_rows", "metadata_names")

@@ -31,12 +31,12 @@ from lakecore.table.context import (
 from lakecore.table.maintenance.retention_verbs import RetentionVerbs
 from lakecore.table.methods import TableMethods
 from lakecore.table.publication import EXCLUSIVE_CREATE
+from lakecore.table.reads.access_policy import GuardedSource, guarded
 from lakecore.table.reads.fallback import FallbackSource, with_fallback
-from lakecore.table.reads.guarded import GuardedSource, guarded
 from lakecore.table.reads.readable import Readable, lazy
 from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.time_travel import Travel, as_of, resolve, schema_read
 from lakecore.table.reads.told import gated
-from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,9 +15,9 @@ from lakecore.model.times import to_milliseconds
 from lakecore.table.changes.changes import ChangesSource
 from lakecore.table.context import reload_context, require_table
 from lakecore.table.maintenance.iceberg_hooks import republished
-from lakecore.table.reads.guarded import GuardedSource, guarded_now
+from lakecore.table.reads.access_policy import GuardedSource, guarded_now
+from lakecore.table.reads.time_travel import Travel
 from lakecore.table.reads.told import gated
-from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -12,7 +12,7 @@ from lakecore.format.layout import index_file_name
 from lakecore.io.stores.store import discard
 from lakecore.model.files import DELETION_VECTORS, IndexFile
 from lakecore.table.context import has_unaware_bucket
-from lakecore.table.stored_rows.split_files import missing_is_corrupt
+from lakecore.table.file_reader.split_files import missing_is_corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

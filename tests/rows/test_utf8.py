@@ -10,7 +10,7 @@ from lakecore.errors import Unsupported
 from lakecore.io.files.data_files import read_positions
 from lakecore.model.schema_change import SchemaChange
 from lakecore.rows.utf8 import decode_text, is_utf8, with_utf8
-from tests.table.stored_rows.test_late_casts import evolved
+from tests.table.file_reader.test_late_casts import evolved
 from tests.tables import new_table
 
 # What `new String(bytes, UTF_8)` of Java 17 gives.
@@ -54,7 +54,7 @@ def x_is_no_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
             texts = unchecked([value.replace(b"X", b"\xff") for value in values])
             yield position, batch.set_column(at, "v", texts)
 
-    monkeypatch.setattr("lakecore.table.stored_rows.split_files.read_positions", foreign)
+    monkeypatch.setattr("lakecore.table.file_reader.split_files.read_positions", foreign)
 
 
 def test_bytes_are_shown_as_java_shows_them() -> None:

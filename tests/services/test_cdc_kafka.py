@@ -12,8 +12,8 @@ import pytest
 from lakecore.catalog.registry import open_catalog
 from lakecore.cdc.actions import Arguments
 from lakecore.cdc.kafka import KafkaSettings, KafkaSource
-from lakecore.cdc.patience import Patience
 from lakecore.cdc.pipeline import Pipeline, run_pipeline
+from lakecore.cdc.retry import Patience
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING
 from lakecore.errors import InvalidRequest, StorageError
 from lakecore.io.ambient import SYSTEM

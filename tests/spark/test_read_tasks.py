@@ -11,7 +11,7 @@ import pytest
 
 import lakecore
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.table.reads.travel import Travel
+from lakecore.table.reads.time_travel import Travel
 from spark_bridge.plan_read import PlannedRead, pin, plan_read
 from spark_bridge.read_job import open_sealed, read_task, seal
 from tests.spark.frames import table_at

@@ -39,6 +39,7 @@ from lakecore.plan.row_changes import Taken, mode_between, taken_between
 from lakecore.plan.row_ids import overlapping
 from lakecore.table.changes.changes import ChangesSource, StoredRows
 from lakecore.table.changes.starts import retained_changes
+from lakecore.table.file_reader.blob_resolution import followed
 from lakecore.table.reads.scan import (
     VectorsOfBuckets,
     commit_order,
@@ -49,7 +50,6 @@ from lakecore.table.reads.scan import (
 from lakecore.table.reads.stored_files import plan_stored
 from lakecore.table.sections.merge_runs import Merging, merge_runs
 from lakecore.table.sections.windows import merge_slices
-from lakecore.table.stored_rows.followed import followed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from lakecore.table.changes.starts import RetainedChanges
     from lakecore.table.changes.wanted import Wanted
     from lakecore.table.context import TableContext
-    from lakecore.table.stored_rows.read_plan import ReadPlan
+    from lakecore.table.file_reader.read_plan import ReadPlan
 
 
 # --- difference ----------------------------------------------------------------------------------

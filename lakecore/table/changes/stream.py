@@ -35,7 +35,7 @@ from lakecore.table.context import require_table, with_options
 from lakecore.table.maintenance import consumers
 from lakecore.table.maintenance.consumers import checked_consumer_id, read_consumer
 from lakecore.table.maintenance.deletion import decide
-from lakecore.table.reads.guarded import guarded
+from lakecore.table.reads.access_policy import guarded
 from lakecore.table.reads.readable import batch_reader, lazy
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.options import TableOptions
     from lakecore.table.context import TableContext
-    from lakecore.table.reads.guarded import FilteredSource
+    from lakecore.table.reads.access_policy import FilteredSource
 
 LATEST: Literal["latest"] = "latest"
 POLL_SECONDS = 1.0

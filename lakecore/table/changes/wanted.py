@@ -21,11 +21,11 @@ from lakecore.model.rows import (
 )
 from lakecore.model.types import is_blob
 from lakecore.rows.read_rules import inputs_of
+from lakecore.table.file_reader.blob_resolution import followed
 from lakecore.table.reads.source import TableSource
-from lakecore.table.reads.travel import with_levels_of
+from lakecore.table.reads.time_travel import with_levels_of
 from lakecore.table.sections.merge_runs import merge_runs
 from lakecore.table.splits.read import read_split
-from lakecore.table.stored_rows.followed import followed
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from lakecore.plan.predicate import Predicate
     from lakecore.rows.read_rules import Condition
     from lakecore.table.context import TableContext
+    from lakecore.table.file_reader.read_plan import ReadPlan
     from lakecore.table.reads.scan import ScanContext
-    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 
 # --- planned -------------------------------------------------------------------------------------

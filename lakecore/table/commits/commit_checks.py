@@ -44,10 +44,10 @@ from lakecore.plan.row_ids import BLOB, by_row_ids
 from lakecore.rows.fit import show
 from lakecore.table.commits.commit_change import committed_since, was_rolled_back
 from lakecore.table.context import crosses_partitions, with_schema
+from lakecore.table.file_reader.split_files import SplitFiles
 from lakecore.table.reads.scan import key_ranks, live_in
 from lakecore.table.reads.source import TableSource
-from lakecore.table.reads.travel import in_names_of
-from lakecore.table.stored_rows.split_files import SplitFiles
+from lakecore.table.reads.time_travel import in_names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

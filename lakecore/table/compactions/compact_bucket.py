@@ -48,14 +48,14 @@ from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.compactions.compact_plan import with_older_runs
 from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
+from lakecore.table.file_reader.late_casts import NO_LATE_CASTS, LateCasts, casts_after_merge
+from lakecore.table.file_reader.split_files import SplitFiles
 from lakecore.table.reads.source import TableSource
 from lakecore.table.run_writer.file_shape import changelog_shape, data_shape, new_place
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 from lakecore.table.sections.large_rows import Values, places_of
 from lakecore.table.sections.merge_runs import Merging, coded_columns, merge_runs
 from lakecore.table.sections.windows import batch_size, merge_fields, windows_with
-from lakecore.table.stored_rows.late_casts import NO_LATE_CASTS, LateCasts, casts_after_merge
-from lakecore.table.stored_rows.split_files import SplitFiles
 from lakecore.table.vectors import BucketVectors
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from lakecore.model.types import Field
     from lakecore.table.compactions.compact_plan import BucketCompaction
     from lakecore.table.context import TableContext
-    from lakecore.table.stored_rows.read_plan import ReadPlan
+    from lakecore.table.file_reader.read_plan import ReadPlan
     from lakecore.table.vectors import VectorFiles
 
 

@@ -31,8 +31,8 @@ from lakecore.lsm.universal import (
     pick_full,
     unit_steps,
 )
+from lakecore.table.file_reader.read_plan import record_expiry
 from lakecore.table.reads.scan import VectorsOfBuckets, commit_order, key_ranks
-from lakecore.table.stored_rows.read_plan import record_expiry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
-    from lakecore.table.stored_rows.read_plan import RecordExpiry
+    from lakecore.table.file_reader.read_plan import RecordExpiry
 
 
 # --- idle picks ----------------------------------------------------------------------------------

@@ -39,10 +39,10 @@ from lakecore.merge.spec import Slice
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import Atomic, Root, arrow_schema
 from lakecore.rows.evolution import map_fields
+from lakecore.table.file_reader.row_groups import bounded_row_groups
+from lakecore.table.file_reader.split_files import missing_is_corrupt
 from lakecore.table.sections.windows import reader_threads
-from lakecore.table.splits.decide import polars_parts, scan_parts, stored_only
-from lakecore.table.stored_rows.row_groups import bounded_row_groups
-from lakecore.table.stored_rows.split_files import missing_is_corrupt
+from lakecore.table.splits.read_planner import polars_parts, scan_parts, stored_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from lakecore.memory import Lease
     from lakecore.model.files import DataFile
     from lakecore.model.types import Field
-    from lakecore.table.splits.decide import Part
-    from lakecore.table.stored_rows.split_files import SplitFiles
+    from lakecore.table.file_reader.split_files import SplitFiles
+    from lakecore.table.splits.read_planner import Part
 
 
 # --- row group lookup ----------------------------------------------------------------------------

@@ -38,9 +38,9 @@ from lakecore.model.types import Atomic, Root
 from lakecore.plan.bucketing import bucket_ids, partition_groups
 from lakecore.plan.partitions import bucket_key_fields, hash_is_settled
 from lakecore.rows.evolution import map_fields
-from lakecore.table.stored_rows.late_casts import late_casts
-from lakecore.table.stored_rows.row_groups import bounded_row_groups
-from lakecore.table.stored_rows.split_files import SplitFiles, missing_is_corrupt
+from lakecore.table.file_reader.late_casts import late_casts
+from lakecore.table.file_reader.row_groups import bounded_row_groups
+from lakecore.table.file_reader.split_files import SplitFiles, missing_is_corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from lakecore.io.spill import SpilledRun
     from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field
+    from lakecore.table.file_reader.read_plan import ReadPlan
     from lakecore.table.reads.source import TableSource
-    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 
 # --- blocks --------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ from lakecore.table.lookups.bucket_rows import (
     lookup_state,
     sorted_block,
 )
-from lakecore.table.reads.guarded import GuardedSource
+from lakecore.table.reads.access_policy import GuardedSource
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.told import told_call
 

@@ -18,8 +18,8 @@ from lakecore.model.times import to_milliseconds
 from lakecore.options import DURATION, parse_options
 from lakecore.table.context import require_table
 from lakecore.table.maintenance.iceberg_hooks import republished
+from lakecore.table.reads.time_travel import Travel
 from lakecore.table.reads.told import gated
-from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
     from lakecore.model.retention import (

@@ -79,8 +79,8 @@ from lakecore.table.maintenance.reachable import (
     states,
     tags_of,
 )
+from lakecore.table.reads.time_travel import Travel, resolve
 from lakecore.table.reads.told import told_by
-from lakecore.table.reads.travel import Travel, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

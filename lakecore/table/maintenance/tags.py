@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from lakecore.io.history import History
     from lakecore.table.context import TableContext
     from lakecore.table.maintenance.reachable import Keepers
-    from lakecore.table.reads.travel import Travel
+    from lakecore.table.reads.time_travel import Travel
 
 
 # --- tag files -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 from lakecore.display import pairs_html, pairs_text, show_bytes
 from lakecore.table.reads.source import TableSource
 from lakecore.table.sections.windows import Windows
-from lakecore.table.splits.decide import (
+from lakecore.table.splits.read_planner import (
     EachSplit,
     EngineScan,
     FileScan,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import Split
     from lakecore.plan.predicate import Predicate
     from lakecore.table.reads.fallback import FallbackSource
-    from lakecore.table.splits.decide import Decision, ReadPath
+    from lakecore.table.splits.read_planner import Decision, ReadPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

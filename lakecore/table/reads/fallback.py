@@ -23,7 +23,7 @@ from lakecore.model.types import with_nullable
 from lakecore.table.context import on_branch
 from lakecore.table.reads.scan import ScanPlan, Skipped
 from lakecore.table.reads.source import TableSource
-from lakecore.table.reads.travel import Travel, as_of, resolve, stated_travel
+from lakecore.table.reads.time_travel import Travel, as_of, resolve, stated_travel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

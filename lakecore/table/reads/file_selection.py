@@ -20,7 +20,7 @@ from lakecore.plan.file_indexes import column_indexes, rows_that_may_match
 from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.plan.pruning import may_match
 from lakecore.plan.row_ids import may_hold_row_ids
-from lakecore.table.stored_rows.split_files import missing_is_corrupt
+from lakecore.table.file_reader.split_files import missing_is_corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

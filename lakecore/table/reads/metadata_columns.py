@@ -21,10 +21,10 @@ import pyarrow as pa
 from lakecore.errors import Unsupported
 from lakecore.model.types import arrow_type
 from lakecore.plan.predicate import condition_on
+from lakecore.table.file_reader.blob_resolution import followed
 from lakecore.table.reads.source import TableSource
-from lakecore.table.reads.travel import Travel, as_of, resolve
+from lakecore.table.reads.time_travel import Travel, as_of, resolve
 from lakecore.table.splits.read import scan_at
-from lakecore.table.stored_rows.followed import followed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

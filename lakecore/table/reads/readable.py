@@ -23,7 +23,7 @@ from lakecore.plan.row_ids import anchor_of
 from lakecore.table.context import TableContext
 from lakecore.table.reads.fallback import FallbackSource
 from lakecore.table.reads.source import TableSource
-from lakecore.table.reads.travel import Travel
+from lakecore.table.reads.time_travel import Travel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

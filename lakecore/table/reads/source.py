@@ -26,6 +26,8 @@ from lakecore.plan.predicate import columns_of
 from lakecore.plan.splits import folds_values
 from lakecore.rows.evolution import require_types
 from lakecore.suggestions import KEPT_LONGER
+from lakecore.table.file_reader.read_plan import ReadPlan
+from lakecore.table.file_reader.split_files import SplitFiles, missing_is_corrupt
 from lakecore.table.reads.file_selection import (
     matching_values,
     on_stored_columns,
@@ -38,7 +40,9 @@ from lakecore.table.reads.scan import (
     visible_partitions,
 )
 from lakecore.table.sections.windows import on_reader, reader_threads
-from lakecore.table.splits.decide import (
+from lakecore.table.splits.polars_rows import PolarsRows
+from lakecore.table.splits.read import read_split
+from lakecore.table.splits.read_planner import (
     Decision,
     EngineScan,
     Examined,
@@ -49,11 +53,7 @@ from lakecore.table.splits.decide import (
     decide_split,
     examine,
 )
-from lakecore.table.splits.polars_rows import PolarsRows
-from lakecore.table.splits.read import read_split
 from lakecore.table.splits.survivors import engine_files, known_survivors, survivors
-from lakecore.table.stored_rows.read_plan import ReadPlan
-from lakecore.table.stored_rows.split_files import SplitFiles, missing_is_corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -26,15 +26,15 @@ from lakecore.memory import LARGE_LEAST_BYTES
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.model.types import arrow_schema, arrow_type
 from lakecore.rows.read_rules import inputs_of, judged
-from lakecore.table.stored_rows.late_casts import (
+from lakecore.table.file_reader.late_casts import (
     NO_LATE_CASTS,
     casts_after_merge,
     flags_of,
     keys_wanted,
     late_casts,
 )
-from lakecore.table.stored_rows.row_groups import Places, row_of
-from lakecore.table.stored_rows.split_files import SplitFiles
+from lakecore.table.file_reader.row_groups import Places, row_of
+from lakecore.table.file_reader.split_files import SplitFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field
-    from lakecore.table.stored_rows.read_plan import ReadPlan
+    from lakecore.table.file_reader.read_plan import ReadPlan
 
 _ONE = BatchSize(1, LARGE_LEAST_BYTES)
 

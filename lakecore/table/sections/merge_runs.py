@@ -42,6 +42,8 @@ from lakecore.plan.predicate import Column, all_of, condition_on, is_in
 from lakecore.plan.pruning import matches_exactly
 from lakecore.rows.evolution import map_fields
 from lakecore.rows.read_rules import Group, inputs_of, judged
+from lakecore.table.file_reader.late_casts import UNREAD
+from lakecore.table.file_reader.split_files import SplitFiles, missing_is_corrupt
 from lakecore.table.sections.large_rows import Values
 from lakecore.table.sections.windows import (
     BATCHES_HELD,
@@ -50,8 +52,6 @@ from lakecore.table.sections.windows import (
     merge_slices,
     section_windows,
 )
-from lakecore.table.stored_rows.late_casts import UNREAD
-from lakecore.table.stored_rows.split_files import SplitFiles, missing_is_corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -63,9 +63,9 @@ if TYPE_CHECKING:
     from lakecore.model.files import Split
     from lakecore.model.types import Field
     from lakecore.rows.read_rules import Condition
+    from lakecore.table.file_reader.late_casts import LateCasts
+    from lakecore.table.file_reader.read_plan import ReadPlan
     from lakecore.table.sections.windows import Windows
-    from lakecore.table.stored_rows.late_casts import LateCasts
-    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _LOCAL_READERS, _REMOTE_READERS = 2, 8
 """Concurrent readers of the runs of a section. A remote read mostly waits for the network; a local

@@ -42,13 +42,13 @@ from lakecore.model.arrow_arrays import size_of
 from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD
 from lakecore.model.types import arrow_type
 from lakecore.plan.splits import may_hold_deletions
-from lakecore.table.sections.large_rows import places_of
-from lakecore.table.stored_rows.late_casts import (
+from lakecore.table.file_reader.late_casts import (
     NO_LATE_CASTS,
     LateCasts,
     casts_after_merge,
     flags_of,
 )
+from lakecore.table.sections.large_rows import places_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import MergeFunction, MergeSpec
     from lakecore.model.files import Split
     from lakecore.model.types import Field
-    from lakecore.table.stored_rows.read_plan import ReadPlan
-    from lakecore.table.stored_rows.row_groups import Places
+    from lakecore.table.file_reader.read_plan import ReadPlan
+    from lakecore.table.file_reader.row_groups import Places
 
 _AHEAD = 2
 BATCHES_HELD = 1 + _AHEAD

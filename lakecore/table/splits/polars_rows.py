@@ -26,15 +26,16 @@ from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.polars_source import FAILURES, select, to_batches, to_frames
 from lakecore.io.files.file_checks import check_files
 from lakecore.model.rows import KEY_PREFIX
+from lakecore.table.file_reader.split_files import SplitFiles, out_of_order
 from lakecore.table.sections.windows import batch_size, on_reader, reader_threads
-from lakecore.table.splits.decide import (
+from lakecore.table.splits.read import read_split
+from lakecore.table.splits.read_planner import (
     LateMaterialisation,
     chunk_bytes,
     columns_and_key,
     scan_parts,
     stored_only,
 )
-from lakecore.table.splits.read import read_split
 from lakecore.table.splits.survivors import (
     HELD_TIMES,
     Marks,
@@ -44,7 +45,6 @@ from lakecore.table.splits.survivors import (
     newer_keys,
     no_marks,
 )
-from lakecore.table.stored_rows.split_files import SplitFiles, out_of_order
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
     from lakecore.model.files import Split
-    from lakecore.table.splits.decide import Part, PolarsChunks
-    from lakecore.table.stored_rows.read_plan import ReadPlan
+    from lakecore.table.file_reader.read_plan import ReadPlan
+    from lakecore.table.splits.read_planner import Part, PolarsChunks
 
 _CHUNKS_AT_ONCE = 2
 """Chunks that are read concurrently, in addition to the one that was returned."""

@@ -35,17 +35,17 @@ from lakecore.model.blob_rules import in_blob_files
 from lakecore.model.rows import TRACKING_FIELDS
 from lakecore.model.types import Atomic, Map, arrow_schema, arrow_type
 from lakecore.plan.row_ids import BLOB, anchor_of, rows_of
-from lakecore.table.sections.merge_runs import LEASE_LEAST_BYTES, merge_runs
-from lakecore.table.sections.windows import Windows, batch_size
-from lakecore.table.splits.decide import Reader, decide
-from lakecore.table.stored_rows.followed import followed
-from lakecore.table.stored_rows.late_casts import late_casts
-from lakecore.table.stored_rows.split_files import (
+from lakecore.table.file_reader.blob_resolution import followed
+from lakecore.table.file_reader.late_casts import late_casts
+from lakecore.table.file_reader.split_files import (
     SplitFiles,
     check_size,
     missing_is_corrupt,
     partition_values,
 )
+from lakecore.table.sections.merge_runs import LEASE_LEAST_BYTES, merge_runs
+from lakecore.table.sections.windows import Windows, batch_size
+from lakecore.table.splits.read_planner import Reader, decide
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     from lakecore.memory import Budget
     from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field
-    from lakecore.table.splits.decide import ReadPath
-    from lakecore.table.stored_rows.read_plan import ReadPlan
-    from lakecore.table.stored_rows.split_files import FileRows
+    from lakecore.table.file_reader.read_plan import ReadPlan
+    from lakecore.table.file_reader.split_files import FileRows
+    from lakecore.table.splits.read_planner import ReadPath
 
 
 _FEW_ROWS = 1_024

@@ -1,10 +1,10 @@
 """Which rows of a section survive its merge, as one bit for each row of each file.
 
-If key, sequence number and kind of each row decide (`decide.py`), the result of the merge does not
-depend on the columns or the condition of a query. The bits are computed once from the deciding
-columns and cached. Every later read of the same files is a scan by an engine that leaves out rows,
-as if deletion vectors marked them. The scan may then apply any condition on values, because it is
-already decided which rows survive.
+If key, sequence number and kind of each row decide (`read_planner.py`), the result of the merge
+does not depend on the columns or the condition of a query. The bits are computed once from the
+deciding columns and cached. Every later read of the same files is a scan by an engine that leaves
+out rows, as if deletion vectors marked them. The scan may then apply any condition on values,
+because it is already decided which rows survive.
 
 INVARIANT: the key of the cache names everything that the result depends on: the files in their
 order, with inode, size and time, their levels (a compaction may move a file to another level),
@@ -37,15 +37,15 @@ from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.spec import ChoosesRows
 from lakecore.model.row_mask import RowMask
 from lakecore.model.types import arrow_schema
+from lakecore.table.file_reader.split_files import SplitFiles, vector_masks
 from lakecore.table.sections.windows import called_back, merge_fields
-from lakecore.table.splits.decide import (
+from lakecore.table.splits.read_planner import (
     bytes_to_mark,
     decided_by_keys,
     keys_bytes_max,
     polars_parts,
     texts_of,
 )
-from lakecore.table.stored_rows.split_files import SplitFiles, vector_masks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import Slice
     from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field
-    from lakecore.table.splits.decide import Part
-    from lakecore.table.stored_rows.read_plan import ReadPlan
+    from lakecore.table.file_reader.read_plan import ReadPlan
+    from lakecore.table.splits.read_planner import Part
 
     RowMasks: TypeAlias = Mapping[str, RowMask]
     """The masks of the files of a section, by the name of the file."""

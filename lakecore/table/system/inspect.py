@@ -45,10 +45,10 @@ from lakecore.table.changes.between import Difference, changes_of_options
 from lakecore.table.changes.changes import State
 from lakecore.table.changes.stream import StreamRequest, open_stream
 from lakecore.table.changes.wanted import Wanted, column_to_count
+from lakecore.table.reads.access_policy import guarded
 from lakecore.table.reads.fallback import FallbackSource, with_fallback
-from lakecore.table.reads.guarded import guarded
 from lakecore.table.reads.source import TableSource, side_by_side
-from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
+from lakecore.table.reads.time_travel import Travel, as_of, resolve, schema_read
 from lakecore.table.system.system_columns import (
     SYSTEM_TABLES,
     UNSUPPORTED_SYSTEM_TABLES,
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from lakecore.table.changes.change_stream import ChangeStream
     from lakecore.table.changes.changes import Change, ChangesSource
     from lakecore.table.context import TableContext
-    from lakecore.table.reads.guarded import GuardedSource
+    from lakecore.table.reads.access_policy import GuardedSource
 
 # --- read optimized ------------------------------------------------------------------------------
 # `$ro`: the rows of a table that need no merge.

@@ -12,7 +12,7 @@ from lakecore.errors import InvalidRequest
 from lakecore.model.schema import TableSchema
 from lakecore.model.types import Field, parse_type
 from lakecore.table.reads.readable import Readable
-from lakecore.table.reads.travel import Travel
+from lakecore.table.reads.time_travel import Travel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

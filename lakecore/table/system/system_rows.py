@@ -23,8 +23,8 @@ from lakecore.table.context import require_table
 from lakecore.table.maintenance.branches import branch_times
 from lakecore.table.maintenance.consumers import list_consumers
 from lakecore.table.reads.fallback import fallback_source
+from lakecore.table.reads.time_travel import Travel, resolve
 from lakecore.table.reads.told import told_snapshot
-from lakecore.table.reads.travel import Travel, resolve
 from lakecore.table.system.system_columns import system_schema
 
 if TYPE_CHECKING:

@@ -32,11 +32,11 @@ from lakecore.model.types import BINARIES, STRINGS, TIMESTAMPS, Atomic, Field, R
 from lakecore.plan.conflicts import may_tie
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.context import reload_context, require_table
+from lakecore.table.file_reader.split_files import SplitFiles
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.reads.file_selection import has_index
 from lakecore.table.reads.source import TableSource
 from lakecore.table.run_writer.rolling_writer import FileIndexes
-from lakecore.table.stored_rows.split_files import SplitFiles
 from lakecore.table.verbs.compact_choice import chosen_entries
 from lakecore.table.writes.batch_write import author
 

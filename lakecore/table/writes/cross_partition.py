@@ -51,10 +51,10 @@ from lakecore.plan.bucketing import (
 from lakecore.plan.partitions import bucket_key_fields
 from lakecore.rows.fit import show
 from lakecore.table.context import crosses_partitions
+from lakecore.table.file_reader.split_files import missing_is_corrupt
 from lakecore.table.reads.scan import plan_scan
 from lakecore.table.reads.source import TableSource
 from lakecore.table.splits.read import read_split
-from lakecore.table.stored_rows.split_files import missing_is_corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

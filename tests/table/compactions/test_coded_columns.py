@@ -269,7 +269,7 @@ def test_bytes_that_are_no_text_are_shown_as_java_shows_them(
         broken = pa.Array.from_buffers(pa.string(), len(broken), broken.buffers())
         pq.write_table(data.set_column(at, data.schema.field(at), broken), name)
     # The files have other sizes now.
-    monkeypatch.setattr("lakecore.table.stored_rows.split_files.check_size", lambda *_: None)
+    monkeypatch.setattr("lakecore.table.file_reader.split_files.check_size", lambda *_: None)
     expected = compacted_apart(tmp_path / "t", monkeypatch)
     table.compact(full=True)
 

@@ -20,10 +20,10 @@ from lakecore.model.files import Split
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import arrow_type, parse_type
 from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
+from lakecore.table.file_reader.split_files import SplitFiles
 from lakecore.table.reads.source import TableSource
 from lakecore.table.sections.windows import merge_fields
-from lakecore.table.splits.decide import scan_parts
-from lakecore.table.stored_rows.split_files import SplitFiles
+from lakecore.table.splits.read_planner import scan_parts
 from tests.tables import new_table, put
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 import lakecore as lc
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.table.reads.readable import count_rows
-from lakecore.table.reads.travel import Travel
+from lakecore.table.reads.time_travel import Travel
 from tests.tables import new_table, put
 
 FIXTURES = Path(__file__).parents[2] / "golden" / "fixtures"

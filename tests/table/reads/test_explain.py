@@ -9,14 +9,14 @@ from lakecore.errors import CorruptTable
 from lakecore.io.stores.local import LocalStore
 from lakecore.table.reads import source
 from lakecore.table.reads.explain import path_text
-from lakecore.table.splits import decide
-from lakecore.table.splits.decide import decide_split
+from lakecore.table.splits import read_planner
+from lakecore.table.splits.read_planner import decide_split
 from tests.tables import new_table, put
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakecore.table.splits.decide import Decision
+    from lakecore.table.splits.read_planner import Decision
 
 COLUMNS = {"id": "INT NOT NULL", "p": "STRING NOT NULL"}
 
@@ -48,7 +48,7 @@ def test_plan_is_shown_line_by_line() -> None:
 
 
 def test_each_part_says_how_it_is_read_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "_ROWS_MIN", 3)
+    monkeypatch.setattr(read_planner, "_ROWS_MIN", 3)
     table = new_table(COLUMNS, keys=["id", "p"], partitions=["p"])
     for line in ("1 a | 9 a | -D 5 b", "4 a | 5 a"):
         put(table, line)
@@ -66,7 +66,7 @@ def test_each_part_says_how_it_is_read_and_why(monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_explained_is_what_is_read(
     face: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decide, "_ROWS_MIN", 0)
+    monkeypatch.setattr(read_planner, "_ROWS_MIN", 0)
     table = new_table(store=LocalStore(), path=str(tmp_path / "t"), bucket="2", write_only="true")
     put(table, "1 a | 2 b | 3 c | 4 d")
     put(table, "1 e | 2 f | 3 g | 4 h")

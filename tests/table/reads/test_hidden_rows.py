@@ -13,7 +13,7 @@ import lakecore as lc
 from lakecore.rows.read_rules_json import StatedRules
 from lakecore.table.sections import windows
 from tests.guarded_tables import Access, equal, with_rules
-from tests.table.stored_rows.test_late_casts import evolved
+from tests.table.file_reader.test_late_casts import evolved
 from tests.tables import new_table, reopened
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from lakecore.io.stores.store import MemoryStore
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.publication import write_schema
-from lakecore.table.reads.travel import Travel
+from lakecore.table.reads.time_travel import Travel
 from tests.conditions import from_sql
 from tests.tables import PATH, in_directory, new_table, put
 

@@ -18,10 +18,10 @@ from lakecore.memory import Budget
 from lakecore.merge.fold import FoldEngine
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
+from lakecore.table.file_reader.split_files import SplitFiles
 from lakecore.table.publication import write_schema
 from lakecore.table.reads.source import TableSource
 from lakecore.table.sections.merge_runs import merge_runs
-from lakecore.table.stored_rows.split_files import SplitFiles
 from property_tests.profile import pairs, sized
 from tests.tables import changed, held, new_table, put, reopened, rows
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import MergeSpec, Slice
     from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field
+    from lakecore.table.file_reader.read_plan import ReadPlan
     from lakecore.table.handle import Table
-    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 COMMITS = 7
 ENGINES: dict[str, dict[str, str]] = {

@@ -17,10 +17,10 @@ from lakecore.errors import CorruptTable
 from lakecore.memory import Budget, Share
 from lakecore.table.run_writer import file_shape
 from lakecore.table.sections.windows import on_reader
-from lakecore.table.splits import decide, polars_rows
-from lakecore.table.splits.decide import flagged_keys
+from lakecore.table.splits import polars_rows, read_planner
 from lakecore.table.splits.polars_rows import PolarsRows
 from lakecore.table.splits.read import read_split
+from lakecore.table.splits.read_planner import flagged_keys
 from lakecore.table.splits.survivors import NewerKeys
 from tests.damage import PLAIN, replace_in
 from tests.table.splits.test_polars_rows import (
@@ -46,14 +46,14 @@ LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
 
 @pytest.fixture(autouse=True)
 def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "_ROWS_MIN", 0)
+    monkeypatch.setattr(read_planner, "_ROWS_MIN", 0)
     monkeypatch.setattr(file_shape, "row_group_bytes_of", lambda *_: 32 * GROUP_ROWS)
 
 
 @pytest.fixture
 def chunks_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Share.CHUNK, "under", 1 << 20)
-    monkeypatch.setattr(decide, "_CHUNK_PARTS_MIN", 0)
+    monkeypatch.setattr(read_planner, "_CHUNK_PARTS_MIN", 0)
 
 
 def written(table: Table, ids: object, text: str, kinds: object = "+I") -> None:
@@ -341,7 +341,7 @@ def test_keys_out_of_order_are_named(
 ) -> None:
     if where != "in a chunk":
         monkeypatch.setattr(Share.CHUNK, "under", 1 << 20)
-        monkeypatch.setattr(decide, "_CHUNK_PARTS_MIN", 0)
+        monkeypatch.setattr(read_planner, "_CHUNK_PARTS_MIN", 0)
     table = with_old_rows(tmp_path, range(0, 1_000, 2), **PLAIN)
     written(table, [4], "new")
     path = file_of_old_rows(table, tmp_path)

@@ -24,10 +24,15 @@ from lakecore.plan.predicate import from_polars
 from lakecore.table.publication import write_schema
 from lakecore.table.reads import source
 from lakecore.table.sections import windows
-from lakecore.table.splits import decide, survivors
-from lakecore.table.splits.decide import Decision, LateMaterialisation, PolarsChunks, decide_split
+from lakecore.table.splits import read_planner, survivors
 from lakecore.table.splits.polars_rows import PolarsRows
 from lakecore.table.splits.read import read_split
+from lakecore.table.splits.read_planner import (
+    Decision,
+    LateMaterialisation,
+    PolarsChunks,
+    decide_split,
+)
 from tests.damage import PLAIN, replace_in
 from tests.table.splits.test_read import hide, source_of
 from tests.tables import new_table, put, reopened, with_options
@@ -38,8 +43,8 @@ if TYPE_CHECKING:
 
     from lakecore.io.stores.store import Store
     from lakecore.model.files import Split
+    from lakecore.table.file_reader.read_plan import ReadPlan
     from lakecore.table.handle import Table
-    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 ALL_TYPES = {
     "v_bool": "BOOLEAN",
@@ -62,7 +67,7 @@ COUNT = 2_000
 
 @pytest.fixture(autouse=True)
 def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "_ROWS_MIN", 0)
+    monkeypatch.setattr(read_planner, "_ROWS_MIN", 0)
 
 
 def local_table(tmp_path: Path, columns: dict[str, str] | None = None, **options: object) -> Table:
@@ -397,7 +402,7 @@ def test_other_splits_are_left_to_windows(
         table = table.refresh()
     table.write(pa.table({"id": [1], "v": pa.nulls(1, table.schema.arrow.field("v").type)}))
     if reason == "few rows":
-        monkeypatch.setattr(decide, "_ROWS_MIN", 4)
+        monkeypatch.setattr(read_planner, "_ROWS_MIN", 4)
     if reason == "budget":
         monkeypatch.setattr(Share.DECIDING, "under", table.context.budget.size_bytes)
     chosen = ["id", "v"] if reason == "nanoseconds decide" else None

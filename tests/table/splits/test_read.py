@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from lakecore.io.stores.store import Store
     from lakecore.model.files import Split
+    from lakecore.table.file_reader.read_plan import ReadPlan
     from lakecore.table.handle import Table
-    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 
 def source_of(table: Table) -> TableSource:

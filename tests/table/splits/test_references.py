@@ -13,7 +13,7 @@ import pytest
 import lakecore as lc
 from lakecore import BlobDescriptor
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound, Unsupported
-from lakecore.table.stored_rows import followed
+from lakecore.table.file_reader import blob_resolution
 
 if TYPE_CHECKING:
     from lakecore.table.handle import Table
@@ -357,7 +357,7 @@ def test_a_changelog_tells_the_old_value_of_an_external_storage(
 def test_values_of_a_batch_fit_an_array(
     tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followed, "ARRAY_BYTES_MAX", 25)
+    monkeypatch.setattr(blob_resolution, "ARRAY_BYTES_MAX", 25)
     made(tmp_path).write([row(key, cat(images)) for key in range(5)])
     batches = [*opened(tmp_path, images).to_batches(["b"])]
     assert [batch.num_rows for batch in batches] == [2, 2, 1]

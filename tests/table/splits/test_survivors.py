@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lakecore.io.stores.store import Store
     from lakecore.model.files import Split
-    from lakecore.table.stored_rows.read_plan import ReadPlan
+    from lakecore.table.file_reader.read_plan import ReadPlan
 
 BUDGET = Budget(1 << 30)
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import DataType
     from lakecore.rows.read_rules import Condition
-    from lakecore.table.stored_rows.read_plan import ReadPlan
+    from lakecore.table.file_reader.read_plan import ReadPlan
 
 _FILES_SHOWN = 5
 

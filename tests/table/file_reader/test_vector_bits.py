@@ -11,7 +11,7 @@ import pytest
 from lakecore.errors import CorruptTable
 from lakecore.io.stores.guarded import unguarded
 from lakecore.io.stores.local import LocalStore
-from lakecore.table.stored_rows.split_files import SplitFiles
+from lakecore.table.file_reader.split_files import SplitFiles
 from tests.table.splits.test_read import source_of
 from tests.tables import new_table
 

@@ -14,7 +14,7 @@ from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.snapshot import Tag
 from lakecore.table.publication import write_schema
-from lakecore.table.reads.travel import Travel, resolve
+from lakecore.table.reads.time_travel import Travel, resolve
 from tests.tables import held, new_table, put, reopened
 
 if TYPE_CHECKING:

@@ -23,9 +23,10 @@ from lakecore.model.types import parse_type
 from lakecore.model.validation import create_schema
 from lakecore.options import parse_options
 from lakecore.plan.predicate import from_polars
+from lakecore.table.file_reader.read_plan import ReadPlan
 from lakecore.table.reads.explain import path_text
 from lakecore.table.sections.windows import Windows
-from lakecore.table.splits.decide import (
+from lakecore.table.splits.read_planner import (
     Decision,
     EachSplit,
     EngineScan,
@@ -40,7 +41,6 @@ from lakecore.table.splits.decide import (
     Reason,
     decide,
 )
-from lakecore.table.stored_rows.read_plan import ReadPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -35,8 +35,8 @@ from lakecore.model.types import TIMESTAMPS, Atomic, arrow_type, timestamp_unit,
 from lakecore.options import LINE_FORMATS
 from lakecore.plan.predicate import condition_on
 from lakecore.plan.splits import may_hold_deletions
+from lakecore.table.file_reader.split_files import check_size
 from lakecore.table.sections.windows import merge_fields, section_windows
-from lakecore.table.stored_rows.split_files import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
+    from lakecore.table.file_reader.read_plan import ReadPlan
     from lakecore.table.sections.windows import Windows
-    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 
 # --- paths ---------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
-    from lakecore.table.stored_rows.read_plan import ReadPlan
+    from lakecore.table.file_reader.read_plan import ReadPlan
 
 _LEAST_BYTES = 8 << 20
 ARRAY_BYTES_MAX = 1 << 30

@@ -14,9 +14,9 @@ from lakecore.errors import InvalidRequest
 from lakecore.memory import Share
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import Change, SchemaChange
+from lakecore.table.file_reader import late_casts
 from lakecore.table.publication import write_schema
 from lakecore.table.sections import windows
-from lakecore.table.stored_rows import late_casts
 from tests.tables import changed, held, new_table, put, reopened
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from lakecore.rows.read_rules_json import StatedRules
 from lakecore.table.handle import Table
 from lakecore.table.publication import ExclusiveCreate
 from lakecore.table.reads import readable
-from lakecore.table.reads.travel import Travel
+from lakecore.table.reads.time_travel import Travel
 from tests.guarded_tables import (
     COLUMNS,
     NULL,

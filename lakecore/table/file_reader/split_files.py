@@ -37,7 +37,7 @@ from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.rows.evolution import conform_batch, map_fields, stored_fields
 from lakecore.rows.line_texts import from_texts, text_fields
 from lakecore.rows.utf8 import invalid_rows, is_utf8, text_of, with_utf8
-from lakecore.table.stored_rows.late_casts import (
+from lakecore.table.file_reader.late_casts import (
     NO_LATE_CASTS,
     UNREAD,
     LateCasts,
@@ -48,8 +48,8 @@ from lakecore.table.stored_rows.late_casts import (
     naming_files,
     with_flags,
 )
-from lakecore.table.stored_rows.read_plan import unexpired
-from lakecore.table.stored_rows.row_groups import matching_row_groups
+from lakecore.table.file_reader.read_plan import unexpired
+from lakecore.table.file_reader.row_groups import matching_row_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
     from lakecore.rows.evolution import ColumnMapping
-    from lakecore.table.stored_rows.read_plan import ReadPlan
-    from lakecore.table.stored_rows.row_groups import Places
+    from lakecore.table.file_reader.read_plan import ReadPlan
+    from lakecore.table.file_reader.row_groups import Places
 
 
 # --- vector masks --------------------------------------------------------------------------------
