@@ -299,6 +299,7 @@ def play(machine: Machine, warehouse: Path, given: list[str]) -> None:
         process.wait(60)
     done = ran([*given, "--until=caught-up"])
     assert done.code in {0, 3}, done.err
+    assert json.loads(done.out.splitlines()[-1])["caught_up"], "a signal ended the pipeline"
     held = {each["table"].rpartition(".")[2]: each for each in quarantine_of(warehouse)}
     for name, table in machine.tables.items():
         if name in held:
