@@ -172,8 +172,9 @@ def mariadb(*settings: str) -> Iterator[Server]:
     daemon = _binary("mariadbd", "/usr/sbin/mariadbd")
     with fresh_folder("mysql") as (folder, own):
         user = [f"--user={own[0]}"] if own else []
-        defaults = "--no-defaults"
-        _run(installer, defaults, f"--datadir={folder}/data", "--skip-test-db", *user)
+        # A server that starts deletes what others have in a directory for temporary files.
+        places = ("--no-defaults", f"--datadir={folder}/data", f"--tmpdir={folder}")
+        _run(installer, *places, "--skip-test-db", *user)
         port = free_port()
         first = folder / "first.sql"
         first.write_text(
@@ -188,8 +189,7 @@ def mariadb(*settings: str) -> Iterator[Server]:
             folder=folder,
             command=[
                 daemon,
-                defaults,
-                f"--datadir={folder}/data",
+                *places,
                 f"--socket={folder}/socket",
                 f"--port={port}",
                 f"--init-file={first}",

@@ -119,7 +119,12 @@ def test_running_pipelines_go_on_after_a_failover(pair: Pair, tmp_path: Path) ->
             shown = ran(["cdc", "status", f"--warehouse={tmp_path}", "--json"]).out.splitlines()
             assert [json.loads(each)["caught_up"] for each in shown] == [True, True]
 
+        def have_followed() -> None:  # a failover within the first snapshot is refused
+            assert len(targets(tmp_path, "log")) > number - 50
+
         servers.eventually(have_begun, "the first rows")
+        load(cursor, 50)
+        servers.eventually(have_followed, "the first rows of the log")
         load(cursor, 50)
         fail_over(primary, replica)
         cursor = connect(replica)
