@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from lakecore.frames.source import BatchSource, checked_limit
     from lakecore.io.ambient import JOB_ID_LENGTH, SYSTEM, of_job
     from lakecore.io.files.data_files import row_group_bounds
-    from lakecore.io.parallel import IN_THREADS, delete_all, read_all
+    from lakecore.io.parallel import IN_THREADS, read_all
     from lakecore.io.stores.guarded import unguarded
     from lakecore.io.stores.store import FileStatus, MemoryStore, Store
     from lakecore.memory import Budget, Share
@@ -202,7 +202,7 @@ HOMES = {
     "lakecore.frames.source": "BatchSource checked_limit",
     "lakecore.io.ambient": "JOB_ID_LENGTH SYSTEM of_job",
     "lakecore.io.files.data_files": "row_group_bounds",
-    "lakecore.io.parallel": "IN_THREADS delete_all read_all",
+    "lakecore.io.parallel": "IN_THREADS read_all",
     "lakecore.io.stores.guarded": "unguarded",
     "lakecore.io.stores.store": "FileStatus MemoryStore Store",
     "lakecore.memory": "Budget Share",

@@ -97,7 +97,7 @@ class Units:
     keep_gets: int = 0
     keep_lists: int = 0
     look_gets: int = 4
-    expire_gets: int = 11
+    expire_gets: int = 13
     expire_lists: int = 4
     expired_gets: int = 2
 

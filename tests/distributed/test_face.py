@@ -60,7 +60,7 @@ def test_each_name_is_found() -> None:
         "describe, anchored, TableDescriptor",
         "bucket_ids, conform, hash_rows, read_hashes",
         "read_split, SplitFiles, reader, to_polars",
-        "TableContext, of_job, delete_all, reload_context",
+        "TableContext, of_job, IN_THREADS, reload_context",
         "DataFile, TableSchema, Split, wall_time, BucketFunction",
         "do_work, rescale_part, ColumnSketch",
         "batch_writer, evolution_for, read_start, check_once",

@@ -25,6 +25,7 @@ CAUGHT_BY_CALLERS = {
     "format/avro.py:_opened",
     "format/avro.py:container_columns",
     "format/avro.py:read_batches",
+    "cdc/state.py:_join",
 }
 
 
