@@ -294,33 +294,23 @@ class StateFiles:
         Raises CommitConflict if another process has stored it already.
         """
         path = self._path(state.checkpoint)
-        _, tables = _split(state)
-        changed = len(json.dumps(_changes(self._base[1], tables)))
-        if changed > _CHANGES_MIN + self._base_size // 4:
+        whole, tables = _split(state)
+        changed = _changes(self._base[1], tables)
+        if len(json.dumps(changed)) > _CHANGES_MIN + self._base_size // 4:
             name = f"tables-{state.checkpoint}-{self._ambient.new_uuid()}.json"
             text = json.dumps(tables)
             self._store.put(f"{self.directory}/{name}", text.encode())
-            self._base, self._base_size = (name, tables), len(text)
-        if not self._store.put_if_absent(path, self._text(state)):
+            self._base, self._base_size, changed = (name, tables), len(text), {}
+        if not self._store.put_if_absent(path, self._text(whole, changed)):
             raise CommitConflict(
                 "another process runs this pipeline: end one of the two",
                 checkpoint=state.checkpoint,
                 path=path,
             )
 
-    def _text(self, state: PipelineState) -> bytes:
-        whole, tables = _split(state)
-        name, before = self._base
-        text = json.dumps(
-            {
-                "format": _FORMAT,
-                "uuid": self._ambient.new_uuid(),
-                **whole,
-                "base": name,
-                "changed": _changes(before, tables),
-            }
-        )
-        return text.encode()
+    def _text(self, whole: Mapping[str, Json], changed: _Tables) -> bytes:
+        head = {"format": _FORMAT, "uuid": self._ambient.new_uuid()}
+        return json.dumps({**head, **whole, "base": self._base[0], "changed": changed}).encode()
 
     def _join(self, found: dict[str, Json]) -> None:
         """Put what a state says about tables in its place.
@@ -355,8 +345,9 @@ class StateFiles:
         have expired.
         """
         if state.messages or state.letters:
-            done = replace(state, messages={}, letters=None)
-            self._store.put(self._path(state.checkpoint), self._text(done))
+            whole, tables = _split(replace(state, messages={}, letters=None))
+            changed = _changes(self._base[1], tables)
+            self._store.put(self._path(state.checkpoint), self._text(whole, changed))
 
     def request(self, tables: Iterable[SourceTable]) -> None:
         """Store the request to read tables again. Each request is a file of its own."""

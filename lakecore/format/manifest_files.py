@@ -316,7 +316,11 @@ def _vectors(records: list[dict[str, Any] | None] | None) -> tuple[VectorRange, 
 def _global_index(record: dict[str, Any] | None) -> GlobalIndex | None:
     if record is None:
         return None
-    parts: dict[str, Any] = {each.attribute: record.get(each.name) for each in GLOBAL_INDEX_FIELDS}
+    parts: dict[str, Any] = {
+        # A field that may be null may be missing.
+        each.attribute: record.get(each.name) if isinstance(each.type, list) else record[each.name]
+        for each in GLOBAL_INDEX_FIELDS
+    }
     return GlobalIndex(**{**parts, "extra_field_ids": as_tuple(parts["extra_field_ids"])})
 
 

@@ -16,11 +16,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from lakecore.errors import NotFound
+from lakecore.format.layout import DROPPED_MARK
+from lakecore.io.stores.store import has_file
 
 if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
 
-_NAME = "schema/.dropped"
+_NAME = f"schema/{DROPPED_MARK}"
 _FROM, _TO = "from", "to"
 
 
@@ -48,18 +50,6 @@ def hides(store: Store, path: str) -> bool:
         return False
     # The move may have been finished between the two reads.
     return has_file(store, f"{path}/{_NAME}")
-
-
-def has_file(store: Store, path: str) -> bool:
-    """Whether a small file exists, by reading it.
-
-    `Store.exists` also looks for a directory, by a listing if there is no such file.
-    """
-    try:
-        store.read(path)
-    except NotFound:
-        return False
-    return True
 
 
 def settle(store: Store, path: str) -> None:

@@ -13,10 +13,11 @@ from lakecore.format import metadata
 from lakecore.format.layout import DROPPED_MARK, MAIN_BRANCH, parse_numbered
 from lakecore.format.manifest_files import decode_entries
 from lakecore.io.cache import Cache
-from lakecore.io.dropped_mark import has_file, hides
+from lakecore.io.dropped_mark import hides
 from lakecore.io.live_files import ENTRY_BYTES, ManifestCache, facts_of
 from lakecore.io.parallel import READERS, read_all
 from lakecore.io.stores.guarded import unguarded
+from lakecore.io.stores.store import has_file
 from lakecore.model.manifest import fold_onto
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.suggestions import KEPT_LONGER

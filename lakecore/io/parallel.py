@@ -47,13 +47,14 @@ def delete_files(store: Store, paths: Iterable[str]) -> int:
 
     Absent files are ignored; raises the first error.
     """
-    if not store.deletes_many:
+    delete_many = store.delete_many
+    if delete_many is None:
         return delete_all(store.delete, paths, store.at_once)
     count = 0
     left = iter(paths)
     while some := list(islice(left, READERS * DELETES_MAX)):
         starts = range(0, len(some), DELETES_MAX)
-        read_all(store.delete_many, [some[start : start + DELETES_MAX] for start in starts])
+        read_all(delete_many, [some[start : start + DELETES_MAX] for start in starts])
         count += len(some)
     return count
 

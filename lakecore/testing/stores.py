@@ -88,15 +88,11 @@ class WatchedStore:
         with self.call("delete", path):
             self.inner.delete(path)
 
-    deletes_many = False  # each file is a call of its own
+    delete_many = None  # each file is a call of its own
 
     @property
     def at_once(self) -> int:
         return self.inner.at_once
-
-    def delete_many(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            self.delete(path)
 
     def delete_directory(self, path: str) -> None:
         with self.call("delete_directory", path):

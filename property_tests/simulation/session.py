@@ -17,7 +17,7 @@ from property_tests.simulation.disk import SNAPSHOT, Disk
 from property_tests.simulation.scheduler import CrashedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
@@ -63,13 +63,8 @@ class Session:
         if self.dead:
             raise CrashedError
 
-    deletes_many = False
+    delete_many = None
     at_once = NEAR_AT_ONCE
-
-    def delete_many(self, paths: Sequence[str]) -> None:
-        """Delete files, each by a call of its own."""
-        for path in paths:
-            self.delete(path)
 
     @property
     def renames_at_once(self) -> bool:

@@ -30,13 +30,13 @@ from lakecore.masking import masked_options
 from lakecore.options import NEVER_STORED, nearest, parse_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
     from lakecore.catalog.rest.served_publication import ServedTable
     from lakecore.io.ambient import Ambient
-    from lakecore.io.stores.store import FileStatus, Store
+    from lakecore.io.stores.store import DeleteMany, FileStatus, Store
 
 URI = "uri"
 PREFIX = "prefix"
@@ -263,15 +263,12 @@ class TokenStore:
         self._now.delete(path)
 
     @property
-    def deletes_many(self) -> bool:
-        return self._now.deletes_many
+    def delete_many(self) -> DeleteMany | None:
+        return self._now.delete_many
 
     @property
     def at_once(self) -> int:
         return self._now.at_once
-
-    def delete_many(self, paths: Sequence[str]) -> None:
-        self._now.delete_many(paths)
 
     def delete_directory(self, path: str) -> None:
         self._now.delete_directory(path)

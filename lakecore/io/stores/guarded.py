@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakecore.format.layout import Layout
-    from lakecore.io.stores.store import Store
+    from lakecore.io.stores.store import DeleteMany, Store
 
 
 def guarded(store: Store, layout: Layout) -> Store:
@@ -56,7 +56,12 @@ class _GuardedStore:
         self._check(path)
         self.inner.delete(path)
 
-    def delete_many(self, paths: Sequence[str]) -> None:
+    @property
+    def delete_many(self) -> DeleteMany | None:
+        return None if self.inner.delete_many is None else self._delete_many
+
+    def _delete_many(self, paths: Sequence[str]) -> None:
+        assert self.inner.delete_many is not None
         for path in paths:
             self._check(path)
         self.inner.delete_many(paths)

@@ -47,7 +47,7 @@ from lakecore.io.stores.storage_errors import TranslatedFile, plain_remote_error
 from lakecore.io.stores.store import FAR_AT_ONCE, FileStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
 PACKAGE = "hdfs_native"
 INSTALL = "pip install 'lakecore[hdfs]'"
@@ -169,12 +169,8 @@ class HdfsStore:
         with _plain_errors(path), suppress(FileNotFoundError):
             self._client.delete(_key(path))
 
-    deletes_many = False
+    delete_many = None
     at_once = FAR_AT_ONCE
-
-    def delete_many(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            self.delete(path)
 
     def delete_directory(self, path: str) -> None:
         key = _key(path)

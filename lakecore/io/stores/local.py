@@ -39,7 +39,7 @@ from lakecore.io.ambient import SYSTEM
 from lakecore.io.stores.store import NEAR_AT_ONCE, FileStatus, plain_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 _WRITE_BACK_BYTES = 4 << 20
 _RENAMES_MAX = 3
@@ -136,12 +136,8 @@ class LocalStore:
         with plain_errors(path), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._at(path))
 
-    deletes_many = False
+    delete_many = None
     at_once = NEAR_AT_ONCE
-
-    def delete_many(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            self.delete(path)
 
     def delete_directory(self, path: str) -> None:
         local = self._at(path)

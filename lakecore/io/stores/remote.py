@@ -71,6 +71,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from lakecore.io.stores.store import DeleteMany
+
 ATTEMPTS_MAX = 4
 RETRY_WAIT_SECONDS = 0.2
 READ_AHEAD_BYTES = 1 << 20
@@ -182,18 +184,15 @@ class RemoteStore:
             self._files.rm_file(_key(path))
 
     @property
-    def deletes_many(self) -> bool:
-        return self._service.package == "s3fs" and self._service.deletes_many
+    def delete_many(self) -> DeleteMany | None:
+        takes_many = self._service.package == "s3fs" and self._service.deletes_many
+        return self._delete_objects if takes_many else None
 
     @property
     def at_once(self) -> int:
         return FAR_AT_ONCE
 
-    def delete_many(self, paths: Sequence[str]) -> None:
-        if not self.deletes_many:
-            for path in paths:
-                self.delete(path)
-            return
+    def _delete_objects(self, paths: Sequence[str]) -> None:
         by_bucket: dict[str, list[str]] = {}
         for path in paths:
             bucket, _, name = _key(path).partition("/")

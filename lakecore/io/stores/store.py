@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem, LocalFileSystem
@@ -32,12 +32,13 @@ from lakecore.errors import (
 from lakecore.io.ambient import SYSTEM, Ambient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
 
 DELETES_MAX = 1_000
 """The most files of a call of `Store.delete_many`."""
+DeleteMany: TypeAlias = "Callable[[Sequence[str]], None]"
 NEAR_AT_ONCE, FAR_AT_ONCE = 8, 64
 """`Store.at_once` of a local disk, and of a storage behind a network."""
 
@@ -91,11 +92,11 @@ class Store(Protocol):
         """Delete a file; no error if it does not exist."""
 
     @property
-    def deletes_many(self) -> bool:
-        """Whether `delete_many` sends one request for many files."""
+    def delete_many(self) -> DeleteMany | None:
+        """Deletes up to `DELETES_MAX` files by one request; None if the store has no such request.
 
-    def delete_many(self, paths: Sequence[str]) -> None:
-        """Delete up to `DELETES_MAX` files, in any order; no error if some do not exist."""
+        No error if some do not exist.
+        """
 
     @property
     def at_once(self) -> int:
@@ -131,6 +132,18 @@ class Store(Protocol):
 
     def local_path(self, path: str) -> str | None:
         """The path by which an engine's own reader can open the file directly, or None."""
+
+
+def has_file(store: Store, path: str) -> bool:
+    """Whether a small file exists, by reading it.
+
+    `Store.exists` also looks for a directory, by a listing if there is no such file.
+    """
+    try:
+        store.read(path)
+    except NotFound:
+        return False
+    return True
 
 
 def discard(store: Store, path: str) -> None:
@@ -256,12 +269,8 @@ class MemoryStore:
         with self._lock:
             self._files.pop(path, None)
 
-    deletes_many = False
+    delete_many = None
     at_once = NEAR_AT_ONCE
-
-    def delete_many(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            self.delete(path)
 
     def delete_directory(self, path: str) -> None:
         directory = path.rstrip("/")

@@ -32,8 +32,8 @@ from lakecore.format.layout import (
     TAG_PREFIX,
 )
 from lakecore.io.directories import create_directory, drop_table, move_table
-from lakecore.io.dropped_mark import has_file
 from lakecore.io.parallel import delete_all
+from lakecore.io.stores.store import has_file
 from lakecore.model.snapshot import Branch, FastForwardResult
 from lakecore.table.context import on_branch, require_own_references, require_table
 from lakecore.table.maintenance.deletion import (

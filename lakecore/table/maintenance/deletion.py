@@ -23,8 +23,8 @@ import polars as pl
 from lakecore.errors import CommitConflict, CommitUnknown, CorruptTable, LakecoreError, NotFound
 from lakecore.format import metadata
 from lakecore.format.layout import MAIN_BRANCH
-from lakecore.io.dropped_mark import has_file
 from lakecore.io.parallel import delete_all
+from lakecore.io.stores.store import has_file
 from lakecore.model.manifest import FileKind
 from lakecore.model.retention import FilesDeleted
 from lakecore.model.snapshot import Tag

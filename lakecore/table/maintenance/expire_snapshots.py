@@ -43,9 +43,9 @@ import polars as pl
 
 from lakecore.errors import CommitConflict, CorruptTable, NotFound
 from lakecore.format.layout import SNAPSHOT_PREFIX
-from lakecore.io.dropped_mark import has_file
 from lakecore.io.history import numbers
 from lakecore.io.parallel import delete_all, read_all
+from lakecore.io.stores.store import has_file
 from lakecore.model.files import FileSource
 from lakecore.model.retention import ExpiredChangelogs, ExpiredSnapshots, FilesDeleted
 from lakecore.options import ChangelogProducer

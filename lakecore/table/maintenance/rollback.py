@@ -47,8 +47,8 @@ from lakecore.errors import (
 )
 from lakecore.format import metadata
 from lakecore.format.json_files import RollbackRecord, decode_rollback, encode_rollback
-from lakecore.io.dropped_mark import has_file
 from lakecore.io.parallel import delete_all, read_all
+from lakecore.io.stores.store import has_file
 from lakecore.model.manifest import FileKind
 from lakecore.model.retention import FilesDeleted, RolledBack
 from lakecore.table.context import require_table

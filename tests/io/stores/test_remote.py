@@ -328,7 +328,7 @@ def test_a_file_that_may_not_be_deleted_is_an_error(
     monkeypatch.setattr(s3fs.S3FileSystem, "call_s3", lambda *_, **__: refused)
 
     with pytest.raises(StorageError, match="AccessDenied"):
-        store.delete_many([path])
+        delete_files(store, [path])
 
 
 def test_a_file_that_is_not_there_is_not_found(s3: S3Service) -> None:
