@@ -291,8 +291,8 @@ def _no_branch(context: TableContext, name: str) -> NotFound:
 # snapshot N of the table, after it the newest snapshot B of the branch. The steps:
 #
 # 1. prove that B is whole; write a record, so that an expiry knows that histories may be mixed, and
-#    keeps B if the table has it. If an expiry has begun to delete B meanwhile, end here: of two
-#    that run at the same time, one sees the other. So do a fast-forward and a rollback;
+#    keeps B if the table has it. If an expiry has begun to delete B meanwhile, or a rollback has
+#    begun, end here: of two verbs that run at the same time, one sees the other;
 #    What is copied is announced in the branch (`pending` in `deletion.py`), so that a deletion of
 #    files of the branch leaves these files;
 # 2. delete the hint LATEST, so that readers list the snapshots; write the schemas of the branch;

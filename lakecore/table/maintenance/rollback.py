@@ -7,11 +7,10 @@ references. The schema stays the newest. A tag may be older than the earliest sn
 is restored. The steps:
 
 1. Prove that the target is whole: every file that it names exists.
-2. Create a record of what will be removed (`format/json_files.py`), unless there is one. If an
-   expiry has begun to delete the target meanwhile, end here: of two that run at the same time, one
-   sees the other.
-   Also if a tag keeps the target: the expiry would delete the snapshot file of step 3. And if a
-   fast-forward has begun, or was interrupted.
+2. Create a record of what will be removed (`format/json_files.py`). End here if there is one, if a
+   fast-forward has begun or was interrupted, or if an expiry has begun to delete the target: of two
+   verbs that run at the same time, one sees the other. The expiry counts also if a tag keeps the
+   target, because the expiry would delete the snapshot file of step 3.
 3. Restore the target if only a tag keeps it: first EARLIEST, so that what is there is listed.
 4. Delete the hint LATEST, so that readers list the snapshots; then the snapshots between the target
    and the latest one.
