@@ -230,7 +230,9 @@ def malformed(chosen: ImportFormat) -> str:
         return "NULL::VARCHAR"
     return (
         "CASE WHEN json IS NULL OR json_type(json) IS DISTINCT FROM 'OBJECT' "
-        "THEN 'malformed record: ' || coalesce(left(json::VARCHAR, 100), 'the line is no JSON') END"
+        "THEN 'malformed record: ' || coalesce(left(json::VARCHAR, 100), 'the line is no JSON') "
+        "WHEN len(json_keys(json)) > len(list_distinct(json_keys(json))) "
+        "THEN 'malformed record: a key stands twice: ' || left(json::VARCHAR, 100) END"
     )
 
 

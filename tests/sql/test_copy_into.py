@@ -207,6 +207,17 @@ def test_continue_leaves_out_bad_rows(catalog: lc.Session, tmp_path: Path) -> No
     assert {row[1] for row in again} == {"SKIPPED"}
 
 
+def test_a_key_that_stands_twice_is_no_record(catalog: lc.Session, tmp_path: Path) -> None:
+    lines = {"a.json": '{"id": 1, "name": "a", "age": 1}\n{"id": 2, "name": "b", "name": "c"}\n'}
+    text = "u FROM {} FILE_FORMAT = (TYPE = JSON)"
+    with pytest.raises(lc.InvalidRequest, match="a key stands twice"):
+        load(catalog, lines, tmp_path, text)
+    assert rows_of(catalog) == []
+
+    load(catalog, lines, tmp_path, text + " ON_ERROR = CONTINUE")
+    assert rows_of(catalog) == [(1, "a", 1)]
+
+
 def test_skip_file_leaves_out_files_with_an_error(catalog: lc.Session, tmp_path: Path) -> None:
     done = load(catalog, BAD, tmp_path, "u FROM {}" + csv() + " ON_ERROR = SKIP_FILE")
 
