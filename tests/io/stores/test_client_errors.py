@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import botocore.exceptions  # type: ignore[import-untyped]
 import pytest
 import s3fs.core
-from fsspec.asyn import sync_wrapper
 
 import lakecore as lc
 from lakecore.errors import InvalidRequest, LakecoreError, StorageError
@@ -62,7 +61,6 @@ def client_that_fails(method: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lakecore.io.stores.services._WAIT_SECONDS", 0)
         patch.setattr(client, "_call_s3", fail)
-        patch.setattr(client, "call_s3", sync_wrapper(fail))
         yield
 
 
@@ -111,3 +109,34 @@ def test_a_timeout_is_a_duration_above_zero(option: str) -> None:
     for text in ("soon", "0 s"):
         with pytest.raises(InvalidRequest, match=option):
             open_store("s3://warehouse", {option: text})
+
+
+def test_each_kind_of_request_is_repeated_while_the_storage_is_busy(
+    s3: S3Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"warehouse": "s3://warehouse/busy", **s3.options}
+    session = lc.connect(options, create=True)
+    session.create_database("d")
+    table = session.create_table("d.t", {"id": "INT NOT NULL"}, primary_keys=["id"])
+    table.write([{"id": 1}])
+    table.write([{"id": 2}])
+    sent = vars(s3fs.core.S3FileSystem)["_call_s3"]
+    refused = set[str]()
+
+    async def busy(self: Any, method: str, *arguments: Any, **named: Any) -> Any:
+        if method not in refused:
+            refused.add(method)
+            reply = {"Error": {"Code": "SlowDown"}, "ResponseMetadata": {"HTTPStatusCode": 503}}
+            error = botocore.exceptions.ClientError(reply, method)
+            raise s3fs.core.translate_boto_error(error)
+        return await sent(self, method, *arguments, **named)
+
+    monkeypatch.setattr("lakecore.io.stores.services._WAIT_SECONDS", 0)
+    monkeypatch.setattr(s3fs.core.S3FileSystem, "_call_s3", busy)
+
+    read = lc.connect(options)
+    assert read.list_tables("d") == ("t",)
+    assert read.get_table("d.t").count() == 2
+    table.compact(full=True)
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    assert {"get_object", "list_objects_v2", "delete_objects"} <= refused
