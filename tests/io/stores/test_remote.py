@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+from unittest.mock import AsyncMock
 
 import pytest
 import s3fs
@@ -325,7 +326,7 @@ def test_a_file_that_may_not_be_deleted_is_an_error(
 ) -> None:
     store, path = s3_store(s3), fresh()
     refused = {"Errors": [{"Key": path, "Code": "AccessDenied", "Message": "no"}]}
-    monkeypatch.setattr(s3fs.S3FileSystem, "call_s3", lambda *_, **__: refused)
+    monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", AsyncMock(return_value=refused))
 
     with pytest.raises(StorageError, match="AccessDenied"):
         delete_files(store, [path])
