@@ -480,7 +480,8 @@ class _Committer:
             raise
         if not self._publish(snapshot, latest, step.delta):
             # The deletions of an overwrite, and row ids, depend on the snapshot before.
-            self._manifests.lose(whole=step.stamped or change.kind is CommitKind.OVERWRITE)
+            is_kept = not step.stamped and change.kind is not CommitKind.OVERWRITE
+            self._manifests.lose(deltas=is_kept)
             return change
         self._unhinted = snapshot
         context.history.commits.note(latest, snapshot)
@@ -561,7 +562,7 @@ class _Committer:
             case LostRace(was_stored):
                 self._in_doubt = False
                 if was_stored:
-                    self._manifests.lose(whole=True)
+                    self._manifests.remove()
                 return False
             case Refused(error):
                 self._in_doubt = False

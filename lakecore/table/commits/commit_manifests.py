@@ -1,8 +1,8 @@
 """The manifests, manifest lists and index manifests that one commit writes, under fresh names.
 
 No reader sees them before a snapshot names them. If an attempt certainly failed, its files are
-removed, except the lists of the commit's own changes: the next attempt uses them again and so
-publishes earlier.
+removed, except the lists of the commit's own changes and the manifests that it merged: the next
+attempt uses them again and so publishes earlier.
 
 INVARIANT: every snapshot names the complete index manifest. Without it, rows that deletion vectors
 hide would reappear.
@@ -229,23 +229,25 @@ class ManifestWriter:
         self._index_count = 0
         self._paths: list[str] = []
         self._deltas: list[_Delta] = []
+        self._merge: _Merge | None = None
 
     def begin(self) -> None:
         """Begin a snapshot. Files written so far stay, even if the new snapshot is given up."""
         self._paths.clear()
         self._deltas.clear()
+        self._merge = None
 
-    def lose(self, *, whole: bool) -> None:
-        """Delete the files of a lost attempt.
+    def lose(self, *, deltas: bool) -> None:
+        """Delete the files of a lost attempt that the next attempt cannot use.
 
-        Unless `whole`, the manifests and lists of the commit's own changes are kept for the next
-        attempt.
+        It can use merged manifests and, if `deltas`, the lists of the commit's own changes.
         """
-        kept = set() if whole else {path for delta in self._deltas for path in delta.paths}
-        self._remove([path for path in self._paths if path not in kept])
-        self._paths = [path for path in self._paths if path in kept]
-        if whole:
+        if not deltas:
             self._deltas.clear()
+        kept = {path for delta in self._deltas for path in delta.paths}
+        if self._merge is not None:
+            kept.update(self._merge.paths)
+        self._remove([path for path in self._paths if path not in kept])
 
     def remove(self) -> None:
         """Remove all files of the snapshot, which will not be published."""
@@ -257,6 +259,8 @@ class ManifestWriter:
             # A file that cannot be removed is an orphan, not an error.
             with suppress(LakecoreError, OSError):
                 self._context.store.delete(path)
+        removed = set(paths)
+        self._paths = [path for path in self._paths if path not in removed]
 
     def write_base(self, latest: Snapshot | None) -> tuple[str, int]:
         """Write the base manifest list, merging manifests if due. Returns its name and size."""
@@ -265,8 +269,21 @@ class ManifestWriter:
         return self._write_list(self.merged(self._context.history.manifests(latest)))
 
     def merged(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
-        """Manifests with the same live files, merged if a merge is due."""
-        return merge_manifests(self._context, manifests, self._write_columns)
+        """Manifests with the same live files, merged if a merge is due.
+
+        If others only appended manifests since an earlier attempt, its merge is used again.
+        """
+        names = [manifest.name for manifest in manifests]
+        last = self._merge
+        if last is not None and names[: len(last.names)] == last.names:
+            return [*last.merged, *manifests[len(last.names) :]]
+        if last is not None:
+            self._remove(last.paths)
+        first = len(self._paths)
+        merged = merge_manifests(self._context, manifests, self._write_columns)
+        paths = self._paths[first:]
+        self._merge = _Merge(names, merged, paths) if paths else None
+        return merged
 
     def write_delta(self, entries: Sequence[ManifestEntry]) -> tuple[str, int]:
         """Write these entries as new manifests and their list. Returns the list's name and size.
@@ -383,6 +400,15 @@ class _Delta:
     entries: Sequence[ManifestEntry]
     paths: tuple[str, ...]
     written: tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Merge:
+    """The names of the manifests before a merge, the manifests after it, and its new files."""
+
+    names: list[str]
+    merged: list[ManifestFile]
+    paths: list[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -137,6 +137,22 @@ def test_who_loses_removes_what_it_merged_and_nothing_else(merging: dict[str, st
 
 
 @KINDS
+def test_who_loses_to_commits_that_merge_nothing_merges_once(merging: dict[str, str]) -> None:
+    table = about_to_merge(merging)
+    deeds = [lambda number=number: put(reopened(table), f"{number} x") for number in (7, 8)]
+    store = MeddledStore(table.context.store, *deeds)
+    slow = with_store(table, store)
+    result = slow.write(rows(slow.schema, "4 e"))
+    written = [path for call, path in store.calls if call == "put" and "/manifest-" in path]
+    merged = [path for path in written if "/manifest-list-" not in path]
+
+    assert (result.snapshot_ids, result.attempts) == ((6,), 3)
+    assert len(merged) == 2, "one of the merge, one of the change"
+    assert held(reopened(table)) == "1 b | 2 c | 3 d | 4 e | 7 x | 8 x"
+    assert in_directory(table, "manifest") == named(table)
+
+
+@KINDS
 @pytest.mark.parametrize("after", [False, True])
 def test_crash_at_any_call_of_a_merging_commit_leaves_the_table_before_or_after_it(
     merging: dict[str, str],
