@@ -3,7 +3,7 @@
 https://paimon.apache.org/docs/master/concepts/spec/snapshot/
 
 A commit writes up to two snapshots under one user and identifier: APPEND (or OVERWRITE) with the
-new files, then COMPACT with what compaction replaced. Each is one loop:
+new files, then COMPACT with what compaction replaced. Each snapshot takes one loop:
 
 1. read the latest snapshot, unless the verb has just read it;
 2. check whether a snapshot since the last check is already this commit: its reply was lost, or an
@@ -11,9 +11,9 @@ new files, then COMPACT with what compaction replaced. Each is one loop:
 3. check conflicts with what others committed since the messages were made (`commit_checks.py`). If
    there were many commits, repeat from step 1: more may have arrived during the check;
 4. write manifests and manifest lists under fresh names, merging small ones;
-5. publish snapshot N+1 (`publication.py`). This call is the commit. If the race is lost, N+1 has
-   expired or N was rolled back since step 1, remove what step 4 wrote, except the manifests of the
-   change itself, wait, and repeat from step 1;
+5. publish snapshot N+1 (`publication.py`). This call is the commit. If the race is lost, if N+1 has
+   expired, or if N was rolled back since step 1, remove what step 4 wrote, except the manifests of
+   the change itself, wait, and repeat from step 1;
 6. write the hints, which only save readers a listing.
 
 A crash at any point leaves snapshot N or N+1. A certain failure removes the metadata that this
@@ -130,9 +130,9 @@ def log_lost_compaction(context: TableContext, error: Exception) -> None:
 class Step:
     """A change that passed the checks against the latest snapshot, and its effect.
 
-    `stamped`: entries of new files contain the snapshot's id, so another attempt needs new
-    manifests. `delta` includes the deletions of all files in the `cleared` partitions; with row
-    tracking, its new rows have ids. `schema_id` is the id of the newest schema.
+    `stamped`: whether entries contain the snapshot's id, so that another attempt needs new
+    manifests. `delta`: the entries, with deletions of all files in the `cleared` partitions, and
+    with ids of new rows if rows are tracked. `schema_id`: the id of the newest schema.
     """
 
     change: Change
@@ -146,14 +146,13 @@ class Step:
 
     @property
     def snapshot_id(self) -> int:
-        """The id of the snapshot to come."""
         return 1 if self.latest is None else self.latest.id + 1
 
     def numbered(self, options: TableOptions) -> Step:
         """The step, completed with what depends on the snapshot id and the previous snapshot.
 
         With row tracking, new rows have ids. With `sequence.snapshot-ordering`, they have the
-        snapshot id as their sequence numbers; compacted rows keep theirs.
+        snapshot id as their sequence numbers; compacted rows keep their numbers.
         """
         if options.sequence_snapshot_ordering:
             delta = _with_snapshot_id(self.delta, self.snapshot_id)
@@ -348,8 +347,8 @@ class _Committer:
     ) -> None:
         """Note that no snapshot up to id `seen` belongs to this commit (None: not checked).
 
-        `latest` is the newest snapshot, if it was just read. If `is_new` is false, a part of the
-        commit may have been made earlier.
+        `latest`: the newest snapshot, if it was just read. `is_new`: False if a part of the commit
+        may have been made earlier.
         """
         self._seen, self._latest, self._is_new = seen, latest, is_new
 
@@ -409,7 +408,8 @@ class _Committer:
     def publish(self, change: Change, *, with_hints: bool = True) -> None:
         """Publish a change as one snapshot.
 
-        Without `with_hints`, another snapshot follows at once; `write_hints` does what is left.
+        `with_hints`: False if another snapshot follows at once; `write_hints` then writes the
+        hints.
         """
         self._manifests.begin()
         self._in_doubt = False
@@ -423,7 +423,7 @@ class _Committer:
             raise
 
     def write_hints(self) -> None:
-        """Write the hints of the last published snapshot, unless they are written."""
+        """Write the hints of the last published snapshot, unless they are already written."""
         if self._unhinted is not None:
             self._context.publication.write_hints(self._context.history, self._unhinted)
             self._unhinted = None
@@ -453,7 +453,7 @@ class _Committer:
     def _attempt(self, change: Change, schema_id: int) -> Change | None:
         """Try once to publish the change. Returns None if it is committed.
 
-        Otherwise returns the change for the next attempt, with fewer snapshots left to check.
+        Otherwise returns the change for the next attempt, which has fewer snapshots left to check.
         """
         context = self._context
         behind: int | None = None
@@ -488,7 +488,7 @@ class _Committer:
         context.history.confirm(snapshot)
         context.history.learn(latest, snapshot, step.delta)
         self._made(snapshot, step.delta)
-        self._latest = snapshot  # if a second one follows, it needs no look
+        self._latest = snapshot  # a second snapshot needs no look-up
         log.info(
             "committed table=%s snapshot=%d kind=%s files_added=%d files_deleted=%d attempts=%d",
             context.identifier,
@@ -547,7 +547,7 @@ class _Committer:
     def _publish(
         self, snapshot: Snapshot, base: Snapshot | None, delta: Sequence[ManifestEntry]
     ) -> bool:
-        """Publish the snapshot. Returns False if another snapshot has its number, or had it."""
+        """Publish the snapshot. Returns False if another snapshot has or had its number."""
         assert snapshot.uuid is not None
         context = self._context
         self._uuids.add(snapshot.uuid)

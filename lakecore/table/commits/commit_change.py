@@ -44,7 +44,7 @@ _LONG_MAX = (1 << 63) - 1
 class Seen:
     """What a verb has read of its table: the newest snapshot, and the id of the newest schema.
 
-    `at_ms` is when it began to read. `schema_id` is None if the schemas were not read.
+    `at_ms`: the time when the read began. `schema_id`: None if the schemas were not read.
     """
 
     snapshot: Snapshot | None
@@ -52,9 +52,9 @@ class Seen:
     schema_id: int | None = None
 
     def is_recent(self, context: TableContext) -> bool:
-        """Whether it need not be read again: if it is wrong, the publication fails.
+        """Whether a commit may use this without another read; if outdated, the publication fails.
 
-        If others commit all the time, it is read again: a lost race costs more than the look.
+        After a recently lost race, the answer is False: a lost race costs more than a read.
         """
         now_ms, raced_ms = context.ambient.now_ms(), context.history.lost_race_ms
         alone = raced_ms is None or now_ms - raced_ms > _RACED_MS
@@ -65,17 +65,16 @@ class Seen:
 class CommitRequest:
     """The messages to commit, with user, identifier and rules.
 
-    - `overwrite`: clears the partitions it selects (None: nothing is cleared);
+    - `overwrite`: selects the partitions to clear (None: nothing is cleared);
     - `force`: commits even without changes, so that the identifier is recorded;
     - `replaces_rows`: the rows were computed from rows of the snapshot that the messages name, so
       a concurrent change of those rows is a conflict;
     - `replaces_partitions`: the messages replace all rows of each partition whose files they
-      delete. A file that another commit added there after the snapshot that the messages name is a
-      conflict;
+      delete. A concurrent commit that adds a file to such a partition is a conflict;
     - `from_elsewhere`: the messages come from a caller, so check that their files exist;
     - `statistics`: the new statistics file; the snapshot is then of kind ANALYZE;
     - `merges_manifests`: makes a COMPACT snapshot without changes, for its merged manifests;
-    - `seen`: what the verb has read of the table. If it is recent, it is not read again.
+    - `seen`: what the verb has read of the table, which is not read again if recent.
     """
 
     messages: Sequence[CommitMessage]
@@ -98,7 +97,7 @@ class CommitRequest:
 class Change:
     """The changes of one snapshot, computed from snapshot `base_snapshot_id` or a later one.
 
-    `bases` are the snapshots that the messages name, each with id and uuid.
+    `bases`: the snapshots that the messages name, each with id and uuid.
     """
 
     kind: CommitKind
@@ -114,7 +113,6 @@ class Change:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to change."""
         return not (self.delta or self.changelog or self.indexes or self.deleted_indexes)
 
 
@@ -140,11 +138,11 @@ def check_commit(messages: object, watermark: object, properties: object) -> Non
         return
     if not isinstance(properties, Mapping):
         raise InvalidRequest(
-            "properties are a mapping of texts to texts", properties=type(properties).__name__
+            "properties are a mapping of strings to strings", properties=type(properties).__name__
         )
     for name, text in properties.items():
         if not isinstance(name, str) or not isinstance(text, str):
-            raise InvalidRequest("a property of a commit is a text", property=name, value=text)
+            raise InvalidRequest("a property of a commit is a string", property=name, value=text)
 
 
 def changes(request: CommitRequest) -> tuple[Change, Change]:
@@ -209,7 +207,7 @@ def _first_kind(request: CommitRequest) -> CommitKind:
 
 
 def without_deleted_stats(delta: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-    """The entries; those that delete a file have no column statistics."""
+    """The entries, without column statistics where an entry deletes a file."""
     return [
         replace(entry, file=replace(entry.file, value_stats=NO_STATS, value_stats_columns=()))
         if entry.kind is FileKind.DELETE
@@ -262,8 +260,8 @@ def _index_entries(
 def _parts_of_index(message: CommitMessage, file: IndexFile) -> Sequence[str]:
     """The parts of an index file that no other index file of the bucket may contain.
 
-    Usually this is the type of the index. An unaware bucket may have several files of deletion
-    vectors; there it is the data files whose vectors the file holds.
+    Usually the only part is the type of the index. An unaware bucket may have several files of
+    deletion vectors, whose parts are the data files that have a vector in the index file.
     """
     if file.index_type == DELETION_VECTORS and message.total_buckets < 0:
         return [vector.data_file for vector in file.vectors or ()]
@@ -534,7 +532,8 @@ def committed(
 def may_go_on(context: TableContext, request: CommitRequest, done: CommitResult) -> bool:
     """Whether these messages can still make the missing COMPACT snapshot of an earlier commit.
 
-    They can if that commit added exactly their files, and the files that compaction wrote exist.
+    True if that commit added exactly the files of the messages, and the files that compaction wrote
+    exist.
     """
     messages = [message for message in request.messages if message.compact_before]
     if not messages or len(done.snapshot_ids) != 1:

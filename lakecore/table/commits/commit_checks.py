@@ -70,8 +70,7 @@ if TYPE_CHECKING:
 # 1. a compaction is no conflict: it changes no row;
 # 2. an overwrite is a conflict if it removed files from a bucket that this commit writes;
 # 3. files added to such a bucket are a conflict if they hold a key that this commit writes. The
-#    keys
-#    are read and compared only if the key ranges overlap.
+#    keys are read and compared only if the key ranges overlap.
 #
 # New rows that would have matched the condition are not a conflict: a verb changes the rows that
 # existed when it began. Paimon's own row-level commands on primary-key tables have no such check
@@ -139,7 +138,7 @@ def changes_since(
                 yield from ((theirs, entry) for entry in entries)
     except NotFound as error:
         raise CommitConflict(
-            "a snapshot committed since the rows were read is gone already; do it again",
+            "a snapshot committed since the rows were read has expired; do it again",
             table=context.identifier,
             **error.facts,
         ) from error
@@ -252,14 +251,11 @@ def _deciding(texts: Mapping[str, str], decides: Callable[[Option], bool]) -> di
 # The rules are Paimon's:
 #
 # 1. files with these row ids must still exist, with the same range of row ids: a compaction may
-#    have
-#    joined ranges, an overwrite may have removed the rows;
+#    have joined ranges, an overwrite may have removed the rows;
 # 2. no later commit may have written one of these columns for one of these rows. Other columns are
-#    no
-#    conflict. A compaction changes no value;
+#    no conflict. A compaction changes no value;
 # 3. after a compaction, the row id ranges of two files must be equal or disjoint. They may overlap
-#    if
-#    another commit wrote a column for a range that the compaction joins with others;
+#    if another commit wrote a column for a range that the compaction joins with others;
 # 4. no global index may cover one of these columns: it would still find rows by their old values.
 #    Paimon can drop such an index (`global-index.column-update-action`); lakecore refuses the
 #    commit.
@@ -418,8 +414,8 @@ def check_change(
 ) -> None:
     """Check that a change may be committed after the latest snapshot.
 
-    `delta` are its file changes, with the deletions of an overwrite. `newest` is the id of the
-    newest schema. Raises CommitConflict, or AlreadyExists if the messages were committed before.
+    `delta`: the file changes, with the deletions of an overwrite. `newest`: the id of the newest
+    schema. Raises CommitConflict, or AlreadyExists if the messages were committed before.
     """
     keys = context.schema.key_fields
     if change.kind is not CommitKind.COMPACT:
@@ -448,7 +444,7 @@ def check_change(
 def _reading_vectors(change: Change) -> list[CommitMessage]:
     """The messages whose deletion vectors this snapshot relies on.
 
-    For a COMPACT snapshot these are messages with a compaction, for others those without.
+    A COMPACT snapshot relies on messages with a compaction, others on messages without one.
     """
     is_compaction = change.kind is CommitKind.COMPACT
     return [
@@ -460,8 +456,7 @@ def _reading_vectors(change: Change) -> list[CommitMessage]:
 
 def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
     """Raise AlreadyExists if one of these entries is a file that the change adds."""
-    # Leave out files that only change their level: if another compaction moved such a file, that is
-    # a conflict.
+    # Leave out files that only change their level: a concurrent move of such a file is a conflict.
     moved = {entry.file.name for entry in change.delta if entry.kind is FileKind.DELETE}
     mine = {
         entry.identity
@@ -616,7 +611,7 @@ def _check_rolled_back(context: TableContext, change: Change) -> None:
     )
     if change.kind is CommitKind.COMPACT or change.replaces_rows or dynamic:
         raise CommitConflict(
-            "the snapshot that this was made from was rolled back; do it again",
+            "the snapshot that the change was computed from was rolled back; do it again",
             table=context.identifier,
             snapshot_id=change.base_snapshot_id,
         )

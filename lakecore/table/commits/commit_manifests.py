@@ -59,9 +59,8 @@ if TYPE_CHECKING:
 # 1. a *minor* merge reads a group of neighbours, cancels ADD with DELETE, and writes the rest;
 # 2. a *full* merge first reads all deletions, and then each manifest once. Manifests that need no
 #    change are kept. The remaining entries of the others are collected, sorted by partition and
-#    written before the next kept manifest. If they are too few for a manifest of their own, the
-#    next
-#    kept manifest is rewritten together with them. Otherwise a small manifest would stay between
+#    written before the next kept manifest. If the entries are too few for a manifest of their own,
+#    the next kept manifest is rewritten with them. Otherwise a small manifest would stay between
 #    large ones, and each full merge would rewrite it.
 #
 # INVARIANT: the files of a bucket stay in commit order, because for equal sequence numbers the
@@ -240,7 +239,8 @@ class ManifestWriter:
     def lose(self, *, deltas: bool) -> None:
         """Delete the files of a lost attempt that the next attempt cannot use.
 
-        It can use merged manifests and, if `deltas`, the lists of the commit's own changes.
+        The next attempt can use merged manifests and, with `deltas`, the lists of the commit's own
+        changes.
         """
         if not deltas:
             self._deltas.clear()
@@ -271,7 +271,8 @@ class ManifestWriter:
     def merged(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
         """Manifests with the same live files, merged if a merge is due.
 
-        If others only appended manifests since an earlier attempt, its merge is used again.
+        If others have only appended manifests since an earlier attempt, the merge of that attempt
+        is used again.
         """
         names = [manifest.name for manifest in manifests]
         last = self._merge

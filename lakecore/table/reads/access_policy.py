@@ -1,7 +1,7 @@
 """The rows of a table that its catalog shows to this reader (`query-auth.enabled`).
 
-The catalog states row filters and column masks for each read. They are applied to merged rows, in
-this order: filter, mask, then the condition of the caller, which sees masked values only.
+The catalog states row filters and column masks for each read. Merged rows first pass the filters,
+then the masks, and then the condition of the caller, which sees masked values only.
 
 INVARIANT: no file, count, statistic or error of the source reaches an engine or a user: all rows
 pass `batches`, and all errors `told.py`.
@@ -38,7 +38,7 @@ Source = TypeVar("Source", bound="FilteredSource")
 def guarded(source: Source, context: TableContext) -> Source | GuardedSource:
     """The source as the catalog shows it to this reader.
 
-    Raises Unsupported if the table needs a catalog that states such rules.
+    Raises Unsupported if the table needs a catalog that states filters and masks.
     """
     if not context.options.query_auth_enabled:
         return source
@@ -53,7 +53,7 @@ def guarded(source: Source, context: TableContext) -> Source | GuardedSource:
 
 
 def guarded_now(source: Source, context: TableContext) -> Source | GuardedSource:
-    """As `guarded`, for a reader that stays open: the option may have been set since."""
+    """As `guarded`, for a reader that stays open: `query-auth.enabled` may have changed."""
     access = context.publication.access
     if access is None or context.options.query_auth_enabled:
         return guarded(source, context)
@@ -64,12 +64,12 @@ def guarded_now(source: Source, context: TableContext) -> Source | GuardedSource
 
 
 class FilteredSource(RowSource, Protocol):
-    """A source that may leave out hidden rows, and values of them that cannot be read."""
+    """A source that can leave out hidden rows, whose values may be unreadable."""
 
     def filtered(self, row_filter: Condition) -> RowSource:
         """The source for a reader who drops the rows for which the filter is not true.
 
-        No row is made visible: a row that may not hold the columns of the filter is left out.
+        A row that may lack columns of the filter is left out, so that no hidden row is visible.
         """
 
 
@@ -92,7 +92,6 @@ class GuardedSource:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of all columns."""
         return self.table_schema.arrow
 
     def batches(
@@ -142,7 +141,7 @@ class GuardedSource:
                 del batch, rows
 
     def check_files(self) -> None:
-        """Raise Unsupported for a rule that is not known, and CorruptTable for visible damage.
+        """Raise Unsupported for an unknown rule, and CorruptTable for visible damage.
 
         If lakecore raised these errors while an engine reads, the engine would raise an error of
         its own class instead.
@@ -155,8 +154,8 @@ class GuardedSource:
     def rules(self, columns: Sequence[str]) -> ReadRules:
         """The rules that the catalog states now for a read of these columns.
 
-        The catalog knows the columns by the names that they have now. Raises the catalog's error
-        if the reader may not read one of them, Unsupported for a rule that cannot be applied.
+        The catalog knows the columns by their current names. Raises the catalog's error if the
+        reader may not read one of the columns, Unsupported for a rule that cannot be applied.
         """
         read, newest = self.source.table_schema, _newest(self.context)
         ids = {read.field(name).id for name in columns}

@@ -6,8 +6,8 @@ regardless of conditions on values
 (https://paimon.apache.org/docs/master/maintenance/manage-branches/).
 
 A tag or a time selects a state on each of the two branches. A snapshot id names a snapshot of the
-table. The fallback branch is then read at the time of that snapshot; if it has no snapshot that
-early, at its first one.
+table. The fallback branch is then read at the time of that snapshot, or at its own first snapshot
+if that one is later.
 """
 
 from __future__ import annotations
@@ -77,12 +77,10 @@ class FallbackSource:
 
     @property
     def context(self) -> TableContext:
-        """The table as the read sees it."""
         return self.main.context
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of all columns."""
         return self.table_schema.arrow
 
     def sources(self, predicate: Predicate | None = None) -> tuple[TableSource, TableSource]:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 # --- row id ranges -------------------------------------------------------------------------------
 # Selects the files whose row ids may match a condition on `_ROW_ID`.
 #
-# The manifest states the range of the row ids of a file. If a file was rewritten, it stores the row
-# ids itself, and the manifest does not state their range: such a file is always read.
+# The manifest states the range of the row ids of a file. A rewritten file stores the row ids
+# itself, and the manifest does not state their range: such a file is always read.
 
 
 def keep_row_ids(
@@ -143,12 +143,12 @@ def _same_values(old: object, new: object) -> bool:
 # --- indexed files -------------------------------------------------------------------------------
 # Selects the files, and the rows in them, that may match a condition by their file indexes.
 #
-# The indexes of a data file are embedded in the manifest, or stored in a file next to it. They are
-# read only if statistics do not exclude the data file. Indexes of columns that the condition does
-# not name are ignored.
+# The indexes of a data file are embedded in the manifest, or stored in a file next to it. An index
+# is read only if statistics do not exclude the data file. Indexes of columns that the condition
+# does not name are ignored.
 
 _FEW_SHARE = 16
-"""Matching rows of a file are few if they are at most all its rows divided by this."""
+"""Matching rows are few if the file has at least this many times as many rows."""
 
 
 @dataclass(frozen=True, slots=True)

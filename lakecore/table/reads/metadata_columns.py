@@ -44,8 +44,8 @@ _OF_FILES = frozenset({FILE_PATH, ROW_INDEX})
 def with_metadata(context: TableContext, travel: Travel, names: Sequence[str]) -> MetadataSource:
     """The rows of a state, with these metadata columns after the columns of the table.
 
-    Raises Unsupported if they have no meaning: for a table with a fallback branch, and, for file
-    and position, if files have to be merged.
+    Raises Unsupported where the columns have no meaning: for a table with a fallback branch, and,
+    for file and position, if files have to be merged.
     """
     context.options.require_readable()
     if context.falls_back:

@@ -51,8 +51,7 @@ else:  # load DuckDB
 #
 # 0. For a table without keys, deletion vectors and data evolution, the snapshot states the count.
 # 1. For a file that needs no merge, the count is the row count of its manifest entry, minus the
-#    rows
-#    that its deletion vector marks. Files that hold columns of the same rows are counted once.
+#    rows that its deletion vector marks. Files that hold columns of the same rows are counted once.
 # 2. For a section that needs a merge, only the key columns are read and merged.
 # 3. For a condition, only the columns that it names are read.
 
@@ -97,7 +96,7 @@ def _merged(rows: TableSource) -> int:
 
 
 def _total(rows: TableSource) -> int | None:
-    """The rows that the snapshot counts; None if a read returns others."""
+    """The row count that the snapshot states; None if a read returns other rows."""
     snapshot = rows.snapshot
     parts = rows.own is not None or rows.only_level is not None or rows.without
     options = rows.context.options
@@ -162,7 +161,7 @@ class Readable(ABC):
         snapshot is chosen now; data is read when the frame is collected. The row order is
         undefined.
 
-        - `columns`: their names, or one name; None for all, in the order of the schema.
+        - `columns`: the names of columns, or one name; None for all, in the order of the schema.
         - `where`: a Polars expression, or an SQL condition as a string in DuckDB's dialect, with
           the semantics of WHERE in DuckDB. SQL sees the columns of one row: no subqueries,
           aggregates, window functions, random functions or file access.

@@ -6,8 +6,8 @@ a plain Python value; a string is a plain value, never SQL.
 SQL that the closed predicate language can express exactly becomes a Polars expression, which
 engines evaluate while they read. DuckDB evaluates all other SQL (`lakecore.scalar`).
 
-INVARIANT: an expression is evaluated for each row alone. The result of a sum, a rank or a shift
-would depend on where a batch ends, so they are refused. Polars' optimiser detects them: it never
+INVARIANT: an expression is evaluated for each row alone. Sums, ranks and shifts raise an error,
+because their results would depend on where a batch ends. Polars' optimiser detects them: it never
 moves a filter below such an expression.
 """
 
@@ -55,7 +55,7 @@ _PROBE = "_lakecore_row"
 _VALUE = "_lakecore_value"
 
 _NO_STRINGS = (*INTEGERS, Root.FLOAT, Root.DOUBLE, Root.DECIMAL, Root.BOOLEAN)
-"""The types of columns that take no string: one is probably meant as an expression."""
+"""The types of columns that take no string: a string is probably meant as an expression."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +307,7 @@ def names_in(expression: object) -> tuple[str, ...]:
 
 
 def named_values(values: Mapping[str, object]) -> Mapping[str, object]:
-    """The values by column. Raises InvalidRequest if it is not a mapping."""
+    """The values by column. Raises InvalidRequest if `values` is no mapping."""
     given: object = values
     if not isinstance(given, Mapping):
         raise InvalidRequest(
@@ -319,7 +319,7 @@ def named_values(values: Mapping[str, object]) -> Mapping[str, object]:
 def plain_value(column: pa.Field, value: object) -> pa.Scalar:
     """A Python value as an Arrow scalar for a column. Raises InvalidRequest if Arrow has no type.
 
-    The scalar has the type that it would have in a written row, and is cast to the column like one.
+    The scalar has the type of the same value in a written row, and is cast to the column likewise.
     The elements of a list, dict or pair take the column's element types, because Python values do
     not determine them.
     """

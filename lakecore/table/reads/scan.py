@@ -9,9 +9,10 @@
 5. Prune raw files by the statistics of their values, then by file indexes.
    Prune a merged section only if no file can match and the merge keeps rows unchanged.
 
-INVARIANT: a value predicate never removes a single file of a merged section. That could remove the
-newest row of a key, and an older row would reappear. It also never removes a section whose rows are
-folded (aggregation, partial-update): the folded row may match although no stored row does.
+INVARIANT: a value predicate never removes a single file of a merged section: if the file held the
+newest row of a key, an older row would reappear. A value predicate also never removes a section
+whose rows are folded (aggregation, partial-update): the folded row may match although no stored row
+does.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ def in_partitions(
 
 
 class VectorsOfBuckets:
-    """The deletion vectors of a snapshot: those of a bucket are looked up when it is read."""
+    """The deletion vectors of a snapshot, looked up when a bucket is read."""
 
     def __init__(self, history: History, snapshot: Snapshot | None) -> None:
         self._files = history.index_files(snapshot)
@@ -220,7 +221,6 @@ class ScanPlan:
 
     @property
     def files_kept(self) -> int:
-        """The number of files that will be read."""
         if isinstance(self.splits, LargeSplits):
             return self.splits.files_count
         return sum(len(split.files) for split in self.splits)
@@ -494,8 +494,8 @@ def _deal(
 def commit_order(files: Sequence[DataFile]) -> Mapping[str, int]:
     """Numbers that order the files of a bucket: larger is newer. `files` are in commit order.
 
-    Two writers that start from one snapshot assign the same sequence numbers. These numbers break
-    the tie, so that the winner depends neither on pruning nor on compactions of other files.
+    Two writers that start from one snapshot assign the same sequence numbers. The commit order
+    breaks the tie, so that the winner depends neither on pruning nor on compactions of other files.
     """
     oldest_first = sorted(files, key=lambda file: -file.level)
     return {file.name: number for number, file in enumerate(oldest_first)}
@@ -651,12 +651,11 @@ class LargeSplits(Sequence["Split"]):
 
     @property
     def files_count(self) -> int:
-        """The number of their files."""
         return len(self._planned.files)
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of their files."""
+        """The size of the files."""
         return int(self._live.column("sizes_bytes")[self._planned.files].sum())
 
     def _first(self, page: int) -> int:

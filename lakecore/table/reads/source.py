@@ -74,8 +74,8 @@ if TYPE_CHECKING:
 # One error for every read of a snapshot that has expired while it was read, or before.
 #
 # A file that such a read misses was deleted by the expiry, or by a rollback. The error names the
-# options by which snapshots stay longer. If the snapshot, or a tag of it, is there, a missing file
-# is damage, and the error stays CorruptTable.
+# options by which snapshots stay longer. If the snapshot or a tag of it still exists, a missing
+# file is damage, and the error stays CorruptTable.
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,7 +96,7 @@ _Source = TypeVar("_Source", bound=_OfSnapshots)
 
 @contextmanager
 def expired_is_not_found(context: TableContext, snapshots: Iterable[Snapshot]) -> Iterator[None]:
-    """Raise NotFound for a missing file if one of the snapshots is not there any more."""
+    """Raise NotFound for a missing file if one of the snapshots no longer exists."""
     try:
         yield
     except (CorruptTable, NotFound) as error:
@@ -136,7 +136,7 @@ def each_or_expired(
 
 
 def _first_gone(context: TableContext, snapshots: Iterable[Snapshot]) -> Snapshot | None:
-    """The first of these snapshots that is neither listed, nor tagged, nor a kept changelog."""
+    """The first of the snapshots that is neither listed, nor tagged, nor a kept changelog."""
     try:
         return next((each for each in snapshots if not _is_kept(context, each)), None)
     except LakecoreError:  # then the first error says more
@@ -190,7 +190,6 @@ _TASK_ROWS, _TASK_BATCHES = 65_536, 8
 _AHEAD_BYTES = 64 << 20
 
 Batch = TypeVar("Batch", bound=pa.RecordBatch | pl.DataFrame)
-"""A batch of rows: an Arrow record batch or a Polars frame."""
 
 
 def side_by_side(
@@ -292,9 +291,9 @@ class TableSource:
     """The merged rows of one snapshot (None: an empty table), as columns of `table_schema`.
 
     `only_level`: only the files of this level are read. `without`: partitions that are left out.
-    `own`: only these splits are read, which were planned before. With `as_stored`, references to
-    BLOB values are not followed, because the rows are written again. `row_filter`: rows for which
-    it is not true may be left out, or lack values; reads name its columns.
+    `own`: the splits to read, if planned before. `as_stored`: references to BLOB values are not
+    followed, because the rows are written again. `row_filter`: a condition on columns that each
+    read requests; rows that do not match may be left out, or lack values.
     """
 
     context: TableContext
@@ -311,7 +310,6 @@ class TableSource:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of all columns."""
         return self.table_schema.arrow
 
     @property
@@ -515,8 +513,8 @@ class TableSource:
     def check_files(self) -> None:
         """Raise CorruptTable if a local file is missing or visibly damaged.
 
-        Remote files are not checked, because each would be fetched twice. The last byte of
-        the first one is read: this raises StorageError if the storage does not answer.
+        Remote files are not checked, because each would be fetched twice. Only the last byte of the
+        first remote file is read, to raise StorageError if the storage does not answer.
         """
         splits = self.plan().splits
         plan, store = self.read_plan(splits, None), self.context.store
@@ -527,7 +525,7 @@ class TableSource:
         if remote is not None:
             path = remote.path(remote.split.files[0])
             with missing_is_corrupt(path), store.open_input(path) as file:
-                file.seek(max(0, file.size() - 1))  # of an earlier byte, a megabyte would come
+                file.seek(max(0, file.size() - 1))  # an earlier byte fetches a megabyte
                 file.read(1)
 
     def _few_match(self, splits: Sequence[Split], plan: ReadPlan, paths: Sequence[str]) -> bool:

@@ -76,9 +76,9 @@ def resolve(context: TableContext, travel: Travel) -> tuple[Snapshot | None, Tab
 def as_of(context: TableContext, schema: TableSchema) -> TableContext:
     """The table with an older schema, to read an older snapshot; options use its column names.
 
-    If a sequence field or bucket key was renamed later, the options have its old name. The level
-    options (`_LEVELS`) are those of the older schema, under which the files were compacted, and so
-    are those of BLOB columns (`_BLOBS`), which name columns that were dropped since.
+    If a sequence field or bucket key was renamed later, the options have its old name. Options of
+    levels (`_LEVELS`) and of BLOB columns (`_BLOBS`) come from the older schema: files were
+    compacted under it, and BLOB columns may have been dropped since.
     """
     if schema.id == context.schema.id:
         return context
@@ -99,7 +99,7 @@ def in_names_of(context: TableContext, schema: TableSchema) -> dict[str, str]:
         if (then := schema.by_id.get(column.id)) is not None and then.name != column.name
     ]
     texts = dict(context.options.texts)
-    # Rename through temporary names: two columns may have swapped theirs.
+    # Rename through temporary names: two columns may have swapped names.
     for number, (name, _) in enumerate(renamed):
         texts = rename_in_options(texts, name, f"\0{number}")
     for number, (_, name) in enumerate(renamed):

@@ -1,10 +1,10 @@
 """What errors and results may tell of a table whose catalog hides rows (`query-auth.enabled`).
 
 The text, the facts and the causes of an error may hold values, keys, partitions and paths of hidden
-rows. `told` returns an error of the same class that holds none of them. All errors of a read pass
-it (`told_each`), as do those of work on stored rows (`told_call`), of verbs (`gated`), and those
-that a log shows (`told_by`). Results keep their numbers of files and lose numbers of stored rows,
-and paths, which name partitions (`told_result`).
+rows. `told` returns an error of the same class that holds none of them. `told_each` replaces the
+errors of a read, `told_call` errors of work on stored rows, `gated` errors of verbs, and `told_by`
+errors in a log. `told_result` keeps the numbers of files in a result, and removes numbers of stored
+rows, and paths, which name partitions.
 
 INVARIANT: a replaced error has no cause and no context, so it is raised after the `except` block.
 """
@@ -42,7 +42,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FAILURES = (Exception, PanicException)
-"""Everything but the ends of a program: what an inner library raises may hold values, too."""
+"""All errors but those that end the program: errors of a library may hold values, too."""
 
 _SENTENCES = {
     Uncomputable: "rows of a key of this table cannot be merged",
@@ -75,7 +75,7 @@ def told(error: BaseException, context: TableContext) -> LakecoreError:
 
 
 def told_result(result: T) -> T:
-    """The result of a verb, without what it tells of rows."""
+    """The result of a verb, without row counts and paths."""
     shown: object = result
     match result:
         case Snapshot():
