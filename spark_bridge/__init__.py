@@ -1,7 +1,7 @@
 """Lakecore verbs, run by Spark: a job writes and reads Paimon tables without a connector jar.
 
 Bucket-level work runs on executors with lakecore's own code; the driver commits one snapshot.
-Executors receive frozen values, never a table. The names below are public. Each is imported at its
+Executors receive frozen values, never a table. The names below are public, and imported at their
 first use, so that `import spark_bridge` does not load PySpark.
 """
 

@@ -25,10 +25,10 @@ _Result = TypeVar("_Result")
 
 
 def named_arguments(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """The function; it raises InvalidRequest for an unknown argument, and names the nearest one.
+    """The function, which then raises InvalidRequest for an unknown argument, naming the nearest.
 
-    Every public function has this check: users of Spark's APIs write `retainMax`. A function that
-    takes flags checks names in lower case itself.
+    Every public function has this check: users of Spark's APIs write `retainMax`. A function with
+    flags checks lower-case names itself.
     """
     parameters = signature(function).parameters
     takes_flags = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
@@ -64,7 +64,7 @@ def opened(table: Table | str | os.PathLike[str]) -> Table:
 
 
 def check_frame(df: object) -> None:
-    """Raise InvalidRequest unless it is a Spark frame."""
+    """Raise InvalidRequest unless `df` is a Spark frame."""
     if not hasattr(df, "sparkSession"):
         raise InvalidRequest(
             "the rows are a Spark frame: spark.createDataFrame(rows) makes one of an Arrow table "
@@ -85,7 +85,7 @@ def check_no_column(**given: object) -> None:
 
 
 def warn(message: str) -> None:
-    """Issue a UserWarning for the line that has called spark_bridge."""
+    """Issue a UserWarning for the user's line that called spark_bridge."""
     level, frame = 1, sys._getframe()  # noqa: SLF001  warnings.warn takes no other place
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("spark_bridge."):
         level, frame = level + 1, frame.f_back
@@ -97,7 +97,7 @@ def _kind(value: object) -> str:
 
 
 def overwrites_dynamically(context: TableContext, mode: str = "static") -> bool:
-    """Whether INSERT OVERWRITE and `df.write` replace only the partitions that the rows are in.
+    """Whether INSERT OVERWRITE and `df.write` replace only partitions for which there are rows.
 
     The option `dynamic-partition-overwrite` decides if it is set, otherwise Spark's own `mode`
     (`spark.sql.sources.partitionOverwriteMode`).
@@ -108,7 +108,7 @@ def overwrites_dynamically(context: TableContext, mode: str = "static") -> bool:
 
 
 def check_counts(**counts: object) -> None:
-    """Raise InvalidRequest, naming the argument, unless it is None or a whole number above 0."""
+    """Raise InvalidRequest, naming the argument, unless each is None or a whole number above 0."""
     for name, count in counts.items():
         if count is None:
             continue
@@ -123,6 +123,6 @@ def check_every(every: object) -> None:
 
 
 def check_spread(spread: object) -> None:
-    """Raise InvalidRequest unless it is True, False or None."""
+    """Raise InvalidRequest unless `spread` is True, False or None."""
     if spread not in (True, False, None):
         raise InvalidRequest("spread is True, False or None", spread=spread)

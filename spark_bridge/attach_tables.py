@@ -1,9 +1,9 @@
 """Makes the tables of a warehouse available under their own names in Spark SQL.
 
-A catalog table of Spark stores only the name of its data source and a copy of its schema; its
-options do not reach a Python source. Each table therefore gets its own data source, a class that
-knows the path, and a catalog table that uses it. Every new query reads the newest snapshot; a view
-over a loaded frame would not. A frame keeps the snapshot of its first action.
+A catalog table of Spark stores the name of its data source and a copy of its schema; options of the
+catalog table do not reach a Python source. Each table therefore gets its own data source, a class
+that knows the path, and a catalog table with that data source. Every new query reads the newest
+snapshot; a view over a loaded frame would not. A frame keeps the snapshot of its first action.
 
 - Classes are registered with one session; a new session must attach again.
 - The copy of the schema is fixed: after a schema change, attach again.
@@ -65,7 +65,7 @@ _ATTACHED: WeakKeyDictionary[SparkSession, dict[str, AttachedDatabase]] = WeakKe
 
 
 def remember(spark: SparkSession, database: AttachedDatabase) -> None:
-    """Record that the session has attached a database. Replaces an earlier record of it."""
+    """Record that the session has attached a database, in place of an earlier record."""
     _ATTACHED.setdefault(spark, {})[database.name.lower()] = database
 
 
@@ -108,7 +108,7 @@ _CATALOG_KIND = "spark.sql.catalogImplementation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """The tables that Spark SQL now knows, and for all other tables why they are missing."""
+    """The tables that Spark SQL now knows, and for every other table why it is missing."""
 
     tables: tuple[str, ...]
     left_out: Mapping[str, str]
@@ -185,7 +185,7 @@ def _attached(
     *,
     again: bool = False,
 ) -> Attached:
-    """See `attach`; `again` leaves out the names that Spark has for other tables."""
+    """As `attach`; `again`: names that Spark uses for other tables are left out."""
     if database is not None and not session.database_exists(database):
         raise InvalidRequest(
             "no such database", database=database, databases=session.list_databases()
@@ -223,10 +223,10 @@ def _anchored(table: Table) -> str:
 
 
 def _activate(spark: SparkSession) -> None:
-    """Make the session the active one, as creating a frame does.
+    """Make the session active, as the creation of a frame does.
 
-    Spark looks up the name of a data source in the active session. A name that only another session
-    has would be refused.
+    Spark looks up the name of a data source in the active session. A name known only to another
+    session would raise an error.
     """
     spark.createDataFrame([], "active boolean")
 
@@ -284,7 +284,7 @@ def provider(
 def _key_of(schema: StructType) -> str | None:
     """The key that lakecore stored in a table schema; None if lakecore did not make the schema.
 
-    NOTE: Spark copies the key to tables that it creates from rows with that schema.
+    NOTE: Spark also copies the key to tables that Spark itself creates from such rows.
     """
     return next((field.metadata.get(MARK) for field in schema.fields), None)
 

@@ -1,15 +1,15 @@
 """The bucket of a row as a Spark SQL expression, for the key types that it supports.
 
 Keys of integers are hashed by arithmetic, in steps. All other keys are hashed by one expression.
-Paimon hashes a key with Murmur3 over its BinaryRow. Spark's `hash(binary)` is the
-same function with the same seed if the length is a multiple of 4, and the length of a BinaryRow
-always is. The expression builds the row's bytes as a hexadecimal string:
+Paimon hashes a key with Murmur3 over its BinaryRow. Spark's `hash(binary)` is the same function
+with the same seed if the length is a multiple of 4, and the length of a BinaryRow always is. The
+expression builds the row's bytes as a hexadecimal string:
 
 1. the header word: a bit for each null field, starting at bit 8;
-2. a word of 8 bytes for each field. Integers (also BOOLEAN and DATE) are stored in it, least
-   significant byte first. So are strings and bytes up to length 7, with their length in the last
-   byte. For longer ones, the word has offset and length;
-3. the bytes of the longer ones, padded with zeros to whole words.
+2. a word of 8 bytes for each field. The word holds an integer (also BOOLEAN and DATE), least
+   significant byte first; a string or bytes up to length 7, with the length in the last byte; or
+   the offset and the length of a longer value;
+3. the bytes of longer values, padded with zeros to whole words.
 
 INVARIANT: an integer that is too large for the column's type gets an arbitrary bucket, not an
 error. The task that gets the row raises an error with column and value.
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 #
 # 1. The header word: a bit for each null field.
 # 2. Two half words for each field. Nulls are zeros, and so is the upper half of fields of at most
-#    32
-#    bits.
+#    32 bits.
 # 3. The end: the length is added, and the state is mixed once more.
 #
 # INVARIANT: numbers stay within signed 32 bits, so a product fits into a BIGINT and never overflows
@@ -56,8 +55,8 @@ _ADDEND = -430_675_100
 def hash_steps(nulls: str | None, numbers: Sequence[tuple[str, int]]) -> list[str]:
     """The expressions of the column `HASH`, in order; `hash_end` follows them.
 
-    `nulls` is the lower half of the header, an INT; None if no field is null. `numbers` are the
-    fields as non-null BIGINTs, each with its width in bits, 32 or 64.
+    `nulls`: the lower half of the header, an INT; None if no field is null. `numbers`: the fields
+    as non-null BIGINTs, each with its width in bits, 32 or 64.
     """
     steps: list[str] = []
     state: int | str = _mixed(_mixed(_SEED, nulls or 0), 0)
@@ -130,7 +129,7 @@ _DIGITS_MAX = 18
 _WORD_DIGITS = 16
 _ZEROS = f"'{'0' * _WORD_DIGITS}'"
 _STEPS_MAX = 8
-"""The most fields of `bucket_steps`: the null bits of more need more than half a word."""
+"""The most fields of `bucket_steps`: more null bits do not fit in half a word."""
 _WIDE = {Root.BIGINT, Root.DECIMAL}
 
 _MASKS = {Root.TINYINT: 0xFF, Root.SMALLINT: 0xFFFF, Root.INT: 0xFFFFFFFF, Root.BIGINT: None}
@@ -144,9 +143,9 @@ def bucket_sql(
     function: BucketFunction = BucketFunction.DEFAULT,
     never_null: frozenset[str] = frozenset(),
 ) -> str | None:
-    """The expression; None if it does not support these fields with these Spark types.
+    """The expression; None for a field whose type, in Paimon or in Spark, is not supported.
 
-    `never_null`: columns for which another check refuses nulls.
+    `never_null`: columns in which another check forbids nulls.
     """
     if not all(is_plain(field, given) for field, given in zip(fields, types, strict=True)):
         return None

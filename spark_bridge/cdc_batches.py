@@ -2,9 +2,9 @@
 
 1. The job decodes the messages and writes files under the schemas that the driver knows.
 2. If messages need a new table or a new schema, nothing of the job is kept: the driver makes the
-   changes, and runs the job again. The first batch after a start does so too.
+   changes, and runs the job again. The first batch after a start also runs twice.
 3. Each target is committed with the query as its user and the batch as its identifier. A repeated
-   batch leaves out the targets that have it.
+   batch leaves out the targets that it was committed to.
 
 INVARIANT: a table gets all rows of a batch exactly once, or none. After a crash, some tables may be
 one batch ahead of others until the query is started again.
@@ -163,7 +163,7 @@ class CdcTargets:
     def done(self, batch: int) -> frozenset[str]:
         """The targets that have this batch already.
 
-        Raises InvalidRequest if one has a later batch: the checkpoint is older than the table.
+        Raises InvalidRequest if a target has a later batch: the checkpoint is older than the table.
         """
         return frozenset(name for name, each in self._open.items() if self._is_done(each, batch))
 
@@ -211,7 +211,6 @@ class CdcTargets:
     def _published(
         self, name: str, own: Sequence[TaskOutcome], by: Author, batch: int, job: str
     ) -> CommitResult:
-        """Commit the rows of one target."""
         target = self._open[name]
         result = publish(target.context, own, Publication(by=by, skip_empty=True))
         again = bool(result.facts.get("already_committed"))
@@ -299,7 +298,7 @@ class CdcBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CdcSettings:
-    """The settings that stay the same while a query runs. `options`: those of the catalog."""
+    """The fixed settings of a query. `options`: the options of the catalog."""
 
     options: Mapping[str, str] = field(repr=False)
     arguments: Arguments
@@ -324,7 +323,7 @@ class CdcSink:
         self._letters: StateFiles | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Raises Unsupported: only Spark Connect pickles the function, to run it on its server."""
+        """Raises Unsupported: only Spark Connect pickles the function, to run it on the server."""
         raise NotSent("cdc", "run cdc in a classic session")
 
     def __call__(self, df: DataFrame, batch: int) -> None:
@@ -430,8 +429,9 @@ class CdcSink:
     ) -> int:
         """Store the dead letters before any commit, and return their number.
 
-        A repeated batch replaces the file of its first attempt. Letters of a target that has the
-        batch already are kept: its rows are not written again, even if they would fit by now.
+        A repeated batch replaces the file of its first attempt. Letters of a target that already
+        has the batch are kept, because the target's rows are not written again, even if they fit
+        now.
         """
         lines = [line for report in reports for line in report.letters]
         if self._letters is not None:
@@ -533,14 +533,14 @@ def cdc(  # noqa: PLR0913  the public verb
     messages of a batch must be in one partition of Spark.
 
     - `warehouse`: the path, or the catalog options, as for `lakecore.connect`;
-    - `database`, `table`: every message goes into the table; without `table`, into the table of
-      that database that the message names. Missing tables are created;
+    - `database`, `table`: the target of every message; without `table`, each message names its
+      table in the database. Missing tables are created;
     - `format`: `debezium-json`, `debezium-avro` (needs `schema_registry_url`), `debezium-bson`,
       `canal-json`, `maxwell-json`, `ogg-json`, `aws-dms-json`, `aliyun-json` or `json`;
     - `table_conf`: options of the tables;
-    - `dead_letters`: keep messages and rows that do not fit in files
-      `dead-letters-BATCH.jsonl` below `WAREHOUSE/.cdc/spark-QUERYID` (`state` replaces
-      `WAREHOUSE/.cdc`); without it, they end the query;
+    - `dead_letters`: keep messages and rows that do not fit in files `dead-letters-BATCH.jsonl`
+      below `WAREHOUSE/.cdc/spark-QUERYID` (`state` replaces `WAREHOUSE/.cdc`); without
+      `dead_letters`, such messages end the query;
     - `commit_user`, `compact_every`, `tasks`, `memory_per_task`: as for `foreach_batch`;
       `compact_every` counts the commits of each table;
     - `reports`: called after each batch;
@@ -629,7 +629,7 @@ def _given(df: DataFrame) -> frozenset[str]:
 
 
 def _flags(given: Mapping[str, object], known: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The flags as texts. Raises InvalidRequest for an unknown one."""
+    """The flags as strings. Raises InvalidRequest for an unknown flag."""
     if _EAGER in given:
         raise Unsupported(
             "tables are opened when their first message arrives; leave the argument out",
@@ -657,7 +657,7 @@ def _flags(given: Mapping[str, object], known: Sequence[str]) -> dict[str, tuple
                 flags[name] = tuple(map(str, value))
             case _:
                 raise InvalidRequest(
-                    "an argument of cdc is a text, a list of texts or a mapping",
+                    "an argument of cdc is a string, a list of strings or a mapping",
                     argument=name,
                     value=value,
                 )

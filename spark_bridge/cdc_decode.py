@@ -1,13 +1,13 @@
 """A decoding task: decodes messages to changes, and cuts them into chunks for the writing tasks.
 
 1. The decoder of the format reads the messages of an Arrow batch.
-2. The rules of the action give the target of each source table. If the target is not open, or its
-   schema must change first, the task reports the source's schema: the driver changes the table and
-   runs the job again.
+2. The rules of the action give the target of each source table. If the target is not open, or needs
+   another schema first, the task reports the source's schema: the driver changes the table and runs
+   the job again.
 3. Rows get the columns of their target, and are grouped by the task that owns their bucket.
 
-The order of messages is that of their offsets. Offsets that do not rise within a task are an error,
-because an older change would replace a newer one.
+Messages are ordered by their offsets. Offsets that do not rise within a task are an error, because
+an older change would replace a newer one.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
 # The values that the driver, the decoding tasks and the writing tasks of a batch exchange.
 #
 # A chunk is one row of Spark. It holds rows of one target for one writing task, as an Arrow stream.
-# Chunks are sorted by the task that decoded them, and by their number in it. The last row of each
-# decoding task is its report: it has no target, and reaches the driver through the first writing
+# Chunks are sorted by their decoding task, and by their number in the task. The last row of each
+# decoding task is its report, which has no target and reaches the driver through the first writing
 # task.
 
 MESSAGE_COLUMNS = {
@@ -93,7 +93,7 @@ class CdcTask:
     """The input of every task of a batch.
 
     - `given`: the columns of `MESSAGE_COLUMNS` that the frame has;
-    - `targets`: the tables that are open, by name; a chunk names one by its position;
+    - `targets`: the open tables, by name; a chunk refers to a table by position;
     - `done`: the targets that have this batch already;
     - `writers`: the number of writing tasks.
     """
@@ -130,7 +130,7 @@ class DecodingReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenTargets:
-    """The report of a writing task: its outcome for each target, and reports that it passes on."""
+    """The report of a writing task: its outcome for each target, and forwarded reports."""
 
     outcomes: Mapping[str, TaskOutcome]
     reports: tuple[DecodingReport, ...]
@@ -390,8 +390,8 @@ def _messages(batch: pa.RecordBatch, given: frozenset[str]) -> Messages:
 # --- cdc write -----------------------------------------------------------------------------------
 # A writing task: writes chunks of rows of several targets to data files, and returns the outcomes.
 #
-# Chunks are in order of their target; those of one target are in the order of the messages. The
-# task writes one target after another, each within the task's memory.
+# Chunks are sorted by target, and those of one target are in the order of the messages. The task
+# writes one target after another, each within the task's memory.
 
 
 def write_function(task: CdcTask) -> Callable[[Batches], Batches]:
@@ -432,8 +432,6 @@ def _chunks(batches: Batches) -> Iterator[tuple[int, str, pa.Buffer]]:
 def _outcome(
     task: CdcTask, name: str, table: TableDescriptor, chunks: Iterable[tuple[int, str, pa.Buffer]]
 ) -> TaskOutcome:
-    """Write the rows of one target. Returns the outcome."""
-
     def write() -> tuple[tuple[CommitMessage, ...], int]:
         source = ""
         try:

@@ -4,9 +4,9 @@
    partitions; all splits of a bucket together if its rows have a key or an order; otherwise each
    file alone. Small groups share a task.
 2. The tasks change their groups (`change_tasks.py`), all from one snapshot.
-3. The driver raises the first failure, or commits all parts at once. The commit is refused with
-   CommitConflict if another commit has changed one of the rows; `attempts` says how often the verb
-   then starts again from the new snapshot.
+3. The driver raises the first failure, or commits all parts at once. The commit raises
+   CommitConflict if another commit has changed one of the rows; `attempts` is the number of
+   attempts, each from the newest snapshot.
 4. Files of lost attempts are removed.
 """
 
@@ -215,7 +215,7 @@ def groups_of(
         if together:
             alone[split.partition, split.bucket].append(split)
         elif not split.raw:
-            # Its files hold columns of the same rows.
+            # The files of the split hold columns of the same rows.
             alone[split.partition, split.files[0].name].append(split)
         else:
             for file in split.files:

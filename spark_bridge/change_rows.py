@@ -57,7 +57,7 @@ def delete(  # noqa: PLR0913  the public verb
 ) -> CommitResult:
     """Delete the matching rows in one commit; `rows_deleted` of the result counts them.
 
-    `where` is that of `Table.delete`; times without a zone are in the zone of the session.
+    `where`: as for `Table.delete`; times without a zone are in the zone of the session.
 
     - `attempts`: how often to start again from the new snapshot if another commit has changed one
       of the rows meanwhile; after the last attempt, CommitConflict is raised.
@@ -101,8 +101,8 @@ def update(  # noqa: PLR0913  the public verb
 ) -> CommitResult:
     """Set columns of the matching rows in one commit; `rows_updated` of the result counts them.
 
-    `values` and `where` are those of `Table.update`; the other arguments are those of `delete`.
-    Raises what `Table.update` raises, before any task runs if a value or the condition is wrong.
+    `values`, `where`: as for `Table.update`; the other arguments: as for `delete`. Raises what
+    `Table.update` raises, before any task runs if a value or the condition is wrong.
 
         spark_bridge.update(spark, orders, {"price": lakecore.sql_expr("price * 2")}, "id = 7")
     """

@@ -1,8 +1,8 @@
 """One task of a DELETE, UPDATE or MERGE: changes the rows of its splits.
 
 1. The task gets the pinned snapshot, its own splits, and what to change, as frozen values.
-2. It reads and writes with lakecore's code for the verb, within its memory. All parts are computed
-   from the same snapshot, at the same statement time and time zone.
+2. The task reads and writes with lakecore's code for the verb, within the memory of the task. All
+   parts are computed from the same snapshot, at the same statement time and time zone.
 3. The outcome is one row of bytes. An error of the data or the table is an outcome, too, because
    another attempt of the task would fail in the same way.
 
@@ -49,8 +49,8 @@ Change: TypeAlias = Condition | Assignment | MergeRequest
 class ChangeTask:
     """The input that is the same for every task of a job.
 
-    `inserts`: whether a merge inserts the source rows of its task that match nothing. `schema` are
-    the columns of the source, for a task without source rows.
+    `inserts`: whether a merge inserts the task's source rows that match nothing. `schema`: the
+    columns of the source, for a task without source rows.
     """
 
     table: TableDescriptor

@@ -115,7 +115,7 @@ def check_schema(context: TableContext, schema: StructType, *, overwrite: bool =
 def evolved(
     context: TableContext, schema: StructType, *, evolve_schema: bool | None = None
 ) -> tuple[TableContext, Evolution | None]:
-    """The table with the columns of a frame, and the schema to store; None if it is not new.
+    """The table with the columns of a frame, and the schema to store; None for no new schema.
 
     `evolve_schema`: as for `Table.write`. Raises InvalidRequest for a column that cannot be added.
     """

@@ -4,8 +4,8 @@
    work and every core has a task. Spark starts the tasks in order, the largest first.
 2. A task compacts its buckets one after another, within its memory budget. All file names begin
    with the id of the job.
-3. One row comes back for each bucket: its message, or the error. An error of the table is not
-   raised in the task, because another attempt would fail in the same way.
+3. The outcome of each bucket is one row: the commit message, or the error. A task raises no error
+   of the table, because another attempt would fail in the same way.
 4. Files of lost attempts are removed from the buckets of the plan.
 
 Nothing becomes visible here: the driver commits the messages.
@@ -198,7 +198,6 @@ class SparkMeasure:
 def _measured(
     sealed: bytes, part: tuple[bytes, list[ColumnSketch]]
 ) -> tuple[int, list[ColumnSketch]]:
-    """The number of rows of a part, and its sketches."""
     job = cast("ReadJob", open_sealed(sealed))
     task = cast("tuple[Piece, ...]", open_sealed(part[0]))
     rows = 0

@@ -48,7 +48,7 @@ class TaskFailed(RuntimeError):
 
 
 def raised_shallow(cls: type[Class]) -> type[Class]:
-    """The class, whose public methods raise lakecore's errors without the frames below them.
+    """The class, with public methods that raise lakecore's errors without inner stack frames.
 
     Spark calls these methods in other processes and shows the whole traceback to the user.
     """

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 class Publication:
     """How to commit the messages: append or overwrite, and the commit user.
 
-    `assigners` is the number of tasks that shared the dynamic buckets of a partition. With
-    `skip_empty`, an append without rows makes no snapshot. `evolution` is the schema of the rows,
-    if it is not stored yet.
+    `assigners`: the number of tasks that shared the dynamic buckets of a partition. `skip_empty`:
+    an append without rows makes no snapshot. `evolution`: the schema of the rows, if not yet
+    stored.
     """
 
     by: Author

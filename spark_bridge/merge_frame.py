@@ -1,8 +1,7 @@
 """`merge`: a Spark frame merged into a table, by one of three ways.
 
-1. *By buckets*: for a table with a key whose bucket follows from the source row
-  . Source rows are shuffled to the task that owns their bucket, which reads
-   that bucket.
+1. *By buckets*: for a table with a key whose bucket follows from the source row. Source rows are
+   shuffled to the task that owns their bucket, which reads that bucket.
 2. *By splits*: for tables without a key, and for merges that insert nothing. A small source is sent
    to every task. The tasks change their own splits and flag the source rows that matched; the
    driver inserts the others.
@@ -100,8 +99,7 @@ if TYPE_CHECKING:
 # source row alone:
 #
 # 1. `on`, or the equalities of an SQL condition, contain the partition keys and the bucket key.
-#    Both
-#    sides have the same type, so that equal values have equal hashes.
+#    Both sides have the same type, so that equal values have equal hashes.
 # 2. Every split has the table's number of buckets. If the number of postponed buckets differs or is
 #    not known yet, a task owns whole partitions, and only the partition keys matter.
 # 3. Insertions take these columns from the same source columns, so that new rows stay in the
@@ -120,14 +118,13 @@ Node: TypeAlias = "dict[str, Any]"
 class MergeOwners:
     """The owners of a bucket-local merge.
 
-    `places` are the positions of the source columns for the columns of `keys`, in their order.
+    `places`: for each column of `keys`, the position of its source column.
     """
 
     keys: RoutingKeys
     places: tuple[int, ...]
 
     def count(self, spark: SparkSession) -> int:
-        """The number of tasks."""
         if not self.places:
             return 1
         partitioned = bool(self.keys.partition)
@@ -171,13 +168,13 @@ def merge_owners(
 ) -> MergeOwners | None:
     """The owners of a merge into a table with a key; None if it is not bucket-local.
 
-    `base` is what the tasks start from, for a table with postponed buckets.
+    `base`: the state that the tasks start from, for a table with postponed buckets.
     """
     schema, options = context.schema, context.options
     if not schema.primary_keys:
         return None
     if crosses_partitions(context):
-        # One task. It takes a large source in parts, which needs columns to merge on.
+        # The one task splits a large source into parts, for which it needs columns to merge on.
         keys = routing_keys(schema, (), (), 0, BucketFunction.DEFAULT)
         return MergeOwners(keys=keys, places=()) if plan.on else None
     dynamic = options.bucket == -1

@@ -87,7 +87,7 @@ _STATES = frozenset(
         "versionasof",
     }
 )
-"""The options that name one or two states: those above, and table options."""
+"""The options that name one or two states, table options included."""
 MARK = "lakecore"
 """The option with which `attach` marks its catalog tables."""
 PROVIDER = "provider"
@@ -98,7 +98,7 @@ PROVIDER = "provider"
 class SourceOptions:
     """The parsed options.
 
-    `stated`: whether they name a state of the table, in `travel` or `table`.
+    `stated`: whether `travel` or `table` names a state of the table.
     """
 
     path: str
@@ -111,9 +111,9 @@ class SourceOptions:
     created_by: str | None
 
     def check_creation(self, key: str) -> None:
-        """Raise InvalidRequest if Spark creates a catalog table that `attach` did not request.
+        """Raise InvalidRequest if Spark creates a catalog table without a request by `attach`.
 
-        `key` is the key of a table's own data source. It is empty for the source named `lakecore`.
+        `key`: the key of a table's own data source; empty for the source named `lakecore`.
         """
         if self.created_by is not None and (not key or self.created_by != key):
             raise InvalidRequest(_CATALOG_TABLE, path=self.path)
@@ -131,7 +131,7 @@ class SourceOptions:
 def parse_options(
     options: Mapping[str, str], *, location: str | None, storage: Mapping[str, str]
 ) -> SourceOptions:
-    """The parsed options, for the table at `location` if that is given."""
+    """The parsed options, for the table at `location` if given."""
     given = {key.lower(): value for key, value in options.items()}
     created_by = given.get(MARK, "") if PROVIDER in given else None
     if created_by is not None:
@@ -218,7 +218,7 @@ def parse_time(text: str | None) -> int | str | None:
         return None if text is None else int(text)
     if wall_time(text) is not None:
         raise InvalidRequest(
-            "a time needs its zone, for Spark does not tell a source that of its session: end it "
+            "a time needs its zone, because Spark hides the session's zone from a source: end it "
             "with one, as in 2026-01-01T00:00:00Z, or give milliseconds",
             timestamp=text,
         )

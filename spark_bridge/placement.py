@@ -10,8 +10,8 @@
 | append, no buckets | nothing | none |
 
 The task that owns a row is computed by a Spark SQL expression if the types allow it
-(`bucket_sql.py`, `bucket_sql.py`), otherwise by an Arrow function. It is used for routing only: the
-task computes partition and bucket again with lakecore's code, and the driver refuses to commit a
+(`bucket_sql.py`), otherwise by an Arrow function. The result is used for routing only: the task
+computes partition and bucket again with lakecore's code, and the driver raises an error for a
 bucket that two tasks wrote.
 """
 
@@ -75,7 +75,7 @@ def is_postponed(context: TableContext) -> bool:
 def real_buckets(context: TableContext, base: WriteStart, *, overwrite: bool = False) -> int | None:
     """The number of real buckets that a write uses in every partition.
 
-    None if they differ or are not known, or if the rows wait in the postponed bucket.
+    None if partitions differ or are unknown, or if the rows wait in the postponed bucket.
     """
     options = context.options
     if not is_postponed(context) or not options.postpone_batch_write_fixed_bucket:
@@ -176,8 +176,8 @@ def owner_of(
 ) -> Owner:
     """The owners of the rows of a frame; `tasks` overrides the number of tasks.
 
-    `base` is what the tasks start from (None: it is read if it is needed), `assigners` how many
-    tasks assign the dynamic buckets of one partition.
+    `base`: the state that the tasks start from (None: read if needed). `assigners`: the number of
+    tasks that assign the dynamic buckets of one partition.
     """
     schema, options = context.schema, context.options
     given = {field.name: field.dataType for field in df.schema.fields}
@@ -228,8 +228,8 @@ def owner_of(
 def parallelism(spark: SparkSession) -> int:
     """The number of tasks that run at once, according to the settings.
 
-    If the settings do not show it, returns half of `spark.sql.shuffle.partitions`, which users set
-    for large clusters.
+    If the settings do not show the number, returns half of `spark.sql.shuffle.partitions`, which
+    users set for large clusters.
     """
     conf = spark.conf
     stated = conf.get("spark.default.parallelism", "")
@@ -275,7 +275,7 @@ def _bucketing(
 ) -> tuple[tuple[Field, ...], int, BucketFunction]:
     """The columns whose hash gives the bucket or the assigner, their number, and the function.
 
-    The assigner of a key is found as its fixed bucket would be.
+    The assigner of a key follows from its hash like a fixed bucket.
     """
     schema, options = context.schema, context.options
     if buckets <= 0:

@@ -68,8 +68,7 @@ _NOT_AS_NAMED = re.compile(r"[{}\[\]*?\\]|/[_.][^/]*$|:[^/]*$")
 class Pinned:
     """A state of a table: a snapshot (None: no rows), and the schema to read it with.
 
-    It holds the whole snapshot, because a tag keeps its snapshot after the snapshot file has
-    expired.
+    The state holds the whole snapshot, because a tag keeps a snapshot whose file has expired.
     """
 
     snapshot: Snapshot | None
@@ -131,7 +130,7 @@ def plan_read(  # noqa: PLR0913  what a read names
     """The plan of a read at a pinned state; `native` allows Spark's own Parquet reader.
 
     `zone` is the time zone of an SQL condition; an empty string means the machine's zone. With a
-    `limit`, no task returns more rows. A small one without a condition makes a single task.
+    `limit`, no task returns more rows. A small limit without a condition makes a single task.
     """
     if isinstance(unguarded(context.store), MemoryStore):
         raise Unsupported(
@@ -260,9 +259,9 @@ def _is_alike(field: Field) -> bool:
 def _misses_rows(field: Field) -> bool:
     """Whether Spark's Parquet reader may skip row groups that contain matching rows.
 
-    It does so in three cases: statistics do not cover NaN, which Spark treats as the largest
-    number; a dictionary without 0.0 may contain -0.0, which equals it; and a value with
-    microseconds is truncated when it is compared with a column of milliseconds.
+    There are three cases: statistics do not cover NaN, Spark's largest number; a dictionary without
+    0.0 may contain -0.0, which equals 0.0; and a value with microseconds is truncated for a
+    comparison with a column of milliseconds.
     """
     kind = field.type
     if not isinstance(kind, Atomic):

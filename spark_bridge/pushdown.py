@@ -1,16 +1,17 @@
 """What a query needs of each table: its columns and a condition, by Spark's own optimizer.
 
-Spark passes neither columns nor conditions to a Python source. This module takes them from a plan:
+Spark passes neither columns nor conditions to a Python source. This module derives columns and
+conditions from a plan:
 
 1. Every mention of a table is a *probe*: a frame with the columns of the table, whose rows come
-   from a Python function that has the name of the mention. Spark moves no condition below it.
+   from a Python function that has the name of the mention. Spark moves no condition below a probe.
 2. Spark optimizes the query. A filter directly above a probe holds for every row of the table that
    the query needs, and a projection above that names every column.
 3. The parts of the filter that compare a column with constants become a Polars expression. The
    other parts are left out: Spark applies the whole filter again.
 
 INVARIANT: a condition is implied by the filter. If a probe is in the plan several times (a CTE, for
-example), its condition is the disjunction of all.
+example), the conditions are joined by OR.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def probe(spark: SparkSession, name: str, schema: StructType) -> DataFrame:
 
 
 def needs_of(df: DataFrame) -> dict[str, Need]:
-    """What a query needs of each probe, by its name. A probe whose rows it does not need is absent.
+    """The needs of a query by name of the probe; a probe whose rows are not needed is absent.
 
     Raises AttributeError or a PySparkException if the session shows no plan (Spark Connect).
     """
@@ -135,9 +136,9 @@ def _used(node: JavaObject, places: Mapping[int, tuple[int, str]]) -> set[int]:
 def _translated(
     node: JavaObject, names: Mapping[int, str], *, exact: bool = False
 ) -> pl.Expr | None:
-    """The condition as a Polars expression; None if it has none.
+    """The condition as a Polars expression; None if there is none.
 
-    Unless `exact`, the expression may be weaker: it holds wherever the condition does.
+    Unless `exact`, the expression may be weaker: true wherever the condition is true.
     """
     kind = node.nodeName()
     parts = _list(node.children())
@@ -203,7 +204,7 @@ def _is_literal(node: JavaObject) -> bool:
 
 
 def _value(raw: JavaObject, kind: str) -> pl.Expr | None:
-    """A constant of Spark as one of Polars; None for a null and for a value that has none."""
+    """A constant of Spark as a value for Polars; None for a null, and for values without one."""
     if raw is None:
         return None
     if kind in _NUMBERS:

@@ -93,9 +93,8 @@ def read(  # noqa: PLR0913  the public verb
     - `snapshot_id`, `tag` or `timestamp`: the state to read; by default the latest snapshot. A
       `timestamp` without a zone, or a time in an SQL condition, is in the session's time zone
       (`spark.sql.session.timeZone`).
-    - `limit`: the most rows to read; which ones is not defined. A task ends by itself at this
-      number, so its Python worker stays for the next job; `df.limit(n)` and `df.show()` end the
-      worker.
+    - `limit`: the most rows to read; any rows may be chosen. A task ends by itself at this number,
+      so its Python worker stays for the next job; `df.limit(n)` and `df.show()` end the worker.
     - `raw_by_spark`: if False, lakecore reads every file.
 
     All columns of the frame are nullable. Raises NotFound if the table or the state does not exist,
@@ -200,7 +199,7 @@ def in_zone_of_session(spark: SparkSession, timestamp: Time | None) -> Time | No
 
 
 def _point(spark: SparkSession, context: TableContext, given: Time | None) -> Time | None:
-    """A point of `changes`, in which a time without a zone has got the zone of the session."""
+    """A point of `changes`; a time without a zone gets the zone of the session."""
     if isinstance(given, str):
         is_tag = given in context.history.tag_names()
         if is_tag or not is_time_text(given):
@@ -258,8 +257,8 @@ def _merged(spark: SparkSession, planned: PlannedRead) -> DataFrame | None:
     count = len(planned.tasks)
     if count == 0:
         return None
-    # Spark estimates the frame by the size of the range below it, before the filter. The range has
-    # as many numbers as the rows have 8-byte words, and one number for each task is kept.
+    # Spark estimates the frame by the size of the range that it filters. The range has as many
+    # numbers as the rows have 8-byte words, and one number for each task is kept.
     words = min(planned.rows * _words(planned.schema), _WORDS_MAX)
     step = max(1, words // count)
     numbers = spark.range(0, count * step, 1, count).where(f"id % {step} = 0")
@@ -304,10 +303,10 @@ def changes(
 ) -> DataFrame:
     """The changes after `start` up to and including `end`, as a Spark DataFrame.
 
-    The frame has the columns of the table and `_row_kind` (+I, -U, +U, -D). `start` and `end` are
-    those of `Table.changes`: snapshot ids, tags or times; a time without a zone is in the zone of
-    the session. None means the beginning, and the latest snapshot. All columns are nullable. The
-    rows are read now, into the memory of the driver.
+    The frame has the columns of the table and `_row_kind` (+I, -U, +U, -D). `start` and `end`, as
+    for `Table.changes`: snapshot ids, tags or times; a time without a zone is in the zone of the
+    session. By default, all changes. All columns are nullable. The rows are read now, into the
+    memory of the driver.
 
     Raises NotFound, naming the earliest snapshot left, if the changes have expired.
 

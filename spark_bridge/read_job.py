@@ -2,10 +2,10 @@
 
 Executors receive values that hold no table: one job, and tasks of pieces.
 
-A *piece* is a split, the part of a split between two keys, or some of its row groups. A *task* is
-the pieces that one reader reads one after another. The values are pickled by the names of
-lakecore's classes, so driver and executors must run the same version of lakecore: another version
-refuses to open them.
+A *piece* is a split, the part of a split between two keys, or some of its row groups. A *task* is a
+list of pieces that one reader reads in turn. The values are pickled by the names of lakecore's
+classes, so driver and executors must run the same version of lakecore: another version refuses to
+open them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ MEMORY_PER_TASK = 512 << 20
 
 
 _BATCHES = 3
-"""The copies of a batch in memory: as read, in the types for Spark, and in Spark's own buffer."""
+"""Copies of a batch in memory: as read, in the types for Spark, and in Spark's own buffer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,10 +226,9 @@ def open_sealed(sealed: bytes) -> object:
 # --- tasks of a read ------------------------------------------------------------------------------
 # Cuts splits into pieces, and packs the pieces into tasks.
 #
-# 1. A split larger than the target is cut between keys, so that one big bucket is not one task. It
-#    may be cut at any key; good ones are the first keys of its files and, in large files, the
-#    smallest keys of their row groups. A cut is made when the bytes since the last cut exceed the
-#    target.
+# 1. A split larger than the target is cut between keys, so that one big bucket is not one task. Any
+#    key can be the cut; the first keys of files are chosen and, in large files, the smallest keys
+#    of row groups. A cut is made when the bytes since the last cut exceed the target.
 # 2. Each piece keeps the files whose key range overlaps the piece.
 # 3. A large raw file without a key to cut it by is cut between row groups.
 # 4. Pieces are packed into tasks in order; each file counts at least as its open cost. The target
@@ -239,13 +238,13 @@ def open_sealed(sealed: bytes) -> object:
 # key once, and all rows of a key are in one piece.
 
 TASKS_WANTED = 16
-"""A read too small for this many tasks of the target size gets smaller tasks, up to this many."""
+"""A small read gets smaller tasks than the target size, up to this many tasks."""
 FOOTERS_MAX = 256
 """The most footers that planning reads; further files are cut only at their first keys."""
 _CUT_TYPES = frozenset({*INTEGERS, *TIMESTAMPS, Root.VARCHAR, Root.DATE, Root.DECIMAL})
 """CHAR is missing: in ORC, the first key of a file ends in blanks that reads remove."""
 _FINE = 4
-"""The row groups of a file are examined if it is larger than the target divided by this."""
+"""Row groups are examined in files larger than the target size divided by this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -457,10 +456,10 @@ def _ranks(keys: Sequence[Key]) -> np.ndarray:
 
 
 # --- changes --------------------------------------------------------------------------------------
-# The values that executors receive to read changes: one job, and units. They hold no table.
+# The values that executors receive to read changes, without a table: one job, and units.
 #
-# A *unit* is rows that one task reads in order: all changes of a bucket in one snapshot, or a split
-# of a state. A task is a list of units, in the order of their snapshots.
+# A *unit* is a set of rows that one task reads in order: all changes of a bucket in one snapshot,
+# or a split of a state. A task is a list of units, in the order of their snapshots.
 #
 # INVARIANT: all rows of a key in one snapshot are in one unit, in the order of the changes.
 

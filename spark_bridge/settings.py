@@ -1,7 +1,6 @@
 """Settings of a Spark session that a job of the bridge changes while it runs, and then restores.
 
-If the platform does not allow a change, the setting stays as it is. All these settings only save
-time.
+If the platform does not allow a change, the setting stays as it is. Such settings only save time.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _GROUP = "spark.jobGroup.id"
 
 
 def require_version(spark: SparkSession) -> None:
-    """Raise Unsupported for a Spark that is too old, InvalidRequest for what is no session."""
+    """Raise Unsupported for a Spark that is too old, InvalidRequest if `spark` is no session."""
     version = getattr(spark, "version", None)
     if not isinstance(version, str) or not hasattr(spark, "catalog"):
         raise InvalidRequest(
@@ -69,8 +68,8 @@ def require_version(spark: SparkSession) -> None:
 def transfer(spark: SparkSession, schema: StructType) -> Mapping[str, str]:
     """Settings for how the JVM cuts rows of these columns into batches for Python.
 
-    They limit the bytes of a batch, because binaries, nested values and many strings may have any
-    size. A limit that the user has set is kept.
+    The settings limit the bytes of a batch, because binaries, nested values and many strings may
+    have any size. A limit that the user has set is kept.
     """
     types = [field.dataType for field in schema.fields]
     texts = sum(isinstance(each, StringType) for each in types)
@@ -82,8 +81,8 @@ def rebalanced(df: DataFrame, parallelism: int) -> Mapping[str, str]:
     """Settings for the task size of a rebalanced frame, in bytes of the shuffle.
 
     Every core gets a task, but no task is smaller than `_TASK_BYTES_MIN` or larger than Spark's own
-    default. A size that the user has set is kept. Spark's estimate counts rows uncompressed, and
-    Spark Connect gives none.
+    default. A size that the user has set is kept. Spark's estimate counts rows uncompressed; Spark
+    Connect has no estimate.
     """
     if _of_user(df.sparkSession, _ADVISORY) is not None:
         return {}

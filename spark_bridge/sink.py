@@ -1,7 +1,7 @@
 """`df.write.format("lakecore")` and INSERT INTO: Spark runs the tasks and then calls `commit`.
 
 For a data source, Spark does not shuffle the rows of a bucket to one task; use
-`spark_bridge.prepare`. A frame that was not prepared is refused if two of its tasks wrote the same
+`spark_bridge.prepare`. An unprepared frame raises an error if two of its tasks wrote the same
 bucket.
 
 | option | is |
@@ -10,11 +10,11 @@ bucket.
 | `write.memory-per-task` | bytes; as for `spark_bridge.write` |
 | `dynamic-partition-overwrite` | `true`: an overwrite replaces the partitions it has rows in |
 
-As Spark defines it, an overwrite replaces the whole table, unless that option of the table or of
-the write says otherwise.
+As in Spark, an overwrite replaces the whole table, unless `dynamic-partition-overwrite` is set for
+the table or the write.
 
-INVARIANT: `abort` never removes a file that may be in a snapshot. Spark calls it when a task
-failed, and also when `commit` raised an error, whether its snapshot was published or not.
+INVARIANT: `abort` never removes a file that may be in a snapshot. Spark calls `abort` when a task
+failed, and also when `commit` raised an error, whether the snapshot was published or not.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ WRITE_OPTIONS = frozenset({_USER, _IDENTIFIER, _MEMORY})
 def writer(
     table: Table, options: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> LakecoreWriter:
-    """Spark's writer for rows of `schema`; `options` are those of `WRITE_OPTIONS`.
+    """Spark's writer for rows of `schema`; `options`: values of `WRITE_OPTIONS`.
 
     Raises InvalidRequest if the columns do not fit.
     """
@@ -163,7 +163,7 @@ class LakecoreWriter(DataSourceArrowWriter):
 # `df.writeStream.format("lakecore")`: each batch becomes one commit, exactly once.
 #
 # As for `df.write`, Spark does not bring the rows of a bucket to one task: `spark_bridge.prepare`
-# does, for a streaming frame too. `spark_bridge.foreach_batch` prepares each batch by itself.
+# does, also for a streaming frame. `spark_bridge.foreach_batch` prepares each batch by itself.
 #
 # | option | is |
 # |---|---|
@@ -171,14 +171,14 @@ class LakecoreWriter(DataSourceArrowWriter):
 # | `write.memory-per-task` | bytes; as for `spark_bridge.write` |
 # | `compact.every` | batches between two compactions, 0: none; see `stream_commit.py` |
 #
-# 1. For each batch, Spark makes a writer before the tasks, and runs copies of it in the tasks. It
-#    makes another writer for the commit. The messages therefore state the job and the query.
+# 1. For each batch, Spark makes a writer, whose copies run in the tasks, and another writer for the
+#    commit. The messages therefore state the job and the query.
 # 2. `commit` makes one snapshot. If the batch was committed before, the files of the repetition are
 #    removed. A batch without rows makes no snapshot.
 # 3. Every few batches, `commit` compacts what is due.
 #
 # INVARIANT: `abort` removes files only if a task failed, so that `commit` was not called. Spark
-# also calls it after an error in `commit`, whose snapshot may be published.
+# also calls `abort` after an error in `commit`, whose snapshot may be published.
 
 STREAM_WRITE_OPTIONS = frozenset({_USER, _MEMORY, _COMPACT})
 """The options that are neither the table's nor the storage's."""
@@ -186,7 +186,7 @@ STREAM_WRITE_OPTIONS = frozenset({_USER, _MEMORY, _COMPACT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loop:
-    """How the batches of a query are committed. It is the same for all batches."""
+    """How all batches of a query are committed."""
 
     source: SourceOptions
     prefix: str | None
@@ -197,7 +197,7 @@ class _Loop:
 
 @dataclass
 class _StreamMessage(WriterCommitMessage):
-    """The outcome of a task, the job that it was part of, the query, and the schema to store."""
+    """The outcome of a task, with its job, its query, and the schema to store."""
 
     outcome: TaskOutcome
     job: str
@@ -213,7 +213,7 @@ def stream_writer(
     *,
     overwrite: bool,
 ) -> BatchWriter:
-    """Spark's writer of batches of `schema`; `options` are those of `STREAM_WRITE_OPTIONS`.
+    """Spark's writer of batches of `schema`; `options`: values of `STREAM_WRITE_OPTIONS`.
 
     Raises InvalidRequest if the columns do not fit.
     """

@@ -8,8 +8,8 @@ INVARIANT: the reader has no `pushFilters`. Spark 4.1 to 4.3 reuses one plan, fi
 all scans of a relation. A union of two filters of one frame would return the rows of one filter.
 
 - A condition is passed as the option `where`, so that each condition has its own relation.
-- A table that `attach` named takes no options: all scans of a name in a query are one relation, and
-  would all get the options of one scan.
+- A table that `attach` named takes no options: all scans of a name in a query are one relation,
+  with the options of one scan.
 """
 
 from __future__ import annotations
@@ -58,11 +58,10 @@ class LakecoreSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return "lakecore"
 
     def schema(self) -> StructType:
-        """The columns of the table or system table. Also fixes the snapshot to read."""
+        """The columns of the table or system table; also fixes the snapshot to read."""
         if any(map(is_stream_option, self.options)):
             return self._stream_schema()
         given = self._given()
@@ -222,7 +221,7 @@ class _SystemReader(DataSourceReader):
 
 
 def marked(schema: StructType, key: str) -> StructType:
-    """The schema, with the data source that made it noted in each column."""
+    """The schema, with the data source that made the schema noted in each column."""
     return StructType(
         [
             StructField(

@@ -43,10 +43,9 @@ def answers(
 ) -> list[object]:
     """The outcomes of parts 0 to `count` - 1, in order; `name` describes the job.
 
-    `rows` makes the frame of outcomes (`answer`). `rest` makes the frame of the parts which have
-    not answered. With `or_none`, a job without rows may return no outcome at all: its parts have
-    nothing to do. Raises InvalidRequest if parts are missing, and the error of lakecore that made a
-    task fail.
+    `rows`: makes the frame of outcomes (`answer`). `rest`: makes the frame of the parts without an
+    outcome. `or_none`: a job without rows may return no outcome, because its parts have nothing to
+    do. Raises InvalidRequest if parts are missing, and the error of lakecore that made a task fail.
     """
     found = dict(all_answers(spark, name, rows))
     if or_none and not found:
@@ -142,7 +141,7 @@ TIMES_MIN = 4.0
 class SkewedBucket:
     """A bucket that is much larger than the other buckets of a job.
 
-    `times`: its size, divided by the average size of the others; infinite if they are empty.
+    `times`: the size, divided by the average size of the others; infinite if these are empty.
     """
 
     partition: Mapping[str, str]
@@ -160,9 +159,8 @@ def report_skew(
 ) -> tuple[SkewedBucket, ...]:
     """The buckets that are much larger than the others, the largest first; logs a warning.
 
-    `sizes` has the bytes of each partition and bucket of the job. A bucket that it does not name
-    counts as empty; with `complete`, only the named buckets are compared. Only a table with fixed
-    buckets has skewed ones.
+    `sizes`: the bytes of each partition and bucket of the job. A bucket without an entry counts as
+    empty, unless the entries are `complete`. Only a table with fixed buckets has skewed buckets.
     """
     found = _skewed(context, sizes, complete=complete)
     if found:

@@ -2,12 +2,12 @@
 
 1. The mentions of attached tables in the text are found. Spark's planner refuses `VERSION AS OF`,
    `TIMESTAMP AS OF` and `t$snapshots` for a Python source, and has no `table_changes`.
-2. Spark optimizes the query over probes, which shows the columns and the rows that it needs of each
-   mention (`pushdown.py`).
+2. Spark optimizes the query over probes, and the plan shows which columns and rows of each mention
+   the query needs (`pushdown.py`).
 3. The mentions are replaced by frames of these columns and rows; the rest of the text is passed to
    Spark unchanged. All mentions of a table read one snapshot.
 
-If step 2 is impossible (Spark Connect has no plan, or a mention was none), tables without time
+If step 2 is impossible (Spark Connect has no plan, or a mention was no table), tables without time
 travel stay as they are, and Spark reads them whole.
 """
 
@@ -45,9 +45,8 @@ if TYPE_CHECKING:
 # Strings of Spark's SQL that lakecore's tokenizer would read in another way.
 #
 # In a string, Spark reads a backslash as an escape: `'it\\'s'` is one string. lakecore's tokenizer
-# has DuckDB's rules. It therefore sees a text in which such strings are masked, at the same places.
-# A statement without expressions (CREATE TABLE) instead gets plain strings with the values that
-# Spark reads.
+# has DuckDB's rules. Such strings are therefore masked, at the same places. A statement without
+# expressions (CREATE TABLE) instead gets plain strings with the values that Spark reads.
 
 _SPARK = re.compile(
     r"""
@@ -79,7 +78,7 @@ def unmasked(part: str, text: str) -> str:
 def require_plain(text: str) -> None:
     """Raise Unsupported for strings that Spark and lakecore read in two ways.
 
-    They have a backslash, or double quotes, which name a column in DuckDB.
+    Such strings have a backslash, or double quotes, which name a column in DuckDB.
     """
     if any((each["string"] or "").startswith('"') for each in _SPARK.finditer(text)):
         raise Unsupported(
@@ -94,7 +93,7 @@ def require_plain(text: str) -> None:
 
 
 def plain(spark: SparkSession, text: str) -> str:
-    """The text with plain strings in the places of the others, of the value that Spark reads."""
+    """The text, in which every string is a plain one with the value that Spark reads."""
 
     def one(found: re.Match[str]) -> str:
         literal = found["raw"] or found["string"]
@@ -143,7 +142,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mention:
-    """A table in the text of a query: its place, its alias if it has none yet, and what it reads.
+    """A table in the text of a query: its place, an alias if the text has none, and what to read.
 
     `plain`: Spark itself could read the table by its name.
     """
@@ -212,7 +211,7 @@ def _filled(
 
 
 def _literal(text: str) -> str:
-    """The text with doubled braces: `spark.sql` reads single ones as placeholders of frames."""
+    """The text with doubled braces: `spark.sql` reads single braces as placeholders."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
@@ -270,7 +269,7 @@ def _opens_table(token: Token) -> bool:
 class _Names:
     """Which names of a query are attached tables. `session` is None if none is replaced.
 
-    `ctes` are names that the query itself defines. `states` holds the tables that were found.
+    `ctes`: names that the query itself defines. `states`: the tables found so far.
     """
 
     spark: SparkSession
@@ -306,7 +305,7 @@ class _Names:
                 context = database.session.get_table(f"{database.name}.{name}").context
                 self.states[key] = _State(context=context, pinned=pin(context, Travel()))
             except LakecoreError:
-                # Spark raises it if the name is that of a table.
+                # Spark raises the error if the name is that of a table.
                 return None
         return self.states[key]
 
@@ -375,7 +374,7 @@ def _changes(
         return None
     table = found[0].session.get_table(f"{found[0].name}.{found[1]}")
     numbers = [int(each.value) for each in given[1:]]
-    # The first snapshot of `table_changes` is included, that of `changes` is not.
+    # `table_changes` includes its first snapshot, `changes` does not.
     return changes(spark, table, numbers[0] - 1, *numbers[1:]), ends[0]
 
 

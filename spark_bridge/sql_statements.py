@@ -116,7 +116,7 @@ def by_other_name(spark: SparkSession, text: str) -> DataFrame | None:
 def _replace_where(spark: SparkSession, text: str) -> DataFrame | None:
     """INSERT INTO ... REPLACE WHERE: None if the table is not attached.
 
-    One MERGE deletes the rows that the condition is true for, and stores those of the query. In a
+    One MERGE deletes the rows for which the condition is true, and stores the query's rows. In a
     table with a primary key, a row of the query replaces the row of its key.
     """
     seen = masked(text)
@@ -165,7 +165,7 @@ def _replace_where(spark: SparkSession, text: str) -> DataFrame | None:
 
 
 def _check_replacing(rows: DataFrame, condition: str) -> None:
-    """Raise InvalidRequest for a row of the query that the condition is not true for."""
+    """Raise InvalidRequest for a row of the query for which the condition is not true."""
     try:
         is_other = ~f.coalesce(f.expr(condition), f.lit(False))
         found = rows.where(is_other).limit(1).collect()
@@ -286,7 +286,7 @@ def assigned(
 ) -> DataFrame:
     """The columns of a frame, in order, with these names and with their types in the table.
 
-    Raises InvalidRequest for a column whose type Spark would not store in that of the table, and
+    Raises InvalidRequest for a column whose type Spark would not store in the table's type, and
     Unsupported for another policy than ANSI.
     """
     policy = str(spark.conf.get(_POLICY, "ANSI"))
@@ -368,10 +368,10 @@ _COUNTS = ("rows", "rows_inserted", "rows_updated", "rows_deleted")
 def sql(spark: SparkSession, text: str) -> DataFrame:
     """Run the statements of a text in order. Returns the rows of the last one.
 
-    Tables that `attach` has registered take part in all statements of Spark SQL, and in addition in
-    CALL, MERGE INTO, UPDATE, DELETE, ALTER, INSERT OVERWRITE ... PARTITION, CREATE TABLE ... AS,
-    `VERSION AS OF`, `TIMESTAMP AS OF` and `t$snapshots`. A statement that changes rows returns one
-    row: the snapshot and the numbers of rows.
+    Tables that `attach` has registered work in all statements of Spark SQL, and also in CALL, MERGE
+    INTO, UPDATE, DELETE, ALTER, INSERT OVERWRITE ... PARTITION, CREATE TABLE ... AS, `VERSION AS
+    OF`, `TIMESTAMP AS OF` and `t$snapshots`. A statement that changes rows returns one row: the
+    snapshot and the numbers of rows.
 
     Conditions and values of DELETE, UPDATE and MERGE are expressions of DuckDB's SQL; queries are
     Spark's. Raises lakecore's errors for statements on attached tables, else Spark's.
@@ -475,7 +475,7 @@ def _on_table(
 def _merge(
     spark: SparkSession, database: AttachedDatabase, name: str, statement: Merge, *, evolves: bool
 ) -> DataFrame:
-    """MERGE INTO; with `evolves`, new columns of the source are columns of the table before it."""
+    """MERGE INTO; with `evolves`, new columns of the source are first added to the table."""
     table = _table(spark, database, name)
     rows = query(spark, "SELECT * FROM " + statement.source)  # noqa: S608  the user's own text
     grown = table

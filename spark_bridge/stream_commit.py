@@ -5,8 +5,8 @@ keeps the id of a query in its checkpoint, and repeats at most the last batch af
 
 INVARIANT: a batch is never left out without an error. The id of the query is always in the commit
 user, so the batches of a new checkpoint are not mistaken for those of an old one. A batch before
-the last committed one is refused: Spark never repeats it, so the checkpoint is older than the
-table.
+the last committed one raises an error: Spark never repeats such a batch, so the checkpoint is older
+than the table.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def batch_and_last(
 ) -> tuple[Author, int | None]:
     """The author of a batch, and the last batch of the query that is committed, or None.
 
-    Raises InvalidRequest if that is a later one.
+    Raises InvalidRequest if a later batch is committed.
     """
     if query is None:
         raise InvalidRequest(
@@ -94,7 +94,7 @@ def compact_in_loop(table: Table) -> CompactionResult | None:
 
     A failure returns None and is not an error, because the rows are committed.
 
-    The next batch waits for it: a stream never writes faster than its table is compacted.
+    The next batch waits for the compaction: a stream never outruns the compaction of its table.
     """
     try:
         return table.compact()
@@ -113,8 +113,8 @@ _RUN = "spark.jobGroup.id"
 class NotSent(Unsupported, PickleError):
     """A function for `foreachBatch` that Spark Connect was to send to its server.
 
-    The function would not learn the id of its query there, and could not tell a repeated batch from
-    a new one. `foreachBatch` lets this error through because it is a PickleError.
+    On the server, the function would not know the id of its query, and could not tell a repeated
+    batch from a new one. `foreachBatch` lets this error through because it is a PickleError.
     """
 
     def __init__(self, verb: str, instead: str) -> None:
@@ -131,7 +131,7 @@ class NotSent(Unsupported, PickleError):
 def query_of(spark: SparkSession) -> tuple[str | None, str | None]:
     """The ids of the query and of its run in which this thread runs a batch.
 
-    None outside of a query, and through Spark Connect, which does not tell them.
+    None outside of a query, and through Spark Connect, which hides the ids.
     """
     try:
         context = spark.sparkContext

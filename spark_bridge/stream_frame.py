@@ -1,7 +1,7 @@
 """The changes of a table as a streaming DataFrame.
 
 The arguments are passed as options of `format("lakecore")`, because Spark plans a stream in
-processes that get nothing else.
+processes that get only options.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _own_options(table: Table) -> dict[str, str]:
 
 _RESULTS_MAX = 100
 _WRITTEN: dict[tuple[str, str], tuple[str | None, int, int]] = {}
-"""Table and commit user -> the run, the batch and the sink that wrote last in this process."""
+"""Table and commit user -> the last run, batch and sink that wrote in this process."""
 
 
 @named_arguments
@@ -161,8 +161,8 @@ def foreach_batch(  # noqa: PLR0913  the public verb
     It can also be called within another function, once for each table that a batch goes to.
 
     - `mode`: `overwrite` replaces the table by each batch, as the output mode `complete` needs.
-    - `name`: distinguishes several sinks of one query that write to the same table. Keep it over
-      restarts.
+    - `name`: distinguishes several sinks of one query that write to the same table; keep the name
+      over restarts.
     - `commit_user`: replaces `spark` in the user of the commits. That user is `spark-QUERYID`, or
       `spark-QUERYID-NAME` with a `name`; the identifier is the number of the batch.
     - `compact_every`: the number of batches between two compactions, at most the stop trigger; 0

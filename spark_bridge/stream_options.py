@@ -64,7 +64,6 @@ class Limits:
 
     @property
     def any(self) -> bool:
-        """Whether there is a limit."""
         return self != Limits()
 
     def hold(self, snapshots: int, files: int, size_bytes: int, rows: int) -> bool:
@@ -80,10 +79,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """The parsed options. `changelog` None: it was not stated.
+    """The parsed options. `changelog` is None if it was not stated.
 
-    `start` are table options that name a start: a table is not opened with them, because the start
-    of a query that has a checkpoint may have expired.
+    `start`: table options that name a start. The table is opened without these options, because the
+    start of a query that has a checkpoint may have expired.
     """
 
     source: SourceOptions
@@ -237,7 +236,7 @@ class Offset:
 
 
 def parse_offset(stored: Mapping[str, object]) -> Offset:
-    """The position that Spark stored. Raises InvalidRequest if it is not one of these."""
+    """The position that Spark stored. Raises InvalidRequest for anything else."""
     try:
         state = None
         if stored.get("full") is True:

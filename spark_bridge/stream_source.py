@@ -4,7 +4,7 @@ Spark makes one reader next to the driver, which goes from offset to offset for 
 another one whose pickled form reads the partitions on executors. Spark 4.1 asks for the latest
 offset without a start and without a limit; later versions give both.
 
-INVARIANT: executors receive no table. A partition has all values that reading it needs.
+INVARIANT: executors receive no table. A partition holds all values that a read of it needs.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(
         self, table: Table, schema: StructType, options: StreamOptions, *, every_column: bool
     ) -> None:
-        """`schema`: the columns to read. `every_column`: whether these are all columns."""
+        """`schema`: the columns to read. `every_column`: whether it has all columns."""
         context = table.context
         if isinstance(unguarded(context.store), MemoryStore):
             raise Unsupported(
@@ -261,19 +261,19 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 # 3. `tasks` plans the reading of what is between two offsets, now or again after a restart.
 #
 # A snapshot that changes the columns that the stream reads ends a batch, and the next one fails:
-# the columns of a Spark query are fixed, so it must be started again.
+# the columns of a Spark query are fixed, so the query must be started again.
 #
-# INVARIANT: two offsets always mean the same rows. If these rows do not exist any more, it is an
-# error: snapshots have expired, the table was rolled back, or the splits of a state have changed.
+# INVARIANT: two offsets always mean the same rows. Rows that no longer exist are an error:
+# snapshots have expired, the table was rolled back, or the splits of a state have changed.
 
 
 # --- stream units --------------------------------------------------------------------------------
 # Groups the rows of a snapshot into units, and units into tasks.
 #
 # Splits of changes that may hold rows of the same key are one unit, in the order of the changes.
-# That unit is usually a bucket. It is a partition if an overwrite may move a key to another bucket,
-# and the whole table if a key may move to another partition. In a state, and in a table that has
-# neither a key nor fixed buckets, each split is one unit.
+# The unit is usually a bucket, a partition if an overwrite may move a key to another bucket, or the
+# whole table if a key may move to another partition. In a state, and in a table that has neither a
+# key nor fixed buckets, each split is one unit.
 
 TASKS_WANTED = 16
 
@@ -346,7 +346,7 @@ def _together(split: Split, context: TableContext, *, replaced: bool) -> object:
 
 
 def plan_mark(units: Sequence[ChangeUnit]) -> str:
-    """A short hash of the names of the units' files: other units have another hash."""
+    """A short hash of the names of the units' files, which identifies the units."""
     text = "\n".join(
         ",".join(file.name for rows in unit.rows for split in rows.splits for file in split.files)
         for unit in units
@@ -397,10 +397,10 @@ class ChangePlanner:
         columns: Sequence[str] | None,
         where: Condition | None,
     ) -> None:
-        """`stated` are options that name a start.
+        """`stated`: options that name a start.
 
-        `columns` are the table's columns that the stream reads. None: all, including columns that
-        are added later.
+        `columns`: the table's columns that the stream reads. None: all, including columns added
+        later.
         """
         self._given = context
         self._request = request
@@ -417,7 +417,7 @@ class ChangePlanner:
         self._wanted = Wanted(context=self._context, columns=names, predicate=predicate)
         self._recorded: int | None = None
         self.last: int | None = None
-        """The last snapshot to read; None: all that come."""
+        """The last snapshot to read; None: the stream has no end."""
 
     # --- from offset to offset -------------------------------------------------------------------
 
@@ -685,7 +685,7 @@ def _change_of(found: Found) -> StoredRows | Replaced:
 
 
 def _columns(schema: TableSchema, names: Sequence[str] | None, own: TableSchema) -> object:
-    """Id, name and type of the columns that a stream reads (None: all): they must not change."""
+    """Id, name and type of the columns that a stream reads (None: all), which must not change."""
     ids = None if names is None else {own.field(name).id for name in names}
     return {
         field.id: (field.name, with_nullable(field.type, nullable=True))

@@ -1,7 +1,7 @@
 """One task of a write: writes rows to data files of the buckets it owns, and returns an outcome.
 
 1. The task creates a lakecore writer from a frozen value. The writer never compacts, and keeps its
-   buffers within the task's memory budget; it spills the largest one first.
+   buffers within the task's memory budget; the largest buffer is spilled first.
 2. All file names begin with the id of the job, which identifies the files of lost attempts.
 3. The outcome, with the commit messages, is returned to the driver as one row of bytes.
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MEMORY_PER_TASK = 256 << 20
 INITIAL_BUCKETS = "dynamic-bucket.initial-buckets"
 WRITE_ONLY = {"write-only": "true"}
-"""Tasks never compact: the time of a task would depend on the size of its buckets."""
+"""Tasks never compact, because their duration would depend on the size of the buckets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class WriteTask:
 
     - `buckets`: the number of fixed buckets of a partition, else -1;
     - `columns`: the names of the table's columns, if the frame's names were replaced by numbers
-      (otherwise empty); these are the last columns of each batch;
+      (otherwise empty), for the last columns of each batch;
     - `assigners`: the number of tasks that share the dynamic buckets of a partition.
     """
 
@@ -131,7 +131,7 @@ def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
 
 
 def attempted(write: Callable[[], tuple[tuple[CommitMessage, ...], int]]) -> TaskOutcome:
-    """The outcome of this attempt of a task: its messages and rows, or why the data do not fit."""
+    """The outcome of this attempt of a task: messages and rows, or why the data do not fit."""
     spark = TaskContext.get()
     partition = partition_number()
     began_ms = SYSTEM.now_ms()
@@ -165,12 +165,12 @@ def _named(batches: Batches, columns: tuple[str, ...]) -> Batches:
 # Packs work items of very different sizes into groups, one for each task.
 
 PACK_BYTES = 64 << 20
-"""Work of fewer bytes shares a task."""
+"""Items of fewer bytes share a task."""
 _TASKS_PER_CORE = 3
 
 
 def packed(sizes: Sequence[int], cores: int) -> list[list[int]]:
-    """The indexes of the items in groups. The largest group is first; items are in order of size.
+    """The indexes of the items in groups, the largest group first; items are in order of size.
 
     An item of at least the size limit is alone. The others fill groups up to the limit. The limit
     is lower if there would otherwise be fewer groups than cores.

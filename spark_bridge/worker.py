@@ -1,15 +1,15 @@
 """Optimisations in Spark's Python workers, because small tasks otherwise mostly wait.
 
-1. Spark's daemon runs Python's garbage collector after every task. It would visit all objects that
-   the imports of lakecore, Polars and PyArrow have created, for about 50 ms per task, and free
-   nothing. After its first task, a worker therefore excludes all existing objects from later
-   collections.
+1. Spark's daemon runs Python's garbage collector after every task. The collector would visit all
+   objects that the imports of lakecore, Polars and PyArrow have created, for about 50 ms per task,
+   and free nothing. After its first task, a worker therefore excludes all existing objects from
+   later collections.
 2. The JVM sends a task in several small writes, and TCP delays a small write until the previous one
-   is acknowledged. A reused worker would acknowledge only after 40 ms; here it does so immediately.
-   (`spark.python.unix.domain.socket.enabled` avoids TCP, but is off by default.)
+   is acknowledged. A reused worker would acknowledge only after 40 ms; here the acknowledgement is
+   immediate. (`spark.python.unix.domain.socket.enabled` avoids TCP, but is off by default.)
 3. Batches of a few thousand rows are joined, because each batch has a fixed cost.
 4. Spark 4.1 leaves out offsets below nested values that are all empty (SPARK-55056). No reader of
-   Arrow here accepts that, so the offsets are added before anything looks at a batch.
+   Arrow here accepts that, so the offsets are added before a batch is read.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Batches: TypeAlias = Iterator[pa.RecordBatch]
 
 @cache
 def set_aside(kind: str) -> None:
-    """Exclude all objects after a worker's first task of a kind from garbage collections.
+    """After a worker's first task of a kind, exclude all objects from garbage collections.
 
-    They are still freed with their last reference.
+    Objects are still freed with their last reference.
     """
     del kind
     if TaskContext.get() is not None:
@@ -62,7 +62,8 @@ def acknowledge() -> None:
     for descriptor in _DESCRIPTORS:
         # A descriptor that is closed, or no TCP connection, has nothing to acknowledge.
         with suppress(OSError):
-            # NOTE: `fromfd` duplicates the descriptor, and leaks the copy if it is no socket.
+            # NOTE: `fromfd` duplicates the descriptor, and leaks the copy of a descriptor that is
+            # no socket.
             connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=descriptor)
             try:
                 connection.setsockopt(socket.IPPROTO_TCP, option, 1)

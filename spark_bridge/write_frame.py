@@ -2,7 +2,7 @@
 
 1. Before any task runs, the driver checks whether the commit was made before and whether the frame
    fits the table, and reads the state of the table.
-2. Rows are shuffled to the task that owns their bucket (`placement.py`); it writes files
+2. Rows are shuffled to the task that owns their bucket (`placement.py`), which writes files
    (`task.py`).
 3. One action collects the outcomes on the driver, which commits them (`job_commit.py`).
 
@@ -66,7 +66,7 @@ _PARSED = re.compile(r"[.`]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenTask:
-    """One successful task of a write, or one group of it."""
+    """One successful task of a write, or one group of rows in it."""
 
     partition: int
     attempt: int
@@ -83,8 +83,8 @@ class WriteResult:
     - `snapshot_ids`: the committed snapshots; empty if there was nothing to commit;
     - `rows`: the rows of the frame; `rows_stored`: the rows in the files;
     - `leftovers`: the number of removed files of lost attempts;
-    - `already_committed`: whether an earlier run has committed; then no task ran, or the files of
-      the tasks were removed;
+    - `already_committed`: whether an earlier run has committed, so that no task ran, or the files
+      of the tasks were removed;
     - `distribution`: how rows were routed to tasks;
     - `skewed`: buckets that got many more rows than the others; one task wrote each of them.
     """
@@ -249,8 +249,8 @@ def prepare(
 ) -> DataFrame:
     """The frame, shuffled so that the rows of each bucket are in one task.
 
-    Use it before `df.write.format("lakecore")` and INSERT INTO; `spark_bridge.write` does it by
-    itself. With `evolve_schema`, the frame may have columns that the table lacks: set
+    Use `prepare` before `df.write.format("lakecore")` and INSERT INTO; `spark_bridge.write` needs
+    no preparation. With `evolve_schema`, the frame may have columns that the table lacks: set
     `write.merge-schema` for the write that follows. Raises InvalidRequest if the columns do not
     fit.
     """
