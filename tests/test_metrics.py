@@ -10,17 +10,22 @@ import polars as pl
 import pytest
 
 import lakecore as lc
+from lakecore.catalog.catalog import Catalog
+from lakecore.catalog.filesystem import DirectoryNames
+from lakecore.catalog.options import parse_catalog_options
 from lakecore.catalog.registry import open_catalog
 from lakecore.cdc.events import SourceTable
 from lakecore.cdc.quarantine import SetAside
 from lakecore.cdc.state import PipelineState, StateFiles
-from lakecore.io.ambient import SYSTEM
+from lakecore.io.ambient import SYSTEM, seeded
 from lakecore.io.stores.open import open_store
+from lakecore.io.stores.store import MemoryStore
 from lakecore.metrics import METRICS, Counted, Lag, Numbers, advice_of, prometheus, upkeep_of
+from tests.stores import RequestCounter
 from tests.tables import new_table
 
 if TYPE_CHECKING:
-    from lakecore.catalog.catalog import Catalog
+    from collections.abc import Mapping
 
 SAMPLE = re.compile(r'([a-z_]\w*)(?:\{((?:\w+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
 
@@ -91,6 +96,30 @@ def test_each_metric_of_a_table_says_what_the_table_holds(tmp_path: Path) -> Non
     assert of("e")["lakecore_table_live_files"] == 0
     assert "lakecore_table_snapshot_id" not in of("e")
     assert {name for name, _ in found} <= METRICS.keys()
+
+
+def test_a_later_scrape_reads_only_the_tables_that_have_changed() -> None:
+    store = RequestCounter(MemoryStore())
+    options = parse_catalog_options({"warehouse": "w"})
+    catalog = Catalog(DirectoryNames("w", store, options, seeded(1)))
+    catalog.create_database("d")
+    tables = [catalog.create_table(f"d.t{number}", {"id": "INT"}) for number in range(20)]
+    for table in tables:
+        table.write([{"id": 1}])
+        table.write([{"id": 2}])
+    numbers = Numbers()
+
+    def scraped() -> Mapping[str, int]:
+        store.requests.clear()
+        prometheus(catalog, numbers, with_pipelines=False)
+        return dict(store.requests)
+
+    # Of a table: its schema, its newest snapshot, the list of its consumers; then its manifests.
+    known = {"LIST": 2 + 2 * 20, "GET": 4 * 20}
+    assert scraped() == {**known, "GET": known["GET"] + 4 * 20}
+    assert scraped() == known
+    tables[7].write([{"id": 3}])
+    assert scraped() == {**known, "GET": known["GET"] + 5}
 
 
 def test_deletion_vectors_are_a_share_of_the_stored_rows(tmp_path: Path) -> None:
@@ -256,7 +285,7 @@ def test_old_snapshots_are_told_if_more_than_one_expiry_would_remove_them(
         table.write([{"id": number}])
         table.context.ambient.sleep(1)
     context = table.copy(options).context
-    found = upkeep_of(context, range(1, count + 1), [], "shop.t", "w")
+    found = upkeep_of(context, count, [], "shop.t", "w")
 
     assert [each.command for each in found] == ([] if command is None else [command])
 
@@ -267,7 +296,7 @@ def test_a_consumer_that_is_far_behind_is_told() -> None:
         Lag(consumer=f"behind {number}", next_snapshot=1, snapshots=number, seconds=1.0)
         for number in (50, 51)
     ]
-    (found,) = upkeep_of(context, [], lags, "shop.t", "w")
+    (found,) = upkeep_of(context, None, lags, "shop.t", "w")
 
     assert "behind 51" in found.says
     assert found.command == "lakecore consumer list shop.t -w w"

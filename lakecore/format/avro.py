@@ -17,7 +17,7 @@ import io
 import json
 from contextlib import contextmanager
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import fastavro
 import numpy as np
@@ -97,9 +97,9 @@ def plain_container(data: bytes, path: str) -> tuple[bytes, int]:
     Raises CorruptTable naming `path` if the bytes are cut short, damaged or not Avro.
     """
     with named_faults(data, path):
-        frame, stored = _opened(data, path)
+        frame = Frame(data, path)
         blocks = frame.plain_blocks()
-        schema = json.dumps(stored).encode()
+        schema = json.dumps(_stored(frame.metadata["avro.schema"])).encode()
         plain = assemble({"avro.codec": b"null", "avro.schema": schema}, frame.sync, blocks)
     return plain, sum(count for count, _ in blocks)
 
@@ -135,23 +135,53 @@ def read_container(data: bytes, path: str, schema: dict[str, Any]) -> Iterator[t
     has another type, or if a field that may not be null is missing.
     """
     with named_faults(data, path):
-        frame, stored = _opened(data, path)
-        inner = _inner_records(schema)
-        written = _flat_fields(stored, inner)
-        blocks = frame.plain_blocks()
-        flattens = _flattens(stored, inner)
-        simple = {"type": "record", "name": "record", "fields": written} if flattens else stored
-        plain = assemble({"avro.schema": json.dumps(simple).encode()}, frame.sync, blocks)
+        frame = Frame(data, path)
+        plan = _plan(frame.metadata["avro.schema"], schema, path)
+        plain = assemble({"avro.schema": plan.simple}, frame.sync, frame.plain_blocks())
         records: Iterator[Any] = iter(fastavro.reader(io.BytesIO(plain)))
-        if not flattens:
-            records = (_flat_record(record, stored, inner) for record in records)
-        yield from map(_values_of(_flat_fields(schema, inner), written, path), records)
+        if not plan.flattens:
+            records = (_flat_record(record, plan.stored, plan.inner) for record in records)
+        yield from map(plan.values, records)
 
 
-def _opened(data: bytes, path: str) -> tuple[Frame, Any]:
-    """The frame of a container, and the schema it was written with."""
-    frame = Frame(data, path)
-    return frame, without_logical_types(json.loads(frame.metadata["avro.schema"]))
+class _Plan(NamedTuple):
+    """How records of a stored schema are read as those of a wanted one."""
+
+    wanted: dict[str, Any]
+    stored: Any
+    inner: frozenset[str]
+    flattens: bool
+    simple: bytes
+    values: Callable[[dict[str, Any]], tuple[Any, ...]]
+
+
+_PLANS_MAX, _TEXT_BYTES_MAX = 64, 64 << 10
+_plans: dict[tuple[bytes, int], _Plan] = {}
+"""The plans of the last schemas. Small files share a few; working them out took most of a read."""
+
+
+def _plan(text: bytes, wanted: dict[str, Any], path: str) -> _Plan:
+    # A plan holds `wanted`, so no other schema has its id while the plan is here.
+    key = text, id(wanted)
+    known = _plans.get(key)
+    if known is not None:
+        return known
+    stored, inner = _stored(text), _inner_records(wanted)
+    written = _flat_fields(stored, inner)
+    flattens = _flattens(stored, inner)
+    simple = {"type": "record", "name": "record", "fields": written} if flattens else stored
+    values = _values_of(_flat_fields(wanted, inner), written, path)
+    made = _Plan(wanted, stored, inner, flattens, json.dumps(simple).encode(), values)
+    if len(text) <= _TEXT_BYTES_MAX:
+        if len(_plans) >= _PLANS_MAX:
+            _plans.clear()
+        _plans[key] = made
+    return made
+
+
+def _stored(text: bytes) -> Any:
+    """The schema that a container was written with."""
+    return without_logical_types(json.loads(text))
 
 
 def _inner_records(schema: Any, prefix: str = "") -> frozenset[str]:

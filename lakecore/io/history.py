@@ -17,7 +17,7 @@ from lakecore.io.dropped_mark import hides
 from lakecore.io.live_files import ENTRY_BYTES, ManifestCache, facts_of
 from lakecore.io.parallel import READERS, read_all
 from lakecore.io.stores.guarded import unguarded
-from lakecore.io.stores.store import has_file
+from lakecore.io.stores.store import NEAR_AT_ONCE, has_file
 from lakecore.model.manifest import fold_onto
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.suggestions import KEPT_LONGER
@@ -564,7 +564,10 @@ class History:
         """The entries of these manifests, in order."""
         fresh = [m for m in manifests if self._manifests.get(m.name) is None]
         names = [manifest.name for manifest in fresh]
-        read = dict(zip(names, read_all(self.manifest, fresh), strict=True))
+        # A local disk answers a few reads before their threads would have started.
+        few = len(fresh) <= READERS and self.store.at_once == NEAR_AT_ONCE
+        found = read_all(self.manifest, fresh, 1 if few else READERS)
+        read = dict(zip(names, found, strict=True))
         return [
             entry
             for manifest in manifests

@@ -26,7 +26,7 @@ def read_all(
     read: Callable[[Key], Value], keys: Sequence[Key], at_once: int = READERS
 ) -> list[Value]:
     """The result of `read` for each key, in order; raises the first error."""
-    if len(keys) <= 1:
+    if len(keys) <= 1 or at_once == 1:
         return [read(key) for key in keys]
     with ThreadPoolExecutor(min(at_once, len(keys))) as pool:
         return list(pool.map(read, keys))

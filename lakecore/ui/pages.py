@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
-from lakecore.catalog.identifier import SPLITTER, Identifier, quoted_name
+from lakecore.catalog.identifier import Identifier, quoted_name
 from lakecore.display import show_bytes
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound
 from lakecore.io.parallel import read_all
 from lakecore.masking import masked, masked_options
 from lakecore.metrics import (
+    TABLES_AT_ONCE,
     Numbers,
-    advice_of,
-    consumer_lags,
+    names_of,
+    needs_of,
     open_data_table,
     pipelines_of,
-    upkeep_of,
+    watch,
+    watched,
 )
 from lakecore.model.manifest import FileKind
 from lakecore.table.maintenance.reachable import branch_names, tags_of
@@ -113,14 +115,9 @@ def tables_page(site: Site, asked: Asked) -> Page:
     """The tables of a catalog, 50 a page, by name; `q` is a part of the name."""
     wanted, number = asked.text("q").strip(), max(asked.number("page", 1), 1)
     # Only the directories on this page are tested for being a table.
-    names = [
-        (database, name)
-        for database in site.catalog.list_databases()
-        for name in sorted(site.catalog.names.near(database))
-        if wanted.lower() in f"{database}.{name}".lower() and SPLITTER not in name
-    ]
+    names = [each for each in names_of(site.catalog) if wanted.lower() in ".".join(each).lower()]
     first = (number - 1) * _TABLES
-    listed = read_all(partial(_listed, site), names[first : first + _TABLES])
+    listed = read_all(partial(_listed, site), names[first : first + _TABLES], TABLES_AT_ONCE)
     shown = [each for each in listed if each is not None]
     pipelines, error = pipelines_of(site.catalog)
     data = {
@@ -147,22 +144,20 @@ def _listed(site: Site, names: tuple[str, str]) -> Record | None:
 
     Returns None for a directory that is no table.
     """
-    database, name = names
-    identifier = Identifier(database=database, table=name)
-    shown = str(identifier)
-    if "`" in database or "`" in name:
-        shown = quoted_name(database, name)
+    shown = str(Identifier(database=names[0], table=names[1]))
+    if "`" in names[0] or "`" in names[1]:
+        shown = quoted_name(*names)
     row: Record = {"table": shown, "health": "error", "error": None}
+    seen = watched(site.catalog, site.numbers, names)
+    if seen is None:
+        return None
     try:
-        table = open_data_table(site.catalog, quoted_name(database, name))
-        found = site.numbers.of(table)
+        if isinstance(seen, LakecoreError):
+            raise seen
+        advice = needs_of(seen, shown, site.catalog.warehouse)
     except LakecoreError as error:
-        if isinstance(error, NotFound):
-            place = site.catalog.names.find(identifier)
-            if place is None or not place.is_listed:
-                return None
         return {**row, "error": str(error), "advice": []}
-    advice = advice_of(found.counted, table.context, shown, site.catalog.warehouse)
+    found = seen.numbers
     return {
         **row,
         "health": "advice" if advice else "ok",
@@ -215,10 +210,9 @@ def table_page(site: Site, name: str, asked: Asked) -> Page:
     """The facts of a table, what it needs, and its snapshots, 50 a page; `before` a snapshot id."""
     table = open_data_table(site.catalog, name)
     context, history, schema = table.context, table.context.history, table.schema
-    numbers, ids = site.numbers.of(table), history.snapshot_ids()
-    lags = consumer_lags(context, numbers.snapshot_id)
-    advice = advice_of(numbers.counted, context, name, site.catalog.warehouse)
-    advice += upkeep_of(context, ids, lags, name, site.catalog.warehouse)
+    seen, ids = watch(table, site.numbers), history.snapshot_ids()
+    numbers, lags = seen.numbers, seen.lags
+    advice = needs_of(seen, name, site.catalog.warehouse)
     pipelines = [p for p in pipelines_of(site.catalog)[0] if context.identifier in p.targets]
     tags = [(each.name, each.snapshot) for each in tags_of(history)]
     before = asked.number("before", 0)
@@ -256,7 +250,7 @@ def table_page(site: Site, name: str, asked: Asked) -> Page:
         "consumers": behind,
         "pipelines": [asdict(each) for each in pipelines],
     }
-    seen = [
+    points = [
         SnapshotFacts(
             id=each.id,
             kind=str(each.commit_kind),
@@ -277,8 +271,8 @@ def table_page(site: Site, name: str, asked: Asked) -> Page:
         facts(about, place="facts"),
         _advice_part(advice),
         tag("h2", "Snapshots"),
-        timeline(seen, name),
-        growth(seen) if seen else None,
+        timeline(points, name),
+        growth(points) if points else None,
         records(rows[::-1], place="snapshots", snapshot=to_snapshot),
         tag("p", link("older →", "t", name, before=snapshots[0].id)) if older else None,
         _part("Tags", tagged[:_FILES], place="tags", snapshot=to_snapshot),

@@ -22,7 +22,7 @@ CAUGHT_BY_CALLERS = {
     "cdc/formats/debezium.py:parsed_json",
     "cdc/types/debezium.py:text",
     "cdc/types/debezium.py:_vectors",
-    "format/avro.py:_opened",
+    "format/avro.py:_stored",
     "format/avro.py:container_columns",
     "format/avro.py:read_batches",
     "cdc/state.py:_join",

@@ -112,6 +112,28 @@ def test_a_long_list_is_paged_and_only_the_tables_of_a_page_are_read(tmp_path: P
     assert tables_page(site, Asked({"q": "T0119"})).data["matching"] == 1
 
 
+def test_the_list_advises_what_the_page_of_the_table_does(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path / "w", create=True)
+    session.create_database("d")
+    options = {"write-only": "true", "snapshot.num-retained.max": "50"}
+    table = session.create_table("d.t", {"id": "INT"}, options=options)
+    for number in range(52):
+        table.write([{"id": number}])
+    table.reset_consumer("late", 1)
+    site = Site(open_catalog({"warehouse": str(tmp_path / "w")}, create=False))
+    (row,) = cast("list[dict[str, object]]", tables_page(site, Asked({})).data["tables"])
+    advice = table_page(site, "d.t", Asked({})).data["advice"]
+
+    assert row["health"] == "advice"
+    assert row["advice"] == advice
+    commands = [each["command"] for each in cast("list[dict[str, str]]", advice)]
+    assert [each.split(" -w")[0] for each in commands] == [
+        "lakecore compact d.t",
+        "lakecore expire snapshots d.t",
+        "lakecore consumer list d.t",
+    ]
+
+
 def test_a_directory_that_is_no_table_is_not_shown(tmp_path: Path) -> None:
     site = many(tmp_path / "w", 2)
     (tmp_path / "w" / "many.db" / "a" / "files").mkdir(parents=True)
@@ -160,7 +182,7 @@ def requests(count: int, page: Callable[[Site], Page]) -> Mapping[str, int]:
 def test_a_page_makes_no_request_for_tables_and_snapshots_that_it_does_not_show(
     page: Callable[[Site], Page],
 ) -> None:
-    assert requests(60, page) == requests(240, page)
+    assert requests(80, page) == requests(240, page)
 
 
 def test_no_page_shows_a_secret_of_an_option(tmp_path: Path) -> None:
