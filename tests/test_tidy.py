@@ -70,7 +70,7 @@ OWNERS = {
     "fsspec": ("lakecore/io",),
     "gcsfs": ("lakecore/io",),
     "msgspec": ("lakecore/cdc/formats",),
-    "pymetastore": ("lakecore/catalog/hive",),
+    "pymetastore": ("lakecore/catalog/hive", "lakecore/io/hive"),
     "psycopg2": ("lakecore/cdc/postgres",),
     "pymysql": ("lakecore/cdc/mysql",),
     "pymysqlreplication": ("lakecore/cdc/mysql",),
@@ -79,7 +79,7 @@ OWNERS = {
     "s3fs": ("lakecore/io",),
     "spark_bridge": ("spark_bridge", "pyspark_lakecore"),
     "sqlalchemy": ("lakecore/catalog/jdbc",),
-    "thrift": ("lakecore/catalog/hive",),
+    "thrift": ("lakecore/io/hive",),
 }
 
 # The packages that run in Spark know lakecore by its public names and by this module.

@@ -21,18 +21,17 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypedDict
 import polars as pl
 
 from lakecore.catalog.identifier import Identifier, check_directory
-from lakecore.errors import CommitConflict, LakecoreError
+from lakecore.errors import LakecoreError
 from lakecore.format.layout import MAIN_BRANCH
 from lakecore.model.manifest import FileKind
 from lakecore.table.publication import EXCLUSIVE_CREATE, Published, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from lakecore.catalog.views import Views
     from lakecore.format.layout import Layout
-    from lakecore.io.ambient import Ambient
     from lakecore.io.history import History
     from lakecore.io.stores.store import Store
     from lakecore.model.manifest import ManifestEntry
@@ -277,37 +276,10 @@ def parse_left(text: str | None) -> Identifier | None:
 
 # --- locks ---------------------------------------------------------------------------------------
 
-_FIRST_WAIT_MS = 50
-
 
 def lock_name(name: Identifier) -> str:
     """The name of a table or branch within its database, as its lock has it."""
     return name.table if name.branch == MAIN_BRANCH else f"{name.table}$branch_{name.branch}"
-
-
-def await_lock(
-    acquired: Callable[[], bool],
-    ambient: Ambient,
-    *,
-    wait_ms_max: int,
-    timeout_ms: int,
-    **lock: object,
-) -> None:
-    """Wait, longer each time, until `acquired` is true. `lock` names the lock for errors.
-
-    Raises CommitConflict if others hold the lock for too long.
-    """
-    began, wait_ms = ambient.now_ms(), _FIRST_WAIT_MS
-    while not acquired():
-        waited_ms = ambient.now_ms() - began
-        if waited_ms > timeout_ms:
-            raise CommitConflict(
-                "other processes hold the lock of the table; try again later",
-                **lock,
-                waited_seconds=waited_ms // 1000,
-            )
-        wait_ms = min(wait_ms * 2, wait_ms_max)
-        ambient.sleep(wait_ms / 1000 * (0.5 + ambient.random() / 2))
 
 
 # --- partition statistics ------------------------------------------------------------------------

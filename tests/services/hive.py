@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.hive.client import HiveClient
+from lakecore.io.hive.client import HiveClient
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ import pytest
 
 import lakecore as lc
 from lakecore.catalog import metastore_catalog
-from lakecore.catalog.hive.client import types
 from lakecore.catalog.hive.metastore import HiveMetastore
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
+from lakecore.io.hive.client import types
 from tests.services.hive import client, empty, hive_options
 from tests.services.java import java
 from tests.services.setup import PAIMON_HIVE

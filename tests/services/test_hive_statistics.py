@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakecore as lc
-from lakecore.catalog.hive.client import HiveClient
 from lakecore.errors import StorageError
+from lakecore.io.hive.client import HiveClient
 from tests.services.hive import client, empty, hive_options
 from tests.services.java import java
 from tests.services.setup import HIVE_STATISTICS, PAIMON_HIVE

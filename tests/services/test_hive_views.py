@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakecore as lc
-from lakecore.catalog.hive.client import types
 from lakecore.catalog.hive.views import HiveTables, location_of
 from lakecore.catalog.identifier import Identifier
 from lakecore.catalog.registry import open_catalog
 from lakecore.catalog.views import SetViewOption
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from lakecore.io.hive.client import types
 from lakecore.model.schema import TableSchema
 from tests.catalog.test_views import *  # noqa: F403  the tests, and the fixture `views`
 from tests.catalog.test_views import fill, view

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import copy
 import logging
-import platform
 import re
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from lakecore.catalog.catalog import Catalog
 from lakecore.catalog.file_tables import open_lockable_warehouse
 from lakecore.catalog.filesystem import DATABASE_SUFFIX
-from lakecore.catalog.hive.client import HiveClient, types
 from lakecore.catalog.hive.views import (
     LOCATION,
     HiveTables,
@@ -35,7 +31,6 @@ from lakecore.catalog.hive.views import (
 from lakecore.catalog.metastore import (
     LEFT,
     Entry,
-    await_lock,
     left_text,
     live_statistics,
     lock_name,
@@ -46,8 +41,10 @@ from lakecore.catalog.metastore_catalog import MetastoreNames
 from lakecore.catalog.options import OptionReader, parse_catalog_options
 from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError, NotFound, Unsupported
 from lakecore.format.layout import Layout, directories_of
-from lakecore.io.ambient import SYSTEM, Ambient, user_name
+from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
+from lakecore.io.hive.client import HiveClient, parse_hosts, types
+from lakecore.io.hive.locks import HiveLocks
 from lakecore.io.stores.services import timeouts_of
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
@@ -59,7 +56,6 @@ if TYPE_CHECKING:
 
     from pymetastore.hive_metastore.ttypes import Partition, Table
 
-    from lakecore.catalog.hive.client import Hosts
     from lakecore.catalog.identifier import Identifier
     from lakecore.catalog.metastore import PartitionStatistics, Spec
     from lakecore.io.stores.store import Store
@@ -299,16 +295,6 @@ _TAG_TO_PARTITION = "metastore.tag-to-partition"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HiveLocks:
-    """How long to wait for a lock (in milliseconds), and the user and host that request it."""
-
-    wait_ms_max: int
-    timeout_ms: int
-    user: str
-    host: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HiveMetastore:
     """The databases and tables of one metastore (`catalog/metastore.py`)."""
 
@@ -514,33 +500,8 @@ class HiveMetastore:
         if self.locks is None:
             yield
             return
-        lock = self._acquire(self.locks, name.database, lock_name(name))
-        try:
+        with self.locks.held(self.client, name.database, lock_name(name)):
             yield
-        finally:
-            try:
-                self.client.unlock(lock)
-            except LakecoreError as error:
-                # Not an error, because the work under the lock is done. The lock will expire.
-                _log.warning("lock not released table=%s lock=%d error=%s", name, lock, error)
-
-    def _acquire(self, how: HiveLocks, database: str, table: str) -> int:
-        lock, held = self.client.lock(database, table, how.user, how.host)
-        answers = chain([held], iter(lambda: self.client.check_lock(lock), None))
-        try:
-            await_lock(
-                lambda: next(answers),
-                self.ambient,
-                wait_ms_max=how.wait_ms_max,
-                timeout_ms=how.timeout_ms,
-                table=f"{database}.{table}",
-                lock=lock,
-            )
-        except BaseException:
-            with suppress(LakecoreError):
-                self.client.unlock(lock)
-            raise
-        return lock
 
     # --- finding ----------------------------------------------------------------------------------
 
@@ -629,7 +590,6 @@ _KEYS = (
     "sync-all-properties",
     "table.type",
 )
-_PORT = 9083
 
 
 def open_hive(given: Mapping[str, str], *, create: bool, ambient: Ambient = SYSTEM) -> Catalog:
@@ -651,12 +611,10 @@ def open_hive(given: Mapping[str, str], *, create: bool, ambient: Ambient = SYST
     warehouse, store, locked = open_lockable_warehouse(
         stated.warehouse, stated.texts, create=create
     )
-    user = user_name()
     locks = HiveLocks(
         wait_ms_max=read.duration_ms("lock-check-max-sleep", "8 s"),
         timeout_ms=read.duration_ms("lock-acquire-timeout", "8 min"),
-        user=user,
-        host=platform.node() or "localhost",
+        ambient=ambient,
     )
     metastore = HiveMetastore(
         client=client,
@@ -665,7 +623,7 @@ def open_hive(given: Mapping[str, str], *, create: bool, ambient: Ambient = SYST
             copies_properties=read.flag("sync-all-properties", default=True),
             location_in_properties=read.flag("location-in-properties", default=False),
             external=kind == "external",
-            owner=user,
+            owner=locks.user,
         ),
         locks=locks if locked else None,
         cascades=read.flag("alter-table-cascade", default=True),
@@ -675,27 +633,3 @@ def open_hive(given: Mapping[str, str], *, create: bool, ambient: Ambient = SYST
     client.databases()  # raises an error now if the address is wrong
     options = replace(stated, warehouse=warehouse)
     return Catalog(MetastoreNames(warehouse, store, options, metastore, ambient))
-
-
-def parse_hosts(uri: str) -> Hosts:
-    """The servers of a comma-separated list of `thrift://HOST:PORT`.
-
-    Raises InvalidRequest for anything else.
-    """
-    hosts: list[tuple[str, int]] = []
-    for each in filter(None, map(str.strip, uri.split(","))):
-        parts = urlsplit(each)
-        try:
-            port = parts.port or _PORT
-        except ValueError:
-            port = 0
-        if parts.scheme != "thrift" or not parts.hostname or not port or parts.path.strip("/"):
-            raise InvalidRequest(
-                "the URI of a Hive Metastore is thrift://HOST:PORT", option="uri", value=each
-            )
-        hosts.append((parts.hostname, port))
-    if not hosts:
-        raise InvalidRequest(
-            "a Hive catalog has a uri", option="uri", example=f"thrift://localhost:{_PORT}"
-        )
-    return tuple(hosts)

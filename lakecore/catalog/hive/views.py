@@ -13,113 +13,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from lakecore.catalog.hive.client import types
 from lakecore.catalog.metastore import LEFT, copied_properties
 from lakecore.catalog.views import AddDialect, DropDialect, UpdateDialect, View, changed_view
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from lakecore.io.hive.client import types
+from lakecore.io.hive.columns import column_of, hive_type, paimon_type
 from lakecore.io.stores.open import locate
-from lakecore.model.types import Array, Atomic, Field, Map, Multiset, Root, Row, parse_type
+from lakecore.model.types import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from pymetastore.hive_metastore.ttypes import FieldSchema, StorageDescriptor, Table
+    from pymetastore.hive_metastore.ttypes import StorageDescriptor, Table
 
-    from lakecore.catalog.hive.client import HiveClient
     from lakecore.catalog.identifier import Identifier
     from lakecore.catalog.views import ViewChange
     from lakecore.io.ambient import Ambient
+    from lakecore.io.hive.client import HiveClient
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import DataType
-
-
-# --- type names ----------------------------------------------------------------------------------
-# Converts between Paimon's types and Hive's type names, as Paimon's Hive catalog does.
-
-CHAR_MAX, VARCHAR_MAX = 255, 65535
-
-_NAMES: Mapping[Root, str] = {
-    Root.TIME: "string",
-    Root.BINARY: "binary",
-    Root.VARBINARY: "binary",
-    Root.BLOB: "binary",
-    Root.TIMESTAMP_LTZ: "timestamp with local time zone",
-}
-_OTHER_TEXTS: Mapping[str, str] = {
-    "binary": "BYTES",
-    "decimal": "DECIMAL(10, 0)",
-    "timestamp": "TIMESTAMP(6)",
-    "timestamp with local time zone": "TIMESTAMP(6) WITH LOCAL TIME ZONE",
-}
-"""Hive's type names that Paimon does not have, or that mean something else in Paimon."""
-
-
-def hive_type(kind: DataType) -> str:
-    """The name of the Hive type that shows values of this type."""
-    match kind:
-        case Array(element=element):
-            return f"array<{hive_type(element)}>"
-        case Multiset(element=element):
-            return f"map<{hive_type(element)},int>"
-        case Map(key=key, value=value):
-            return f"map<{hive_type(key)},{hive_type(value)}>"
-        case Row(fields=fields):
-            inner = ",".join(f"{field.name}:{hive_type(field.type)}" for field in fields)
-            return f"struct<{inner}>"
-        case Atomic():
-            return _atomic(kind)
-
-
-def _atomic(kind: Atomic) -> str:
-    match kind:
-        case Atomic(root=Root.CHAR, length=int(length)):
-            return f"char({length})" if length <= CHAR_MAX else "string"
-        case Atomic(root=Root.VARCHAR, length=int(length)):
-            return f"varchar({length})" if length <= VARCHAR_MAX else "string"
-        case Atomic(root=Root.DECIMAL):
-            return f"decimal({kind.precision},{kind.scale})"
-        case _:
-            return _NAMES.get(kind.root, kind.root.lower())
-
-
-def paimon_type(name: str) -> DataType:
-    """The Paimon type for the name of a Hive type, as in Java. It is nullable.
-
-    Raises InvalidRequest for a type that Paimon does not have.
-    """
-    return parse_type(_text(name), context=name)
-
-
-def _text(name: str) -> str:
-    """The name in Paimon's spelling."""
-    name = name.strip()
-    root, opened, rest = name.partition("<")
-    if not opened:
-        return _OTHER_TEXTS.get(name.lower(), name)
-    parts = list(_split(rest.rstrip().removesuffix(">")))
-    if root.strip().lower() != "struct":
-        return f"{root}<{', '.join(map(_text, parts))}>"
-    fields = []
-    for part in parts:
-        field, _, inner = part.partition(":")
-        quoted = field.strip().replace("`", "``")
-        fields.append(f"`{quoted}` {_text(inner)}")
-    return f"ROW<{', '.join(fields)}>"
-
-
-def _split(text: str) -> Iterator[str]:
-    """The parts between commas that are not within brackets."""
-    depth = start = 0
-    for at, sign in enumerate(text):
-        if sign in "<(":
-            depth += 1
-        elif sign in ">)":
-            depth -= 1
-        elif sign == "," and depth == 0:
-            yield text[start:at]
-            start = at + 1
-    yield text[start:]
 
 
 # --- table rows ----------------------------------------------------------------------------------
@@ -134,7 +46,6 @@ SERDE = "org.apache.paimon.hive.PaimonSerDe"
 STORAGE_HANDLER = "org.apache.paimon.hive.PaimonStorageHandler"
 LOCATION = "paimon_location"
 EXTERNAL, EXTERNAL_TABLE, MANAGED_TABLE = "EXTERNAL", "EXTERNAL_TABLE", "MANAGED_TABLE"
-COMMENT_CHARACTERS_MAX = 255
 
 _HIVE_PREFIX = "hive."
 _INT_MAX = 2_147_483_647
@@ -267,19 +178,6 @@ def _descriptor() -> StorageDescriptor:
         sortCols=[],
         parameters={},
     )
-
-
-def column_of(field: Field) -> FieldSchema:
-    """A column in the metastore's form.
-
-    Its comment is reduced to one line and the maximum length.
-    """
-    comment = field.description
-    if comment is not None:
-        comment = comment.replace("\n", " ").replace("\r", " ")
-        if len(comment) > COMMENT_CHARACTERS_MAX:
-            comment = comment[: COMMENT_CHARACTERS_MAX - 3] + "..."
-    return types().FieldSchema(name=field.name, type=hive_type(field.type), comment=comment)
 
 
 # --- views ---------------------------------------------------------------------------------------

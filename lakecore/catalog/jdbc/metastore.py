@@ -19,7 +19,6 @@ from lakecore.catalog.jdbc.database import MYSQL, SQLITE, Database, parse_addres
 from lakecore.catalog.metastore import (
     LEFT,
     Entry,
-    await_lock,
     copied_properties,
     left_text,
     lock_name,
@@ -30,6 +29,7 @@ from lakecore.catalog.options import OptionReader, parse_catalog_options
 from lakecore.catalog.views import changed_view, decode_view, encode_view
 from lakecore.errors import AlreadyExists, CommitConflict, InvalidRequest, LakecoreError, NotFound
 from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.io.locks import await_lock
 from lakecore.io.stores.open import open_store
 from lakecore.io.stores.services import timeouts_of
 

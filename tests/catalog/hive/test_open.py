@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 import lakecore as lc
-from lakecore.catalog.hive.metastore import parse_hosts
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.io.hive.client import parse_hosts
 
 
 def test_hosts_are_read_in_their_order() -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakecore.catalog.hive.views import hive_type, paimon_type
 from lakecore.errors import InvalidRequest
+from lakecore.io.hive.columns import hive_type, paimon_type
 from lakecore.model.types import parse_type
 
 

@@ -14,6 +14,7 @@ import importlib
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit
 
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
 from lakecore.io.stores.services import SECONDS_MAX, Timeouts
@@ -31,6 +32,7 @@ Hosts: TypeAlias = "tuple[tuple[str, int], ...]"
 
 _CALLS = "pymetastore.hive_metastore.ThriftHiveMetastore"
 _CONNECT_SECONDS = Timeouts().connect
+_PORT = 9083
 _UNKNOWN_METHOD = 1
 _ALL = -1
 
@@ -275,6 +277,30 @@ class HiveClient:
                 server=repr(self),
                 why=_why(error),
             ) from error
+
+
+def parse_hosts(uri: str, option: str = "uri") -> Hosts:
+    """The servers of a comma-separated list of `thrift://HOST:PORT`.
+
+    Raises InvalidRequest for anything else.
+    """
+    hosts: list[tuple[str, int]] = []
+    for each in filter(None, map(str.strip, uri.split(","))):
+        parts = urlsplit(each)
+        try:
+            port = parts.port or _PORT
+        except ValueError:
+            port = 0
+        if parts.scheme != "thrift" or not parts.hostname or not port or parts.path.strip("/"):
+            raise InvalidRequest(
+                "the URI of a Hive Metastore is thrift://HOST:PORT", option=option, value=each
+            )
+        hosts.append((parts.hostname, port))
+    if not hosts:
+        raise InvalidRequest(
+            "a Hive Metastore has a URI", option=option, example=f"thrift://localhost:{_PORT}"
+        )
+    return tuple(hosts)
 
 
 def types() -> ModuleType:

@@ -1,0 +1,1 @@
+"""Hive Metastores: calls to them, their locks, and their form of columns."""
