@@ -18,6 +18,7 @@ Rules that `tests/catalog/test_behaviour.py` checks for every catalog:
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from lakecore.catalog.file_tables import (
@@ -36,7 +37,7 @@ from lakecore.catalog.identifier import (
 )
 from lakecore.catalog.options import of_process
 from lakecore.deferred import deferred
-from lakecore.errors import AlreadyExists, NotFound, check_flags
+from lakecore.errors import AlreadyExists, LakecoreError, NotFound, check_flags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,12 +49,16 @@ if TYPE_CHECKING:
     from lakecore.model.schema_change import Change
     from lakecore.options import OptionValue
     from lakecore.table.handle import Table, load_table
+    from lakecore.table.maintenance.iceberg_hooks import forget_entries
 else:
     first_schema = deferred("lakecore.catalog.new_table", "first_schema")
     global_table = deferred("lakecore.catalog.system_database", "global_table")
     global_tables = deferred("lakecore.catalog.system_database", "global_tables")
     has_global_table = deferred("lakecore.catalog.system_database", "has_global_table")
     load_table = deferred("lakecore.table.handle", "load_table")
+    forget_entries = deferred("lakecore.table.maintenance.iceberg_hooks", "forget_entries")
+
+_ICEBERG_URIS = "lakecore.iceberg-uris"
 
 
 class Catalog:
@@ -107,6 +112,9 @@ class Catalog:
         """
         check_flags(ignore_if_not_exists=ignore_if_not_exists, cascade=cascade)
         check_directory("database", name)
+        if cascade:
+            for table in self.names.tables(name) or ():
+                self._forget_entries(Identifier(database=name, table=table))
         if not self.names.drop_database(name, cascade=cascade) and not ignore_if_not_exists:
             raise no_database(self.names, name)
 
@@ -207,6 +215,7 @@ class Catalog:
         old = data_table(source, "rename", branch_allowed=False)
         new = data_table(target, "rename", branch_allowed=False)
         check_name("table", new.table)
+        self._forget_entries(old)
         if not self.names.rename(old, new) and not ignore_if_not_exists:
             raise no_table(self.names, old)
 
@@ -214,6 +223,7 @@ class Catalog:
         """Remove a table with all its data, snapshots, tags and branches."""
         check_flags(ignore_if_not_exists=ignore_if_not_exists)
         name = data_table(identifier, "drop", branch_allowed=False)
+        self._forget_entries(name)
         if not self.names.drop(name) and not ignore_if_not_exists:
             raise no_table(self.names, name)
 
@@ -252,6 +262,12 @@ class Catalog:
         tables. Raises Unsupported if the catalog stores names only as the directories of tables.
         """
         return self.names.repair(name)
+
+    def _forget_entries(self, name: Identifier) -> None:
+        """Remove the entries of a table in Iceberg catalogs that this process may call."""
+        if _ICEBERG_URIS in self.option_texts:
+            with suppress(LakecoreError):
+                forget_entries(self._load(name).context)
 
     def _load(self, name: Identifier) -> Table:
         place = self.names.find(name)

@@ -12,7 +12,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from lakecore.errors import InvalidRequest, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _TIMEOUT_S = 60
 
@@ -22,6 +22,11 @@ class _NoRedirects(HTTPRedirectHandler):
 
     def redirect_request(self, *_arguments: object) -> None:
         return None
+
+
+def is_allowed(url: str, beginnings: Iterable[str]) -> bool:
+    """Whether a URL begins with one of these, up to its end or to a `/`."""
+    return any(url == each or url.startswith(each.rstrip("/") + "/") for each in beginnings)
 
 
 def post_json(url: str, body: Mapping[str, object]) -> Mapping[str, object]:

@@ -212,6 +212,10 @@ commit.callbacks | names | | Java classes called after a commit.
 commit.discard-duplicate-files | flag | false | A commit leaves out files that are committed already.
 commit.strict-mode.last-safe-snapshot | integer | | A commit fails if another user has committed changes after this snapshot.
 manifest-sort.enabled | flag | false | Sort manifests by partition.
+metadata.iceberg.glue.skip-archive | flag | false | Iceberg: AWS Glue keeps no old versions of the table; lakecore calls no Glue.
+metadata.iceberg.hadoop-conf-dir | text | | Iceberg: directory of the Hadoop configuration.
+metadata.iceberg.hive-client-class | text | org.apache.hadoop.hive.metastore.HiveMetaStoreClient | Iceberg: Java class of the client of the Hive metastore.
+metadata.iceberg.hive-conf-dir | text | | Iceberg: directory of the Hive configuration.
 tag.callbacks | names | | Java classes called after a tag is created.
 upsert-key | names | | Spark: INSERT replaces rows with the same values in these columns.
 visibility-callback.enabled | flag | false | A commit waits until its rows are compacted.
@@ -241,14 +245,6 @@ global-index.search-mode | text | | Global index: whether rows without an index 
 global-index.thread-num | integer | 32 | Global index: number of threads that read and write it.
 manifest-sort.max-rewrite-size | size | 256 mb | Sorted manifests: most bytes that one commit rewrites.
 manifest-sort.partition-field | text | | Sorted manifests: partition key to sort by.
-metadata.iceberg.database | text | | Iceberg: name of the database in the metastore.
-metadata.iceberg.glue.skip-archive | flag | false | Iceberg: AWS Glue keeps no old versions of the table.
-metadata.iceberg.hadoop-conf-dir | text | | Iceberg: directory of the Hadoop configuration.
-metadata.iceberg.hive-client-class | text | | Iceberg: Java class of the client of the Hive metastore.
-metadata.iceberg.hive-conf-dir | text | | Iceberg: directory of the Hive configuration.
-metadata.iceberg.hive-skip-update-stats | flag | false | Iceberg: do not update statistics in Hive.
-metadata.iceberg.table | text | | Iceberg: name of the table in the metastore.
-metadata.iceberg.uri | text | | Iceberg: URI of the Hive metastore.
 scalar-index.search-mode | text | fast | Scalar index: whether rows without an index are searched.
 scan.fallback-branch.read-fail-fast | flag | false | A read fails if the fallback branch cannot be read.
 variant.inferShreddingSchema | flag | false | VARIANT: infer which fields are shredded.

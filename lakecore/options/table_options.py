@@ -465,6 +465,27 @@ class IcebergOptions:
         "metadata.iceberg.previous-versions-max", integer(0), 0, MAINTAIN,
         "Iceberg: number of old metadata files to keep; lakecore always keeps one.",
     )
+    metadata_iceberg_uri: str | None = option(
+        "metadata.iceberg.uri", NAME, None, MAINTAIN,
+        "Iceberg: URI of the Hive Metastore that lists the table.",
+    )
+    lakecore_iceberg_uris: tuple[str, ...] = option(
+        "lakecore.iceberg-uris", NAMES, (), MAINTAIN,
+        "Beginnings of the addresses of Iceberg catalogs that may be called; never stored.",
+        stored=False,
+    )
+    metadata_iceberg_database: str | None = option(
+        "metadata.iceberg.database", NAME, None, MAINTAIN,
+        "Iceberg: database in the catalog, by default that of the table; several with `;`.",
+    )
+    metadata_iceberg_table: str | None = option(
+        "metadata.iceberg.table", NAME, None, MAINTAIN,
+        "Iceberg: name in the catalog, by default that of the table.",
+    )
+    metadata_iceberg_hive_skip_update_stats: bool = option(
+        "metadata.iceberg.hive-skip-update-stats", FLAG, False, MAINTAIN,
+        "Iceberg: the Hive Metastore does not count the files of the table.",
+    )
     metadata_iceberg_table_properties: Mapping[str, str] = keyed_family(
         "metadata.iceberg.table-properties.#", TEXT, MAINTAIN,
         "Iceberg: property of the table in its metadata.",
@@ -729,9 +750,7 @@ LIMITS = (
     Limit(
         key="metadata.iceberg.storage",
         effect=WRITE,
-        holds=lambda o: (
-            o.metadata_iceberg_storage in (IcebergStorage.HIVE_CATALOG, IcebergStorage.REST_CATALOG)
-        ),
+        holds=lambda o: o.metadata_iceberg_storage is IcebergStorage.REST_CATALOG,
         way_out="hadoop-catalog and table-location need no catalog; any Iceberg catalog can "
         "register the metadata file; or set lakecore.ignore-options=metadata.iceberg.storage",
     ),

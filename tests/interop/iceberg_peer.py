@@ -27,7 +27,7 @@ Where = tuple[str, Any]
 
 def main() -> None:
     """Answer requests."""
-    serve({"read": read, "tags": tags})
+    serve({"read": read, "tags": tags, "listed": listed})
 
 
 def read(
@@ -49,6 +49,20 @@ def tags(path: str) -> dict[str, int]:
 
     refs = StaticTable.from_metadata(path).refs()
     return {name: ref.snapshot_id for name, ref in refs.items() if name != "main"}
+
+
+def listed(catalog: Mapping[str, str], name: str) -> dict[str, Any]:
+    """The document, the snapshot and the rows of a table that PyIceberg finds in a catalog."""
+    from pyiceberg.catalog import load_catalog
+
+    table = load_catalog("c", **catalog).load_table(name)
+    current = table.current_snapshot()
+    return {
+        "metadata": table.metadata_location,
+        "snapshot": None if current is None else current.snapshot_id,
+        "refs": {name: ref.snapshot_id for name, ref in table.refs().items()},
+        "rows": plain_rows(table.scan().to_arrow().to_pylist()),
+    }
 
 
 def _by_pyiceberg(path: str, snapshot_id: int | None, where: Where | None) -> list[Any]:

@@ -39,7 +39,7 @@ SPARK_PACKAGES = ("pyspark==3.5.7", "numpy<2", "pandas<3", "pyarrow", "setuptool
 LAKE_PACKAGES = (
     *("numpy", "polars", "pyarrow", "duckdb==1.5.5", "duckdb-extension-ducklake==1.5.5"),
     *("duckdb-extension-iceberg==1.5.5", "duckdb-extension-avro==1.5.5", "JPype1==1.7.1"),
-    *("deltalake==1.6.6", "pyiceberg[sql-sqlite,pyarrow,snappy]==0.12.0"),
+    *("deltalake==1.6.6", "pyiceberg[sql-sqlite,hive,pyarrow,snappy]==0.12.0"),
 )
 SPARK_JAR = "org.apache.paimon:paimon-spark-3.5:0.9.0"
 ICEBERG_JARS = (

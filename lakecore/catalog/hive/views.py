@@ -47,6 +47,8 @@ STORAGE_HANDLER = "org.apache.paimon.hive.PaimonStorageHandler"
 LOCATION = "paimon_location"
 EXTERNAL, EXTERNAL_TABLE, MANAGED_TABLE = "EXTERNAL", "EXTERNAL_TABLE", "MANAGED_TABLE"
 
+ICEBERG_LOCATION = "metadata_location"
+
 _HIVE_PREFIX = "hive."
 _INT_MAX = 2_147_483_647
 _ALWAYS = {"table_type": "PAIMON", "storage_handler": STORAGE_HANDLER}
@@ -88,7 +90,9 @@ class HiveTables:
         """
         gone = set(self._parameters(before)) - set(self._parameters(schema)) if before else set()
         kept = {key: text for key, text in table.parameters.items() if key not in gone}
-        table.parameters = {**kept, **self._parameters(schema), **_ALWAYS}
+        # An entry that Iceberg's readers use, too, says so by its type.
+        always = _ALWAYS if ICEBERG_LOCATION not in kept else {**_ALWAYS, "table_type": "ICEBERG"}
+        table.parameters = {**kept, **self._parameters(schema), **always}
         self.set_columns(table, schema)
 
     def set_columns(self, table: Table, schema: TableSchema) -> None:

@@ -220,6 +220,14 @@ class HiveClient:
             response = client.check_lock(kinds.CheckLockRequest(lockid=lock))
         return bool(response.state == kinds.LockState.ACQUIRED)
 
+    def lock_requests(self, database: str, table: str) -> set[tuple[int, bool]]:
+        """The requests for the lock of a table: the id of each, and whether it is held."""
+        kinds = types()
+        request = kinds.ShowLocksRequest(dbname=database, tablename=table, isExtended=False)
+        with self._connected() as client:
+            found = client.show_locks(request).locks or ()
+        return {(int(each.lockid), each.state == kinds.LockState.ACQUIRED) for each in found}
+
     def unlock(self, lock: int) -> None:
         """Release a lock, or withdraw the request for it."""
         with self._connected() as client:

@@ -6,10 +6,9 @@ import logging
 import platform
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING
 
-from lakecore.errors import LakecoreError
+from lakecore.errors import CommitConflict, LakecoreError
 from lakecore.io.ambient import Ambient, user_name
 from lakecore.io.locks import await_lock
 
@@ -34,6 +33,8 @@ class HiveLocks:
     timeout_ms: int = 480_000
     user: str = field(default_factory=user_name)
     host: str = field(default_factory=_host)
+    breaks: bool = False
+    """Whether to release a lock that another process has not given back during the whole wait."""
 
     @contextmanager
     def held(self, client: HiveClient, database: str, table: str) -> Iterator[None]:
@@ -52,18 +53,32 @@ class HiveLocks:
 
     def _acquire(self, client: HiveClient, database: str, table: str) -> int:
         lock, held = client.lock(database, table, self.user, self.host)
-        answers = chain([held], iter(lambda: client.check_lock(lock), None))
         try:
-            await_lock(
-                lambda: next(answers),
-                self.ambient,
-                wait_ms_max=self.wait_ms_max,
-                timeout_ms=self.timeout_ms,
-                table=f"{database}.{table}",
-                lock=lock,
-            )
+            if held:
+                return lock
+            before = client.lock_requests(database, table) if self.breaks else set()
+            try:
+                self._await(client, lock, database, table)
+            except CommitConflict:
+                if not self.breaks:
+                    raise
+                for other, _ in before & client.lock_requests(database, table):
+                    if other < lock:
+                        _log.warning("lock of a dead process released table=%s.%s", database, table)
+                        client.unlock(other)
+                self._await(client, lock, database, table)
         except BaseException:
             with suppress(LakecoreError):
                 client.unlock(lock)
             raise
         return lock
+
+    def _await(self, client: HiveClient, lock: int, database: str, table: str) -> None:
+        await_lock(
+            lambda: client.check_lock(lock),
+            self.ambient,
+            wait_ms_max=self.wait_ms_max,
+            timeout_ms=self.timeout_ms,
+            table=f"{database}.{table}",
+            lock=lock,
+        )

@@ -9,7 +9,8 @@ It runs after each commit and each verb that changes snapshots or tags, and on r
 2. For each later snapshot, write manifests of the files that became visible or disappeared, and a
    manifest list.
 3. Leave out the snapshots that have expired, and name the tags.
-4. Write the document. Then point `version-hint.text` at it. This is the step that readers see.
+4. Write the document. Then point `version-hint.text` at it, and the table's entry in an Iceberg
+   catalog, if it has one (`iceberg_catalogs.py`). This is the step that readers see.
 5. Delete the documents, and what only they name, that readers need no longer. Those of the version
    before stay, for readers and other publishers that are at work.
 
@@ -44,6 +45,7 @@ from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind, IcebergExport
 from lakecore.options.choices import IcebergLocation, IcebergStorage
 from lakecore.table.context import require_table
+from lakecore.table.maintenance.iceberg_catalogs import entries_of
 from lakecore.table.maintenance.reachable import tags_of
 from lakecore.table.vectors import BucketVectors
 
@@ -78,6 +80,7 @@ def check_publishable(context: TableContext) -> None:
     options, schema = context.options, context.schema
     options.require_all_rows()
     _place(context)
+    entries_of(context)
     schemas.iceberg_schema(schema)
     marked = options.deletion_vectors_enabled and not _shows_vectors(context)
     if marked and not schema.primary_keys:
@@ -147,7 +150,7 @@ def publish(context: TableContext, *, rebuild: bool = False) -> IcebergExport:
     Repeated, too, if a file is gone that was to be read: another publisher, an expiry or a rollback
     has deleted it.
     """
-    publication = _Publication(context)
+    publication, entries = _Publication(context), entries_of(context)
     done, failed_at = IcebergExport(), None
     for _ in range(_ATTEMPTS_MAX):
         latest = context.history.latest_snapshot()
@@ -160,7 +163,9 @@ def publish(context: TableContext, *, rebuild: bool = False) -> IcebergExport:
                 raise
             failed_at = latest
             continue
-        if latest.is_same(context.history.latest_snapshot()):
+        if latest.is_same(context.history.latest_snapshot()) and (
+            entries is None or entries.point(publication.newest_path)
+        ):
             publication.clean_up(latest.id)
             return done
         rebuild = False
@@ -219,6 +224,15 @@ class _Publication:
             snapshots_added=len(found),
             rebuilt=rebuilt,
         )
+
+    def newest_path(self) -> str | None:
+        """The path of the document that readers see, if it shows the latest snapshot."""
+        document, latest = self._newest(), self._context.history.latest_snapshot()
+        if document is None or latest is None:
+            return None
+        published = documents.current(document)
+        shown = published["snapshot-id"] == latest.id and documents.is_of(published, latest)
+        return self._document(latest.id) if shown else None
 
     def _newest(self) -> Json | None:
         """The document that readers see; None if there is none, or if it is unreadable."""

@@ -13,6 +13,7 @@ from lakecore.deferred import deferred
 from lakecore.errors import LakecoreError
 from lakecore.format.layout import MAIN_BRANCH
 from lakecore.options.choices import IcebergStorage
+from lakecore.table.maintenance.iceberg_catalogs import entries_of
 from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
@@ -78,6 +79,19 @@ def require_publishable(context: TableContext) -> None:
     """Raise an error before a commit whose Iceberg metadata could never be written."""
     if _is_asked(context):
         check_publishable(context)
+
+
+def forget_entries(context: TableContext) -> None:
+    """Remove the entries of a table that is dropped or renamed; a failure leaves them behind."""
+    try:
+        if (entries := entries_of(context)) is not None:
+            entries.forget()
+    except (LakecoreError, OSError) as error:
+        log.warning(
+            "the entry in the Iceberg catalog stays, and points to no table: table=%s reason=%s",
+            context.identifier,
+            told_by(error, context),
+        )
 
 
 def _is_asked(context: TableContext) -> bool:

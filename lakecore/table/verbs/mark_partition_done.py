@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, NotFound, StorageError, Unsupported
 from lakecore.format.json_files import decode_success, encode_success
-from lakecore.io.http import post_json
+from lakecore.io.http import is_allowed, post_json
 from lakecore.table.context import require_table
 from lakecore.table.writes.batch_write import matching
 
@@ -97,8 +97,7 @@ def _actions(context: TableContext) -> tuple[str, ...]:
 def _check_allowed(context: TableContext) -> None:
     """Raise InvalidRequest unless this process allows the address: a table only states it."""
     url = context.options.partition_mark_done_action_http_url or ""
-    allowed = context.options.lakecore_http_report_urls
-    if not any(url == each or url.startswith(each.rstrip("/") + "/") for each in allowed):
+    if not is_allowed(url, context.options.lakecore_http_report_urls):
         raise InvalidRequest(
             "this process does not allow reports to that address; if it may call it, give the "
             "address by the dynamic option lakecore.http-report-urls",
