@@ -70,7 +70,11 @@ OWNERS = {
     "fsspec": ("lakecore/io",),
     "gcsfs": ("lakecore/io",),
     "msgspec": ("lakecore/cdc/formats",),
-    "pymetastore": ("lakecore/catalog/hive", "lakecore/io/hive"),
+    "pymetastore": (
+        "lakecore/catalog/hive",
+        "lakecore/io/hive",
+        "lakecore/table/maintenance/iceberg_hive.py",
+    ),
     "psycopg2": ("lakecore/cdc/postgres",),
     "pymysql": ("lakecore/cdc/mysql",),
     "pymysqlreplication": ("lakecore/cdc/mysql",),

@@ -44,7 +44,7 @@ def test_option_that_readers_do_not_do_is_unsupported(options: dict[str, str], k
     ("options", "key"),
     [
         ({"data-file.external-paths": "s3://b/x"}, "data-file.external-paths"),
-        ({"metadata.iceberg.storage": "hive-catalog"}, "metadata.iceberg.storage"),
+        ({"metadata.iceberg.hive-conf-dir": "/etc"}, "metadata.iceberg.hive-conf-dir"),
         ({"file.format": "csv"}, "file.format"),
     ],
 )

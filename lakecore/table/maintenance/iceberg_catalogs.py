@@ -13,37 +13,20 @@ entry that points to the metadata of another table, or to none, is neither chang
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
-from lakecore.format.iceberg.documents import warehouse_place
-from lakecore.format.layout import canonical
 from lakecore.io.http import is_allowed
 from lakecore.options.choices import IcebergStorage
+from lakecore.table.maintenance.iceberg_entries import Named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lakecore.table.context import TableContext
+    from lakecore.table.maintenance.iceberg_entries import Entries
     from lakecore.table.maintenance.iceberg_hive import hive_entries
 else:
     hive_entries = deferred("lakecore.table.maintenance.iceberg_hive", "hive_entries")
-
-
-class Entries(Protocol):
-    """The entries of one table in a catalog, which may list it in several databases."""
-
-    def point(self, newest: Callable[[], str | None]) -> bool:
-        """Make the entries point to the newest document; create those that are missing.
-
-        `newest` is the path of the document of the latest snapshot. It is None while a publisher is
-        at work; then the answer is False.
-        """
-
-    def forget(self) -> None:
-        """Remove the entries that point to the table's metadata."""
 
 
 def entries_of(context: TableContext) -> Entries | None:
@@ -54,22 +37,6 @@ def entries_of(context: TableContext) -> Entries | None:
     if context.options.metadata_iceberg_storage is not IcebergStorage.HIVE_CATALOG:
         return None
     return hive_entries(context, _allowed(context, "metadata.iceberg.uri"), _named(context))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
-    """The databases and the name by which a catalog lists a table, and the table's directory."""
-
-    databases: tuple[str, ...]
-    table: str
-    root: str
-
-    def has_metadata(self, location: str | None) -> bool:
-        """Whether a document is one of this table."""
-        if location is None:
-            return False
-        places = (self.root, warehouse_place(self.root) or self.root)
-        return canonical(location).rpartition("/")[0] in {f"{each}/metadata" for each in places}
 
 
 def _named(context: TableContext) -> Named:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pymetastore.hive_metastore.ttypes import Table
 
     from lakecore.table.context import TableContext
-    from lakecore.table.maintenance.iceberg_catalogs import Named
+    from lakecore.table.maintenance.iceberg_entries import Named
 
 LOCATION = "metadata_location"
 _BEFORE = "previous_metadata_location"
@@ -52,7 +52,7 @@ def hive_entries(context: TableContext, uri: str, named: Named) -> HiveEntries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiveEntries:
-    """`Entries` in a Hive Metastore (`iceberg_catalogs.py`)."""
+    """`Entries` in a Hive Metastore (`iceberg_entries.py`)."""
 
     context: TableContext
     client: HiveClient

@@ -335,8 +335,8 @@ def test_row_count_is_that_of_the_rows_handed_in() -> None:
 
 
 def test_option_that_lakecore_does_not_write_is_refused() -> None:
-    table = new_table(metadata__iceberg__storage="hive-catalog")
-    with pytest.raises(Unsupported, match=r"option=metadata.iceberg.storage value=hive-catalog"):
+    table = new_table(manifest_sort__enabled="true")
+    with pytest.raises(Unsupported, match=r"option=manifest-sort.enabled value=true"):
         table.new_write()
 
 
