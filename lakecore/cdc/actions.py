@@ -92,7 +92,7 @@ class Arguments:
 
     - `database`, `table`: the target; `table` is None for an action of a whole database;
     - `conf`: the options of the source;
-    - `flags`: all other arguments by name, each with the texts that the user gave.
+    - `flags`: all other arguments by name, each with the strings that the user gave.
     """
 
     database: str
@@ -126,7 +126,7 @@ class Arguments:
         return found
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Whether a flag is true. Raises InvalidRequest unless the text is true or false."""
+        """Whether a flag is true. Raises InvalidRequest for anything but true and false."""
         text = self.text(name)
         if text is None:
             return default
@@ -136,7 +136,7 @@ class Arguments:
 
     @property
     def on_truncate(self) -> OnTruncate:
-        """The choice of `--truncate`. Raises InvalidRequest for an unknown one."""
+        """The choice of `--truncate`. Raises InvalidRequest for an unknown choice."""
         text = self.text("truncate") or OnTruncate.FOLLOW
         if text not in list(OnTruncate):
             raise InvalidRequest(
@@ -146,7 +146,7 @@ class Arguments:
 
     @property
     def mapping(self) -> TypeMapping:
-        """The options of `--type_mapping`, and the columns with a treatment of their own."""
+        """The options of `--type_mapping`, and of single columns."""
         return TypeMapping.parse(
             self.names("type_mapping"),
             self.names("primary_keys"),
@@ -156,7 +156,6 @@ class Arguments:
 
     @property
     def metadata(self) -> tuple[str, ...]:
-        """The columns of `--metadata_column`."""
         return self.names("metadata_column")
 
 
@@ -203,7 +202,7 @@ def rules_of(
     falls_back: bool = False,
     lenient: bool = False,
 ) -> TargetRules:
-    """The target rules that follow from the arguments that all actions share."""
+    """The target rules, from the arguments that all actions share."""
     computed = parse_computed_columns(list(arguments.flags.get("computed_column", ())))
     prefix = arguments.text("metadata_column_prefix") or ""
     if prefix and not arguments.metadata:
@@ -317,7 +316,6 @@ class Routing:
             checked_pattern(name, getattr(self, name) or "", what="argument")
 
     def includes(self, table: SourceTable) -> bool:
-        """Whether the table is synchronised."""
         return _matches(table.database, self.including_dbs, self.excluding_dbs) and _matches(
             table.name, self.including_tables, self.excluding_tables
         )
@@ -412,7 +410,7 @@ def table_opened(
 def database_opened(
     arguments: Arguments, ambient: Ambient, source: Source, metadata: Sequence[str]
 ) -> Opened:
-    """The source, and rules by which each message goes into the target of the table it names."""
+    """The source, and rules by which the table that a message names decides its target."""
     rules = database_rules(arguments, ambient, metadata)
     eager = arguments.flag("eager_init", default=False)
     return Opened(
@@ -434,7 +432,7 @@ def table_rules(arguments: Arguments, ambient: Ambient, metadata: Sequence[str])
 
 
 def database_rules(arguments: Arguments, ambient: Ambient, metadata: Sequence[str]) -> TargetRules:
-    """The rules by which each message goes into the target of the table that it names."""
+    """The rules by which the table that a message names decides its target."""
     check_metadata(arguments, metadata)
     if arguments.conf.get("value.format") == "json":
         raise Unsupported("messages of the format json name no table: use the action for one table")

@@ -74,7 +74,7 @@ _NUMBERS: dict[str, tuple[int, Callable[[pa.Array], pa.Array]]] = {
     "s": (2, pc.second),
     "n": (9, lambda times: _nanoseconds(times)),  # noqa: PLW0108 - defined below
 }
-"""By letter: the largest number of repetitions (they pad with zeros), and the number to print."""
+"""By letter: how often it may be repeated (to pad with zeros), and the number to print."""
 
 
 def compile_pattern(pattern: str, column: str) -> Printer:
@@ -170,7 +170,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _YEARS = (-62_135_596_800, 253_402_300_800)
 """The first second of the years 1 and 10000, since 1970.
 
-Outside of them, Arrow computes wrong parts (year, month, ...) of a timestamp.
+Outside of this range, Arrow computes wrong parts (year, month, ...) of a timestamp.
 """
 _CONTROL_AND_BLANK = "".join(map(chr, range(0x21)))
 """The characters that Java's `trim` removes at both ends."""
@@ -256,7 +256,7 @@ def _times(
         )
     if root not in {*INTEGERS, *STRINGS, *TIMESTAMPS, Root.DATE}:
         raise InvalidRequest(
-            "a part of a time needs a timestamp, a date, a text or a number",
+            "a part of a time needs a timestamp, a date, a string or a number",
             column=column,
             type=given,
         )
@@ -363,7 +363,7 @@ def _truncate(
     root = given.root if isinstance(given, Atomic) else None
     if width < 1 or root not in {*INTEGERS, *STRINGS, Root.DECIMAL}:
         raise InvalidRequest(
-            "truncate needs an integer, a decimal or a text, and a width of at least 1",
+            "truncate needs an integer, a decimal or a string, and a width of at least 1",
             column=column,
             type=given,
             width=width,
@@ -410,7 +410,7 @@ def _truncated_decimals(array: pa.Array, given: Atomic, width: int, column: str)
 
 
 def _floor_ready(array: pa.Array, step: Decimal) -> list[Decimal | None]:
-    """Numbers that `//`, which rounds towards zero, rounds down: negative ones are lowered."""
+    """The numbers, lowered if negative, so that `//`, which rounds towards zero, rounds down."""
     numbers: list[Decimal | None] = array.to_pylist()
     return [
         each if each is None or each >= 0 or each % step == 0 else each - step for each in numbers
@@ -464,7 +464,7 @@ FUNCTIONS: dict[str, tuple[int, int, Build]] = {
 
 
 # --- computed ------------------------------------------------------------------------------------
-# `--computed_column name=function(arguments)`: the definitions, in the order they are computed.
+# The definitions `--computed_column name=function(arguments)`, in order of computation.
 #
 # The first argument of a definition may name another computed column. Commas separate the
 # arguments; blanks around them are ignored. Every function that takes a column maps null to null.

@@ -3,9 +3,9 @@
 A `Source` yields `Step`s. A step holds the changes since the previous step as `ChangeBatch`es, and
 the `Position` from which the source can continue directly after these changes.
 
-INVARIANT: the order of changes is that of the source. Batches are applied in the order of the step,
-and the rows of a batch in the order of its table. If batches of several source tables have the same
-target and state an `order`, their rows are merged by it.
+INVARIANT: changes keep the order of the source. Batches are applied in the order of the step, and
+the rows of a batch in the order of its table. If batches of several source tables have the same
+target and state an `order`, the rows are merged in that order.
 
 INVARIANT: a batch has one schema: the schema under which the source wrote its rows. A schema change
 ends a batch and begins another, also within a step.
@@ -53,12 +53,12 @@ class SourceSchema:
       table assigns its own ids;
     - `primary_key`: empty if the table has none, or if the source does not state it;
     - `states_key`: whether the source states primary keys, so that an empty key means no key;
-    - `has_old_rows`: whether a deletion has all values of its row, and an update is a deletion of
+    - `has_old_rows`: whether a deletion has all values of the row, and an update is a deletion of
       the old row and an insertion of the new one. Otherwise, a deletion has the primary key only,
       and an update that keeps the key is an insertion;
-    - `may_be_flags`: TINYINT columns that may be BOOLEANs at the source, which does not say so.
-      Their values are accepted by target columns of either type;
-    - `exact`: columns of a key. Different values of the source are different here;
+    - `may_be_flags`: TINYINT columns that may be BOOLEANs at the source, so that target columns of
+      both types accept the values;
+    - `exact`: columns of a key, in which different values of the source stay different;
     - `notes`: sentences about the types that the log shows when the target is created.
     """
 
@@ -73,12 +73,10 @@ class SourceSchema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The column names in order."""
         return tuple(each.name for each in self.fields)
 
     @property
     def arrow(self) -> pa.Schema:
-        """The Arrow schema of rows with these columns."""
         return arrow_schema(self.fields)
 
 
@@ -94,8 +92,8 @@ class ChangeBatch:
     `metadata` has the metadata of each row: the columns that `--metadata_column` can choose from,
     under Paimon's names (`database_name`, `table_name`, `op_ts`, `topic`, `offset`, ...).
 
-    `order` has a number for each row. These numbers order the rows of all batches of the step, and
-    never decrease within a batch. Without `order`, the batches themselves are in order.
+    `order`: a number for each row, by which the rows of all batches of the step are ordered; never
+    decreases within a batch. Without `order`, the batches themselves are in order.
     """
 
     table: SourceTable
@@ -116,7 +114,6 @@ class ChangeBatch:
         return int(self.rows.num_rows)
 
     def slice(self, start: int, stop: int) -> ChangeBatch:
-        """The rows from `start` to before `stop`."""
         count = stop - start
         return replace(
             self,
@@ -129,10 +126,10 @@ class ChangeBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleared:
-    """A table of which a statement removed rows that the source does not name.
+    """A table from which a statement removed rows that the source does not name.
 
-    `keys`: the primary keys of the rows that the source has now, later than the statement. The
-    target drops all other rows; the following changes bring what they lack.
+    `keys`: the primary keys of the rows that the source has now, after the statement. The target
+    drops all other rows; the following changes add missing rows.
     """
 
     table: SourceTable
@@ -141,11 +138,11 @@ class Cleared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Altered:
-    """A table of which a statement may have changed values, which the source does not log.
+    """A table in which a statement may have changed values without logging them.
 
-    - `is_renewed`: whether a column has the name of an earlier one, whose values it does not have;
+    - `is_renewed`: whether a new column has the name of an earlier column with other values;
     - `types`: columns, in lower case, that got this type; None for any type;
-    - `is_strict`: whether the source refused to cut text, and numbers that are out of range.
+    - `is_strict`: whether the source refused strings that are too long, and numbers out of range.
     """
 
     table: SourceTable
@@ -162,13 +159,13 @@ class Step:
     the previous step.
 
     - `caught_up`: whether everything that the source held at its start has been yielded;
-    - `cleared`: a table that lost rows after all earlier steps; such a step has no batches, and its
-      position is that of the step before, except in `ReadsAgain`;
-    - `unread`: tables whose rows the source must read before it can follow them; the sink has them
-      read as if a user had requested it (`ReadsAgain`);
+    - `cleared`: a table that lost rows after all earlier steps; such a step has no batches, and the
+      position of the step before, except in `ReadsAgain`;
+    - `unread`: tables whose rows must be read before their changes can be followed; the sink acts
+      as if a user had requested a read (`ReadsAgain`);
     - `altered`: tables whose rows before this step may have other values at the source now. The
-      sink has those read again of which the target holds such values;
-    - `bad`: an error for each message of this step that cannot be read; it names the message.
+      sink requests another read of a table if its target holds such values;
+    - `bad`: an error for each message of this step that cannot be read, which names the message.
     """
 
     position: Position
@@ -181,15 +178,14 @@ class Step:
 
     @property
     def count(self) -> int:
-        """The number of rows."""
         return sum(len(batch) for batch in self.batches)
 
 
 class Source(Protocol):
     """A source of changes: a database's log, topics, or files.
 
-    One thread calls it. The calls are in the order `tables`, `steps`, `close`; `close` may be
-    called at any time and more than once.
+    One thread makes the calls, in the order `tables`, `steps`, `close`; `close` may be called at
+    any time and more than once.
     """
 
     def tables(self) -> Mapping[SourceTable, SourceSchema]:
@@ -200,10 +196,10 @@ class Source(Protocol):
         """
 
     def steps(self, after: Position | None) -> Iterator[Step]:
-        """The changes after a position, or from the configured start if it is None.
+        """The changes after a position, or from the configured start without one.
 
-        The iterator blocks, and does not end by itself. It yields at least one step per second; a
-        step without news has no batches. Raises InvalidRequest for a position of another source.
+        The iterator blocks, does not end by itself, and yields at least one step per second; a step
+        without news has no batches. Raises InvalidRequest for a position of another source.
         """
 
     def describe(self) -> Mapping[str, str]:
@@ -223,8 +219,8 @@ class ReadsAgain(Protocol):
     def read_again(self, table: SourceTable, after: Position) -> Iterator[Step]:
         """All rows of a table as they are now, as insertions.
 
-        The first step has a batch, which may be without rows. The last one is `Cleared`; its
-        position is `after` with a note that the changes of the table up to now are done. Raises
+        The first step has a batch, which may be empty. The last step is `Cleared`, with the
+        position `after` and a note that the changes of the table up to now are done. Raises
         NotFound if the table does not exist.
         """
 
@@ -234,7 +230,7 @@ class Measured(Protocol):
     """A source with a log whose size is known."""
 
     def bytes_after(self, position: Position) -> int | None:
-        """The bytes that the log has after a position; None if that is no place in the log.
+        """The bytes of the log after a position; None if the position is no place in the log.
 
         Raises StorageError if the source cannot be reached.
         """
@@ -242,7 +238,7 @@ class Measured(Protocol):
 
 @runtime_checkable
 class Resumes(Protocol):
-    """A source whose tables have types that an earlier run has chosen."""
+    """A source whose column types may have been chosen by an earlier run."""
 
     def resume(self, position: Position) -> None:
         """Called before `tables`, with the position from which the pipeline continues."""
@@ -250,7 +246,7 @@ class Resumes(Protocol):
 
 @runtime_checkable
 class Mapped(Protocol):
-    """A source for whose columns a user can state types."""
+    """A source whose column types a user can state."""
 
     @property
     def mapping(self) -> TypeMapping: ...

@@ -37,13 +37,12 @@ if TYPE_CHECKING:
 # A source that reads a folder of files with one message per line, and follows new lines.
 #
 # 1. Files are read in the order of their names, which must therefore grow with time. Names that
-#    begin
-#    with `.` or `_` are left out.
-# 2. The last file may still grow. Its last line may lack a line break if it is a complete JSON
-#    object.
+#    begin with `.` or `_` are left out.
+# 2. The last file may still grow. The last line may lack a line break if the line is a complete
+#    JSON object.
 # 3. The position names a file and the number of bytes read from it. Earlier files are never read
 #    again. A file that became shorter raises an error.
-# 4. The source has caught up when it has read everything that the folder held at the start.
+# 4. The source has caught up when everything that the folder held at the start is read.
 
 _OPTIONS = ("path", "value.format")
 _BLOCK_BYTES = 16 << 20
@@ -91,7 +90,6 @@ class FilesSource:
         return {}
 
     def describe(self) -> Mapping[str, str]:
-        """The folder and the format."""
         return {"source": "files", "path": self._folder, "format": self._format}
 
     def steps(self, after: Position | None) -> Iterator[Step]:
@@ -201,7 +199,7 @@ def _parsed(position: Position | None) -> tuple[str, int]:
 # --- actions -------------------------------------------------------------------------------------
 # The actions `files_sync_table` and `files_sync_database`, with the arguments of Kafka's actions.
 #
-# Paimon has no such actions. They read a folder of recorded messages, for example to try out a
+# The actions, which Paimon lacks, read a folder of recorded messages, for example to try out a
 # format.
 
 

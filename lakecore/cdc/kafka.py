@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 # --- settings ------------------------------------------------------------------------------------
 # `--kafka_conf`: the options of a Kafka source, as Paimon's actions take them.
 #
-# `properties.NAME` is a property of the consumer. Names are those of librdkafka, which are Kafka's
-# with a few exceptions: `sasl.username` and `sasl.password` replace `sasl.jaas.config`, and PEM
-# files replace key stores.
+# `properties.NAME` is a property of the consumer. Names are those of librdkafka, which mostly equal
+# Kafka's. Exceptions: `sasl.username` and `sasl.password` replace `sasl.jaas.config`, and PEM files
+# replace key stores.
 #
 # See https://paimon.apache.org/docs/master/cdc-ingestion/kafka-cdc/ and
 # https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md
@@ -214,9 +214,9 @@ def _discovery(conf: Mapping[str, str]) -> float:
 # a broker that cannot be reached (the caller may try again). Offsets that the topic no longer has
 # raise InvalidRequest: the user must decide whether to continue without the missing messages.
 #
-# The client silently retries a lost connection. Its event "all brokers are down" is no reliable
-# sign: it does not come in every outage, and may come after one. Therefore, if no message arrives,
-# this module requests the metadata of a topic, and raises an error if there is no reply.
+# The client silently retries a lost connection. The event "all brokers are down" is no reliable
+# sign: some outages have no such event, or a late one. Therefore, if no message arrives, this
+# module requests the metadata of a topic, and raises an error if there is no reply.
 
 Partition: TypeAlias = tuple[str, int]
 T = TypeVar("T")
@@ -237,7 +237,7 @@ _DEFAULTS = {
 
 
 class KafkaError(Protocol):
-    """An error of the Kafka client, or an event that it reports as an error."""
+    """An error of the Kafka client, or an event that the client reports as an error."""
 
     def code(self) -> int: ...
     def str(self) -> str: ...
@@ -307,9 +307,9 @@ class KafkaClient:
         }
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """The id of each topic, which a topic that is created again does not get.
+        """The id of each topic; a topic that is created again has another id.
 
-        Brokers before Kafka 2.8 have none.
+        Brokers before Kafka 2.8 have no ids.
         """
         library = import_module("confluent_kafka.admin")
         admin = library.AdminClient({**self._properties, "log_level": "3"})
@@ -353,12 +353,12 @@ class KafkaClient:
         self._asked(lambda: self._consumer.assign(parts))
 
     def add(self, offsets: Mapping[Partition, int]) -> None:
-        """Read these partitions in addition."""
+        """Also read these partitions, at these offsets."""
         parts = [self._library.TopicPartition(*each, at) for each, at in offsets.items()]
         self._asked(lambda: self._consumer.incremental_assign(parts))
 
     def fetch(self, wait_seconds: float) -> Fetched:
-        """The next messages; waits at most that time for them.
+        """The next messages; waits at most that time.
 
         Raises StorageError or InvalidRequest.
         """
@@ -387,11 +387,10 @@ class KafkaClient:
         return fetched
 
     def close(self) -> None:
-        """Close the connections to the brokers."""
         self._consumer.close()
 
     def _adapt(self, messages: Messages) -> None:
-        """Request fewer messages if they are large, so that a step fits in memory."""
+        """Request fewer messages if messages are large, so that a step fits in memory."""
         if messages.values:
             size = sum(len(value) for value in messages.values if value is not None)
             average = max(size // len(messages.values), 1)
@@ -425,7 +424,7 @@ class KafkaClient:
         raise StorageError("Kafka reports an error", **place, cause=error.str())
 
     def _asked(self, call: Callable[[], T]) -> T:
-        """Call the client. Its errors are raised as lakecore's."""
+        """Call the client, and raise its errors as lakecore's."""
         try:
             return call()
         except self._library.KafkaException as error:
@@ -473,12 +472,11 @@ def _confluent_kafka() -> ModuleType:
 # 1. A pipeline with a position continues at its offsets. A pipeline without one starts where
 #    `scan.startup.mode` says. A partition that appears later is read from its first message.
 # 2. A step holds the messages that arrived, in the order of each partition. All messages of a key
-#    are
-#    in one partition, so they keep their order.
+#    are in one partition, so they keep their order.
 # 3. The source has caught up when it has reached, in each partition, the end offset that the
 #    partition had when the source started.
 #
-# The offsets are stored in the pipeline's state; the source never commits offsets to Kafka.
+# Offsets are stored in the state of the pipeline; the source never commits offsets to Kafka.
 # Messages of aborted transactions are not read, unless `properties.isolation.level` says so.
 
 _WAIT_SECONDS = 0.5
@@ -513,7 +511,6 @@ class KafkaSource:
         }
 
     def steps(self, after: Position | None) -> Iterator[Step]:
-        """The messages as changes, until the caller stops."""
         client = self._client
         partitions = self._partitions()
         ids = self._ids(partitions, {} if after is None else after.get("ids"))
@@ -554,7 +551,6 @@ class KafkaSource:
                     offsets.update(found)
 
     def close(self) -> None:
-        """Close the connections to the brokers."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None
@@ -585,7 +581,7 @@ class KafkaSource:
         return [(name, number) for name in topics for number in there[name]]
 
     def _ids(self, partitions: Sequence[Partition], before: Json) -> dict[str, Json]:
-        """The ids of the topics. Raises InvalidRequest if one is not the topic that it was."""
+        """The ids of the topics. Raises InvalidRequest if a topic was created again."""
         known = before if isinstance(before, dict) else {}
         found = self._client.ids(topic for topic, _ in partitions)
         again = [name for name, each in found.items() if known.get(name, each) != each]
@@ -636,7 +632,7 @@ class KafkaSource:
 def _position(offsets: Mapping[Partition, int], time_ms: int, ids: Mapping[str, Json]) -> Position:
     """The offsets as a position, with the ids of the topics.
 
-    It also has the time of the newest message (if any), for the lag.
+    The position also has the time of the newest message (if any), for the lag.
     """
     topics: dict[str, dict[str, int]] = {}
     for (topic, number), at in sorted(offsets.items()):

@@ -64,7 +64,7 @@ class Pipeline:
     `name` must be unique within a warehouse; by default, it consists of the action and the target.
     `patience_seconds`: how long the source may be unreachable, at the start and later.
     `on_table_error`: what happens to a table that cannot be followed. By default, a pipeline of a
-    whole database sets it aside and follows the others, and a pipeline of one table stops.
+    whole database sets the table aside and follows the others, and a pipeline of one table stops.
     `source_moved`: whether the source may have another address than in the stored state.
     """
 
@@ -81,7 +81,6 @@ class Pipeline:
 
     @property
     def label(self) -> str:
-        """The name of the pipeline."""
         given = self.arguments
         target = given.database if given.table is None else f"{given.database}.{given.table}"
         return self.name or f"{self.action}-{target}"
@@ -91,17 +90,17 @@ class Pipeline:
 class PipelineStatus:
     """The status of a pipeline, from its stored state.
 
-    - `age_seconds`: of the last checkpoint; `checkpoint_seconds`: how long it took;
-    - `lag_seconds`: the age of the newest committed change; None if the source states no times. It
-      also grows while the source has no changes;
-    - `lag_bytes`: what the log of the source had after the last checkpoint; None if not known;
+    - `age_seconds`: the age of the last checkpoint; `checkpoint_seconds`: its duration;
+    - `lag_seconds`: the age of the newest committed change, which also grows while the source has
+      no changes; None if the source states no times;
+    - `lag_bytes`: the size of the source's log after the last checkpoint; None if not known;
     - `rows_per_second`: of the last minute;
     - `tables`: by target, the rows of each kind that this run has committed;
     - `retries`: how often the run has tried to reach its source again;
     - `quarantine`: an entry for each table that is not followed any more: its name, the reason, the
       time, and the position that its target has reached;
-    - `requested`: tables that are to be read again; `not_read_again`: why that failed for tables
-      that are followed.
+    - `requested`: tables that are to be read again; `not_read_again`: why the read failed, for
+      tables that are followed.
     """
 
     name: str
@@ -166,16 +165,16 @@ def run_pipeline(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What stands against a pipeline: all problems at once, and what its user should know."""
+    """All problems that prevent a pipeline, and what its user should know."""
 
     problems: tuple[LakecoreError, ...]
     notes: tuple[str, ...]
 
 
 def check_pipeline(catalog: Catalog, pipeline: Pipeline, ambient: Ambient) -> Checked:
-    """Look at the source, at all its tables and at their targets; change nothing.
+    """Check the source, all its tables and their targets, and change nothing.
 
-    A change that a pipeline with a state has not come to yet is no problem.
+    A change that a pipeline with a state has not yet reached is no problem.
     """
     action = _action(pipeline.action)
     opened = action.opens(pipeline.arguments, ambient)
@@ -269,8 +268,8 @@ def request_resync(
     """Ask a pipeline to read tables again, and return their names.
 
     `tables`: names as `table` or `database.table` (PostgreSQL: `schema.table`). A table that the
-    pipeline does not know yet needs the longer form. The pipeline does it at its next checkpoint,
-    or when it starts. Asking again changes nothing.
+    pipeline does not know yet needs the longer form. The pipeline reads the tables at its next
+    checkpoint, or when it starts. Another request changes nothing.
 
     Raises NotFound if there is no such pipeline, Unsupported if its source cannot read a table
     again, InvalidRequest if a name is not exactly one table.
@@ -413,7 +412,7 @@ class Launch:
     ) -> tuple[Progress, bool]:
         """Follow the source. Returns the progress, and whether a signal ended it.
 
-        `beats` is called at each step, also while the source is idle.
+        `beats`: called at each step, also while the source is idle.
         """
         with _until_signal() as stops:
             progress = run_pipeline(
@@ -458,7 +457,7 @@ def launch_of(action: str, arguments: Arguments, flags: Mapping[str, Sequence[st
 
 @contextmanager
 def _until_signal() -> Iterator[Callable[[], bool]]:
-    """A context manager that catches signals. Its value is a function that tells whether one came.
+    """A context manager that catches signals, with a function that tells whether one came.
 
     The signals are SIGINT and SIGTERM. Only the main thread gets them: in other threads, the
     function always returns False.

@@ -1,8 +1,8 @@
-"""The quarantine of a pipeline: source tables that it cannot follow any more.
+"""The quarantine of a pipeline: source tables that can no longer be followed.
 
 Code that works for one table runs in `of_tables`, so that an error says which tables it concerns.
-`Quarantine.take` is the one place that decides what happens then: either the table is set aside and
-the others go on, or the error ends the pipeline.
+`Quarantine.take` alone decides the consequence: the table is set aside and the others continue, or
+the error ends the pipeline.
 
 The target of a table in quarantine has every change before the `position` at which the table was
 set aside, and no later one. The quarantine is stored with each checkpoint.
@@ -28,7 +28,7 @@ TABLE_ERRORS = (InvalidRequest, Unsupported)
 """The errors that may concern single tables. All others end the pipeline."""
 
 OF_ALL_TABLES = frozenset({"snapshot", "columns", "gone", "texts"})
-"""The members of positions that say something about all tables, and not only about a place."""
+"""The members of positions that concern all tables, and not only a place."""
 _TABLES = "tables_of_the_error"
 
 
@@ -52,7 +52,6 @@ class SetAside:
     position: Position | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """The entry as a JSON value."""
         return {
             "database": self.table.database,
             "table": self.table.name,
@@ -84,10 +83,10 @@ class LeavesOut(Protocol):
 
     @property
     def left_out(self) -> frozenset[SourceTable]:
-        """The tables that it does not read."""
+        """The tables that the source does not read."""
 
     def leave_out(self, tables: Collection[SourceTable]) -> None:
-        """Called by the sink: no change of these tables is wanted any more."""
+        """Called by the sink, which no longer wants changes of these tables."""
 
 
 class Problems(InvalidRequest):
@@ -106,7 +105,7 @@ class Collected:
 
     @contextmanager
     def of(self, *tables: SourceTable) -> Iterator[None]:
-        """A context manager that keeps an error of `TABLE_ERRORS`. It concerns these tables."""
+        """A context manager that keeps an error of `TABLE_ERRORS`, which concerns these tables."""
         try:
             with of_tables(*tables):
                 yield
@@ -114,13 +113,13 @@ class Collected:
             self.errors += parts_of(error)
 
     def check(self) -> None:
-        """Raise what was kept, if anything: one error as it is, several as `Problems`."""
+        """Raise the kept errors: one error as it is, several as `Problems`."""
         if self.errors:
             raise self.errors[0] if len(self.errors) == 1 else Problems(self.errors)
 
 
 def parts_of(error: LakecoreError) -> tuple[LakecoreError, ...]:
-    """The errors that an error stands for."""
+    """The errors of a `Problems`, or else the error itself."""
     return error.errors if isinstance(error, Problems) else (error,)
 
 
@@ -132,9 +131,9 @@ def tables_of(error: LakecoreError) -> frozenset[SourceTable]:
 
 @contextmanager
 def of_tables(*tables: SourceTable) -> Iterator[None]:
-    """A context manager: an error of `TABLE_ERRORS` that is raised in it concerns these tables.
+    """A context manager: an error of `TABLE_ERRORS` in its block concerns these tables.
 
-    An error that already names its tables keeps them. Without tables, it ends the pipeline.
+    An error that already names its tables keeps them. An error without tables ends the pipeline.
     """
     try:
         yield
@@ -144,12 +143,12 @@ def of_tables(*tables: SourceTable) -> Iterator[None]:
 
 
 def concern(error: LakecoreError, tables: Iterable[SourceTable]) -> None:
-    """State which tables an error concerns, unless it states them already."""
+    """State which tables an error concerns, unless already stated."""
     vars(error).setdefault(_TABLES, frozenset(tables))
 
 
 def surveyed(source: Source) -> tuple[Mapping[SourceTable, SourceSchema], Collected]:
-    """The tables of a source, without those that have an error; and the errors of all tables."""
+    """The tables of a source that have no error, and the errors of the others."""
     collected = Collected()
     tables: Mapping[SourceTable, SourceSchema] = {}
     with collected.of():
@@ -169,7 +168,7 @@ def check_named_columns(source: Source) -> None:
 
 
 class Quarantine:
-    """The tables that a pipeline has set aside. `news` are those that this run has set aside."""
+    """The tables that a pipeline has set aside. `news`: the tables that this run has set aside."""
 
     def __init__(self, policy: OnTableError) -> None:
         self._policy = policy
@@ -186,7 +185,6 @@ class Quarantine:
 
     @property
     def tables(self) -> frozenset[SourceTable]:
-        """The names of the tables."""
         return frozenset(self._held)
 
     def restore(self, entries: Iterable[SetAside]) -> None:
@@ -195,7 +193,7 @@ class Quarantine:
             self._held.setdefault(each.table, each)
 
     def release(self, table: SourceTable) -> None:
-        """The table is followed again."""
+        """Remove a table, which is followed again."""
         self._held.pop(table, None)
         if table in self.news:
             self.news.remove(table)
@@ -203,9 +201,9 @@ class Quarantine:
     def renew(
         self, table: SourceTable, reason: str, now_ms: int, position: Position | None
     ) -> None:
-        """State why a table is still not followed; its target is as it was.
+        """State why a table is still not followed; its target is unchanged.
 
-        `position`: the current one, for a table that was never followed.
+        `position`: the current position, for a table that was never followed.
         """
         held = self._held.get(table)
         at = place_of(position) if held is None else held.position
@@ -229,7 +227,8 @@ class Quarantine:
         """Set aside the tables that an error concerns, and return the new entries.
 
         Returns no entries if the error must end the pipeline: it concerns no single table, or the
-        policy is `stop`. `is_wanted`: the user wants to leave out such tables, so they are no news.
+        policy is `stop`. `is_wanted`: the user wants to leave out such tables, which are then no
+        news.
         """
         parts = parts_of(error)
         if not all(map(tables_of, parts)):
@@ -248,5 +247,5 @@ class Quarantine:
 
 
 def place_of(position: Position | None) -> Position | None:
-    """The position without what it says about all tables."""
+    """The position without the members that concern all tables."""
     return position and {name: position[name] for name in position if name not in OF_ALL_TABLES}

@@ -24,7 +24,8 @@ _LOOK_SECONDS = 0.5
 class Patience:
     """One policy for a source that cannot be reached: wait, and try again, up to `seconds`.
 
-    The waits double, up to 30 s, each with up to a tenth more at random. `stops` ends a wait.
+    The waits double, up to 30 s, each with up to a tenth more at random. `stops`: ends a wait when
+    it returns True.
     """
 
     def __init__(self, seconds: float, ambient: Ambient, stops: Callable[[], bool]) -> None:
@@ -36,7 +37,7 @@ class Patience:
         self._wait = _WAIT_SECONDS_MIN
 
     def ask(self, call: Callable[[], T]) -> T | None:
-        """The result of a call to the source; None if `stops()` became true while it waited.
+        """The result of a call to the source; None if `stops()` became true during a wait.
 
         Raises StorageError after the time.
         """
@@ -56,7 +57,7 @@ class Patience:
         """The steps of a source after its current position.
 
         Raises StorageError after the time without a step. The iterator ends if `stops()` becomes
-        true while it waits.
+        true during a wait.
         """
         while True:
             try:
@@ -71,7 +72,7 @@ class Patience:
     def _waits(self, error: StorageError) -> bool:
         """Wait for the next attempt; False if `stops()` became true.
 
-        Raises the error if the time is over.
+        Raises the error when the time is over.
         """
         now_ms = self._ambient.now_ms()
         self._lost_ms = now_ms if self._lost_ms is None else self._lost_ms

@@ -1,9 +1,9 @@
 """The sink of a pipeline: writes steps of a source, with one commit of all tables per interval.
 
-1. Read the state: how far the pipeline came. A checkpoint that an earlier process stored and did
-   not finish is committed now, table by table.
-2. For each step, first change the schemas of the tables if its rows need it. Before a change,
-   everything before the step is committed, because a writer cannot change its schema.
+1. Read the state of the pipeline. A checkpoint that an earlier process stored and did not finish is
+   committed now, table by table.
+2. For each step, first make the schema changes that its rows need. Before a change, everything
+   before the step is committed, because a writer cannot change its schema.
 3. Pass the rows to the writers of their tables, which buffer them within the memory budget.
 4. Make a checkpoint after the interval, or when many rows are buffered: every table writes its
    files, one new state file names them together with the position, and then each table is
@@ -86,7 +86,7 @@ log = logging.getLogger("lakecore.cdc")
 POSITION_PROPERTY = "lakecore.cdc.position"
 _POSITION_BYTES_MAX = 4096
 _ADDRESS = {"server", "user"}
-"""What a source says about itself that may change."""
+"""The facts about a source that may change."""
 _HIDDEN = OF_ALL_TABLES - {"snapshot"}
 
 
@@ -137,8 +137,8 @@ class Sink:
     ) -> Progress:
         """Follow the source until `stops()` is true or, if requested, the source has caught up.
 
-        Everything that was read is committed before this returns. `stops` is asked at each step and
-        before each commit, also while the source is idle, so it shows that the run goes on.
+        Everything that was read is committed before this returns. `stops` is called at each step
+        and before each commit, also while the source is idle, and so serves as a sign of life.
         `reports` is called after each checkpoint. Raises what the source and the tables raise; a
         later run continues from the last checkpoint.
         """
@@ -158,7 +158,7 @@ class Sink:
                     if self._follow(source, steps, stops, reports, until_caught_up=until_caught_up):
                         return self.progress
                 except TABLE_ERRORS as error:
-                    # Someone waits for the first start of a pipeline: it names what does not fit.
+                    # A user waits for the first start of a pipeline, which reports all problems.
                     is_first = begins and self._is_new
                     if is_first and not self._settings.skips_unsupported:
                         raise
@@ -195,7 +195,7 @@ class Sink:
                         return False
                 if ends:
                     return True
-        # The source ended by itself, or the pipeline was stopped while it could not be reached.
+        # The source ended by itself, or the pipeline stopped while the source was unreachable.
         self._checkpoint()
         return True
 
@@ -290,7 +290,7 @@ class Sink:
             )
 
     def _check_targets(self, state: PipelineState) -> None:
-        """Find the targets that the pipeline wrote and that no longer exist: they lost rows.
+        """Find targets that the pipeline wrote and that no longer exist, so that rows are lost.
 
         A table without a snapshot was dropped and created again, and counts as gone. The target of
         a table in quarantine may be dropped.
@@ -306,7 +306,7 @@ class Sink:
                     self._lost(name)
 
     def _lost(self, name: str) -> None:
-        """A target is gone: its source tables are set aside as soon as they are routed to it.
+        """Note that a target is gone: source tables are set aside as soon as they are routed there.
 
         Raises InvalidRequest if the pipeline must stop.
         """
@@ -317,7 +317,7 @@ class Sink:
             raise self._gone(name)
 
     def _gone(self, name: str, *tables: SourceTable) -> InvalidRequest:
-        """The error of a target that is gone. It concerns these tables, or those routed to it."""
+        """The error of a missing target, for these tables, or else for all tables routed there."""
         error = InvalidRequest(
             "the target table of a running pipeline is gone: `lakecore cdc resync` makes it again "
             "for a table in quarantine; without quarantine, remove the state of the pipeline",
@@ -329,7 +329,7 @@ class Sink:
 
     @contextmanager
     def _existing(self, name: str) -> Iterator[None]:
-        """A context manager: in it, a target that does not exist is an error of its tables."""
+        """A context manager that replaces NotFound by the error of a missing target."""
         try:
             yield
         except NotFound as error:
@@ -346,7 +346,7 @@ class Sink:
     def _created(
         self, table: SourceTable, schema: SourceSchema, *, is_asked: bool = False
     ) -> str | None:
-        """The target of a source table, which exists then; None if the table is not followed.
+        """The target of a source table, created if needed; None if the table is not followed.
 
         `is_asked`: whether a user wants the table to be read, new or not.
         """
@@ -371,7 +371,7 @@ class Sink:
     def _is_followed(self, table: SourceTable, schema: SourceSchema, *, is_asked: bool) -> bool:
         """Whether the rows of a table are written. Called for tables that are new in this run.
 
-        Raises InvalidRequest if the table has lost the primary key that its rows were written with.
+        Raises InvalidRequest if the table has lost the primary key of its written rows.
         """
         known = str(table) in self._state.source_tables
         if not self._has_key(schema):
@@ -398,7 +398,7 @@ class Sink:
     # --- quarantine -------------------------------------------------------------------------------
 
     def _set_aside(self, error: LakecoreError, source: Source, *, is_wanted: bool = False) -> bool:
-        """Set aside the tables that an error concerns; False if it must end the pipeline.
+        """Set aside the tables that an error concerns; False if the error must end the pipeline.
 
         Everything since the last checkpoint is dropped: the source repeats it without these tables.
         """
@@ -445,7 +445,7 @@ class Sink:
         return None
 
     def _outdated(self, altered: Sequence[Altered]) -> Iterator[SourceTable]:
-        """Those of the tables whose targets may hold values that the source has changed."""
+        """The tables whose targets may hold values that the source has changed."""
         for each in altered:
             name = self._routes.get(each.table)
             if name is None:
@@ -462,7 +462,7 @@ class Sink:
                 yield each.table
 
     def _request(self, tables: Sequence[SourceTable]) -> bool:
-        """Store that these tables are to be read; False if that is stored already."""
+        """Store a request to read these tables; False if already stored."""
         open_ones = {each for found in self._files.requests().values() for each in found}
         missing = [each for each in tables if each not in open_ones]
         if missing:
@@ -473,8 +473,8 @@ class Sink:
         """Do the open requests: the target of each table becomes equal to the table.
 
         Called directly after a checkpoint. A request is deleted after the checkpoint of its last
-        table, so a crash repeats what is not stored. If a table cannot be read, its target stays as
-        it was: a table that can be followed without it goes on, any other one is in quarantine.
+        table, so that a crash repeats what is not stored. If a table cannot be read, the target
+        stays unchanged, and the table is followed if possible, or else in quarantine.
         """
         reader = self._reader(source)
         if reader is None:
@@ -509,7 +509,7 @@ class Sink:
             self._files.forget_request(name)
 
     def _restore(self, source: ReadsAgain, table: SourceTable) -> bool:
-        """Write the rows that a table has now, and delete all others: one commit, not made yet.
+        """Write the current rows of a table, and delete all others, in the next commit.
 
         False if the source cannot be reached, or the run ends.
         """
@@ -539,7 +539,7 @@ class Sink:
         return True
 
     def _returning(self, table: SourceTable, schema: SourceSchema) -> str:
-        """The target of a table that comes back; makes it if it is gone.
+        """The target of a table that comes back, created again if gone.
 
         Raises InvalidRequest if the target cannot become equal to the source table.
         """
@@ -561,7 +561,7 @@ class Sink:
     # --- steps ------------------------------------------------------------------------------------
 
     def _take_or_retry(self, step: Step, source: Source) -> None:
-        """Take a step. The first one is taken again after an error: no position is before it."""
+        """Take a step; the first one again after an error, because no position is before it."""
         while True:
             try:
                 return self._take(step)
@@ -599,7 +599,7 @@ class Sink:
         self._position = step.position
 
     def _clear(self, cleared: Cleared) -> None:
-        """Delete the rows of a target that its source lacks. Doing it again changes nothing."""
+        """Delete the rows of a target that its source lacks; idempotent."""
         name = self._routes.get(cleared.table)
         if name is None:
             return
@@ -623,7 +623,6 @@ class Sink:
             )
 
     def _evolve(self, name: str, batch: ChangeBatch) -> None:
-        """Make the schema changes that a batch needs."""
         if self._known.get(batch.table) == batch.schema:
             return
         schema = self._target(name).table.context.schema
@@ -639,7 +638,7 @@ class Sink:
         self._known[batch.table] = batch.schema
 
     def _target(self, name: str) -> TargetTable:
-        """The target of this name. Raises InvalidRequest if it is gone."""
+        """The target of this name. Raises InvalidRequest for a missing target."""
         with self._existing(name):
             return self._opened(name)
 
@@ -678,7 +677,7 @@ class Sink:
         return waited >= self._settings.interval_seconds * 1000
 
     def _checkpoint(self) -> bool:
-        """Store the position with every row before it, and make these rows visible.
+        """Store the position, and make all rows before it visible.
 
         False if there was nothing to store. Raises InvalidRequest if a target is gone.
         """
@@ -765,7 +764,7 @@ class Sink:
     def _commit(self, state: PipelineState, began_ms: int | None = None) -> None:
         """Commit what a checkpoint's state names, then delete the states before it.
 
-        `began_ms`: when the checkpoint began; None for one of an earlier process.
+        `began_ms`: when the checkpoint began; None for a checkpoint of an earlier process.
         """
         properties = _properties(state)
         for name, messages in state.messages.items():

@@ -86,12 +86,12 @@ class SinkSettings:
     - `takes_new_tables`: whether tables that appear in the source later are followed;
     - `needs_key`: whether a source table without a primary key is left out;
     - `ignores_incompatible`: whether a table that does not fit its target is left out;
-    - `skips_unsupported`: whether the first start sets aside tables that do not fit; otherwise it
-      ends with an error that names them;
+    - `skips_unsupported`: whether the first start sets aside tables that do not fit; otherwise the
+      start ends with an error that names them;
     - `source_moved`: whether the source may have another address than in the state;
     - `on_table_error`: what happens to a table that cannot be followed once the pipeline runs;
-    - `keeps_dead_letters`: whether rows that do not fit, and messages that cannot be read, go to a
-      file; otherwise they end the pipeline;
+    - `keeps_dead_letters`: whether rows that do not fit, and unreadable messages, go to a file;
+      otherwise such a row or message ends the pipeline;
     - `opened_at_start`: tables that are opened even before they get a row. With the option
       `commit.force-create-snapshot`, such a table gets a snapshot at each checkpoint;
     - `source_patience_seconds`: how long the source may be unreachable.
@@ -116,7 +116,7 @@ class Progress:
 
     - `tables`: by target, the rows of each kind;
     - `rows_per_second`: of the last minute;
-    - `quarantine`: the tables that are not followed any more; `newly_set_aside`: those of this run;
+    - `quarantine`: the tables that are no longer followed; `newly_set_aside`: those of this run;
     - `not_read_again`: why tables that are followed could not be read again as requested.
     """
 
@@ -133,7 +133,6 @@ class Progress:
     rows_per_second: float = 0.0
 
     def copied_tables(self) -> dict[str, dict[str, int]]:
-        """`tables` as it is now."""
         return {name: {**kinds} for name, kinds in self.tables.items()}
 
     def line(self, name: str) -> str:
@@ -177,8 +176,8 @@ def rate_of(pairs: Sequence[tuple[int, int]], now_ms: int) -> float:
 # --- shaping -------------------------------------------------------------------------------------
 # Converts changes with the columns of a source to changes with the columns of their target.
 #
-# A row raises an error if a computed column refuses its values, or if it does not fit the target.
-# If dead letters are kept, the row becomes a dead letter instead, and all other rows are written.
+# A row is an error if a computed column refuses its values, or if the target cannot hold it. If
+# dead letters are kept, the row becomes a dead letter instead, and all other rows are written.
 
 
 def needed_changes(
@@ -247,17 +246,17 @@ def does_not_fit(source: str, target: str, error: InvalidRequest) -> InvalidRequ
 # --- shard order ---------------------------------------------------------------------------------
 # Orders the batches of several source tables with one target by the order of the changes.
 #
-# A decoder collects the rows of each table, so a step with several tables does not keep the order
-# between them. If they share a target, this order matters: a row may move from one table to
+# A decoder collects the rows of each table, so a step does not keep the order of changes between
+# tables. For tables that share a target, this order matters: a row may move from one table to
 # another, as a deletion in the first and an insertion of the same key in the second.
 
 
 def in_order(batches: Sequence[ChangeBatch], *, joins: bool = True) -> list[ChangeBatch]:
     """The rows of the batches in the order that the batches state.
 
-    Batches that are in order already, or that state no order, are returned unchanged. With `joins`,
-    batches with equal columns are joined to one batch, whose table has all their names. Otherwise,
-    a batch is split where rows of another table come between its rows.
+    Batches that are in order already, or that state no order, are returned unchanged. `joins`:
+    whether batches with equal columns are joined to one batch, whose table has all their names.
+    Otherwise, a batch is split where rows of another table come in between.
     """
     orders = [
         each.order.to_numpy(zero_copy_only=False) for each in batches if each.order is not None
@@ -373,7 +372,7 @@ class TargetRows:
     def _named(self, batch: ChangeBatch) -> pa.Table:
         """The rows under the table's column names, with BOOLEANs where the table has them.
 
-        A TINYINT of the source may be a BOOLEAN of the table.
+        A TINYINT of the source can be a BOOLEAN of the table.
         """
         names = target_names(self._context.schema.names, batch.rows.column_names)
         rows = batch.rows.rename_columns(list(names.values()))

@@ -31,7 +31,7 @@ _PROPERTY = "properties."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCatalog:
-    """A server, defined by options. `repr` shows none of them, because they hold secrets."""
+    """A server, defined by options, which `repr` hides because they hold secrets."""
 
     type: str
     options: Mapping[str, str] = field(repr=False)
@@ -43,7 +43,7 @@ class SourceCatalog:
     def conf(
         self, names: tuple[str, ...], options: Mapping[str, str], *, takes_table: bool
     ) -> dict[str, str]:
-        """The options of the source: those of the catalog, of the statement, and of the names."""
+        """The options of the source, from the catalog, the statement and the names."""
         stated = {**self.options, **with_secrets(options)}
         found = (_TABLES if takes_table else _DATABASES)[self.type](names, stated)
         stated.pop(_DATABASE, None)

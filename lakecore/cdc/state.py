@@ -1,30 +1,29 @@
 """The state of a pipeline: small JSON files next to the tables, one for each checkpoint.
 
-A checkpoint file holds the position of the source, and the commit messages of every table whose
-rows came before that position. Writing this file makes the checkpoint valid. Then each table is
-committed from the messages; after a crash, the next process does this. Without the file, the
-checkpoint never happened, and the source is read again from the previous position.
+A checkpoint file holds the position of the source, and the commit messages of every table with rows
+before that position. Once the file is written, the checkpoint is valid, and each table is committed
+from the messages, after a crash by the next process. Without the file, the checkpoint never
+happened, and the source is read again from the previous position.
 
 INVARIANT: `put_if_absent` of the next file is the only step that advances a pipeline. If two
-processes run one pipeline, both write a file of the same number, and one of them is refused.
+processes run one pipeline, both write a file of the same number, and one process gets an error.
 
-INVARIANT: the file of a checkpoint is deleted only after the next one is written. Until then it is
-the only place that names its messages.
+INVARIANT: the file of a checkpoint is deleted only after the next file is written. Until then, no
+other place names the checkpoint's messages.
 
-When every table of a checkpoint is committed, its file is written again without the messages. So a
-restart commits nothing twice, even if the snapshots of the first commit have expired.
+When every table of a checkpoint is committed, the file is written again without the messages, so
+that a restart commits nothing twice, even if the snapshots of the first commit have expired.
 
-What a state says about each table is in a base, a file of its own; a checkpoint names it and has
-only the entries that differ. When these are many, the next checkpoint begins another base. So a
-checkpoint costs as much as has changed, however many tables there are.
+Entries about single tables are in a separate file, the *base*; a checkpoint names its base, and has
+only the entries that differ. If many entries differ, the next checkpoint begins another base. The
+cost of a checkpoint therefore depends on the changes, not on the number of tables.
 
-INVARIANT: a base is stored before the checkpoints that name it, and deleted after a later one is
-named. Its name begins with its checkpoint, so a slow process deletes no newer base.
+INVARIANT: a base is stored before the checkpoints that name it, and deleted after a later base is
+named. The name of a base begins with its checkpoint, so a slow process deletes no newer base.
 
 INVARIANT: the dead letters of a checkpoint are published after its state is stored. Before that,
 they are in a file that the state names. If the checkpoint never happens, the source yields the same
-rows again. A table whose schema has changed by then may take them: they must not be dead letters
-too.
+rows again, and a table with a new schema may take them: such rows must not be dead letters too.
 
 INVARIANT: a state holds no password: only a position, names and counts of the source.
 """
@@ -138,8 +137,8 @@ def _decoded(value: object) -> object:
 # Dead letters: rows that do not fit their table, kept in files next to the state of the pipeline.
 #
 # Each line is a JSON object: the source table, the target, the kind of the change, the reason, and
-# the values as text. A checkpoint has at most one file. It is published only after the checkpoint
-# is stored (`state.py`), so each row is either in its table or here.
+# the values as strings. A checkpoint has at most one file, which is published only after the
+# checkpoint is stored, so each row is either in its table or here.
 
 
 class DeadLetters:
@@ -150,7 +149,7 @@ class DeadLetters:
         self.count = 0
 
     def add(self, target: str, batch: ChangeBatch, rows: Sequence[tuple[int, str]]) -> None:
-        """Keep rows of a batch. `rows` has the number of each row, and the reason."""
+        """Keep rows of a batch. `rows`: the number of each row, and the reason."""
         for number, reason in rows:
             values = batch.rows.slice(number, 1).to_pylist()[0]
             line = {
@@ -201,7 +200,7 @@ _FORMATS = (1, 2)
 _CHANGES_MIN = 4096
 _ATTEMPTS = 10
 _Tables: TypeAlias = "dict[str, dict[str, Json]]"
-"""Entries about single tables, by what they say and the name of the table."""
+"""Entries about single tables, by subject and name of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +213,7 @@ class PipelineState:
     - `letters`: the file with the dead letters of the checkpoint, until they are published;
     - `targets`: the tables that were written so far;
     - `source_tables`: the source tables known when the pipeline first started (`divided` mode);
-    - `quarantine`: the source tables that are not followed any more;
+    - `quarantine`: the source tables that are no longer followed;
     - `metrics`: counts and times for users; no decision depends on them.
     """
 
@@ -291,7 +290,7 @@ class StateFiles:
     def put(self, state: PipelineState) -> None:
         """Store the state of the next checkpoint.
 
-        Raises CommitConflict if another process has stored it already.
+        Raises CommitConflict if another process has already stored that checkpoint.
         """
         path = self._path(state.checkpoint)
         whole, tables = _split(state)
@@ -313,7 +312,7 @@ class StateFiles:
         return json.dumps({**head, **whole, "base": self._base[0], "changed": changed}).encode()
 
     def _join(self, found: dict[str, Json]) -> None:
-        """Put what a state says about tables in its place.
+        """Put the entries about tables back into a state.
 
         Raises NotFound if the base is gone, KeyError or TypeError for a damaged state.
         """
@@ -350,7 +349,7 @@ class StateFiles:
             self._store.put(self._path(state.checkpoint), self._text(whole, changed))
 
     def request(self, tables: Iterable[SourceTable]) -> None:
-        """Store the request to read tables again. Each request is a file of its own."""
+        """Store the request to read tables again, in a file of its own."""
         name = f"resync-{self._ambient.new_uuid()}.json"
         text = json.dumps([[each.database, each.name] for each in tables])
         self._store.put(f"{self.directory}/{name}", text.encode())
@@ -371,11 +370,10 @@ class StateFiles:
         return found
 
     def forget_request(self, name: str) -> None:
-        """Delete a request that is done."""
         self._store.delete(f"{self.directory}/{name}")
 
     def hold_letters(self, checkpoint: int, lines: Sequence[str]) -> str:
-        """Store the dead letters of the next checkpoint under a temporary name, and return it."""
+        """Store dead letters of the next checkpoint under a temporary name. Returns the name."""
         name = f"held-rows-{checkpoint}-{self._ambient.new_uuid()}.jsonl"
         self._store.put(f"{self.directory}/{name}", _joined(lines))
         return name
@@ -396,14 +394,12 @@ class StateFiles:
         return text.removesuffix("\n").split("\n") if text else []
 
     def put_letters(self, checkpoint: int, lines: Sequence[str]) -> None:
-        """Store the dead letters of a checkpoint."""
         self._store.put(self._letters_path(checkpoint), _joined(lines))
 
     def forget_before(self, checkpoint: int) -> None:
         """Delete the state files of earlier checkpoints, and temporary files of dead letters.
 
-        The latter are deleted up to this checkpoint. Call it when all tables of this checkpoint are
-        committed.
+        Temporary files are deleted up to this checkpoint, whose tables must all be committed.
         """
         known = _BASE.fullmatch(self._base[0] or "")
         for name in self._names():
@@ -424,13 +420,13 @@ class StateFiles:
 
 
 _PARTS = (("position", "columns"), ("metrics", "tables"))
-"""The members of a state with entries about single tables: where they are, and their names."""
+"""The members of a state with entries about single tables: their parent and their name."""
 _SPLIT = True
-"""In place of such a member."""
+"""The placeholder of such a member."""
 
 
 def _split(state: PipelineState) -> tuple[dict[str, Json], _Tables]:
-    """A state as JSON: what is about the whole pipeline, and the entries about single tables."""
+    """A state as JSON: the part about the whole pipeline, and the entries about single tables."""
     tables: _Tables = {
         "targets": dict.fromkeys(state.targets, 1),
         "source_tables": dict.fromkeys(state.source_tables, 1),
@@ -457,7 +453,7 @@ def _split(state: PipelineState) -> tuple[dict[str, Json], _Tables]:
 
 
 def _changes(before: _Tables, now: _Tables) -> _Tables:
-    """The entries that are new or others; None for those that are gone."""
+    """The entries that are new or have changed; None for entries that are gone."""
     found: _Tables = {}
     for part in {*before, *now}:
         old, new = before.get(part, {}), now.get(part, {})
@@ -474,7 +470,7 @@ def _changes(before: _Tables, now: _Tables) -> _Tables:
 def _held(name: object, path: str) -> str | None:
     """The name of a file of dead letters in the directory of the pipeline, or None.
 
-    Raises CorruptTable for a name that `hold_letters` does not make: the file is published.
+    Raises CorruptTable for a name that is not from `hold_letters`, because the file is published.
     """
     if name is not None and not (isinstance(name, str) and _HELD.fullmatch(name)):
         raise CorruptTable("the state names no file of dead letters", path=path, name=name)

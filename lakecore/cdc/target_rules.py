@@ -5,8 +5,8 @@ primary key is the one that the action states, or else the source's. Columns tha
 has become nullable, because new rows have no value for them.
 
 When a pipeline starts for the first time, an existing target is checked: it must have every column,
-with a type that holds the values, and the same primary key. Then it gets the action's table
-options.
+with a type that holds the values, and the same primary key. Then the action's table options are
+set.
 
 See https://paimon.apache.org/docs/master/cdc-ingestion/overview/
 """
@@ -67,8 +67,8 @@ if TYPE_CHECKING:
 #
 # INVARIANT: no change loses or alters a value that the table may hold. A longer CHAR or BINARY
 # would pad the old values, so the column becomes VARCHAR or VARBINARY of that length; a number
-# becomes text only if the text is long enough. Paimon also lets the integer digits of a DECIMAL
-# shrink while its scale grows, which turns old values into null; here that is an error.
+# becomes a string only if the string type is long enough. Paimon also lets the integer digits of a
+# DECIMAL shrink while its scale grows, which turns old values into null; lakecore raises an error.
 #
 # Paimon's page:
 # https://paimon.apache.org/docs/master/cdc-ingestion/overview/#schema-change-evolution
@@ -117,9 +117,9 @@ def conversion(old: DataType, new: DataType, mapping: TypeMapping = DEFAULT_MAPP
 
 
 def may_lose(old: DataType, new: DataType | None, *, is_strict: bool) -> bool:
-    """Whether a change of a source's type may have changed values that a column of type `old` has.
+    """Whether a change of a source's type may have changed values in a column of type `old`.
 
-    `new` is the type that the source has then; None if it is not known.
+    `new`: the type that the source has afterwards; None if not known.
     """
     if new is None:
         return True
@@ -137,10 +137,9 @@ def may_lose(old: DataType, new: DataType | None, *, is_strict: bool) -> bool:
 
 
 def target_names(table: Iterable[str], given: Sequence[str]) -> dict[str, str]:
-    """For each column of a source, the name of its column in the table, or its own if it is new.
+    """For each column of a source, the name of its column in the table; for new columns, their own.
 
-    A name that differs from one of the table in case only is the same column, unless the other side
-    has several such names.
+    Names that differ only in case are the same column, unless one side has several such names.
     """
     own = set(table)
     if own.issuperset(given):
@@ -174,8 +173,8 @@ def schema_changes(
 ) -> list[Change]:
     """The schema changes after which rows with the columns of `given` fit into the table.
 
-    Columns are matched by name. Raises InvalidRequest, naming the column and both types, for a
-    type that the column cannot get.
+    Columns are matched by name. Raises InvalidRequest, naming the column and both types, for an
+    impossible change of type.
     """
     changes: list[Change] = []
     for column in given.fields:
@@ -309,7 +308,7 @@ def _atomics(old: Atomic, new: Atomic, mapping: TypeMapping) -> Conversion:
         return _decimals(old, new)
     if old.root is Root.TIME:
         # Java cannot read a file whose TIME has another precision than the table's, so the column
-        # keeps its precision. A row with a time of more digits is refused.
+        # keeps its precision. A row with a time of more digits is an error.
         return Conversion.KEEP
     return _wider((old.precision or 0) <= (new.precision or 0))
 
@@ -396,17 +395,16 @@ METADATA_TYPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class TargetRules:
-    """The rules of one action. They implement the protocol `Rules` of the sink.
+    """The rules of one action, which implement the protocol `Rules` of the sink.
 
     - `route`: returns the target of a source table, or None if the table is left out;
     - `primary_keys`: replace the primary key of the source; with `falls_back`, only for tables that
       have all of these columns;
-    - `partition_keys_of`: partition keys by source table, which replace `partition_keys` for this
-      table;
-    - `takes_source_keys`: whether the source's primary key is taken if none is given;
-    - `lenient`: whether a computed column is null if the column that it refers to is missing;
+    - `partition_keys_of`: by source table, partition keys that replace `partition_keys`;
+    - `takes_source_keys`: whether the source's primary key is used if none is given;
+    - `lenient`: whether a computed column is null if the column of its definition is missing;
     - `widens_existing`: whether missing columns are added to a table that exists before the
-      pipeline; otherwise such a table is refused.
+      pipeline; otherwise they are an error.
     """
 
     route: Callable[[SourceTable], str | None]
@@ -471,7 +469,6 @@ class TargetRules:
         )
 
     def rows(self, batch: ChangeBatch) -> ChangeBatch:
-        """The batch with the columns of `shape`."""
         schema = self.shape(batch.table, batch.schema)
         own = self._cased(batch.schema)
         rows = batch.rows.rename_columns(list(own.names))
@@ -542,7 +539,7 @@ class TargetRules:
     ) -> None:
         """Raise InvalidRequest if a pipeline could not create or use the target.
 
-        `follows`: whether it follows the table already, and may change the target.
+        `follows`: whether the pipeline already follows the table, and may change the target.
         """
         if catalog.table_exists(target):
             found = catalog.get_table(target).context.schema
@@ -559,8 +556,8 @@ class TargetRules:
         schema = named_as(found.names, schema)
         _check_exact(found, schema, table=target)
         if first and target in self.made:
-            # This only checks that the changes are possible. The sink, which may have the table
-            # open, makes them before the first row that needs them.
+            # Only check that the changes are possible. The sink, which may have the table open,
+            # makes the changes before the first row that needs them.
             self.changes(found, schema)
         elif first:
             if not self.widens_existing:

@@ -1,7 +1,7 @@
 """One target table of a pipeline: opens it, changes its schema, and writes it at checkpoints.
 
-A schema change needs a new writer, because a writer keeps the schema that it started with. The sink
-therefore commits everything before it changes a table.
+A schema change needs a new writer, because a writer keeps the schema that it started with. Before a
+change, the sink therefore commits everything.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class TargetTable:
     def write(self, batch: ChangeBatch) -> int:
         """Buffer the changes of a batch and return their number.
 
-        Raises InvalidRequest, naming column, value and row, for a row that does not fit; then every
-        row since the last checkpoint is dropped.
+        Raises InvalidRequest, naming column, value and row, for a row that does not fit, after
+        which every row since the last checkpoint is dropped.
         """
         rows = self.rows.written(batch)
         if not rows.num_rows:
@@ -73,7 +73,7 @@ class TargetTable:
         return self._opened().write(rows)
 
     def names_of_key(self, key: Sequence[str]) -> Mapping[str, str]:
-        """The own name of each column of the source's key.
+        """The target's name of each column of the source's key.
 
         Raises InvalidRequest if the table has another key, or does not replace whole rows.
         """
@@ -92,7 +92,7 @@ class TargetTable:
         return names
 
     def remove_others(self, keys: pa.Table) -> int:
-        """Delete the committed rows whose key is not in `keys`; return their number.
+        """Delete the committed rows whose key is not in `keys`; return the number of deleted rows.
 
         Raises InvalidRequest if the table has another key, or does not replace whole rows.
         """
@@ -134,7 +134,6 @@ class TargetTable:
         return messages
 
     def commit(self, checkpoint: int, properties: Mapping[str, str]) -> None:
-        """Commit the prepared files."""
         self._opened().commit(checkpoint, properties=properties)
 
     def recover(self, checkpoint: int, messages: Sequence[CommitMessage]) -> None:

@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 #
 # - `c` and `r` insert `after`; `u` deletes `before` and inserts `after`; `d` deletes `before`.
 # - `t` (truncate), `m` (message), tombstones, and events that only carry DDL change no row.
-# - With a schema, columns have its types; without, every column is STRING.
+# - With a schema, columns have the types of the schema; without, every column is STRING.
 # - The primary key is `pkNames`, else the fields of the message's key.
 #
-# An update or deletion without `before` is refused, because it does not say which row it changes.
-# PostgreSQL sends `before` only for tables with `REPLICA IDENTITY FULL`.
+# An update or deletion without `before` is an error, because the changed row is unknown. PostgreSQL
+# sends `before` only for tables with `REPLICA IDENTITY FULL`.
 #
 # See https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-events
 
 _NULL = b"null"
 _UNAVAILABLE = (b"__debezium_unavailable_value", b"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
-"""Debezium's placeholder for an unchanged large value of PostgreSQL, as text and as Base64."""
+"""Debezium's placeholder for an unchanged large value of PostgreSQL, plain and as Base64."""
 
 
 class DebeziumJson:
@@ -60,11 +60,9 @@ class DebeziumJson:
         self._mapping = mapping
 
     def envelope(self) -> Callable[[bytes], Any]:
-        """The function that parses a message."""
         return _envelope()
 
     def changes(self, event: Any) -> Changes | None:
-        """The rows of a message."""
         schema = bytes(event.schema)
         payload = event.payload if schema else event
         if payload is None:
@@ -192,7 +190,7 @@ _HEADER = 5
 
 
 class SchemaRegistry:
-    """The schemas of one registry. Each is fetched once."""
+    """The schemas of one registry; each schema is fetched once."""
 
     def __init__(self, url: str, ask: Callable[[str], Any] = get_json) -> None:
         self._url = url.rstrip("/")
@@ -223,7 +221,7 @@ class SchemaRegistry:
 def schema_number(message: bytes) -> tuple[int, bytes]:
     """The schema id and the body of a message.
 
-    Raises ValueError unless it begins with a zero byte.
+    Raises ValueError unless the message begins with a zero byte.
     """
     if len(message) < _HEADER or message[0] != 0:
         raise ValueError("the message does not begin with the number of a schema")
@@ -234,9 +232,9 @@ def schema_number(message: bytes) -> tuple[int, bytes]:
 # Converts MongoDB's documents (extended JSON) to one string for each field, as Paimon does.
 #
 # Only top-level fields count. An ObjectId becomes its hexadecimal digits, a date its milliseconds
-# since 1970, a timestamp its seconds, bytes become Base64, a UUID its text, a regular expression
-# `/pattern/options`. A document or an array is JSON with the same replacements inside. Null and
-# undefined are null.
+# since 1970, a timestamp its seconds, a byte string its Base64 form, a UUID its text form, and a
+# regular expression `/pattern/options`. A document or an array is JSON with the same replacements
+# inside. Null and undefined are null.
 #
 # See https://www.mongodb.com/docs/manual/reference/mongodb-extended-json/
 
@@ -367,9 +365,9 @@ _SPECIAL: dict[str, Callable[[dict[str, Any]], Any]] = {
 # --- debezium avro -------------------------------------------------------------------------------
 # `debezium-avro`: Debezium's events in Avro, with a schema registry.
 #
-# The events are those of debezium-json: `c`, `r`, `u`, `d`; `t` and `m` change no row. The record
-# type of `after`, or else of `before`, gives the columns of a row. The fields of the message's key
-# are the primary key.
+# The events are as in debezium-json: `c`, `r`, `u`, `d`; `t` and `m` change no row. The record type
+# of `after`, or else of `before`, gives the columns of a row. The fields of the message's key are
+# the primary key.
 #
 # See https://debezium.io/documentation/reference/stable/configuration/avro.html
 
@@ -377,7 +375,7 @@ _WITHOUT_ROWS = frozenset({"t", "m"})
 
 
 class DebeziumAvro:
-    """Decodes messages of one or more tables. Asks the registry once for each schema."""
+    """Decodes messages of one or more tables, with one request to the registry for each schema."""
 
     def __init__(self, registry: SchemaRegistry, mapping: TypeMapping = DEFAULT_MAPPING) -> None:
         self._registry = registry
@@ -385,7 +383,6 @@ class DebeziumAvro:
         self._shapes: dict[int, AvroShape] = {}
 
     def decode(self, messages: Messages, on_bad: OnBad) -> list[ChangeBatch]:
-        """The changes of the messages, by table and schema."""
         groups = Groups(messages, on_bad)
         for index, value in enumerate(messages.values):
             if value is None:
@@ -445,7 +442,6 @@ class AvroShape:
     def read(
         self, raws: Sequence[Any], primary_key: tuple[str, ...]
     ) -> tuple[SourceSchema, pa.Table]:
-        """The schema of the rows, and the rows."""
         columns = [
             converted(each.convert, [row.get(each.field) for row in raws], each.name)
             for each in self._columns
@@ -474,7 +470,7 @@ def _debezium_avro_rows(event: Any) -> list[tuple[Any, int]]:
 def _row_record(schema: Any) -> Any:
     """The record type of a row.
 
-    Avro refers to a record type that was defined before by its name.
+    A record type that was defined earlier in the schema is only named.
     """
     fields = {each["name"]: without_null(each["type"]) for each in schema["fields"]}
     for side in ("before", "after"):
@@ -497,7 +493,6 @@ class DebeziumBson:
     """Decodes messages of one or more collections."""
 
     def decode(self, messages: Messages, on_bad: OnBad) -> list[ChangeBatch]:
-        """The changes of the messages, by collection."""
         groups = Groups(messages, on_bad)
         decode = _debezium_bson_envelope()
         for index, value in enumerate(messages.values):
@@ -531,7 +526,6 @@ class DocumentShape:
     def read(
         self, raws: Sequence[Any], primary_key: tuple[str, ...]
     ) -> tuple[SourceSchema, pa.Table]:
-        """The schema of the rows, and the rows."""
         names: dict[str, None] = {}
         for row in raws:
             names.update(dict.fromkeys(row))

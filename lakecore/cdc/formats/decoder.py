@@ -54,7 +54,6 @@ class Messages:
         assert self.metadata is None or self.metadata.num_rows == len(self.values)
 
     def key(self, index: int) -> bytes | None:
-        """The key of a message; None if it has none."""
         return None if self.keys is None else self.keys[index]
 
     def bad(
@@ -62,7 +61,7 @@ class Messages:
     ) -> BadMessage:
         """The error that says what is wrong with a message, and where the message is.
 
-        `of`: the table that the error concerns; None if the message does not say it.
+        `of`: the table that the error concerns; None if the message names no table.
         """
         places: dict[str, object] = {"number": index}
         if self.metadata is not None:
@@ -77,15 +76,15 @@ class Messages:
 
 
 # --- groups --------------------------------------------------------------------------------------
-# Collects the rows of many messages by table and schema, and makes batches of changes of them.
+# Collects the rows of many messages by table and schema, and converts them to batches.
 #
 # A decoder reads the envelopes and adds the rows, as JSON text, to the group of their table. When
 # the schema of a table changes, its group ends and another begins, so that the order of the rows of
 # a table is kept.
 #
-# If rows do not fit, a binary search finds the first such row, and the error names its message. A
-# caller may choose to continue without this message: it then receives the error, and all rows of
-# the message are left out.
+# If rows do not fit, a binary search finds the first such row, and the error names its message.
+# With `OnBad`, a caller can continue without this message: the caller receives the error, and all
+# rows of the message are left out.
 
 OnBad: TypeAlias = Callable[[BadMessage], None]
 """Called with the error of a message that cannot be read; it may raise the error."""
@@ -133,17 +132,16 @@ class Groups:
         return found[1] if found is not None and found[0] == schema else None
 
     def begin(self, table: Hashable, schema: Hashable, group: Group) -> Group:
-        """Make this the open group of the table."""
+        """Make `group` the open group of the table."""
         self._open[table] = (schema, group)
         self._all.append(group)
         return group
 
     def replace(self, parts: Callable[[Group], list[Group]]) -> None:
-        """Let other groups, with the same rows, take the place of each."""
+        """Replace each group by other groups with the same rows."""
         self._all = [part for group in self._all for part in parts(group)]
 
     def batches(self) -> list[ChangeBatch]:
-        """The batches of all groups."""
         found = [self._batch(group) for group in self._all]
         return [batch for batch in found if batch is not None and len(batch)]
 
@@ -218,7 +216,7 @@ class Changes(NamedTuple):
 
 
 class Decoder(Protocol):
-    """Decodes messages to changes. Use one for each source: it may remember earlier messages."""
+    """Decodes messages to changes. A decoder may remember messages: use one for each source."""
 
     def decode(self, messages: Messages, on_bad: OnBad) -> list[ChangeBatch]:
         """The changes, by table and schema; `on_bad` gets each message that cannot be read."""
@@ -232,7 +230,7 @@ class JsonFormat(Protocol):
         """The name of the format in the option `value.format`."""
 
     def envelope(self) -> Callable[[bytes], Any]:
-        """The function that parses a message. It raises ValueError for text that is not one."""
+        """The function that parses a message, and raises ValueError for any other text."""
 
     def changes(self, event: Any) -> Changes | None:
         """The rows of a message; None if it changes no rows. Raises BadEvent."""
@@ -256,7 +254,6 @@ class JsonDecoder:
         self._shapes: dict[tuple[tuple[str, str], bytes, tuple[str, ...]], Shape] = {}
 
     def decode(self, messages: Messages, on_bad: OnBad) -> list[ChangeBatch]:
-        """The changes of the messages, by table and schema."""
         groups = Groups(messages, on_bad)
         decode, changes_of = self._decode, self._format.changes
         for index, value in enumerate(messages.values):
@@ -288,8 +285,8 @@ class JsonDecoder:
     def _by_key(self, group: Group, messages: Messages, on_bad: OnBad) -> list[Group]:
         """The group, or its parts if its messages state several keys under one schema.
 
-        The key of each message would cost half as much again as all else: only if that of the last
-        one differs are all of them read.
+        To read every key costs half as much as all other decoding, so all keys are read only if the
+        key of the last message differs.
         """
         if not group.raws or self._stated(messages, group, group.indexes[-1]) == group.primary_key:
             return [group]
@@ -312,7 +309,7 @@ class JsonDecoder:
         return parts
 
     def _stated(self, messages: Messages, group: Group, index: int) -> tuple[str, ...]:
-        """The primary key that a message states; that of the group if it states none."""
+        """The primary key that a message states, or else the key of the group."""
         value = messages.values[index]
         if value is None:
             return group.primary_key
@@ -340,7 +337,7 @@ def given(raw: bytes, name: str, event: str) -> bytes:
 # --- text format ---------------------------------------------------------------------------------
 # JSON formats whose messages state no types: every column is STRING.
 #
-# Such a format is defined by three functions and a name. This module has their common part.
+# Such a format is defined by three functions and a name; `TextFormat` has the common part.
 
 TableRows: TypeAlias = "tuple[tuple[str, str], Sequence[tuple[bytes, int]]]"
 """The database and the name of a table, and its rows with their kinds."""
@@ -348,9 +345,9 @@ TableRows: TypeAlias = "tuple[tuple[str, str], Sequence[tuple[bytes, int]]]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextFormat:
-    """A format. `rows` returns the rows of a message (None if it changes none) or raises BadEvent.
+    """A format. `rows` returns the rows of a message (None without changes) or raises BadEvent.
 
-    `key_member` is the member of a message that lists the primary key.
+    `key_member`: the member of a message that lists the primary key.
     """
 
     name: str
@@ -359,11 +356,9 @@ class TextFormat:
     key_member: str | None = None
 
     def envelope(self) -> Callable[[bytes], Any]:
-        """The function that parses a message."""
         return self.reader()
 
     def changes(self, event: Any) -> Changes | None:
-        """The rows of a message."""
         found = self.rows(event)
         return None if found is None else Changes(found[0], b"", found[1])
 

@@ -53,11 +53,9 @@ class AliyunJson:
         self._mapping = mapping
 
     def envelope(self) -> Callable[[bytes], Any]:
-        """The function that parses a message."""
         return _envelope()
 
     def changes(self, event: Any) -> Changes | None:
-        """The row of a message."""
         if event.ddl:
             return None
         payload = event.payload
@@ -79,7 +77,6 @@ class AliyunJson:
         return Changes(table, bytes(schema.dataColumn), [(row, int(kind))])
 
     def primary_key(self, event: Any, key: bytes | None) -> tuple[str, ...]:  # noqa: ARG002
-        """The primary key in `schema.primaryKey`."""
         return tuple(event.schema.primaryKey or ())
 
     def shape(self, schema: bytes, primary_key: tuple[str, ...]) -> Shape:
@@ -136,11 +133,9 @@ class CanalJson:
         self._mapping = mapping
 
     def envelope(self) -> Callable[[bytes], Any]:
-        """The function that parses a message."""
         return _canal_json_envelope()
 
     def changes(self, event: Any) -> Changes | None:
-        """The rows of a message."""
         if event.isDdl:
             return None
         if event.data is None:
@@ -159,7 +154,6 @@ class CanalJson:
         return Changes(table, bytes(event.mysqlType), rows)
 
     def primary_key(self, event: Any, key: bytes | None) -> tuple[str, ...]:  # noqa: ARG002
-        """The primary key in `pkNames`."""
         return tuple(event.pkNames or ())
 
     def shape(self, schema: bytes, primary_key: tuple[str, ...]) -> Shape:
@@ -208,8 +202,7 @@ def _canal_json_envelope() -> Callable[[bytes], Any]:
 # `aws-dms-json`: the messages of AWS DMS. One message is one row; columns are STRING.
 #
 # - `load` and `insert` insert `data`, `delete` deletes `data`. `update` deletes the old row, and
-#   inserts `data` without its members `BI_NAME`. These hold old values: the old row has the value
-#   of `BI_NAME` in the column `NAME`.
+#   inserts `data` without the members `BI_NAME`, which hold the old values of the columns `NAME`.
 # - A `record-type` that is not `data` changes no row. No primary key is stated.
 #
 # See https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.Kafka.html

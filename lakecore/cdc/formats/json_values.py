@@ -1,7 +1,7 @@
 """Parses JSON texts one at a time: envelopes, and values that bulk reading would change.
 
-msgspec parses only the requested members, and can leave a value as JSON text (`raw`). It is an
-optional extra, so its types are created when they are first used.
+msgspec parses only the requested members, and can leave a value as JSON text (`raw`). msgspec is an
+optional extra, so types of msgspec are created at their first use.
 """
 
 from __future__ import annotations

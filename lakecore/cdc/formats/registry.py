@@ -49,7 +49,7 @@ def decoder_for(
 ) -> Decoder:
     """A new decoder for a format.
 
-    Raises InvalidRequest for an unknown one, listing the known formats.
+    Raises InvalidRequest for an unknown format, listing the known formats.
     """
     if value_format == AVRO:
         if registry_url is None:

@@ -29,18 +29,17 @@ if TYPE_CHECKING:
 # --- rows json -----------------------------------------------------------------------------------
 # Reads many JSON objects as one table of strings, integers and booleans, without losing a digit.
 #
-# Arrow's JSON reader reads the objects in bulk. It changes some values: it parses strings that look
-# like a time as a time, and numbers with a fraction as floats. Therefore:
+# Arrow's JSON reader reads the objects in bulk, but parses strings that look like a time as a time,
+# and numbers with a fraction as floats. Therefore:
 #
 # 1. Read with the column kinds known from earlier objects; let Arrow infer the others.
-# 2. A column of text, whole numbers or booleans is correct. A column that Arrow parsed as times is
-#    text: remember that, and read again.
+# 2. A column of strings, whole numbers or booleans is correct. A column that Arrow parsed as times
+#    has strings: remember that, and read again.
 # 3. Columns of other numbers, of arrays and of objects are read again one by one, as the text of
-#    the
-#    JSON. Numbers are printed as Java's BigDecimal prints them; arrays and objects have no blanks.
+#    the JSON. Numbers are printed as Java's BigDecimal prints them; arrays and objects have no
+#    blanks.
 # 4. If Arrow cannot read the objects together, because a column changes its kind, each value is
-#    read
-#    alone.
+#    read alone.
 #
 # If the caller states the type of a column, its values have that type or are strings.
 
@@ -53,8 +52,8 @@ _PLAIN = (pa.string(), pa.int64(), pa.bool_())
 class RowReader:
     """Reads the rows of one table; remembers the kinds of its columns.
 
-    `types` are the Arrow types of columns that the caller knows. `quoted` are columns in which a
-    string and a number mean different things: their strings keep the leading quote.
+    `types`: the Arrow types of columns that the caller knows. `quoted`: columns whose strings keep
+    the leading quote, because a string and a number mean different things.
     """
 
     def __init__(
@@ -67,8 +66,8 @@ class RowReader:
     def read(self, raws: Sequence[bytes]) -> pa.Table:
         """One row per object, in order; null for a member that is null or absent.
 
-        Columns are in the order of their first appearance, stated ones first. Raises JsonError,
-        with the number of the row, for text that is not a JSON object.
+        Columns are in the order of their first appearance, after the stated columns. Raises
+        JsonError, with the number of the row, for text that is not a JSON object.
         """
         if not raws:
             return pa.table({})
@@ -183,7 +182,6 @@ class TextShape:
     def read(
         self, raws: Sequence[bytes], primary_key: tuple[str, ...]
     ) -> tuple[SourceSchema, pa.Table]:
-        """The schema of the rows, and the rows."""
         table = self._reader.read(raws)
         if raws and not table.num_columns:
             raise JsonError(0, "the row has no members")
@@ -218,7 +216,6 @@ class TypedShape:
     def read(
         self, raws: Sequence[bytes], primary_key: tuple[str, ...]
     ) -> tuple[SourceSchema, pa.Table]:
-        """The schema of the rows, and the rows."""
         given = self._reader.read(raws)
         names = set(given.schema.names)
         columns = []
@@ -233,7 +230,7 @@ class TypedShape:
 
 
 def converted(convert: Callable[[Any, str], pa.Array], values: Any, column: str) -> pa.Array:
-    """The values of a column in its type. Raises InvalidRequest if one does not fit."""
+    """The values of a column in its type. Raises InvalidRequest for a value that does not fit."""
     try:
         return convert(values, column)
     except InvalidRequest:

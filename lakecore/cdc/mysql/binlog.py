@@ -1,14 +1,15 @@
 """Parses the stream of the binary log into events, each with its place (file and offset).
 
 1. The session declares that it knows checksums, and asks for heartbeats when the log is idle. Each
-   file says whether its events end in a checksum. The checksum is removed without a check, because
-   TCP and TLS have their own.
+   file states whether events end in a checksum. The checksum is removed without a check, because
+   TCP and TLS have their own checksums.
 2. COM_BINLOG_DUMP starts the stream at a file and offset. To start at a GTID, a variable is set for
    MariaDB, and COM_BINLOG_DUMP_GTID is sent to MySQL.
 3. Each packet is an event with a header of 19 bytes. Events that do not concern rows are skipped
    without parsing their body.
 4. A header states only the lower 32 bits of an offset. In a file of more than 4 GiB, this module
-   counts how often they wrap around. To start beyond 4 GiB, it reads the file from its beginning.
+   counts how often the offset wraps around. For a start beyond 4 GiB, the file is read from the
+   beginning.
 
 PyMySQL sends and receives the packets. This module parses the events itself, because
 mysql-replication takes five to ten times as long for a row. mysql-replication parses table maps,
@@ -90,14 +91,13 @@ class LogPlace(NamedTuple):
         return LogPlace.of(str(value[0]), int(str(value[1])))
 
     def to_json(self) -> list[Json]:
-        """The place as a JSON value."""
         return [self.file, self.offset]
 
 
 class TableMapSeen(NamedTuple):
     """A table map event, which describes the table of the next rows.
 
-    It holds the table's number, the packet, and the offset of its end in the log.
+    Fields: the table's number, the packet, and the offset of its end in the log.
     """
 
     table_id: bytes
@@ -106,7 +106,7 @@ class TableMapSeen(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Changed rows of a table. `before` and `after` say whether old and new rows are included."""
+    """Changed rows of a table. `before`, `after`: whether old and new rows are included."""
 
     table_id: bytes
     data: bytes
@@ -153,7 +153,7 @@ class Statement(NamedTuple):
 
 
 class Idle(NamedTuple):
-    """The server has sent all events that it has."""
+    """The server has sent all events."""
 
 
 class Binlog:
@@ -210,7 +210,6 @@ class Binlog:
             connection._next_seq_id = 1  # type: ignore[attr-defined]  # noqa: SLF001
 
     def close(self) -> None:
-        """End the stream."""
         if self._connection is not None:
             self._connection._force_close()  # noqa: SLF001 - the server still sends
             self._connection = None
@@ -273,7 +272,7 @@ class Binlog:
                 if upper.startswith(("BEGIN", "SAVEPOINT", "XA ")) and not standalone:
                     continue
                 if _STATEMENT.match(text):
-                    # The transaction goes on: the end of it is an event of its own.
+                    # The transaction continues: its end is a separate event.
                     yield Statement(text, database, f"{self.place.file}:{end}", end)
                     continue
                 self._advance(end)
@@ -382,7 +381,7 @@ def _rows(data: bytes, kind: int, end: int, timestamp: int, stop: int) -> Rows:
 def _query(data: bytes, more: int = 0) -> tuple[str, str, bool]:
     """The text of a statement, the current database of its session, and whether it is strict.
 
-    `more`: the size of what the event has after the head of a statement, in bytes.
+    `more`: the size of the event after the head of a statement, in bytes.
     """
     _, _, size, _, status = _QUERY_HEAD.unpack_from(data, _BODY)
     start = _BODY + _QUERY_HEAD.size + more

@@ -1,9 +1,9 @@
 """A MySQL column as the server defines it, and as the binary log describes it.
 
 The log states the storage of a column: type code, precision, length in bytes, signedness. It states
-neither comments nor the display width 1 that makes a TINYINT a BOOLEAN. If `information_schema`
-defines the column with the same storage, that definition is used. Otherwise the table was changed
-after these rows were logged, and the definition follows from the log alone.
+neither comments nor the display width 1 that makes a TINYINT a BOOLEAN. A definition of
+`information_schema` is used if its column has the same storage. Otherwise the table was changed
+after the rows were logged, and the definition follows from the log alone.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ _INTEGERS = {
 _TEXTS = {1: "tinytext", 2: "text", 3: "mediumtext", 4: "longtext"}
 _BLOBS = {1: "tinyblob", 2: "blob", 3: "mediumblob", 4: "longblob"}
 PRINTED = {"UUID": 16, "INET4": 4, "INET6": 16}
-"""The types of MariaDB that the log has as BINARY of this length, without zeros at the end."""
+"""MariaDB's types that are logged as BINARY of this length, without zeros at the end."""
 _DEFAULT_LENGTHS = {
     **dict.fromkeys(("CHAR", "BINARY"), 1),
     **dict.fromkeys(("DECIMAL", "NUMERIC", "DEC", "FIXED"), 10),
 }
-"""The lengths of types that a statement states without one."""
+"""The default lengths of types."""
 _SAME = {"JSON": "LONGTEXT", "INTEGER": "INT", "NUMERIC": "DECIMAL", "REAL": "DOUBLE"}
 
 
@@ -79,8 +79,8 @@ _SAME = {"JSON": "LONGTEXT", "INTEGER": "INT", "NUMERIC": "DECIMAL", "REAL": "DO
 class Definition:
     """A column as `information_schema.columns` defines it: `type` is its `column_type`.
 
-    `may_be_flag`: the column may be a TINYINT(1) or another TINYINT. Only the log describes it, and
-    the log does not distinguish the two.
+    `may_be_flag`: the column may be a TINYINT(1) or another TINYINT: only the log describes the
+    column, and the log does not distinguish the two.
     """
 
     name: str
@@ -96,8 +96,7 @@ class LoggedColumn:
 
     - `size`: of a string column, the bytes that store a value's length; of an ENUM, SET or BIT
       column, the bytes that store a value;
-    - `precision`, `scale`: those of a decimal; of a time, `precision` is the number of fraction
-      digits;
+    - `precision`, `scale`: of a decimal; `precision` is the number of fraction digits of a time;
     - `length_bytes`: the largest length of a string, in bytes;
     - `encoding`: Python's name of the character set; None for bytes; `BY_SERVER` if only the server
       decodes it exactly;
@@ -153,7 +152,7 @@ class LoggedColumn:
 
 
 def stated_type(text: str, mapping: TypeMapping, *, nullable: bool) -> DataType | None:
-    """The type that a statement gives a column of a target; None if it is not certain."""
+    """The type that a statement gives a column of a target; None if not certain."""
     try:
         parsed = parse_mysql_type(text)
         if TypeOption.TO_STRING in mapping:
@@ -173,8 +172,7 @@ def definitions_of(
 ) -> tuple[Definition, ...]:
     """The definition of each logged column.
 
-    It is the server's if the server's column has the same storage; otherwise it follows from the
-    log.
+    The server's definition if its column has the same storage; otherwise the log's.
     """
     found = []
     for column in logged:
@@ -187,7 +185,7 @@ def definitions_of(
 def printed_columns(
     logged: Sequence[LoggedColumn], definitions: Sequence[Definition]
 ) -> tuple[LoggedColumn, ...]:
-    """The logged columns. Those of `PRINTED` types have the type as their character set."""
+    """The logged columns; columns of `PRINTED` types have the type as their character set."""
     names = [parse_mysql_type(each.type).name for each in definitions]
     return tuple(
         replace(column, charset=name) if name in PRINTED else column
@@ -202,7 +200,7 @@ def source_schema(
     comment: str | None,
     mapping: TypeMapping,
 ) -> SourceSchema:
-    """The source schema of those of these columns that are mirrored, in Paimon's types."""
+    """The source schema of the mirrored columns among `columns`, in Paimon's types."""
     fields: list[Field] = []
     notes: list[str] = []
     exact = mapping.exact((each.name for each in columns), primary_key)

@@ -75,7 +75,7 @@ class Connection(Protocol):
 class Server:
     """What a source must know about its server.
 
-    - `identity`: tells it from other servers that may answer at its address after a failover;
+    - `identity`: distinguishes the server from others that take over its address in a failover;
     - `snapshot_states_position`: whether a transaction can state its position in the log (MariaDB).
     """
 
@@ -89,10 +89,10 @@ class Server:
 def connect(settings: MySqlSettings, *, raw: bool = False, stream: bool = False) -> Connection:
     """A new connection.
 
-    With `raw`, values are the bytes of MySQL's text protocol. The login, and with `stream` every
-    read, fails if the server sends nothing during the timeout. Other reads have no limit.
+    `raw`: values are the bytes of MySQL's text protocol. `stream`: every read has a timeout, not
+    only the login.
 
-    Raises InvalidRequest if the server refuses the user, StorageError if it does not answer, and
+    Raises InvalidRequest if the server refuses the user, StorageError without an answer, and
     Unsupported if PyMySQL is not installed.
     """
     with of_tables(), plain_mysql_errors(settings, "the server does not let the pipeline in"):
@@ -123,7 +123,7 @@ def streaming_cursor(connection: Connection) -> Cursor:
 
 @contextmanager
 def plain_mysql_errors(settings: MySqlSettings, what: str) -> Iterator[None]:
-    """Translate PyMySQL's errors; `what` begins the message.
+    """Translate PyMySQL's errors; `what`: the start of the message.
 
     InvalidRequest: the server refused the user, the position or a statement. StorageError: any
     other failure, such as a lost connection.
@@ -298,8 +298,8 @@ def read_comment(cursor: Cursor, database: str, table: str) -> str | None:
 def has_silent_changes(cursor: Cursor, database: str, table: str) -> bool:
     """Whether a foreign key of the table cascades or sets null.
 
-    The server changes such rows itself, and does not log these changes. The definition of the table
-    is read, because information_schema hides foreign keys from a user who may only read rows.
+    The server does not log the changes that a foreign key causes. The definition of the table is
+    read, because information_schema hides foreign keys from a user who may only read rows.
     """
     quoted = (name.replace("`", "``") for name in (database, table))
     cursor.execute("SHOW CREATE TABLE `{}`.`{}`".format(*quoted))
@@ -327,10 +327,10 @@ def has_routines(cursor: Cursor, table: SourceTable, text: str) -> bool:
 def read_columns(
     cursor: Cursor, database: str, table: str
 ) -> tuple[dict[str, Definition], tuple[str, ...], tuple[str, ...]]:
-    """The columns of a table in order, its primary key, and the key that stands in for it.
+    """The columns of a table in order, its primary key, and the key that replaces a missing one.
 
-    Without a primary key, the server itself uses a unique key of NOT NULL columns, if there is one,
-    and the log names it as the primary key.
+    Without a primary key, the server itself uses a unique key of NOT NULL columns, if any, and the
+    log names that key as the primary key.
     """
     cursor.execute(
         "SELECT column_name, column_type, is_nullable, column_comment, column_key "
@@ -396,7 +396,7 @@ class _PyMySql(Protocol):
 def _connection_type() -> Callable[..., Connection]:
     """PyMySQL's connection, with `_tls` in place of a new context for each connection.
 
-    It takes 25 ms of CPU time to make one, and PyMySQL checks no certificate, even if it gets one.
+    A new context takes 25 ms of CPU time, and PyMySQL checks no certificate.
     """
     _pymysql()
     base = import_module("pymysql.connections").Connection
@@ -435,7 +435,7 @@ def _pymysql() -> _PyMySql:
 # --- settings ------------------------------------------------------------------------------------
 # The options of `--mysql_conf`: Flink CDC's keys, as Paimon's actions take them.
 #
-# An option that only concerns Flink, or that lakecore does not support, is refused by name.
+# An option that only concerns Flink, or that lakecore does not support, raises an error.
 #
 # See https://paimon.apache.org/docs/master/cdc-ingestion/mysql-cdc/
 
@@ -549,7 +549,7 @@ class MySqlSettings:
         )
 
     def key(self, primary: tuple[str, ...], unique: tuple[str, ...]) -> tuple[str, ...]:
-        """The key of a table, given its primary key, and the unique key that may stand in."""
+        """The key of a table, given its primary key and its unique key."""
         return primary or (unique if self.takes_unique_keys else ())
 
     def takes(self, database: str, table: str) -> bool:

@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 # A row image holds the null bits of its columns and then their values, one after the other. The
 # table map states the size of every value except strings. One call of a `struct.Struct` unpacks all
 # values between two strings. Which calls a row needs depends only on its null bits, so a plan is
-# made once for each pattern of nulls. Unpacked values are numbers and bytes; `table_map.py`
-# turns whole columns of them into Arrow.
+# made once for each pattern of nulls. Unpacked values are numbers and bytes, which `table_map.py`
+# converts to Arrow by whole columns.
 
 _NUMBERS = {
     Code.TINY: "bB",
@@ -179,11 +179,11 @@ def _storage(column: LoggedColumn) -> tuple[str, int]:
 
 
 # --- server texts --------------------------------------------------------------------------------
-# Lets the server decode bytes in a character set that Python does not decode exactly as it does.
+# Lets the server decode bytes in a character set that Python decodes differently.
 #
 # Python knows some of these character sets, but maps some bytes to other characters. The server
-# decodes the strings of the snapshot, so it must also decode those of the log. Decoded strings are
-# cached.
+# decodes the strings of the snapshot, and must therefore also decode the strings of the log.
+# Decoded strings are cached.
 
 _ASKED_AT_ONCE, _ASKED_BYTES = 500, 1 << 20
 _KNOWN_MAX, _KNOWN_BYTES = 50_000, 16 << 20
@@ -198,7 +198,7 @@ class ServerTexts:
         self._known_bytes = 0
 
     def texts(self, charset: str, values: Sequence[object]) -> list[str | None]:
-        """The text of each value; None for None.
+        """The decoded string of each value; None for None.
 
         Raises InvalidRequest for bytes that are invalid in this character set.
         """
@@ -254,9 +254,9 @@ def _groups(values: Sequence[bytes]) -> Iterator[list[bytes]]:
 # --- marks ---------------------------------------------------------------------------------------
 # The progress of a snapshot: which chunks are done, and the log place of each chunk.
 #
-# The rows of a chunk include every change before its log place. The log reader skips these changes,
-# and applies later ones. Each change is thus applied once, although the chunks of a snapshot were
-# read at different times.
+# The rows of a chunk include every change before its log place. The log reader skips such changes,
+# and applies later changes. Each change is thus applied once, although the chunks of a snapshot
+# were read at different times.
 
 
 @dataclass(slots=True)
@@ -283,7 +283,7 @@ class Marks:
     def follows(self, keys: Sequence[object], place: LogPlace) -> npt.NDArray[np.bool_]:
         """A mask of the changes to apply: those that the snapshot does not include yet.
 
-        `keys` are the keys of the changes, `place` is their place in the log.
+        `keys`: the keys of the changes; `place`: their place in the log.
         """
         if place > max(self.places):
             return np.ones(len(keys), np.bool_)
@@ -381,7 +381,7 @@ class _Open:
 class LogBatches:
     """Collects the rows of events; `take` returns them as batches.
 
-    `rows` is the number of collected rows, and `size` their size in the log in bytes.
+    `rows`: the number of collected rows; `size`: their size in the log, in bytes.
     """
 
     def __init__(
@@ -422,11 +422,11 @@ class LogBatches:
     def see_map(self, event: TableMapSeen, here: LogPlace) -> None:
         """Remember which table a table number means in the following row events.
 
-        `here` is where the event ends. Tables that were read later are not looked at: their
-        definition may have been one that cannot be followed.
+        `here`: where the event ends. Tables that were read later are ignored: they may have had a
+        definition that cannot be followed.
 
-        DDL gives the changed table a new number. So, after DDL, a table with an unchanged number is
-        not read again.
+        DDL gives the changed table a new number. Therefore, after DDL, a table with an unchanged
+        number is not read again.
         """
         if self._marks and self.includes(
             table := SourceTable(*table_name(event.packet[20:])), here
@@ -453,7 +453,7 @@ class LogBatches:
     def see_statement(self, found: Definition | Statement, here: LogPlace) -> None:
         """Remember that a statement may have changed a table definition.
 
-        Tables without changes during many such statements are forgotten, because some of them no
+        Tables without changes during many such statements are forgotten, because some tables no
         longer exist. Raises InvalidRequest for a statement that may change mirrored rows.
         """
         if isinstance(found, Statement):
@@ -494,7 +494,7 @@ class LogBatches:
         self.size += event.stop - event.start
 
     def columns(self) -> list[tuple[SourceTable, frozenset[str], frozenset[str]]]:
-        """Tables that came with other columns than before: names that are gone, and new ones.
+        """Tables that came with other columns than before: names that are gone, and new names.
 
         Not every change is a statement on the table: another table may get its name.
         """
@@ -539,8 +539,8 @@ class LogBatches:
     def _check_statement(self, found: Statement, here: LogPlace) -> None:
         """Raise InvalidRequest for a statement that may change rows of mirrored tables.
 
-        If it is not certain which table it changes, these are all tables of its database, and all
-        that it names with their database.
+        If the changed table is uncertain, the check covers all tables of the session's database,
+        and all tables that the statement names with a database.
         """
         settings = self._settings
         connection = connect(settings)
@@ -634,7 +634,7 @@ class LogBatches:
         )
 
     def _read(self, column: LoggedColumn, values: Sequence[object]) -> Sequence[object]:
-        """The raw values of a column. Strings that only the server decodes exactly are decoded."""
+        """The raw values of a column, with strings that only the server can decode decoded."""
         in_server_set = column.code in _TEXTS and column.encoding == BY_SERVER
         return self._texts.texts(column.charset, values) if in_server_set else values
 

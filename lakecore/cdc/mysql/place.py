@@ -22,9 +22,9 @@ class Place:
     """The position of the source: within the snapshot, or at a place in the log.
 
     - `gtid`: of MariaDB, the last GTID of each domain, joined by commas;
-    - `server`: which server the place is of;
+    - `server`: the server to which the place belongs;
     - `gone`: by table, names in lower case of columns that no longer exist; the target keeps them;
-    - `renewed`: tables in which another column got such a name;
+    - `renewed`: tables in which another column got the name of a gone column;
     - `texts`: columns of keys, as `database.table.column`, whose dates are mirrored as texts.
     """
 
@@ -39,7 +39,7 @@ class Place:
     texts: tuple[str, ...] = ()
 
     def rename(self, table: SourceTable, gone: Iterable[str], come: Iterable[str]) -> bool:
-        """Columns lost their names, and then others got names. Whether one got a lost name."""
+        """Note lost names of columns, then new names. Returns whether a new name was a lost one."""
         names = self.gone.get(table, frozenset()).union(gone)
         if names:
             self.gone[table] = names
@@ -49,7 +49,6 @@ class Place:
         return True
 
     def to_json(self) -> dict[str, Json]:
-        """The position of a step, as stored."""
         found: dict[str, Json] = {}
         if self.log is not None:
             found["place"] = self.log.to_json()
@@ -110,7 +109,7 @@ def texts_of(position: Position) -> tuple[str, ...]:
 
 
 def with_gtid(known: str | None, last: str | None) -> str | None:
-    """The last GTIDs of all domains of MariaDB, after another transaction. MySQL: only the last."""
+    """The last GTIDs of all domains of MariaDB, after another transaction; MySQL's last GTID."""
     if last is None or ":" in last or not known:
         return last or known
     domain = f"{last.partition('-')[0]}-"

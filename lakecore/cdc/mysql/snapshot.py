@@ -1,15 +1,15 @@
 """Reads the rows of a table, chunk by chunk, each chunk at a known place of the log.
 
 Each chunk is read in a separate transaction, which sees one state of the table. MariaDB states the
-place in the log that belongs to this state. For MySQL, the place is read just before the
-transaction begins. The few changes between the two are in the chunk, and are applied again from the
-log; with a primary key, the result is the same.
+place of that state in the log. For MySQL, the place is read just before the transaction begins. The
+few changes between place and state are in the chunk, and are applied again from the log; with a
+primary key, the result is the same.
 
 - A table whose key is one integer is cut into ranges of the key, which several connections read in
   parallel. A committed range is not read again after a crash.
-- Any other table is read as a stream in one transaction. After a crash it is read again from its
-  beginning, but the place of the first attempt is kept: a row that was deleted between the attempts
-  must be deleted by the log.
+- Any other table is read as a stream in one transaction. After a crash, the table is read again
+  from the beginning, but the place of the first attempt is kept: a row that was deleted between the
+  attempts must be deleted by the log.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 # --- natural -------------------------------------------------------------------------------------
 # Converts natural values of a MySQL column to the Arrow type of its target column.
 #
-# - A zero or impossible date (`0000-00-00`) is null, and 1970-01-01 in a NOT NULL column. A column
-#   of a key refuses it, because several rows could become one.
+# - A zero or impossible date (`0000-00-00`) is null, and 1970-01-01 in a NOT NULL column. In a
+#   column of a key, such a date is an error, because several rows could become one.
 # - A TIMESTAMP is a point in time; the target stores its local time in the server's time zone, or
 #   the point in time itself if its type has a zone.
-# - A negative TIME, or one of 24 hours or more, has no value in Paimon and is refused. Digits after
-#   the milliseconds are cut, as in Paimon.
+# - A negative TIME, or one of 24 hours or more, has no value in Paimon and is an error. Digits
+#   after the milliseconds are cut, as in Paimon.
 # - In a STRING column, a value becomes its text in MySQL's text protocol. If a local time occurs
 #   twice, the offset from UTC follows the second one.
 
@@ -69,7 +69,7 @@ def fitted(
 ) -> pa.Array:
     """The decoded values as the target type.
 
-    - `show`: returns the values as texts, including dates that are not in the calendar;
+    - `show`: returns the values as strings, including dates that are not in the calendar;
     - `zone`: the server's time zone;
     - `exact`: whether different values must stay different, as in a key.
 
@@ -102,7 +102,7 @@ def _outside_calendar(
     *,
     exact: bool,
 ) -> pa.Array:
-    """The values as the target type, if some have no date of the calendar and are null."""
+    """The values as the target type, where some are null because the calendar lacks the date."""
     outside = pc.and_(values.is_null(), texts.is_valid())
     if pa.types.is_string(target):
         return pc.if_else(outside, texts, _fitted(values, field, target, zone))
@@ -320,7 +320,7 @@ _DENSE = 2
 class Chunk:
     """Rows of a table at a place in the log: the key range with this `number`.
 
-    `last` says that the table has no more rows.
+    `last`: whether the table has no more rows.
     """
 
     schema: SourceSchema
@@ -394,7 +394,7 @@ def check_exact(
     """Raise Unsupported if repeated changes would duplicate rows of a table.
 
     MySQL does not state the log place of a snapshot. A place just before the snapshot is used, and
-    the changes between the two are applied twice. With a primary key, this has no effect.
+    the changes in between are applied twice, without effect if there is a primary key.
     """
     follows = settings.mode is not StartupMode.SNAPSHOT
     if follows and not primary_key and not server.snapshot_states_position:

@@ -1,9 +1,9 @@
 """The MySQL source: returns a snapshot of the tables, then the log, as steps.
 
-1. Each chunk of the snapshot is one step. Several connections read ahead, but steps are yielded in
-   the order of the chunks, so one number per table tells which chunks are done.
-2. The log is read from the first place of all chunks. Until the log has passed the last of these
-   places, changes that a chunk already includes are skipped (`log_batches.py`).
+1. Each chunk of the snapshot is one step. Several connections read ahead, but steps keep the order
+   of the chunks, so one number per table tells which chunks are done.
+2. The log is read from the earliest place of a chunk. Until the log has passed the latest place of
+   a chunk, changes that a chunk already includes are skipped (`log_batches.py`).
 3. Transactions are collected into a step until there are many rows, some time has passed or the
    server is idle. A very large transaction is split into several steps. The position of such a step
    is the start of the transaction and the number of its events that are done.
@@ -113,7 +113,7 @@ class MySqlSource:
     - `group`: the target of a table; changes of tables with the same target keep their order;
     - `keyed`: whether the target has a primary key; without one, a row that is read twice would be
       stored twice;
-    - `needs_key`: whether tables without a primary key are left out: they have no snapshot.
+    - `needs_key`: whether tables without a primary key, which have no snapshot, are left out.
     """
 
     def __init__(
@@ -140,7 +140,6 @@ class MySqlSource:
         self._free: deque[Connection] = deque()
 
     def describe(self) -> Mapping[str, str]:
-        """The server, and what is read from it."""
         settings = self._settings
         return {
             "kind": "mysql",
@@ -166,11 +165,9 @@ class MySqlSource:
 
     @property
     def mapping(self) -> TypeMapping:
-        """The types of columns, with those that a user states."""
         return self._settings.mapping
 
     def notes(self) -> list[str]:
-        """What a user should know about the server before a pipeline starts."""
         connection = connect(self._settings)
         try:
             return server_notes(connection)
@@ -178,7 +175,6 @@ class MySqlSource:
             connection.close()
 
     def bytes_after(self, position: Position) -> int | None:
-        """The bytes that the log has after a position."""
         if "place" not in position:
             return None
         place = LogPlace.from_json(position["place"])
@@ -244,8 +240,8 @@ class MySqlSource:
     def _moved(self, server: Server, place: Place) -> Place:
         """The place on another server, which has taken over: after the last GTID of each domain.
 
-        Rows of which a table or a transaction was half read are read again, and a key replaces
-        them. Raises InvalidRequest if the place cannot be found there.
+        Tables and transactions that were read in part are read again, and rows replace rows of the
+        same key. Raises InvalidRequest if the new server lacks the place.
         """
         facts = {
             "server": f"{self._settings.hostname}:{self._settings.port}",
@@ -269,13 +265,13 @@ class MySqlSource:
         return replace(place, log=None, marks={}, events_done=0)
 
     def can_read_again(self, after: Position | None) -> bool:
-        """Whether the position is one of the log: the first snapshot is done."""
+        """Whether the position is in the log, so that the first snapshot is done."""
         return after is not None and "place" in after
 
     def read_again(self, table: SourceTable, after: Position) -> Iterator[Step]:
         """All rows of a table at one place of the log; see `ReadsAgain`.
 
-        The last position has the place as the table's mark, so the log is followed from there.
+        The last position has the place as the table's mark, from which the log is followed.
         """
         keys: list[pa.Table] = []
         place = Place.from_json(after)
@@ -303,7 +299,6 @@ class MySqlSource:
         yield Step(cleared=cleared, position=place.to_json())
 
     def close(self) -> None:
-        """Close connections and end threads."""
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -334,7 +329,7 @@ class MySqlSource:
         return found
 
     def _schema(self, cursor: Cursor, table: SourceTable, *, is_new: bool) -> SourceSchema:
-        """The schema of a table now. `is_new`: whether it may choose the types of its target."""
+        """A table's schema now. `is_new`: whether the table may choose the types of its target."""
         comment = read_comment(cursor, table.database, table.name)
         if has_silent_changes(cursor, table.database, table.name):
             log.warning(
@@ -360,7 +355,7 @@ class MySqlSource:
         return source_schema(table, list(columns.values()), key, comment, self._settings.mapping)
 
     def _keep_texts(self, names: tuple[str, ...]) -> None:
-        """Mirror the dates of these columns as texts."""
+        """Mirror the dates of these columns as strings."""
         self._texts = names
         self._settings = replace(self._settings, mapping=self._settings.mapping.as_texts(names))
 
@@ -538,7 +533,7 @@ class MySqlSource:
     def _altered(
         self, batches: LogBatches, place: Place, event: Definition | Statement, here: LogPlace
     ) -> Iterator[Step]:
-        """If a statement may have changed values: what came before, and the table."""
+        """After a statement that may have changed values: the changes before it, and the table."""
         found = column_changes_of(event.text, event.database)
         if (
             found is None
@@ -561,7 +556,7 @@ class MySqlSource:
             yield replace(self._step(batches, place, caught_up=False), altered=(altered,))
 
     def _replaced(self, batches: LogBatches, place: Place) -> Iterator[Step]:
-        """If columns came back without a statement on their table: what came before, and these."""
+        """After column names came back without a statement: earlier changes, then the tables."""
         tables = [table for table, *names in batches.columns() if place.rename(table, *names)]
         if tables:
             yield replace(self._step(batches, place, caught_up=False), altered=_renewed(tables))
@@ -574,7 +569,7 @@ class MySqlSource:
         event: Definition | Statement,
         here: LogPlace,
     ) -> Iterator[Step]:
-        """If a statement removed rows: what came before, and the keys that the table has now.
+        """After a statement that removed rows: the changes before it, and the table's current keys.
 
         Raises InvalidRequest if the target cannot follow.
         """

@@ -34,7 +34,7 @@ _HIDDEN = re.compile(
     r"|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|/\*[^!].*?\*/|-- [^\n]*|#[^\n]*",
     re.DOTALL,
 )
-"""Quoted texts and comments, and as a group, quoted names."""
+"""Quoted strings, comments, and as a group, quoted names."""
 _TRUNCATES = re.compile(rf"\s*TRUNCATE\s+(?:TABLE\s+)?{_TABLE}", re.IGNORECASE)
 _ALTERS = re.compile(
     rf"\s*ALTER\s+(?:(?:ONLINE|IGNORE)\s+)*TABLE\s+(?:IF\s+EXISTS\s+)?{_TABLE}", re.IGNORECASE
@@ -69,7 +69,7 @@ _MOVES = re.compile(
 
 
 class Removal(NamedTuple):
-    """Tables of which a statement removed rows; `adds`: it may also have added some."""
+    """Tables from which a statement removed rows. `adds`: whether it may also have added rows."""
 
     tables: tuple[SourceTable, ...]
     adds: bool
@@ -105,8 +105,8 @@ class NewType(NamedTuple):
 class ColumnChanges(NamedTuple):
     """What a statement does to the columns of a table.
 
-    - `gone`: names that are free after it: their columns were dropped or renamed;
-    - `come`: names that then belong to columns that had another name, or did not exist;
+    - `gone`: names of columns that the statement dropped or renamed;
+    - `come`: names of columns that the statement added, or renamed to that name;
     - `retyped`: columns that keep their name, with the stated type.
 
     Names are in lower case, because MySQL ignores their case.
@@ -158,7 +158,7 @@ def _clauses(text: str) -> Iterator[str]:
 
 
 def changed_table(text: str, database: str) -> SourceTable | None:
-    """The only table that a statement names as changed; None if that is not certain.
+    """The only table that a statement changes; None if not certain.
 
     `database`: the current database of the session.
     """

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 # --- binary values -------------------------------------------------------------------------------
 # Converts columns of raw values from the binary log to Arrow, in the column's natural type.
 #
-# Zero dates (`0000-00-00`) and impossible dates are null; `shown` returns them as texts. Times are
-# durations since midnight in microseconds and may be negative; timestamps are in UTC.
+# Zero dates (`0000-00-00`) and impossible dates are null; `shown` returns them as strings. Times
+# are durations since midnight in microseconds and may be negative; timestamps are in UTC.
 
 _INTS = {
     Code.TINY: (pa.int8(), pa.uint8()),
@@ -116,13 +116,13 @@ _FORMS: dict[str, Callable[[bytes], str]] = {
     "INET4": lambda data: str(IPv4Address(data.ljust(4, b"\0"))),
     "INET6": lambda data: _inet6(data.ljust(16, b"\0")),
 }
-"""The texts of the types of `column.PRINTED`."""
+"""The printed forms of the types of `column.PRINTED`."""
 
 
 def shown(column: LoggedColumn, values: Sequence[object]) -> pa.Array:
-    """The values of a DATE or DATETIME column as texts, and those of a TIMESTAMP column if zero.
+    """The values of a DATE or DATETIME column as strings, and zero values of a TIMESTAMP column.
 
-    They say which date is not in the calendar; `decoded` returns null for it.
+    The strings show dates that are not in the calendar, for which `decoded` returns null.
     """
     if column.code is Code.DATE:
         numbers, valid = _numbers(values, 3, "little")
@@ -150,7 +150,7 @@ def _date(year: int, month: int, day: int) -> str:
 def _numbers(
     values: Sequence[object], size: int, order: str
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Unsigned integers of up to eight bytes, and a mask of those that are not null."""
+    """Unsigned integers of up to eight bytes, and the mask of the non-null values."""
     array = pa.array(values, pa.binary(size))
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     if array.null_count:
@@ -386,7 +386,7 @@ _CHECKSUM = bytes(4)  # a placeholder: the parser expects a checksum, but `Binlo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMap:
-    """A table as one table map describes it. `primary_key` is empty if it has none."""
+    """A table as one table map describes it. `primary_key` is empty for a table without one."""
 
     database: str
     table: str
@@ -405,7 +405,7 @@ def table_name(body: bytes) -> tuple[str, str]:
 def parse_table_map(packet: bytes, *, mariadb: bool, texts: Texts) -> TableMap:
     """The table map in a packet of the log.
 
-    `texts` lets the server decode bytes that Python does not decode exactly.
+    `texts`: lets the server decode bytes that Python does not decode exactly.
 
     Raises InvalidRequest if the map has no column names. Raises Unsupported for an old storage
     format or an unknown collation.
@@ -476,7 +476,7 @@ class _Control:
 def _add_collations() -> None:
     """Register MariaDB's newer collations with the parser.
 
-    Without them, it treats strings of these collations as bytes.
+    Without an entry, the parser treats strings of such a collation as bytes.
     """
     known = import_module("pymysqlreplication.constants.CHARSET")
     for first, charset in _UCA_1400.items():
@@ -508,7 +508,7 @@ def _event(packet: bytes, *, mariadb: bool) -> _Event:
 
 
 def _members(packet: bytes) -> dict[int, list[list[bytes]]]:
-    """The undecoded names of each ENUM and SET column: the parser would decode all as UTF-8."""
+    """The undecoded names of each ENUM and SET column; the parser would decode them as UTF-8."""
     at = _BODY + 8
     for _ in range(2):  # the names of the database and the table
         at += 2 + packet[at]

@@ -1,7 +1,7 @@
 """Connections to PostgreSQL with psycopg2; reads the tables of a database, and translates errors.
 
-psycopg2 comes with the extra `cdc-postgres` and is imported when a source is opened: it speaks the
-replication protocol, which its successor psycopg 3 does not.
+psycopg2 comes with the extra `cdc-postgres` and is imported when a source is opened. Its successor
+psycopg 3 lacks the replication protocol.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 # Converts types of PostgreSQL, named as in `pg_type.typname`, to Paimon's types.
 #
 # An array type has `_` before the name of its element: `_int4`. The rules are those of Paimon's
-# actions, with some additions, which those actions refuse: CHAR and VARCHAR without a length become
-# STRING, as does every type that is not named here, such as INET, ranges and composite types, and
-# arrays of all types are supported. NUMERIC without digits becomes STRING, because no DECIMAL holds
-# all of its values. TIME has at most the milliseconds that Paimon stores.
+# actions, with additions for types that Paimon's actions refuse: CHAR and VARCHAR without a length
+# become STRING, and so does every type that is not listed, such as INET, ranges and composite
+# types; arrays of all types are supported. NUMERIC without digits becomes STRING, because no
+# DECIMAL holds all of its values. TIME has at most the milliseconds that Paimon stores.
 
 _PLAIN: dict[str, DataType] = {
     "bool": atomic(Root.BOOLEAN),
@@ -74,9 +74,9 @@ def postgres_type(
 ) -> DataType:
     """The nullable Paimon type.
 
-    `precision` is the length of character and bit types and the digits of numeric; `scale` is the
-    scale of numeric and the fraction digits of times. Any other type is STRING: its values are the
-    texts that the server prints.
+    `precision`: the length of character and bit types, and the digits of numeric. `scale`: the
+    scale of numeric, and the fraction digits of times. Any other type is STRING, with the strings
+    that the server prints.
     """
     if TypeOption.TO_STRING in mapping:
         return STRING
@@ -294,10 +294,10 @@ class PostgresColumn:
 
     @property
     def selected(self) -> str:
-        """The expression that selects the value as the text that the stream has.
+        """The expression that selects the value in the text form of the stream.
 
-        The cast to TEXT differs for two types: it appends the netmask of a single address, and
-        spells booleans out. Of CHAR, it leaves out trailing spaces.
+        A cast to TEXT differs for three types: the netmask of a single address is appended,
+        booleans are spelled out, and CHAR loses trailing spaces.
         """
         name = quoted(self.name)
         match self.type:
@@ -338,7 +338,7 @@ def quoted(name: str) -> str:
 def connect(settings: PostgresSettings, *, replicates: bool = False) -> Connection:
     """A new connection; with `replicates`, a replication connection for the stream of changes.
 
-    Raises InvalidRequest if the server refuses the user, StorageError if it does not answer.
+    Raises InvalidRequest if the server refuses the user, StorageError without an answer.
     """
     psycopg2 = _psycopg2()
     more: dict[str, object] = dict(settings.ssl)
@@ -363,7 +363,7 @@ def connect(settings: PostgresSettings, *, replicates: bool = False) -> Connecti
 
 @contextmanager
 def plain_postgres_errors(settings: PostgresSettings, what: str) -> Iterator[None]:
-    """Translate psycopg2's errors; `what` is the message.
+    """Translate psycopg2's errors; `what`: the message.
 
     InvalidRequest: the server refused the user or a statement. StorageError: any other failure.
     """
@@ -441,7 +441,7 @@ def read_columns(
 def read_identities(cursor: Cursor, names: Collection[str]) -> dict[str, dict[str, Json]]:
     """By table and column, as JSON values: a number that no later column gets, and the type.
 
-    The type is its number and its modifier.
+    A type is given by its number and its modifier.
     """
     cursor.execute(
         "SELECT n.nspname || '.' || c.relname, a.attname, a.attnum, a.atttypid::int8, a.atttypmod "
@@ -477,7 +477,7 @@ def source_schema(  # noqa: PLR0913 - what a schema is
     identity: str,
     states_key: bool = True,
 ) -> SourceSchema:
-    """The source schema of those of these columns that are mirrored.
+    """The source schema of the mirrored columns among `columns`.
 
     `identity`: the replica identity of the table, as in `pg_class.relreplident`.
     """

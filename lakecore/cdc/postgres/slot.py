@@ -84,7 +84,7 @@ def _value(cursor: Cursor, query: str, *values: object) -> object:
 
 
 def create_publication(cursor: Cursor, settings: PostgresSettings, tables: Sequence[str]) -> None:
-    """Create the publication if it is absent, or let an existing one publish TRUNCATE."""
+    """Create the publication if absent, or let an existing publication publish TRUNCATE."""
     name = quoted(settings.publication)
     cursor.execute(
         "SELECT pubtruncate, pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE pubname = %s",
@@ -113,9 +113,9 @@ def create_publication(cursor: Cursor, settings: PostgresSettings, tables: Seque
 def add_table(
     cursor: Cursor, settings: PostgresSettings, table: str, *, is_read: bool = False
 ) -> bool:
-    """Add a table to the publication; False if it already has rows whose changes are missing.
+    """Add a table to the publication; False if the table has rows whose changes are missing.
 
-    `is_read`: whether the rows are read afterwards, so that there may be some.
+    `is_read`: whether the rows are read afterwards, so that the table may have rows.
     """
     name = quoted_table(table)
     cursor.execute("BEGIN")
@@ -150,7 +150,7 @@ def open_slot(
 
     Returns its start position, and the snapshot that a new slot exports.
 
-    `after` is the position at which the pipeline continues. Raises InvalidRequest if the slot no
+    `after`: the position at which the pipeline continues. Raises InvalidRequest if the slot no
     longer has all changes after this position.
     """
     slot = settings.slot

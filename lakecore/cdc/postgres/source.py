@@ -4,20 +4,20 @@
    if absent.
 2. A new slot exports a snapshot of the database at its start. The tables are read in this snapshot,
    so no change is lost or applied twice. After a crash within the snapshot, the remaining tables
-   are read in a new snapshot. The slot repeats the changes between the two snapshots; applying them
-   again gives the same rows.
+   are read in a new snapshot. The slot repeats the changes between the two snapshots, which is
+   idempotent.
 3. Transactions are collected until there are many rows, or the server is idle. A very large
    transaction is split into several steps. The position of such a step is the start of the
    transaction, its number, and the count of its changes that are done: after a restart, the server
    sends the changes again in the same order.
 4. When the sink has committed a position, the server may discard earlier changes.
 5. A table that is found later, or that a user wants to be read again, is read in a snapshot of its
-   own. The position then has the `Mark` of that snapshot: changes that it shows are left out.
+   own. The position then has the `Mark` of that snapshot: changes that the snapshot shows are left
+   out.
 
 A table needs the replica identity FULL, or DEFAULT and a primary key if the target replaces whole
-rows by this key. With DEFAULT, an update omits large values that it leaves as they were. They are
-read from the table: the row is then newer than its change, and the changes that follow make up for
-it.
+rows by this key. With DEFAULT, an update omits unchanged large values, which are then read from the
+table. The row may be newer than its change; the changes that follow correct this.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _take_all(table: SourceTable) -> bool:
 class PostgresSource:
     """A source over the tables of one database that the settings name.
 
-    - `accepts`: which of these tables are read;
+    - `accepts`: selects the tables to read;
     - `needs_key`: whether tables without a primary key are left out.
     """
 
@@ -138,7 +138,6 @@ class PostgresSource:
         self._committed = 0
 
     def describe(self) -> Mapping[str, str]:
-        """The server, and what is read from it."""
         settings = self._settings
         return {
             "kind": "postgres",
@@ -152,7 +151,7 @@ class PostgresSource:
     def tables(self) -> Mapping[SourceTable, SourceSchema]:
         """The tables that the settings name, with their current columns.
 
-        Raises InvalidRequest for a table with a replica identity that is not enough.
+        Raises InvalidRequest for a table with an insufficient replica identity.
         """
         connection = connect(self._settings)
         try:
@@ -177,11 +176,9 @@ class PostgresSource:
 
     @property
     def mapping(self) -> TypeMapping:
-        """The types of columns, with those that a user states."""
         return self._settings.mapping
 
     def notes(self) -> list[str]:
-        """What a user should know about the server before a pipeline starts."""
         connection = connect(self._settings)
         try:
             return server_notes(connection.cursor(), self._settings)
@@ -189,7 +186,6 @@ class PostgresSource:
             connection.close()
 
     def bytes_after(self, position: Position) -> int | None:
-        """The bytes that the log has after a position."""
         connection = connect(self._settings)
         try:
             with self._errors():
@@ -244,7 +240,7 @@ class PostgresSource:
     def read_again(self, table: SourceTable, after: Position) -> Iterator[Step]:
         """All rows of a table in one snapshot; see `ReadsAgain`.
 
-        The last position has the mark of the snapshot, so changes that it shows are left out.
+        The last position has the mark of the snapshot, whose changes are later left out.
         """
         place = StreamPlace.from_json(after)
         connection = connect(self._settings)
@@ -273,7 +269,6 @@ class PostgresSource:
         yield Step(cleared=cleared, position=place.to_json())
 
     def close(self) -> None:
-        """End the stream."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -286,7 +281,7 @@ class PostgresSource:
     def _tables(
         self, cursor: Cursor, only: Collection[SourceTable] | None = None
     ) -> list[StreamTable]:
-        """The tables that are read, with and without a key; or some of them."""
+        """The tables to read, with and without a key; `only`: the names of some tables."""
         found = []
         collected = Collected()
         for (schema, name), (identity, comment) in read_tables(cursor, self._settings).items():
@@ -336,14 +331,14 @@ class PostgresSource:
     def _followed(
         self, cursor: Cursor, only: Collection[SourceTable] | None = None
     ) -> list[StreamTable]:
-        """The tables that are read, without those that have no key if a key is needed."""
+        """The tables to read; if a key is needed, without tables that have none."""
         found = self._tables(cursor, only)
         return [each for each in found if each.schema.primary_key or not self._needs_key]
 
     def _publish(
         self, cursor: Cursor, tables: Sequence[StreamTable], *, is_read: bool
     ) -> tuple[SourceTable, ...]:
-        """Add tables to the publication. Returns those with rows that must be read first.
+        """Add tables to the publication. Returns the tables with rows that must be read first.
 
         `is_read`: whether the rows of all tables are read afterwards.
         """
@@ -489,10 +484,10 @@ class PostgresSource:
     def _altered(
         self, cursor: Cursor, place: StreamPlace, tables: Sequence[StreamTable]
     ) -> tuple[Altered, ...]:
-        """The tables whose columns are others than when they were looked at, or have other types.
+        """The tables whose columns, or their types, have changed since the last look.
 
-        `tables`: tables to look at from now on. A table with a renewed column is found again until
-        it is read again, because only then is its place in `place.columns` replaced.
+        `tables`: tables to look at from now on. A table with a renewed column is returned until it
+        is read again, which updates `place.columns`.
         """
         names = {*place.columns, *(each.table.name for each in tables)}
         known, altered = dict(place.columns), []
@@ -524,7 +519,7 @@ class PostgresSource:
     def _parsed(
         data: bytes, rows: StreamRows
     ) -> Relation | Change | Truncation | Begin | End | None:
-        """The message. The values of a row that no table takes are not looked at."""
+        """The message. Values of a row that no table takes are not parsed."""
         if data[:1] not in {b"I", b"U", b"D"}:
             return parse(data)
         relation = int.from_bytes(data[1:5], "big")
@@ -544,7 +539,7 @@ class PostgresSource:
     def _truncated(
         self, truncation: Truncation, rows: StreamRows, place: StreamPlace, goal: int
     ) -> Iterator[Step]:
-        """What came before a statement that removed all rows of tables, and these tables."""
+        """The changes before a statement that removed all rows of tables, and these tables."""
         for table in (rows.relations[each] for each in truncation.relations):
             if table is None or place.has_read(table.table):
                 continue
@@ -558,7 +553,7 @@ class PostgresSource:
             yield Step(cleared=Cleared(table=table.table, keys=none), position=place.to_json())
 
     def _fill(self, cursor: Cursor, table: StreamTable) -> None:
-        """Read large values that the stream omits. A row that is gone is left out.
+        """Read large values that the stream omits; leave out rows that are gone.
 
         A later change of the stream removes such a row, or moves it to another key.
         """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Converts values in PostgreSQL's text format to the Arrow type of the target column.
 #
 # The session uses ISO format and UTC. Paimon has no infinite dates or times, none before the year
-# 1, and no NaN in a DECIMAL: these values are refused.
+# 1, and no NaN in a DECIMAL: such values are errors.
 
 
 def parsed(column: PostgresColumn, values: Sequence[str | None], target: pa.DataType) -> pa.Array:
@@ -147,9 +147,9 @@ _IGNORED = frozenset(b"OYM")
 
 
 UNSENT = "\0"
-"""In place of a large value that an update left as it was, if the log has no old row.
+"""The placeholder of an unchanged large value, if the log has no old row.
 
-No text of PostgreSQL has this character.
+PostgreSQL's strings never contain this character.
 """
 
 
@@ -263,9 +263,9 @@ def _tuple(
     *,
     has_key_only: bool = False,
 ) -> tuple[tuple[str | None, ...], int]:
-    """The values of a row. The server omits unchanged large values: the old row has them.
+    """The values of a row; unchanged large values, which the server omits, are the old row's.
 
-    `has_key_only`: whether the old row has null in place of all values but those of the key.
+    `has_key_only`: whether the old row has nulls outside of the key.
     """
     count = int.from_bytes(data[at : at + 2], "big")
     at += 2
@@ -295,7 +295,7 @@ _INSERT, _DELETE = 0, 3
 class StreamTable:
     """A table with its columns, and collected rows that are not a batch yet.
 
-    `kept`: the numbers of these columns among those of the stream: some may not be mirrored.
+    `kept`: the indexes, among the columns of the stream, of the columns that are mirrored.
     """
 
     table: SourceTable
@@ -314,8 +314,8 @@ _HALF = 1 << 31
 class Mark:
     """The snapshot in which a table was read while the stream was followed.
 
-    `least`, `next` and `running` are the numbers of `pg_current_snapshot()`. The stream has passed
-    all changes that the snapshot shows when it has reached `lsn`.
+    `least`, `next`, `running`: the numbers of `pg_current_snapshot()`. `lsn`: the place in the
+    stream after all changes that the snapshot shows.
     """
 
     least: int
@@ -326,20 +326,18 @@ class Mark:
     def shows(self, transaction: int) -> bool:
         """Whether the snapshot shows the changes of a transaction.
 
-        The stream states the low 32 bits of its number.
+        The stream states the low 32 bits of a transaction's number.
         """
         near = self.least + (transaction - self.least + _HALF) % (2 * _HALF) - _HALF
         return near < self.next and near not in self.running
 
     def to_json(self) -> dict[str, Json]:
-        """The mark, as stored."""
         return {
             "least": self.least, "next": self.next, "running": [*self.running], "lsn": self.lsn
         }  # fmt: skip
 
     @staticmethod
     def from_json(given: Json) -> Mark:
-        """The mark that `to_json` returned."""
         assert isinstance(given, dict), "a mark is an object"
         running = given["running"]
         assert isinstance(running, list), "transactions are a list"
@@ -352,12 +350,12 @@ class Mark:
 class StreamPlace:
     """A position in the stream: after a transaction, or after some changes of the next one.
 
-    - `transaction`: the one that is read, or of which a part is written;
+    - `transaction`: the transaction that is read, or of which a part is written;
     - `changes`: how many of its changes are written;
     - `is_open`: whether its start was read;
     - `marks`: by name, the tables that were read later than this position;
-    - `columns`: by name, the `read_identities` of the tables when they were last looked at. It is
-      part of stored positions: replace it, and do not change it.
+    - `columns`: by name, the last `read_identities` of the tables. The mapping is part of stored
+      positions: replace it, never change it in place.
     """
 
     lsn: int
@@ -377,12 +375,12 @@ class StreamPlace:
         self.is_open, self._seen = True, 0
 
     def counts(self) -> bool:
-        """Count a change; False if it is written already. `take` follows if it is not."""
+        """Count a change; False if already written. Otherwise a call of `take` follows."""
         self._seen += 1
         return self._seen > self.changes
 
     def take(self) -> None:
-        """The changes that were counted are part of the next step."""
+        """Make the counted changes part of the next step."""
         self.changes = self._seen
 
     def end(self, end: End) -> None:
@@ -400,7 +398,7 @@ class StreamPlace:
         )
 
     def reach(self, lsn: int) -> None:
-        """No transaction is open, and the stream has passed this place."""
+        """Note that no transaction is open, and that the stream has passed this place."""
         self.lsn, self.transaction, self.changes = max(self.lsn, lsn), None, 0
         if self.marks:
             self.marks = {name: each for name, each in self.marks.items() if each.lsn > self.lsn}
@@ -411,7 +409,6 @@ class StreamPlace:
         return mark is not None and self.transaction is not None and mark.shows(self.transaction)
 
     def to_json(self) -> dict[str, Json]:
-        """The position of a step, as stored."""
         found: dict[str, Json] = {"lsn": self.lsn}
         if self.time_ms:
             found["time_ms"] = self.time_ms
@@ -441,10 +438,10 @@ class StreamPlace:
 class StreamRows:
     """Changes of tables that are not in a step yet, in order.
 
-    `fill` replaces the `UNSENT` values of collected rows, or removes such rows.
+    `fill`: replaces the `UNSENT` values of collected rows, or removes such rows.
 
-    Several tables may share a target. To keep their order, a batch of one table ends that of
-    another.
+    Tables may share a target. To keep the order of their changes, a batch of one table ends the
+    batch of another.
     """
 
     def __init__(self, fill: Callable[[StreamTable], None], *, takes_metadata: bool) -> None:
@@ -485,7 +482,7 @@ class StreamRows:
 
 
 def batch_of(table: StreamTable, *, takes_metadata: bool) -> ChangeBatch:
-    """The collected rows of a table as a batch. The collection is then empty."""
+    """The collected rows of a table as a batch; the collection is emptied."""
     arrow = table.schema.arrow
     listed = zip(*table.rows, strict=True) if table.rows else ((),) * len(table.columns)
     arrays = [

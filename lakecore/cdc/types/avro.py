@@ -1,9 +1,9 @@
 """The columns of debezium-avro: converts types of an Avro schema, and values from fastavro.
 
 Debezium's converter keeps the Kafka Connect type in the Avro schema (`connect.name`), and with
-`column.propagate.source.type` also the type of the source's column (`connect.parameters`). The type
-of a column follows from the first of these that is present: the type of the source's column, the
-logical name (as in debezium-json), the Avro type.
+`column.propagate.source.type` also the type of the source's column (`connect.parameters`). The
+first that is present decides the type of a column: the type of the source's column, the logical
+name (as in debezium-json), the Avro type.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def avro_columns(
 
 
 def without_null(schema: object) -> object:
-    """For a union of null and another type, the other type; any other schema unchanged."""
+    """The other type of a union with null; any other schema unchanged."""
     if isinstance(schema, list):
         rest = [each for each in schema if each != "null"]
         if len(rest) != 1:
@@ -243,7 +243,7 @@ def _struct_texts(name: str) -> Convert:
 
 
 def _recast(natural: DataType, wanted: DataType, convert: Convert) -> Convert:
-    """A conversion to `wanted` through the text of the values, as in Paimon. Nothing is rounded."""
+    """A conversion to `wanted` through strings, as in Paimon, without rounding."""
 
     def recast(values: list[object], column: str) -> pa.Array:
         array = convert(values, column)

@@ -2,8 +2,8 @@
 
 The schema of a message names each column's Kafka Connect type (`int32`) and maybe a logical name
 (`io.debezium.time.Date`). `LOGICAL` and `_column` know every logical type of Debezium and Connect;
-another name leaves the plain type. The rules are Paimon's, except where those lose something:
-`float64` is DOUBLE, times of day are TIME, nanoseconds TIMESTAMP(9), and vectors arrays.
+other names are ignored. The rules are Paimon's, except where Paimon would lose something: `float64`
+is DOUBLE, times of day are TIME, nanoseconds TIMESTAMP(9), and vectors arrays.
 
 Values arrive as strings, integers, booleans, or in the Arrow type that `hint` names.
 """
@@ -58,7 +58,7 @@ _CLOCKS = {
     "io.debezium.time.MicroTime": 10**6,
     "io.debezium.time.NanoTime": 10**9,
 }
-"""The types of a time of day, and how many units a second has."""
+"""The types of a time of day, with their units per second."""
 
 
 def _shape(_struct: Mapping[str, object], wkb: bytes) -> str:
@@ -75,12 +75,12 @@ STRUCTS: dict[str, tuple[str, Callable[[Mapping[str, object], bytes], str]]] = {
     "io.debezium.data.geometry.Geography": ("wkb", _shape),
     "io.debezium.data.VariableScaleDecimal": ("value", _digits),
 }
-"""The structs that become text: the member that holds bytes, and the text of a struct and them."""
+"""The structs that become strings: the member with bytes, and the function that prints both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectField:
-    """A field of a Kafka Connect schema. `name` is the logical name, None for a plain type."""
+    """A field of a Kafka Connect schema. `name`: the logical name; None for a plain type."""
 
     field: str
     type: str

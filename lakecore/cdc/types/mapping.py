@@ -47,7 +47,7 @@ OF_TYPES = frozenset(
         TypeOption.BIGINT_UNSIGNED_TO_BIGINT,
     }
 )
-"""The options that change the type of a column; they have no effect if every column is text."""
+"""The options that change the type of a column, without effect if every column is STRING."""
 _NAMES = frozenset(map(str, TypeOption))
 
 
@@ -55,7 +55,7 @@ _NAMES = frozenset(map(str, TypeOption))
 class TypeMapping:
     """The options that are set, and `key`: the columns of `--primary_keys`.
 
-    - `types`: columns, as the end of `database.table.column` in lower case, with their own types;
+    - `types`: own types by column, as the end of `database.table.column` in lower case;
     - `excluded`: columns, named likewise, that are not mirrored.
     """
 
@@ -69,7 +69,7 @@ class TypeMapping:
         return option in self.options
 
     def exact(self, names: Iterable[str], primary_key: Iterable[str]) -> frozenset[str]:
-        """Those of the columns of a table that are in the key of the target.
+        """The columns of a table that are in the key of the target.
 
         A lossy mapping of such a column would make one row of several.
         """
@@ -80,9 +80,9 @@ class TypeMapping:
     def column_type(
         self, table: object, column: str, of: Callable[[], DataType], *, exact: bool
     ) -> tuple[DataType, bool]:
-        """The type of a column, and whether it is its own one, or else what `of` returns.
+        """The type of a column: its own (True), or else what `of` returns (False).
 
-        `exact`: whether the column is in a key. Raises InvalidRequest if its own type might make
+        `exact`: whether the column is in a key. Raises InvalidRequest if the own type might make
         one key of several.
         """
         kinds = [kind for name, kind in self.types if self._names(name, table, column)]
@@ -113,7 +113,7 @@ class TypeMapping:
         return bool(found)
 
     def check_used(self) -> None:
-        """Raise InvalidRequest if a stated name is that of no column which was asked for."""
+        """Raise InvalidRequest if a stated name is not the name of any requested column."""
         for flag, names in (
             ("--exclude-column", self.excluded),
             ("--column-type", [name for name, _ in self.types]),
@@ -136,8 +136,8 @@ class TypeMapping:
     ) -> TypeMapping:
         """The mapping for option names, given as a list or as one comma-separated string.
 
-        Case is ignored, and `_` is read as `-`. `types` are of the form `table.column=TYPE`. Raises
-        InvalidRequest for an unknown name or type.
+        Case is ignored, and `_` is read as `-`. `types`: strings of the form `table.column=TYPE`.
+        Raises InvalidRequest for an unknown name or type.
         """
         given = names.split(",") if isinstance(names, str) else list(names)
         options: set[TypeOption] = set()
@@ -157,7 +157,7 @@ class TypeMapping:
 
 
 def _column(name: str) -> str:
-    """The name of a column with its table, in lower case. Raises InvalidRequest for another one."""
+    """The name of a column with its table, in lower case. Raises InvalidRequest for other text."""
     found = name.strip().lower()
     if not all(found.split(".")) or "." not in found:
         raise InvalidRequest("name a column as database.table.column", column=name)
@@ -166,7 +166,7 @@ def _column(name: str) -> str:
 
 DEFAULT_MAPPING = TypeMapping()
 TIME_DIGITS_MAX = 3
-"""The fraction digits that Paimon stores of a TIME: it counts milliseconds."""
+"""The fraction digits of a TIME: Paimon stores milliseconds."""
 STRING = Atomic(root=Root.VARCHAR, length=LENGTH_MAX)
 BYTES = Atomic(root=Root.VARBINARY, length=LENGTH_MAX)
 
@@ -184,7 +184,7 @@ def array_of(element: DataType) -> Array:
 
 
 def type_notes(name: str, kind: DataType, usual: DataType, digits: int) -> Iterator[str]:
-    """What a user must know about the type of a column: that it is unusual, or loses digits.
+    """Notes for a user if the type of a column is unusual, or loses digits.
 
     `usual`: the type outside of a key. `digits`: the fraction digits of a TIME, otherwise 0.
     """

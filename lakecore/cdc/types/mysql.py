@@ -2,7 +2,7 @@
 
 A definition is the text in `information_schema.columns.column_type` or in Canal's `mysqlType`:
 `bigint(20) unsigned`, `decimal(10,2)`, `enum('a','b')`. The rules are those of Paimon's actions;
-types that those do not know are refused.
+types that they do not know raise Unsupported.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _INTEGERS = {
     "INT": (Root.INT, Root.BIGINT),
     "INTEGER": (Root.INT, Root.BIGINT),
 }
-"""The Paimon types of each signed and unsigned integer; an unsigned one needs a wider type."""
+"""The Paimon types of each integer, signed and unsigned; the unsigned need a wider type."""
 _PLAIN: dict[str, DataType] = {
     "BOOLEAN": atomic(Root.BOOLEAN),
     "BOOL": atomic(Root.BOOLEAN),
@@ -103,7 +103,6 @@ class MySqlType:
 
     @property
     def is_geometry(self) -> bool:
-        """Whether values are geometries."""
         return self.name in GEOMETRIES
 
 
@@ -279,7 +278,7 @@ def aliyun_column(
 
 
 def _message_type(source: MySqlType, mapping: TypeMapping, *, in_key: bool) -> DataType:
-    """The type of a column of a message. A zero date is null, which a key refuses."""
+    """The type of a column of a message. A zero date is null, which a key cannot be."""
     if in_key and source.name not in {"DATE", "DATETIME", "TIMESTAMP"}:
         return mysql_key_type(source, mapping)
     return mysql_type(source, mapping)

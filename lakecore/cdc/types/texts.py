@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakecore.model.types import DataType
 
     Convert: TypeAlias = Callable[[pa.Array, str], pa.Array]
-    """Converts the values of a column, which is named for errors."""
+    """Converts the values of a column; the string is the column's name, for errors."""
 
 _TRUE = pa.array(["t", "true", "y", "yes", "1"])
 _FALSE = pa.array(["f", "false", "n", "no", "0"])
@@ -53,8 +53,8 @@ _ZERO_DATE = r"^(0000-\d{2}-\d{2}|\d{4}-00-\d{2}|\d{4}-\d{2}-00)"
 class MessageColumn:
     """A column of messages: its Paimon type, and `convert`, which converts values to that type.
 
-    `hint` is the Arrow type in which a reader may return the values (None: the reader chooses).
-    With `quoted`, a JSON string and a JSON number of the same digits are different values.
+    `hint`: the Arrow type in which a reader may return the values (None: the reader chooses).
+    `quoted`: a JSON string and a JSON number of the same digits are different values.
     """
 
     name: str
@@ -101,7 +101,7 @@ def from_text(texts: pa.Array, data_type: DataType, column: str) -> pa.Array:
 
 
 def zero_dates_to_null(texts: pa.Array) -> pa.Array:
-    """The texts of dates and timestamps, with null for those whose year, month or day is zero.
+    """The strings of dates and timestamps, with null for a zero year, month or day.
 
     Only MySQL stores such dates. Debezium also converts them to null.
     """
@@ -124,7 +124,7 @@ def check_length(values: pa.Array, data_type: Atomic, column: str) -> pa.Array:
 def refuse(
     texts: pa.Array, given: pa.Array, data_type: DataType, wanted: pa.DataType, column: str
 ) -> InvalidRequest:
-    """The error for the first string that cannot be cast. `given` has the strings to cast."""
+    """The error for the first string that cannot be cast. `given`: the strings to cast."""
     low, high = 0, len(given)
     while high - low > 1:
         middle = (low + high) // 2
@@ -232,8 +232,8 @@ def reversed_base64(texts: pa.Array, column: str) -> pa.Array:
 def connect_decimals(texts: pa.Array, data_type: Atomic, scale: int, column: str) -> pa.Array:
     """Decimals from their text form; for a string type, their digits.
 
-    A text that begins with a quote is the Base64 form of the unscaled value, a big-endian integer.
-    Any other text is the number itself.
+    A string that begins with a quote is the Base64 form of the unscaled value, a big-endian
+    integer. Any other string is the number itself.
     """
     as_text = data_type.root in STRINGS
 
