@@ -1,10 +1,10 @@
 """The verbs of a catalog, with the rules that hold wherever the names are kept.
 
-A `Session` and all code above it use only these methods. A catalog maps names to tables. Its names
-(`names.py`) are kept in directories, in a database or on a server; they find the store and the
-directory of a table, and the `Publication` that makes its commits and schema changes visible
-(`table/publication.py`). If a catalog takes locks, or its server owns the snapshots, its tables
-have another `Publication`; all verbs are the same.
+A `Session` and all code above it use only these methods. A catalog maps names to tables. The names
+(`names.py`) are kept in directories, in a database or on a server; a name leads to the store and
+the directory of a table, and to the `Publication` that makes commits and schema changes visible
+(`table/publication.py`). If a catalog takes locks, or a server owns the snapshots, only the
+`Publication` differs; all verbs are the same.
 
 Rules that `tests/catalog/test_behaviour.py` checks for every catalog:
 
@@ -108,7 +108,7 @@ class Catalog:
     ) -> None:
         """Remove a database; with `cascade`, also its tables.
 
-        Raises InvalidRequest if it is not empty and `cascade` is False.
+        Raises InvalidRequest if the database is not empty and `cascade` is False.
         """
         check_flags(ignore_if_not_exists=ignore_if_not_exists, cascade=cascade)
         check_directory("database", name)
@@ -152,8 +152,8 @@ class Catalog:
         """Create a table and return it.
 
         With `ignore_if_exists`, an existing table is returned unchanged. The catalog options under
-        `table-default.` are the defaults of `options`. With `data`, these rows are written to the
-        table; without a schema, it has their columns.
+        `table-default.` are the defaults of `options`. `data`: rows to write to the table; without
+        a schema, the table has the columns of the rows.
         """
         name, given = asked_table(identifier, options, ignore_if_exists=ignore_if_exists)
         names = self.names
@@ -258,7 +258,7 @@ class Catalog:
     def repair(self, name: str | None = None) -> tuple[str, ...]:
         """Update the catalog's list of names from the files of the warehouse.
 
-        `name` is a table or a database; by default, everything is repaired. Returns the repaired
+        `name`: a table or a database; by default, everything is repaired. Returns the repaired
         tables. Raises Unsupported if the catalog stores names only as the directories of tables.
         """
         return self.names.repair(name)

@@ -4,13 +4,13 @@
    `excluding_tables`, by their name with or without the database. Each pattern has to match the
    whole name.
 2. Mode *divided*: each table is a separate job. Mode *combined*: one job compacts the tables one
-   after another. It lists them again at the end of a round, to find new ones.
+   after another, and lists them again at the end of a round, to find new tables.
 3. `watch_database` runs until it is stopped, and lists the tables again after each interval. In the
    mode divided, each table has a thread; in the mode combined, one loop takes the tables in turn.
 
-If a table fails, the others are still compacted. The error is raised at the end;
-`watch_database` reports it instead, and tries again. Tables that are dropped meanwhile are skipped.
-Tables of other types, such as format tables, are skipped too: they have nothing to compact.
+If a table fails, the others are still compacted. The error is raised at the end; `watch_database`
+instead reports the error, and tries again. Tables that are dropped meanwhile are skipped. Tables of
+other types, such as format tables, are skipped too, because they have nothing to compact.
 """
 
 from __future__ import annotations
@@ -78,7 +78,6 @@ class DatabaseCompaction:
 
     @property
     def of_table(self) -> CompactionRequest:
-        """The request to compact one of the tables."""
         return CompactionRequest(
             full=self.full, max_bytes=self.max_bytes, partition_idle_ms=self.partition_idle_ms
         )
@@ -223,13 +222,13 @@ class _Watch:
         return found
 
     def _begin(self, name: str) -> None:
-        # Each table has its own thread. The pool keeps its error for this thread.
+        # Each table has its own thread; the pool keeps an error of that thread for this one.
         pool = ThreadPoolExecutor(1, thread_name_prefix=f"compact {name}")
         self._jobs[name] = pool.submit(self._forever, name)
         pool.shutdown(wait=False)
 
     def _forever(self, name: str) -> None:
-        """The job of one table. It ends when the table is dropped, or with an unexpected error."""
+        """The job of one table; ends when the table is dropped, or with an unexpected error."""
         try:
             table = self._open(name)
             if table is not None:

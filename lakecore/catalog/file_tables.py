@@ -87,7 +87,8 @@ def is_table(store: Store, path: str, branch: str = MAIN_BRANCH) -> bool:
     """Whether the directory holds a table, or that branch of one."""
     layout = Layout(root=path, branch=branch)
     # Most tables still have their first schema file, and one existence check is cheaper than a
-    # listing. It is enough if a drop renames the directory atomically: no table is half deleted.
+    # listing. The check is enough if a drop renames the directory atomically: no table is half
+    # deleted.
     if store.renames_at_once and store.exists(layout.schema(0)):
         return True
     if branch != MAIN_BRANCH and hides(store, layout.root):
@@ -112,7 +113,8 @@ def change_schema(
     """Publish one new schema with all changes. Returns False if there is no table.
 
     A switch of deletion vectors first compacts the table, which `opened` opens, if stored rows need
-    it. Raises CommitConflict if other processes keep changing the schema at the same time.
+    a compaction. Raises CommitConflict if other processes keep changing the schema at the same
+    time.
     """
     layout, table = Layout(root=place.path, branch=name.branch), str(name)
     history = place.publication.history(place.store, layout)
@@ -190,7 +192,7 @@ def without_files(name: Identifier, path: str) -> NotFound:
 
 
 def check_empty(database: str, inside: Mapping[str, Sequence[str]], *, cascade: bool) -> None:
-    """Raise InvalidRequest if a database without `cascade` holds something; `inside` by kind."""
+    """Raise InvalidRequest if a database without `cascade` has entries; `inside`: by kind."""
     kind = next((kind for kind, names in inside.items() if names), None)
     if kind is not None and not cascade:
         raise InvalidRequest(
@@ -265,7 +267,7 @@ def open_warehouse(stated: str, options: Mapping[str, str], *, create: bool) -> 
 def open_lockable_warehouse(
     stated: str, options: Mapping[str, str], *, create: bool
 ) -> tuple[str, Store, bool]:
-    """A warehouse as `open_warehouse` opens it, and whether its catalog locks tables.
+    """The result of `open_warehouse`, and whether the catalog locks tables.
 
     As in Java, locks are on by default for object stores, which have no atomic rename.
 

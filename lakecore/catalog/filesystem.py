@@ -1,8 +1,8 @@
 """A catalog that consists only of directories: `WAREHOUSE/DATABASE.db/TABLE`.
 
 Any directory `X.db` of the warehouse is a database, and any directory of it that holds a schema
-file is a table; everything else is ignored. There is no other state. Every Paimon engine that works
-on the same warehouse therefore sees the same tables.
+file is a table; everything else is ignored. There is no other state, so every Paimon engine on the
+same warehouse sees the same tables.
 
 What is atomic, and what is not:
 
@@ -12,7 +12,7 @@ What is atomic, and what is not:
   file by file, so a concurrent writer could lose commits: this raises Unsupported unless
   `commit.single-writer` is set;
 - dropping a table or a database first hides it, which is atomic, and then deletes its files
-  (`io/directories.py`). If this is interrupted, the table stays hidden, and the next drop continues
+  (`io/directories.py`). After an interruption, the table stays hidden, and the next drop continues
   the deletion.
 """
 
@@ -58,7 +58,7 @@ DATABASE_SUFFIX = ".db"
 
 
 class DirectoryNames:
-    """The databases and tables of a warehouse (`names.py`). It has no state of its own."""
+    """The databases and tables of a warehouse (`names.py`), without other state."""
 
     case_sensitive = True
     views = None  # a warehouse of directories stores no views
@@ -116,7 +116,7 @@ class DirectoryNames:
         return tuple(sorted(name for name, is_one in zip(names, are_tables, strict=True) if is_one))
 
     def near(self, database: str) -> tuple[str, ...]:
-        # The directories are one request. Whether each is a table would be one more for each.
+        # One request lists all directories; a check whether each is a table would add one for each.
         return tuple(directories(self.store, self.database_path(database)))
 
     def others(self, database: str) -> tuple[str, ...]:
@@ -188,7 +188,6 @@ class DirectoryNames:
         return f"{self.warehouse.rstrip('/')}/{database}{DATABASE_SUFFIX}"
 
     def table_path(self, name: Identifier) -> str:
-        """The directory of a table."""
         return f"{self.database_path(name.database)}/{name.table}"
 
 

@@ -6,7 +6,7 @@ The syntax is Paimon's (https://paimon.apache.org/docs/master/concepts/system-ta
 2. `$` separates the table from a suffix: `t$files` is a system table, `t$branch_b1` is the branch
    `b1`, and `t$branch_b1$files` is a system table of that branch.
 3. Database and table may be quoted with backquotes, as in SQL: `` `shop`.`orders$files` ``. Within
-   them, a doubled backquote stands for one backquote.
+   backquotes, a doubled backquote stands for one backquote.
 
 INVARIANT: a name that passes `check_name` is one directory below its parent, on every storage.
 """
@@ -43,7 +43,7 @@ class Identifier:
 
     @property
     def data_table(self) -> Identifier:
-        """The table or branch itself, if this is the name of one of its system tables."""
+        """The table or branch itself, for the name of a system table too."""
         return Identifier(database=self.database, table=self.table, branch=self.branch)
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ def parse_identifier(text: str) -> Identifier:
     Does not check whether such a table exists or can exist.
     """
     if not isinstance(text, str):
-        raise InvalidRequest(f"the name of a table is a text; {_EXAMPLE}", name=text)
+        raise InvalidRequest(f"the name of a table is a string; {_EXAMPLE}", name=text)
     database, table_text = _split_database(text)
     table, *rest = table_text.split(SPLITTER)
     branch, system = MAIN_BRANCH, None
@@ -127,7 +127,7 @@ def _split_database(text: str) -> tuple[str, str]:
 
 
 def may_be_named(name: str) -> bool:
-    """Whether `check_directory` accepts the name: a catalog lists no other one."""
+    """Whether `check_directory` accepts the name, so that a catalog lists it."""
     with suppress(InvalidRequest):
         check_directory("directory", name)
         return True

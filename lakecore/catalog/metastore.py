@@ -1,8 +1,8 @@
 """The interface of a metastore: a database or a server that stores the names of tables.
 
-The schemas and rows of the tables are files. `MetastoreNames` has the common code of such
-catalogs. A `Metastore` only stores names, copies of schemas for other readers, and locks. Missing
-copies are repaired from the files.
+The schemas and rows of the tables are files. `MetastoreNames` has the common code of such catalogs.
+A `Metastore` only stores names, copies of schemas for other readers, and locks. A repair makes
+missing copies from the files.
 
 As in other Paimon engines, the lock of a table is held for two short steps: the publication of a
 snapshot, and the publication of a schema. On a storage with exclusive creation of files, the lock
@@ -89,7 +89,7 @@ class Metastore(Protocol):
         """Raise InvalidRequest or Unsupported for a schema that the metastore cannot hold."""
 
     def add_database(self, name: str) -> bool:
-        """Add an entry for a database; False if it has one already."""
+        """Add an entry for a database; False if it already has one."""
 
     def remove_database(self, name: str) -> None:
         """Remove a database, its views, and all other entries in it. Does not delete files."""
@@ -104,7 +104,7 @@ class Metastore(Protocol):
         """The sorted names of all entries that are not Paimon tables: views and other tables."""
 
     def foreign(self, database: str) -> tuple[str, ...]:
-        """The names of views and tables of other engines. They prevent a drop of the database."""
+        """The names of views and tables of other engines, which prevent a drop of the database."""
 
     def find(self, name: Identifier) -> Entry | None:
         """The entry of a Paimon table; None if it is not listed."""
@@ -119,7 +119,7 @@ class Metastore(Protocol):
         """Add an entry for a table; False if the name is taken."""
 
     def update(self, name: Identifier, schema: TableSchema, before: TableSchema | None) -> None:
-        """Update the copy of a table's schema. Removes what only the schema `before` has."""
+        """Update the copy of a table's schema, and remove what only the schema `before` has."""
 
     def remove(self, name: Identifier) -> bool:
         """Remove the entry of a table, but not its files; False if there was none."""
@@ -128,7 +128,7 @@ class Metastore(Protocol):
         """Give an entry another name and directory; False if the new name is taken.
 
         `moves`: the files are still in the directory of the old name. In the same step, the entry
-        remembers that name, until `moved` is called.
+        stores the old name, until `moved` is called.
         """
 
     def moved(self, name: Identifier) -> None:
@@ -137,14 +137,14 @@ class Metastore(Protocol):
     def after_commit(
         self, name: Identifier, store: Store, layout: Layout, proposal: SnapshotProposal
     ) -> None:
-        """Copy what a commit of the main branch changed. Never raises an error, but logs it."""
+        """Copy what a commit of the main branch changed. Logs errors, and raises none."""
 
     def after_tags(
         self, name: Identifier, history: History, made: Sequence[str], gone: Sequence[str]
     ) -> None:
         """Copy the new and deleted tags of the main branch.
 
-        Never raises an error, but logs it.
+        Logs errors, and raises none.
         """
 
     def repair_partitions(self, name: Identifier, store: Store, path: str) -> None:
@@ -153,7 +153,8 @@ class Metastore(Protocol):
     def lock(self, name: Identifier) -> AbstractContextManager[None]:
         """Holds the lock of a table, if the catalog has locks.
 
-        Raises CommitConflict if others hold it for too long. Leaving the context raises no error.
+        Raises CommitConflict if others hold the lock for too long. Leaving the context raises no
+        error.
         """
 
 
@@ -197,7 +198,7 @@ class MetastorePublication:
         """Copy the schema to the metastore, then create its file, both under the lock.
 
         In this order, a schema that the metastore refuses never gets a file. If another writer has
-        created the file first, the newest schema is copied again.
+        created the file first, the newest schema is copied instead.
         """
         name = self._on_branch(layout)
         if layout.branch != MAIN_BRANCH:
@@ -242,7 +243,7 @@ class MetastorePublication:
 
 
 def copied_properties(schema: TableSchema) -> dict[str, str]:
-    """The properties that a metastore copies of a table: its options, and its keys."""
+    """The properties of a table that a metastore copies: its options, and its keys."""
     keys = {
         "primary-key": schema.primary_keys,
         "partition": schema.partition_keys,
@@ -278,7 +279,7 @@ def parse_left(text: str | None) -> Identifier | None:
 
 
 def lock_name(name: Identifier) -> str:
-    """The name of a table or branch within its database, as its lock has it."""
+    """The name of a table or branch within its database, for its lock."""
     return name.table if name.branch == MAIN_BRANCH else f"{name.table}$branch_{name.branch}"
 
 

@@ -1,14 +1,14 @@
 """A catalog with its names in a metastore, and its tables as files below a warehouse.
 
-Each change has two steps. Their order decides what a crash between them leaves:
+Each change has two steps, whose order decides what a crash in between leaves:
 
 - create: the schema file, then the entry. A crash leaves a directory without an entry; `repair`
   adds the entry;
 - drop: the entry, then the directory. A crash leaves a directory without an entry;
-- rename: the entry, then the directory. The first step decides: the entry remembers the old name,
-  and the table is read at its old path until the directory has moved. If the directory cannot be
-  moved, the entry is renamed back. After a crash, the same rename finishes it, or `repair` of the
-  old name adds the old entry again. Only a table in the directory of its name moves;
+- rename: the entry, then the directory. The first step decides: the entry stores the old name, and
+  the table is read at its old path until the directory has moved. If the directory cannot be moved,
+  the entry is renamed back. After a crash, the same rename continues, or `repair` of the old name
+  adds the old entry again. Only a table in the directory of its name moves;
 - alter: the copy in the metastore, then the schema file. A crash leaves a copy of a schema that the
   table does not have; `repair` copies the right one.
 
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 # --- repair --------------------------------------------------------------------------------------
 # Adds missing entries to a metastore for tables in the warehouse, and copies all schemas again.
 #
-# Nothing is removed: entries without files stay, and files that are not a table stay, too.
+# Nothing is removed: neither entries without files, nor files that are not a table.
 
 
 def repair_names(
@@ -72,8 +72,8 @@ def repair_names(
 ) -> tuple[str, ...]:
     """Add the tables that have directories to the metastore, and copy their schemas to it.
 
-    `name` is a table or a database; None means the whole warehouse. Returns the names of these
-    tables. Raises NotFound if the warehouse has no such table or database.
+    `name`: a table or a database; None: the whole warehouse. Returns the names of the tables.
+    Raises NotFound if the warehouse has no such table or database.
     """
     if name is None:
         return tuple(
@@ -296,11 +296,11 @@ class MetastoreNames:
         try:
             listed = self.metastore.add(name, path, schema)
         except LakecoreError:
-            # If the reply was lost, the entry may exist. Then the files must not be deleted.
+            # If the reply was lost, the entry may exist: then keep the files.
             if not self.metastore.is_taken(name):
                 drop_table(store, path, self.ambient)
             raise
-        # A concurrent repair may have added the entry for these files: then they stay.
+        # A concurrent repair may have added the entry for the files: then keep them.
         if not listed and self.metastore.find(name) is None:
             drop_table(store, path, self.ambient)
             raise AlreadyExists(
@@ -347,7 +347,7 @@ class MetastoreNames:
         return entry if source is None else replace(entry, path=source)
 
     def _left(self, entry: Entry, old: Identifier) -> str | None:
-        """The directory of the old name, if a rename was killed before it moved the files."""
+        """The directory of the old name, if a rename was interrupted before it moved the files."""
         source, store = self.metastore.new_path(old), self._store(entry.path)
         if entry.external or storage_of(source) != storage_of(entry.path):
             return None
@@ -356,7 +356,7 @@ class MetastoreNames:
         return source if self.metastore.find(old) is None else None
 
     def _finish_rename(self, new: Identifier, entry: Entry, old: Identifier) -> bool:
-        """Finish a rename that was killed; the caller holds the locks. False if there was none."""
+        """Finish an interrupted rename; the caller holds the locks. False if there was none."""
         source, store = self._left(entry, old), self._store(entry.path)
         if source is None:
             if entry.left != old or not is_table(store, entry.path):
@@ -375,7 +375,7 @@ class MetastoreNames:
         return Place(store=store, path=path, publication=publication, is_listed=True)
 
     def _store(self, path: str) -> Store:
-        """The storage of a directory. A table may be on another storage than the warehouse."""
+        """The storage of a directory, which may not be the storage of the warehouse."""
         same = storage_of(path) == storage_of(self.warehouse)
         return self.store if same else open_store(path, self.options.texts)
 

@@ -1,7 +1,7 @@
-"""What keeps the names of a catalog: a directory, a metastore or a server; and stored functions.
+"""The interface to the names of a catalog, kept in directories, a metastore or a server.
 
-A `Catalog` (`catalog.py`) holds the rules that are the same for every catalog. `Names` has the
-calls that differ. Nothing that another process may change is cached.
+A `Catalog` (`catalog.py`) holds the rules of all catalogs; `Names` has the calls that differ.
+Nothing that another process may change is cached.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Place:
     options: Mapping[str, str] = field(default_factory=dict)
     """Dynamic options that the catalog gives the table."""
     is_listed: bool = False
-    """Whether the table has an entry, which its files may lack."""
+    """Whether the table has an entry, with or without files."""
 
 
 class Names(Protocol):
     """The databases and tables of one warehouse, as primitive calls.
 
-    Names of databases and tables are checked before (`identifier.py`), and are never `sys`.
+    The caller has checked the names of databases and tables (`identifier.py`), never `sys`.
     """
 
     ambient: Ambient
@@ -56,7 +56,7 @@ class Names(Protocol):
 
     @property
     def table_defaults(self) -> Mapping[str, str]:
-        """The options of new tables that do not state them."""
+        """The default options of new tables."""
 
     @property
     def case_sensitive(self) -> bool:
@@ -80,9 +80,9 @@ class Names(Protocol):
         """Create an empty database; False if it exists."""
 
     def drop_database(self, name: str, *, cascade: bool) -> bool:
-        """Remove a database; with `cascade`, also its tables. False if there is none.
+        """Remove a database; with `cascade`, also its tables. False if there is no such database.
 
-        Raises InvalidRequest if it is not empty and `cascade` is False.
+        Raises InvalidRequest if the database is not empty and `cascade` is False.
         """
 
     def tables(self, database: str) -> tuple[str, ...] | None:
@@ -92,7 +92,7 @@ class Names(Protocol):
         """Names for an error about a missing table: those of tables, and perhaps of others."""
 
     def others(self, database: str) -> tuple[str, ...]:
-        """The names in a database that are taken by something other than a Paimon table."""
+        """The names in a database that belong to something other than a Paimon table."""
 
     def has_table(self, name: Identifier) -> bool:
         """Whether there is such a table, or such a branch of one."""
@@ -107,7 +107,7 @@ class Names(Protocol):
         """The place of a table or branch, which need not have files; None if there is no entry."""
 
     def create(self, name: Identifier, schema: TableSchema, rows: object) -> bool:
-        """Create a table with these rows; None means no rows.
+        """Create a table with these rows (None: without rows).
 
         Of concurrent callers, exactly one gets True; the others get False when the table is there.
         """

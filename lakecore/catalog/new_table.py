@@ -1,8 +1,8 @@
 """The first schema of a new table, from any of the accepted kinds of schema.
 
-These are a pyarrow.Schema, a Polars schema, or a mapping of column names to types. A type is
-Paimon's type text (`"DECIMAL(10, 2) NOT NULL"`), a Polars data type or class, a pyarrow data type,
-a type of lakecore, or a lakecore `Field`, which also has a comment and a default value.
+A schema is a pyarrow.Schema, a Polars schema, or a mapping of column names to types. A type is a
+string in Paimon's syntax (`"DECIMAL(10, 2) NOT NULL"`), a Polars data type or class, a pyarrow data
+type, a type of lakecore, or a lakecore `Field`, which also has a comment and a default value.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _type(source: object, column: str) -> DataType:
         (field,) = fields_from_polars({column: source})
         return field.type
     raise InvalidRequest(
-        "the type of a column is a text, a Polars data type or a pyarrow data type",
+        "the type of a column is a string, a Polars data type or a pyarrow data type",
         column=column,
         type=type(source).__name__,
     )
@@ -145,7 +145,7 @@ def create_filled(  # noqa: PLR0913  where the table is, and what it is made of
 ) -> bool:
     """Create a table with `create` and write its rows. Of concurrent callers, one gets True.
 
-    `rows` of None means that the table has no rows.
+    `rows`: None for a table without rows.
     """
     if rows is None:
         return create(store, path, schema)
@@ -185,7 +185,7 @@ def first_schema(  # noqa: PLR0913  the parts of a table definition
     now_ms: int,
     table: str,
 ) -> tuple[TableSchema, object]:
-    """The schema of a new table, and its first rows. Without `schema`, it has the rows' columns."""
+    """The schema of a new table, and its first rows. Default of `schema`: the rows' columns."""
     if schema is None:
         if data is None:
             raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""The options of a catalog: Paimon's keys with text values, parsed once.
+"""The options of a catalog: Paimon's keys with string values, parsed once.
 
 INVARIANT: no option is accepted and ignored. An unknown key raises an error that names the nearest
 known key. A Paimon key with a value that this catalog does not support raises `Unsupported`.
@@ -84,7 +84,7 @@ _FOREIGN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogOptions:
-    """The options that were set. `table_defaults` are the default options of new tables."""
+    """The options that were set. `table_defaults`: the default options of new tables."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     warehouse: str
@@ -103,7 +103,7 @@ class OptionReader:
     texts: Mapping[str, str] = field(repr=False)
 
     def text(self, key: str, default: str) -> str:
-        """The value of an option as text; `default` if it is missing or blank."""
+        """The value of an option as a string; `default` if missing or blank."""
         return self.texts.get(key, "").strip() or default
 
     def flag(self, key: str, *, default: bool) -> bool:
@@ -135,7 +135,7 @@ def parse_catalog_options(
 ) -> CatalogOptions:
     """The typed options that every catalog has.
 
-    `own` has further keys that the catalog reads, and `prefixes` the prefixes of such keys. Raises
+    `own`: further keys that the catalog reads; `prefixes`: prefixes of such keys. Raises
     InvalidRequest for an unknown key or a bad value, Unsupported for a feature that the catalog
     does not have.
     """
@@ -168,7 +168,7 @@ def defaults_of_tables(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_access_option(key: str) -> bool:
-    """Whether the option says how, or where, a process may reach files: it is never stored."""
+    """Whether the option says how, or where, a process may reach files, and is never stored."""
     return key in NEVER_STORED or is_storage_option(key)
 
 
@@ -178,9 +178,9 @@ def of_process(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_kerberos(options: Mapping[str, str]) -> None:
-    """Raise Unsupported for an option of a login by Kerberos, which lakecore does not do itself.
+    """Raise Unsupported for an option of a Kerberos login, which lakecore does not perform.
 
-    The error has the command that gets a ticket, which the client of HDFS takes.
+    The error states the command that gets a ticket for the HDFS client.
     """
     key = next((key for key in options if key.startswith(_KERBEROS)), None)
     if key is None:

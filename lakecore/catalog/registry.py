@@ -61,7 +61,7 @@ def open_catalog(given: Mapping[str, str], *, create: bool) -> Catalog:
 
 @dataclass(frozen=True, slots=True)
 class OpeningCatalog:
-    """Forwards all calls to a catalog. `opened` wraps each table for another engine."""
+    """Forwards all calls to a catalog. `opened`: wraps each table for another engine."""
 
     catalog: Catalog
     opened: Callable[[Table], Table]

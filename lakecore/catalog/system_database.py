@@ -78,14 +78,14 @@ def global_tables(names: Names) -> tuple[str, ...]:
 
 
 def has_global_table(names: Names, name: Identifier) -> bool:
-    """Whether `sys` has a table of that name. Names of `sys` ignore case, and have no `$`."""
+    """Whether `sys` has a table of that name, which has no `$`, and whose case is ignored."""
     return str(name).lower() in {f"{SYSTEM_DATABASE}.{each}" for each in global_tables(names)}
 
 
 def global_table(names: Names, load: Load, identifier: Identifier) -> SystemTable:
-    """The table `sys.NAME` of a catalog. Raises NotFound, with the names that exist.
+    """The table `sys.NAME` of a catalog. Raises NotFound, with the existing names.
 
-    `load` opens a table of the catalog by its name.
+    `load`: opens a table of the catalog by name.
     """
     name = str(identifier).removeprefix(f"{SYSTEM_DATABASE}.").lower()
     known = global_tables(names)

@@ -108,7 +108,7 @@ def view_change_from_json(body: object) -> ViewChange:
     for name, value in values.items():
         removes = kind is UpdateViewComment and value is None
         if not removes and not isinstance(value, str):
-            raise InvalidRequest("a field of a change of a view is a text", field=name, value=value)
+            raise InvalidRequest("a field of a view change is a string", field=name, value=value)
     return cast("Callable[..., ViewChange]", kind)(**values)
 
 
@@ -125,7 +125,7 @@ class _NoText(InvalidRequest):
 class View:
     """A view: its query, its columns, and the other stored properties.
 
-    Raises InvalidRequest for an unpaired surrogate in one of its strings, which cannot be stored.
+    Raises InvalidRequest for an unpaired surrogate in a string, which cannot be stored.
     """
 
     query: str
@@ -141,18 +141,17 @@ class View:
         try:
             "".join((*texts, *(text for pair in pairs for text in pair))).encode()
         except UnicodeEncodeError as error:
-            raise _NoText("a text of the view is not Unicode", why=error.reason) from error
+            raise _NoText("a string of the view is not Unicode", why=error.reason) from error
 
     @property
     def own_query(self) -> str:
-        """The query that lakecore runs."""
         return self.dialects.get(DIALECT, self.query)
 
 
 def new_view(
     query: str, schema: pa.Schema, comment: str | None, options: Mapping[str, str]
 ) -> View:
-    """A new view with the query in lakecore's dialect. `schema` is that of the view's rows."""
+    """A new view with the query in lakecore's dialect. `schema`: the columns of its rows."""
     fields = fields_from_arrow(list(schema))
     return View(
         query=query, fields=fields, dialects={DIALECT: query}, comment=comment, options=options
@@ -160,7 +159,7 @@ def new_view(
 
 
 class Views(Protocol):
-    """The views of a catalog. Names are `database.view`; tables and views share them."""
+    """The views of a catalog. Names are `database.view`, and are shared with tables."""
 
     def names(self, database: str) -> tuple[str, ...]:
         """The names of the views of a database, sorted."""
@@ -200,8 +199,8 @@ class Views(Protocol):
 def changed_view(view: View, changes: Sequence[ViewChange], name: Identifier) -> View:
     """The view after all changes.
 
-    Raises AlreadyExists if a dialect to add exists, NotFound if one to update or drop does not.
-    Both errors have the fact `dialect`.
+    Raises AlreadyExists if a dialect to add exists, NotFound if a dialect to update or drop is
+    missing. Both errors have the fact `dialect`.
     """
     options, dialects, comment = dict(view.options), dict(view.dialects), view.comment
     for change in changes:

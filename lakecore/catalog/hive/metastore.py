@@ -69,13 +69,13 @@ if TYPE_CHECKING:
 #
 # The option `partition.idle-time-to-report-statistic` switches reports on. The rules are Java's:
 #
-# - a batch commit at once reports the partitions that it changed, and all pending ones of the
+# - a batch commit at once reports the partitions that it changed, and all pending partitions of the
 #   table;
-# - a commit of a stream makes the partitions that it changed pending. When a pending partition has
-#   not changed for the idle time, the next commit of the table reports it.
+# - a commit of a stream adds the changed partitions to the pending list. When a pending partition
+#   has not changed for the idle time, the next commit of the table reports the partition.
 #
-# NOTE: pending partitions are kept in memory. If the process ends, a later commit to the partition,
-# or `repair`, reports it.
+# NOTE: pending partitions are kept in memory. If the process ends, a partition is reported by its
+# next commit, or by `repair`.
 
 
 class PartitionReports:
@@ -86,16 +86,16 @@ class PartitionReports:
         self._changed: dict[Identifier, dict[Spec, int]] = {}
 
     def __reduce__(self) -> tuple[type[PartitionReports], tuple[()]]:
-        """Pickled empty: another process reports its own commits."""
+        """Pickled empty, because another process reports its own commits."""
         return PartitionReports, ()
 
     def due(
         self, name: Identifier, changed: Iterable[Spec], now_ms: int, idle_ms: int, *, batch: bool
     ) -> Mapping[Spec, int]:
-        """Add the partitions that a commit changed, then remove and return those that are due.
+        """Add the partitions that a commit changed, then remove and return the partitions due.
 
-        Each is returned with the time of its last change. After a batch commit, all pending
-        partitions of the table are due.
+        Each partition is returned with the time of its last change. After a batch commit, all
+        pending partitions of the table are due.
         """
         with self._lock:
             noted = self._changed.setdefault(name, {})
@@ -108,7 +108,7 @@ class PartitionReports:
         return due
 
     def put_back(self, name: Identifier, failed: Mapping[Spec, int]) -> None:
-        """Add partitions again that could not be reported. A newer time of a partition is kept."""
+        """Add partitions again whose report failed. A newer time of a partition is kept."""
         with self._lock:
             noted = self._changed.setdefault(name, {})
             for spec, changed_ms in failed.items():
@@ -120,8 +120,7 @@ class PartitionReports:
 #
 # If `metastore.partitioned-table` is set, the metastore holds each partition with its directory.
 # With `metastore.tag-to-partition`, a table without partition keys has a Hive partition for each
-# tag instead: a query that names the partition reads the tag. The directory of such a partition
-# does not exist.
+# tag instead: a query that names the partition reads the tag. Such a partition has no directory.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +163,7 @@ class HivePartitions:
         """Write the statistics of partitions to their Hive parameters.
 
         The statistics are sums over the files of the snapshot: `numRows` counts stored rows, before
-        a merge. `due` maps a partition to the time of its last change.
+        a merge. `due`: by partition, the time of its last change.
         """
         specs = Partitions(schema, schema.parsed_options())
         found = live_statistics(history, snapshot, specs)
@@ -185,7 +184,7 @@ class HivePartitions:
         made: Iterable[str],
         gone: Iterable[str],
     ) -> None:
-        """Add a Hive partition for each new tag (`made`); drop those of deleted tags (`gone`)."""
+        """Add a Hive partition for each tag in `made`, and drop one for each tag in `gone`."""
         key = tag_partition_key(schema)
         assert key is not None, "called for tables whose tags are partitions"
         for tag in gone:
@@ -256,7 +255,7 @@ class HivePartitions:
 
 
 def specs_of(schema: TableSchema, partitions: Iterable[bytes]) -> set[Spec]:
-    """The specs of partitions: a metastore identifies a partition by its spec."""
+    """The specs of partitions, by which a metastore identifies them."""
     specs = Partitions(schema, schema.parsed_options())
     return {tuple(specs.spec(each).items()) for each in partitions}
 
@@ -314,7 +313,6 @@ class HiveMetastore:
 
     @property
     def views(self) -> HiveViews:
-        """The views of the metastore."""
         return HiveViews(metastore=self, owner=self.rows.owner)
 
     # --- databases --------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """The views of a Hive Metastore, as Paimon's Hive catalog stores them.
 
 A view is a table of type VIRTUAL_VIEW with the query as its text; options and comment are
-parameters. There is only one text, so a view has no dialects.
+parameters. A view has only one text, so there are no dialects.
 
-The metastore also holds views of other engines (Hive, Spark, Trino). Their queries may mean
-something else in lakecore's SQL. So these views are listed, but neither read nor changed.
+The metastore also holds views of other engines (Hive, Spark, Trino). Such views are listed, but
+neither read nor changed, because their queries may mean something else in lakecore's SQL.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # --- table rows ----------------------------------------------------------------------------------
 # A Paimon table as a Hive Metastore shows it: columns, parameters, formats, partition keys.
 #
-# The names are those of Paimon's Hive catalog, so that Hive, Spark and Flink find the table
+# Names are chosen as by Paimon's Hive catalog, so that Hive, Spark and Flink find the table
 # (https://paimon.apache.org/docs/master/hive/quick-start/).
 
 INPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonInputFormat"
@@ -84,7 +84,7 @@ class HiveTables:
         return table
 
     def set_schema(self, table: Table, schema: TableSchema, before: TableSchema | None) -> None:
-        """Set the columns and parameters of a metastore's `table` to those of a new schema.
+        """Set the columns and parameters of a metastore's `table` by a new schema.
 
         Options that only the previous schema `before` has are removed.
         """
@@ -96,7 +96,6 @@ class HiveTables:
         self.set_columns(table, schema)
 
     def set_columns(self, table: Table, schema: TableSchema) -> None:
-        """Set the columns and the partition keys."""
         keys = partition_keys(schema)
         columns = [field for field in schema.fields if field.name not in keys]
         table.sd.cols = [column_of(field) for field in columns]
@@ -110,14 +109,13 @@ class HiveTables:
             table.partitionKeys = [types().FieldSchema(name=tag_key, type="string", comment=None)]
 
     def set_location(self, table: Table, path: str) -> None:
-        """Set the directory of the table's files."""
         if self.location_in_properties:
             table.parameters[LOCATION] = path
         else:
             table.sd.location = path
 
     def _parameters(self, schema: TableSchema) -> dict[str, str]:
-        """What is copied of a schema; no option of a table says where its files are."""
+        """The copied parts of a schema, without options that say where files are."""
         copied = self._copied(schema)
         return {key: text for key, text in copied.items() if key not in (LOCATION, LEFT)}
 

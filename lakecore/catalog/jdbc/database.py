@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 # --- address -------------------------------------------------------------------------------------
 # Translates the URI of a JDBC catalog and the properties `jdbc.*` to arguments of a Python driver.
 #
-# The same URI and properties work in Java, Flink and Spark. Settings that Python drivers have too
+# The same URI and properties work in Java, Flink and Spark. Settings that Python drivers also have
 # are translated. Settings of Java drivers without an effect here are ignored (`permitMysqlScheme`).
 # Any other setting raises InvalidRequest.
 #
-# Support for another database needs an entry here, and in the statements of `metastore.py`.
+# Another database needs an entry here, and in the statements of `metastore.py`.
 
 Argument: TypeAlias = "str | int | bool | dict[str, str]"
 
@@ -179,7 +179,7 @@ Translate: TypeAlias = Callable[[str], "dict[str, Argument]"]
 
 
 def _seconds(*names: str, unit_ms: int) -> Translate:
-    """A timeout in units of `unit_ms`, rounded up to whole seconds, which the drivers take."""
+    """A timeout in units of `unit_ms`, rounded up to whole seconds for the drivers."""
 
     def translate(text: str) -> dict[str, Argument]:
         if not text.isdecimal():
@@ -264,7 +264,7 @@ class _LostOut(StorageError):
 
 
 class Database:
-    """A pool of connections, opened at the first use. It is pickled without connections."""
+    """A pool of connections, opened at the first use, and pickled without connections."""
 
     def __init__(
         self, address: Address, pool_size: int, ambient: Ambient, timeouts: Timeouts = _TIMEOUTS
@@ -294,7 +294,6 @@ class Database:
         return self.address.dialect
 
     def rows(self, statement: str, values: Mapping[str, object]) -> list[tuple[str, ...]]:
-        """The rows of a query."""
         with self._plain_errors():
             text = _imported("sqlalchemy").text(statement)
             with self._connected().connect() as connection:
@@ -309,7 +308,7 @@ class Database:
     def insert(self, *statements: Statement) -> int | None:
         """Run statements in one transaction. Returns the number of rows that the first changed.
 
-        If a key exists already, nothing is changed, and None is returned.
+        Returns None, and changes nothing, if a key already exists.
         """
         return self._transaction(statements, key_may_exist=True)
 
@@ -325,7 +324,6 @@ class Database:
                 raise
 
     def has_table(self, table: str) -> bool:
-        """Whether the database has that table."""
         with self._plain_errors():
             return bool(_imported("sqlalchemy").inspect(self._connected()).has_table(table))
 
@@ -377,7 +375,7 @@ class Database:
         arguments: dict[str, object] = {**self._waits(), **address.arguments}
         after_login = _limited_login(arguments) if address.dialect == MYSQL else None
         if address.dialect == SQLITE:
-            # Each use opens the file again: a pool would keep a file open that was replaced.
+            # Open the file for each use: a pool would keep a replaced file open.
             settings = {
                 "poolclass": sql.pool.NullPool,
                 "connect_args": {"timeout": _BUSY_SECONDS},
@@ -418,7 +416,7 @@ class Database:
             why = masked(" ".join(stated.split()), secrets)
             lost = _LOST_OUT.search(f"{code} {why}") is not None
             raise (_LostOut if lost else StorageError)(
-                "the database of the catalog did not do what it was asked",
+                "the request to the database of the catalog failed",
                 database=self.address.text,
                 why=why,
                 **_advice(why),
@@ -435,9 +433,9 @@ def _run(connection: Connection, statements: Sequence[Statement]) -> int:
 
 
 def _limited_login(arguments: dict[str, object]) -> Callable[[_PyMySql, object], None]:
-    """Limit the login to MySQL by its connect timeout: a server may accept and then say nothing.
+    """Limit the login to MySQL by the connect timeout: a server may accept and then be silent.
 
-    Returns what sets the longer timeout of the statements, once PyMySQL has logged in.
+    Returns a function that sets the longer timeout of statements, once PyMySQL has logged in.
     """
     answer = arguments["read_timeout"]
     arguments["read_timeout"] = arguments["connect_timeout"]

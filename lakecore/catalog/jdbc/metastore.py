@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 #
 # https://paimon.apache.org/docs/master/concepts/catalog/#jdbc-catalog
 #
-# Each statement lists its columns, so that it also works if another version of Paimon has added
-# columns (`lock_owner`).
+# Each statement lists its columns, so that the statement also works if another version of Paimon
+# has added columns (`lock_owner`).
 
 TABLES, DATABASE_PROPERTIES = "paimon_tables", "paimon_database_properties"
 TABLE_PROPERTIES, VIEWS, LOCKS = (
@@ -335,14 +335,14 @@ def _pair(name: Identifier) -> tuple[str, str]:
 # --- locks ---------------------------------------------------------------------------------------
 # The locks of tables in `paimon_distributed_locks`, as Paimon's JdbcCatalogLock takes them.
 #
-# 1. Delete the row of the lock if it is older than its own `expire_time_seconds`: its holder died.
-# 2. Insert the row. If it exists, another process holds the lock: wait and begin again.
+# 1. Delete the row of the lock if older than its own `expire_time_seconds`: the holder died.
+# 2. Insert the row. If the row exists, another process holds the lock: wait and begin again.
 # 3. Give up after `lock-acquire-timeout`.
 # 4. Release: delete the row. A holder that took longer than `expire_time_seconds` may have lost the
-#    lock to another process. Then it deletes the row only if the column `lock_owner` shows that the
-#    row is still its own.
+#    lock to another process. Such a holder deletes the row only if the column `lock_owner` shows
+#    that the row is still its own.
 #
-# Newer versions of Paimon add the column `lock_owner`. It is used if the table has it.
+# Newer versions of Paimon add the column `lock_owner`, which is used if present.
 
 _log = logging.getLogger(__name__)
 
@@ -359,12 +359,11 @@ class Locks:
     ambient: Ambient
 
     def make_table(self) -> None:
-        """Create the table of locks unless it exists."""
         self.database.create(LOCKS, CREATE_LOCKS % self.characters_max)
 
     @contextmanager
     def hold(self, database: str, table: str) -> Iterator[None]:
-        """Hold the lock of a table. Raises CommitConflict if it is not free before the time-out."""
+        """Hold the lock of a table. Raises CommitConflict if the time-out comes first."""
         lock = f"{self.catalog_key}.{database}.{table}"
         if len(lock) > self.characters_max:
             raise InvalidRequest(
@@ -415,7 +414,7 @@ class Locks:
             else:
                 self.database.change((RELEASE_AS, {"lock": lock, "owner": owner}))
         except LakecoreError as error:
-            # Not an error, because the work under the lock is done. The lock will expire.
+            # No error, because the work under the lock is done; the lock will expire.
             _log.warning("lock not released lock=%s error=%s", lock, error)
 
 
@@ -436,7 +435,6 @@ class JdbcMetastore:
     locks: Locks | None
 
     def make_tables(self) -> None:
-        """Create Paimon's tables unless they exist."""
         for table, statement in CREATE.items():
             self.database.create(table, statement)
         if self.locks is not None:
@@ -452,7 +450,6 @@ class JdbcMetastore:
 
     @property
     def views(self) -> Views:
-        """The views: rows of the same catalog."""
         return JdbcViews(self)
 
     # --- databases --------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 https://paimon.apache.org/docs/master/concepts/rest/bear/ and .../rest/dlf/
 
 Credentials of DLF come from the options, from a file that another process updates, or from the
-metadata service of an ECS machine. They are read again when they expire within an hour.
+metadata service of an ECS machine. Credentials are read again when they expire within an hour.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """An access key. A temporary one also has a `security_token` and the time when it expires."""
+    """An access key; a temporary key also has a `security_token` and the time when it expires."""
 
     key_id: str
     secret: str
@@ -55,7 +55,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The request to sign. `path` is URL-encoded, `params` are not."""
+    """The request to sign, with a URL-encoded `path` and plain `params`."""
 
     method: str
     path: str
@@ -81,7 +81,6 @@ class DefaultSigner:
     def sign(
         self, request: Request, credentials: Credentials, ambient: Ambient
     ) -> Mapping[str, str]:
-        """The headers to add."""
         time = _now(ambient).strftime("%Y%m%dT%H%M%SZ")
         headers = {
             "x-dlf-date": time,
@@ -130,7 +129,6 @@ class OpenApiSigner:
     def sign(
         self, request: Request, credentials: Credentials, ambient: Ambient
     ) -> Mapping[str, str]:
-        """The headers to add."""
         headers = {
             "Date": format_datetime(_now(ambient), usegmt=True),
             "Accept": "application/json",
@@ -193,7 +191,6 @@ class BearerToken:
     def headers(
         self, method: str, path: str, params: Mapping[str, str], body: bytes | None
     ) -> Mapping[str, str]:
-        """The header with the token."""
         del method, path, params, body
         return {"Authorization": f"Bearer {self.token}"}
 
@@ -216,7 +213,6 @@ class DlfSignature:
     def headers(
         self, method: str, path: str, params: Mapping[str, str], body: bytes | None
     ) -> Mapping[str, str]:
-        """The headers with the signature."""
         request = Request(method=method, path=path, params=params, body=body)
         return self._signer.sign(request, self._credentials(), self._ambient)
 
@@ -305,7 +301,7 @@ def _loader(options: RestOptions, ambient: Ambient) -> Callable[[], Credentials]
 
 
 def _from_file(path: str, ambient: Ambient) -> Credentials:
-    """The credentials of a file. Another process may be replacing the file."""
+    """The credentials of a file, which another process may be replacing."""
     problem: Exception | None = None
     for attempt in range(_ATTEMPTS):
         if attempt:

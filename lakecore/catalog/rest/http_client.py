@@ -6,8 +6,8 @@ Retries follow Paimon: a request is sent again at most 5 times, after the replie
 a broken connection, only requests that change nothing are sent again. The client first waits as
 long as `Retry-After` says, or else 1 s, 2 s, 4 s ... with some jitter.
 
-INVARIANT: a request that may have had an effect is never sent twice. If its reply is lost,
-`ReplyLost` is raised, and the caller must check whether it had its effect.
+INVARIANT: a request that may have had an effect is never sent twice. If the reply is lost,
+`ReplyLost` is raised, and the caller must check whether the request had its effect.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ERRORS: dict[int, tuple[type[LakecoreError], str]] = {
 
 
 def http_library() -> ModuleType:
-    """The library for HTTP. Raises Unsupported, naming the extra, if it is not installed."""
+    """The library for HTTP. Raises Unsupported, naming the extra, if not installed."""
     try:
         return importlib.import_module("httpx")
     except ImportError as error:
@@ -70,7 +70,7 @@ def http_library() -> ModuleType:
 
 @cache
 def _tls(library: ModuleType) -> ssl.SSLContext:
-    """How servers are verified: to load the certificates takes longer than most requests."""
+    """How servers are verified; cached, because loading certificates is slow."""
     context: ssl.SSLContext = library.create_ssl_context()
     return context
 
@@ -81,15 +81,15 @@ class Authorization(Protocol):
     def headers(
         self, method: str, path: str, params: Mapping[str, str], body: bytes | None
     ) -> Mapping[str, str]:
-        """The headers of one request. `path` is URL-encoded, `params` are not."""
+        """The headers of one request, with a URL-encoded `path` and plain `params`."""
 
 
 class ReplyLost(StorageError):
-    """The request was sent, and no reply came. It may have had its effect."""
+    """A request was sent without a reply, and may have had its effect."""
 
 
 class Refusal(Exception):
-    """The server replied with an error. `code` is Paimon's; `retry_after` is in seconds."""
+    """An error reply of the server. `code`: Paimon's code; `retry_after`: seconds."""
 
     def __init__(
         self,
@@ -105,7 +105,6 @@ class Refusal(Exception):
         self.request_id, self.retry_after = request_id, retry_after
 
     def as_error(self, **facts: object) -> LakecoreError:
-        """The refusal as an error of lakecore."""
         kind, message = _ERRORS.get(self.code, (StorageError, "the server failed"))
         told = {
             "code": self.code,
@@ -142,15 +141,13 @@ class RestClient:
         self.close = weakref.finalize(self, self._client.close)
 
     def get(self, path: str, params: Mapping[str, str] = {}) -> dict[str, Any]:
-        """The reply to a GET."""
         return self.send("GET", path, params=params)
 
     def post(self, path: str, body: object, *, retries: bool = True) -> dict[str, Any]:
-        """The reply to a POST; with `retries`, it is sent again when the server is busy."""
+        """The reply to a POST; `retries`: the request is sent again when the server is busy."""
         return self.send("POST", path, body=body, retries=retries)
 
     def delete(self, path: str) -> dict[str, Any]:
-        """The reply to a DELETE."""
         return self.send("DELETE", path)
 
     def pages(self, path: str, key: str, params: Mapping[str, str] = {}) -> Iterator[Any]:
@@ -176,7 +173,7 @@ class RestClient:
         body: object = None,
         retries: bool = True,
     ) -> dict[str, Any]:
-        """The reply as JSON, empty if it has no body.
+        """The reply as JSON; empty without a body.
 
         Raises `Refusal` for an error of the server, `ReplyLost` if a request that may have had an
         effect got no reply, StorageError if the server cannot be reached.
@@ -232,8 +229,8 @@ class RestClient:
 def encoded(name: str) -> str:
     """A name, URL-encoded as Java does it, as one part of a path.
 
-    Raises InvalidRequest for a name that would change the path: clients and servers take `tags/..`
-    for the table, even if the dots are encoded.
+    Raises InvalidRequest for a name that would change the path: clients and servers resolve
+    `tags/..` to the table, even if the dots are encoded.
     """
     if name in (".", ".."):
         raise InvalidRequest("a REST catalog cannot name this", name=name)

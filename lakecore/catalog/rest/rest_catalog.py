@@ -140,8 +140,8 @@ class ServedViews:
     def replace(self, name: Identifier, view: View) -> bool:
         """Store a view. An existing view of that name is replaced.
 
-        The protocol has no request for it: the old view is dropped, then the new one is created. If
-        the server refuses the new view, the old one is created again.
+        The protocol has no request to replace a view: the old view is dropped, then the new view is
+        created. If the server refuses the new view, the old view is created again.
         """
         check_name("view", name.table)
         seen = False
@@ -163,7 +163,7 @@ class ServedViews:
         raise CommitConflict("other processes keep creating the view; try again", view=name)
 
     def _restore(self, name: Identifier, before: View, why: LakecoreError) -> None:
-        """Create the old view again, unless a view of that name exists after all."""
+        """Create the old view again, unless a view of that name exists."""
         try:
             self.create(name, before)
         except LakecoreError as error:
@@ -248,7 +248,7 @@ class ServedNames:
         self.root = f"/v1/{encoded(options.prefix)}" if options.prefix else "/v1"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled without connections: the process that unpickles it opens the catalog again."""
+        """Pickled without connections: unpickling opens the catalog again."""
         return _reopened, (dict(self.options.given),)
 
     @property
@@ -329,7 +329,7 @@ class ServedNames:
         main = served.on_branch(MAIN_BRANCH)
         hides = options.query_auth_enabled
         if not hides and name.branch != MAIN_BRANCH:
-            # The option may have been set after the branch was made, but it protects its rows too.
+            # The option may be newer than the branch, but also protects the rows of the branch.
             newest = main.describe()
             if newest is None:
                 return None
@@ -354,7 +354,7 @@ class ServedNames:
 
     def create(self, name: Identifier, schema: TableSchema, rows: object) -> bool:
         # The server chooses the directory of the table, so the table exists before its rows are
-        # checked. If one does not fit, the table is dropped again.
+        # checked. If a row does not fit, the table is dropped again.
         body = {"identifier": _object(name), "schema": schema_to_json(schema)}
         try:
             self.client.post(self._tables(name.database), body)

@@ -1,4 +1,4 @@
-"""The options of a REST catalog, checked, and merged with those of its server.
+"""The options of a REST catalog, checked, and merged with the server's options.
 
 https://paimon.apache.org/docs/master/concepts/rest/overview/
 
@@ -79,9 +79,9 @@ _FIXED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestOptions:
-    """The options of one catalog. `warehouse` is a name that the server knows, or empty.
+    """The options of one catalog. `warehouse`: a name that the server knows, or empty.
 
-    `given` are the options of the user; `texts` are the options merged with those of the server.
+    `given`: the options of the user; `texts`: the same, merged with the server's options.
     """
 
     given: Mapping[str, str]
@@ -105,7 +105,6 @@ class RestOptions:
 
     @property
     def table_defaults(self) -> Mapping[str, str]:
-        """The default options of new tables."""
         return {
             key.removeprefix(TABLE_DEFAULT): text
             for key, text in self.texts.items()
@@ -119,7 +118,6 @@ class RestOptions:
 
     @property
     def storage(self) -> Mapping[str, str]:
-        """The options of the storage services."""
         return {key: text for key, text in self.texts.items() if is_storage_option(key)}
 
     def __repr__(self) -> str:
@@ -151,9 +149,9 @@ def parse_rest_options(given: Mapping[str, str]) -> RestOptions:
 def merged_options(
     mine: RestOptions, defaults: Mapping[str, str], overrides: Mapping[str, str]
 ) -> RestOptions:
-    """The options of the user, merged with those that the server has sent.
+    """The options of the user, merged with the options that the server has sent.
 
-    What the process allows is stated by the user alone.
+    Only the user can set what the process allows (`of_process`).
     """
     merged = {**defaults, **mine.texts, **overrides}
     served = {key: text for key, text in merged.items() if key not in NEVER_STORED}
@@ -188,8 +186,8 @@ def texts_of(reply: Mapping[str, object], key: str) -> dict[str, str]:
 # --- table storage -------------------------------------------------------------------------------
 # The storage of a table of a REST catalog, with the credentials that the server issues.
 #
-# With `data-token.enabled`, the server issues credentials for each table. They expire, so new
-# credentials are requested when less than an hour is left, also during a long scan.
+# With `data-token.enabled`, the server issues credentials for each table. New credentials are
+# requested when the old ones expire within an hour, also during a long scan.
 
 _FRESH_MS = 3_600_000
 _OSS_ENDPOINT = "dlf.oss-endpoint"

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServedAccess:
-    """The row filters and column masks of a table. Each read asks the server for them again."""
+    """The row filters and column masks of a table, which each read requests from the server."""
 
     table: ServedTable
 
@@ -97,12 +97,10 @@ class ServedReferences:
     table: ServedTable
 
     def create_tag(self, branch: str, name: str, snapshot_id: int, retained: str | None) -> None:
-        """Create a tag of a snapshot."""
         body = {"tagName": name, "snapshotId": snapshot_id, "timeRetained": retained}
         self.table.on_branch(branch).ask("POST", "tags", body)
 
     def delete_tag(self, branch: str, name: str) -> None:
-        """Delete a tag."""
         self.table.on_branch(branch).ask("DELETE", f"tags/{encoded(name)}")
 
     def create_branch(self, name: str, tag: str | None) -> None:
@@ -110,7 +108,6 @@ class ServedReferences:
         self.table.ask("POST", "branches", {"branch": name, "fromTag": tag})
 
     def delete_branch(self, name: str) -> None:
-        """Delete a branch."""
         self.table.ask("DELETE", f"branches/{encoded(name)}")
 
     def fast_forward(self, name: str) -> None:
@@ -118,10 +115,10 @@ class ServedReferences:
         self.table.ask("POST", f"branches/{encoded(name)}/forward", {})
 
     def rollback(self, branch: str, snapshot_id: int, tag: str | None) -> None:
-        """Make an earlier snapshot the newest one again; `tag` is the tag that keeps it, if any."""
+        """Make an earlier snapshot the newest one again. `tag`: the tag that keeps it, if any."""
         instant: dict[str, object] = {"type": "snapshot", "snapshotId": snapshot_id}
         if tag is not None:
-            # The snapshot may have expired: only the tag names it then.
+            # If the snapshot has expired, only the tag names it.
             instant = {"type": "tag", "tagName": tag}
         self.table.on_branch(branch).ask("POST", "rollback", {"instant": instant})
 
@@ -136,7 +133,7 @@ _PATH = "path"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """The server's description of a table. A table that is created again has another `id`."""
+    """The server's description of a table. Another table of the same name has another `id`."""
 
     id: str
     path: str
@@ -187,7 +184,7 @@ class ServedTable:
     ) -> bool:
         """Ask the server to commit a snapshot.
 
-        False if another commit was first. Raises `Refusal`.
+        Returns False if another commit was first. Raises `Refusal`.
         """
         body = {
             "tableId": table_id,
@@ -195,7 +192,7 @@ class ServedTable:
             "snapshot": snapshot_to_json(snapshot),
             "statistics": list(statistics),
         }
-        # INVARIANT: a commit is sent once. If its outcome is unknown, its snapshot is looked up.
+        # INVARIANT: a commit is sent once. If the outcome is unknown, the snapshot is looked up.
         reply = self.client.post(f"{self.address}/commit", body, retries=False)
         return reply.get("success") is True
 
@@ -258,7 +255,7 @@ def described(reply: Json, name: str) -> Described:
         table_id, external = reply["id"], bool(reply.get("isExternal", False))
     except (KeyError, TypeError) as error:
         raise CorruptTable(
-            "the server describes a table by half", table=name, part=error
+            "the server's description of a table is incomplete", table=name, part=error
         ) from error
     if not isinstance(path, str) or not isinstance(table_id, str):
         raise CorruptTable("the server gives the table no path or id", table=name)
@@ -301,7 +298,7 @@ class ServedHistory(History):
 
     def _describe(self) -> Described | None:
         described = self._table.describe()
-        # Another id means that the table was dropped, and another one created under its name.
+        # Another id means that the table was dropped, and a new table got its name.
         return described if described is not None and described.id == self._table_id else None
 
     def schema_ids(self) -> tuple[int, ...]:
@@ -346,7 +343,6 @@ class ServedHistory(History):
         return stated
 
     def latest_snapshot(self) -> Snapshot | None:
-        """The newest snapshot, read from the server."""
         return self._table.latest_snapshot()
 
     def latest_snapshot_id(self) -> int | None:
@@ -355,14 +351,14 @@ class ServedHistory(History):
         return None if latest is None else latest.id
 
     def latest_after(self, before: Snapshot | None) -> Snapshot | None:
-        """The newest snapshot. `before` is unused: the server is always asked."""
+        """The newest snapshot, always from the server; `before` is unused."""
         del before
         return self.latest_snapshot()
 
     def snapshot_ids(self) -> tuple[int, ...]:
         """The numbers of all live snapshots, ascending.
 
-        They come from the snapshot files; if the newest one has no file, from the server.
+        The source is the snapshot files, or the server if the newest snapshot has no file.
         """
         latest = self.latest_snapshot_id()
         if latest is None:
@@ -406,7 +402,7 @@ class ServedPublication:
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
         """Commit by one request.
 
-        If its reply is lost or unclear, look for the snapshot at the server.
+        If the reply is lost or unclear, look for the snapshot at the server.
         """
         del store
         table = self.table.on_branch(layout.branch)
@@ -433,7 +429,7 @@ class ServedPublication:
     ) -> Outcome | None:
         """The outcome of a commit, according to the snapshots that the server has now.
 
-        None if it has no snapshot of that number.
+        None if the server has no snapshot of that number.
         """
         try:
             latest = table.latest_snapshot()

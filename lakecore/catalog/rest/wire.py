@@ -54,7 +54,7 @@ def schema_to_json(schema: TableSchema) -> Json:
 
 
 def schema_from_json(body: Mapping[str, Any], schema_id: int, time_ms: int) -> TableSchema:
-    """Parse a schema, which gets this id and time. Raises InvalidRequest for a malformed `body`."""
+    """Parse a schema, and set its id and time. Raises InvalidRequest for a malformed `body`."""
     try:
         fields = tuple(parse_field(field) for field in body["fields"])
         return TableSchema(
@@ -73,24 +73,24 @@ def schema_from_json(body: Mapping[str, Any], schema_id: int, time_ms: int) -> T
 
 def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise TypeError(f"not a list of texts: {value!r}")
+        raise TypeError(f"not a list of strings: {value!r}")
     return tuple(value)
 
 
 def _options(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise TypeError("options are an object of texts")
+        raise TypeError("options are an object of strings")
     return value
 
 
 def _text_or_none(value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"not a text: {value!r}")
+        raise TypeError(f"not a string: {value!r}")
     return value
 
 
 def _highest(own: int, data_type: object) -> int:
-    """The highest id of a field and of the fields of ROWs below it."""
+    """The highest id of a field and its nested fields."""
     inner = [own]
     for name in ("element", "key", "value"):
         below = getattr(data_type, name, None)

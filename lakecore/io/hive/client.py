@@ -5,7 +5,7 @@ opened. Each call opens a new connection: generated clients are not thread-safe,
 that was idle for long may be dead. `client-pool-size` limits the number of open connections.
 
 Some calls differ between versions of the metastore. If the server does not know a call, an
-equivalent one is tried.
+equivalent call is tried.
 """
 
 from __future__ import annotations
@@ -71,12 +71,10 @@ class HiveClient:
     # --- databases --------------------------------------------------------------------------------
 
     def databases(self) -> list[str]:
-        """The names of all databases."""
         with self._connected() as client:
             return list(client.get_all_databases())
 
     def database(self, name: str) -> Database | None:
-        """A database; None if it does not exist."""
         try:
             with self._connected() as client:
                 return client.get_database(name)
@@ -89,19 +87,17 @@ class HiveClient:
             client.create_database(database)
 
     def drop_database(self, name: str) -> None:
-        """Drop an empty database. Its files are kept."""
+        """Drop an empty database, but keep its files."""
         with self._connected() as client:
             client.drop_database(name, False, False)
 
     # --- tables -----------------------------------------------------------------------------------
 
     def table_names(self, database: str) -> list[str]:
-        """The names of all tables and views of a database."""
         with self._connected() as client:
             return list(client.get_all_tables(database))
 
     def tables(self, database: str, names: Sequence[str]) -> list[Table]:
-        """The tables of these names that exist."""
         request = types().GetTablesRequest(dbName=database, tblNames=list(names))
         with self._connected() as client:
             try:
@@ -148,7 +144,6 @@ class HiveClient:
     # --- partitions -------------------------------------------------------------------------------
 
     def partitions(self, database: str, table: str) -> list[Partition]:
-        """All partitions of a table."""
         with self._connected() as client:
             return list(client.get_partitions(database, table, _ALL))
 
@@ -180,8 +175,8 @@ class HiveClient:
     def alter_statistics(self, database: str, table: str, partition: Partition) -> None:
         """Replace a partition, and keep the statistics in its parameters.
 
-        By default, Hive replaces them by its own count of the directory's files, which includes
-        files that the table no longer has.
+        By default, Hive counts the files of the directory instead, including files that the table
+        no longer has.
         """
         settings = types().EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
         with self._connected() as client:
@@ -281,7 +276,7 @@ class HiveClient:
             raise InvalidRequest("the metastore refused a change", why=_why(error)) from error
         except (thrift.TException, OSError, EOFError) as error:
             raise StorageError(
-                "the Hive Metastore did not do what it was asked",
+                "the request to the Hive Metastore failed",
                 server=repr(self),
                 why=_why(error),
             ) from error
