@@ -12,11 +12,12 @@ from lakecore.io.stores.store import DELETES_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from lakecore.io.progress import WorkBar
     from lakecore.io.stores.store import FileStatus, Store
 
 READERS = 8
 """The number of files read concurrently."""
-_AT_ONCE = 10_000
+_AT_ONCE = 2_000
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -32,30 +33,42 @@ def read_all(
         return list(pool.map(read, keys))
 
 
-def delete_all(delete: Callable[[str], None], paths: Iterable[str], at_once: int = READERS) -> int:
+def delete_all(
+    delete: Callable[[str], None],
+    paths: Iterable[str],
+    at_once: int = READERS,
+    bar: WorkBar | None = None,
+) -> int:
     """Call `delete` for each path, several at a time. Returns how many; raises the first error."""
     count = 0
     left = iter(paths)
     while some := list(islice(left, _AT_ONCE)):
         read_all(delete, some, at_once)
         count += len(some)
+        _tell(bar, count)
     return count
 
 
-def delete_files(store: Store, paths: Iterable[str]) -> int:
+def _tell(bar: WorkBar | None, count: int) -> None:
+    if bar is not None:
+        bar.at(f"{count:,} files deleted", count)
+
+
+def delete_files(store: Store, paths: Iterable[str], bar: WorkBar | None = None) -> int:
     """Delete files, in as few requests as the store needs. Returns how many paths there were.
 
     Absent files are ignored; raises the first error.
     """
     delete_many = store.delete_many
     if delete_many is None:
-        return delete_all(store.delete, paths, store.at_once)
+        return delete_all(store.delete, paths, store.at_once, bar)
     count = 0
     left = iter(paths)
     while some := list(islice(left, READERS * DELETES_MAX)):
         starts = range(0, len(some), DELETES_MAX)
         read_all(delete_many, [some[start : start + DELETES_MAX] for start in starts])
         count += len(some)
+        _tell(bar, count)
     return count
 
 
@@ -79,15 +92,20 @@ class BulkFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InThreads:
-    """Lists and deletes files in threads of this process."""
+    """Lists and deletes files in threads of this process, and states on the bar how many."""
+
+    bar: WorkBar | None = None
 
     def list_all(self, store: Store, directories: Sequence[str]) -> Sequence[Sequence[FileStatus]]:
         """List the directories; see `BulkFiles`."""
-        return read_all(store.list, directories, store.at_once)
+        listed: Callable[[str], Sequence[FileStatus]] = store.list
+        if self.bar is not None:
+            listed = self.bar.counting(listed, "directories listed", len(directories))
+        return read_all(listed, directories, store.at_once)
 
     def delete_all(self, store: Store, paths: Iterable[str]) -> None:
         """Delete the files; see `BulkFiles`."""
-        delete_files(store, paths)
+        delete_files(store, paths, self.bar)
 
 
 IN_THREADS = InThreads()

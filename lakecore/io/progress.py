@@ -11,18 +11,24 @@ import os
 import sys
 import threading
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Self
+from itertools import count
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from lakecore.deferred import deferred_module
 from lakecore.io.ambient import SYSTEM
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich import console, progress
 else:
     console = deferred_module("rich.console")
     progress = deferred_module("rich.progress")
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 PATIENCE_MS = 1_000
+_SHOWN_STEPS = 200
 _shown = threading.Lock()
 
 
@@ -57,6 +63,20 @@ class WorkBar:
                 return
             self._bar = _started(text)
         self._bar.update(self._bar.task_ids[0], description=text, completed=done, total=total)
+
+    def counting(
+        self, work: Callable[[Key], Value], what: str, total: int
+    ) -> Callable[[Key], Value]:
+        """The same work, which states how many of its `total` calls are done, from any thread."""
+        numbers, step = count(1), max(total // _SHOWN_STEPS, 1)
+
+        def counted(key: Key) -> Value:
+            found, done = work(key), next(numbers)
+            if done % step == 0 or done == total:
+                self.at(f"{done:,} of {total:,} {what}", done, total)
+            return found
+
+        return counted
 
 
 def _is_looked_at() -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from lakecore.errors import NotFound, Unsupported
-from lakecore.io.parallel import IN_THREADS
+from lakecore.io.parallel import IN_THREADS, InThreads
 from lakecore.io.stores.guarded import guarded, unguarded
 from lakecore.model.column_rules import require_plain_names
 from lakecore.options import RENAMED, check_known
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lakecore.io.ambient import Ambient
     from lakecore.io.history import History
     from lakecore.io.parallel import BulkFiles
+    from lakecore.io.progress import WorkBar
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
     from lakecore.model.schema import TableSchema
@@ -222,6 +223,14 @@ def crosses_partitions(context: TableContext) -> bool:
     schema = context.schema
     lacks = not set(schema.partition_keys) <= set(schema.primary_keys)
     return bool(schema.primary_keys) and lacks and context.options.bucket == -1
+
+
+def with_bar(context: TableContext, bar: WorkBar) -> TableContext:
+    """The table, whose files are listed and deleted before the eyes of a person.
+
+    An engine with many machines shows its work itself.
+    """
+    return replace(context, bulk=InThreads(bar)) if context.bulk is IN_THREADS else context
 
 
 def require_own_references(context: TableContext, verb: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from contextlib import redirect_stderr
 from typing import TYPE_CHECKING
@@ -62,6 +63,31 @@ def test_verbs_that_change_rows_show_how_many_they_have_read(
     for verb in (shown[:updated], shown[updated:merged], shown[merged:]):
         assert "1,200 rows read" in verb
         assert verb.endswith("\x1b[2K"), "the bar goes"
+
+
+def test_expiry_and_the_removal_of_orphans_show_what_they_read_and_delete(
+    tmp_path: Path, terminal: Terminal
+) -> None:
+    options = {"write-only": "true"}
+    table = lc.open_table(tmp_path / "t", create=True, schema={"id": "INT"}, options=options)
+    for number in range(12):
+        table.write([{"id": number}])
+    lost = tmp_path / "t" / "bucket-0" / "data-0-0.parquet"
+    lost.write_bytes(b"")
+    os.utime(lost, (0, 0))
+    with redirect_stderr(terminal):
+        table.expire_snapshots(retain_max=2, retain_min=1)
+        expired = terminal.tell()
+        table.remove_orphan_files()
+
+    shown = terminal.getvalue()
+    # The terminal is drawn ten times a second: what is first and last is sure to be there.
+    assert "1 of 11 snapshots found" in shown[:expired]
+    assert " files deleted" in shown[:expired]
+    assert " directories listed" in shown[expired:]
+    assert "1 files deleted" in shown[expired:]
+    assert shown.endswith("\x1b[2K"), "the bar goes"
+    assert not lost.exists()
 
 
 def test_work_inside_of_other_work_has_no_bar(terminal: Terminal) -> None:

@@ -45,12 +45,13 @@ from lakecore.errors import CommitConflict, CorruptTable, NotFound
 from lakecore.format.layout import SNAPSHOT_PREFIX
 from lakecore.io.history import numbers
 from lakecore.io.parallel import delete_all, read_all
+from lakecore.io.progress import WorkBar
 from lakecore.io.stores.store import has_file
 from lakecore.model.files import FileSource
 from lakecore.model.retention import ExpiredChangelogs, ExpiredSnapshots, FilesDeleted
 from lakecore.options import ChangelogProducer
 from lakecore.plan.retention import Retention, end_of_changelogs, end_of_snapshots
-from lakecore.table.context import require_table
+from lakecore.table.context import require_table, with_bar
 from lakecore.table.maintenance.consumers import list_consumers
 from lakecore.table.maintenance.deletion import (
     NO_KEEPERS,
@@ -134,7 +135,14 @@ def expire_snapshots(
     consumer cannot be read; StorageError if the storage fails before anything is deleted. A later
     failure is logged, and makes the result incomplete: a later call continues the work.
     """
-    keep = retention_of(context) if keep is None else keep
+    with WorkBar() as bar:
+        keep = retention_of(context) if keep is None else keep
+        return _expire(with_bar(context, bar), keep, bar, latest_id, dry_run=dry_run)
+
+
+def _expire(
+    context: TableContext, keep: Retention, bar: WorkBar, latest_id: int | None, *, dry_run: bool
+) -> ExpiredSnapshots:
     history = context.history
     latest = latest_id
     if latest is None:
@@ -151,11 +159,11 @@ def expire_snapshots(
         first = first if due >= earliest else earliest
     if end > earliest and not dry_run and has_file(context.store, context.layout.rollback_record):
         finish_rollback(context)
-        return expire_snapshots(context, keep, dry_run=dry_run)
+        return _expire(context, keep, bar, None, dry_run=dry_run)
     forward = fast_forward_of(context) if end > first else None
     if forward is not None:
         end = min(end, _kept_for(context, forward) or end)
-    snapshots = _snapshots(context, first, end) if end > first else []
+    snapshots = _snapshots(context, bar, first, end) if end > first else []
     if not snapshots or snapshots[-1].id != end or len(snapshots) == 1:
         # Nothing expires, or another process expires the same snapshots.
         if not dry_run:
@@ -165,6 +173,7 @@ def expire_snapshots(
         )
     work = _Expiry(
         context,
+        bar,
         tuple(snapshots),
         earliest,
         keeps=keeps_changelogs(context.options),
@@ -216,9 +225,11 @@ def _end(
     return max(slowest.next_snapshot, earliest), slowest.consumer_id
 
 
-def _snapshots(context: TableContext, earliest: int, end: int) -> list[Snapshot]:
+def _snapshots(context: TableContext, bar: WorkBar, earliest: int, end: int) -> list[Snapshot]:
     """The existing snapshots from `earliest` to `end`, both included."""
-    found = read_all(context.history.snapshot_if_there, range(earliest, end + 1))
+    ids = range(earliest, end + 1)
+    read = bar.counting(context.history.snapshot_if_there, "snapshots found", len(ids))
+    found = read_all(read, ids)
     return [each for each in found if each is not None]
 
 
@@ -231,6 +242,7 @@ class _Expiry:
     """
 
     context: TableContext
+    bar: WorkBar
     snapshots: tuple[Snapshot, ...]
     earliest: int  # the first snapshot that readers list
     keeps: bool  # whether changelogs outlive their snapshots
@@ -340,7 +352,7 @@ class _Expiry:
                 return None
 
         later = self.snapshots[1:]
-        frames = read_all(read, later)
+        frames = read_all(self.bar.counting(read, "snapshots read", len(later)), later)
         unreadable = tuple(
             each.id for each, frame in zip(later, frames, strict=True) if frame is None
         )
@@ -414,7 +426,7 @@ class _Expiry:
         """
         layout, store = self.context.layout, self.context.store
         paths = [layout.snapshot(snapshot.id) for snapshot in self.snapshots[:-1]]
-        delete_all(store.delete, paths[:-_IN_ORDER])
+        delete_all(store.delete, paths[:-_IN_ORDER], bar=self.bar)
         for path in paths[-_IN_ORDER:]:
             store.delete(path)
 

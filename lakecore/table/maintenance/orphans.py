@@ -38,9 +38,10 @@ from lakecore.format.layout import (
 )
 from lakecore.io.directories import CREATING_PREFIX, DROPPED_PREFIX
 from lakecore.io.parallel import delete_all, read_all
+from lakecore.io.progress import WorkBar
 from lakecore.model.manifest import FileKind
 from lakecore.model.retention import OrphanFiles
-from lakecore.table.context import require_table
+from lakecore.table.context import require_table, with_bar
 from lakecore.table.maintenance.reachable import (
     State,
     StateKind,
@@ -86,10 +87,17 @@ def remove_orphan_files(
             latest_allowed_ms=youngest,
             table=context.identifier,
         )
+    with WorkBar() as bar:
+        return _remove(with_bar(context, bar), bar, older_than_ms, dry_run=dry_run)
+
+
+def _remove(
+    context: TableContext, bar: WorkBar, older_than_ms: int, *, dry_run: bool
+) -> OrphanFiles:
     histories = _histories(context)
     old = _old_files(context, histories, older_than_ms)
     abandoned = _abandoned(context, older_than_ms)
-    orphans = pl.concat([_without_reached(context, histories, old), *abandoned.values()])
+    orphans = pl.concat([_without_reached(context, bar, histories, old), *abandoned.values()])
     if not dry_run:
         context.bulk.delete_all(context.store, orphans["path"].to_list())
         _remove_empty_directories(context, orphans["path"].to_list())
@@ -223,7 +231,7 @@ def _files_in(context: TableContext, directories: Iterable[str]) -> Iterator[Fil
 
 
 def _without_reached(
-    context: TableContext, histories: Sequence[History], old: pl.DataFrame
+    context: TableContext, bar: WorkBar, histories: Sequence[History], old: pl.DataFrame
 ) -> pl.DataFrame:
     """The files among `old` that no state of any branch references."""
     seen: set[tuple[str, str, str, str]] = set()
@@ -237,7 +245,7 @@ def _without_reached(
             break
         for history, some in fresh:
             try:
-                names = _reached(context, history, some, left.select(_NAME))
+                names = _reached(context, bar, history, some, left.select(_NAME))
             except CorruptTable as error:
                 if all(_is_there(history, state) for state in some):
                     raise CorruptTable(
@@ -273,7 +281,11 @@ def _key(state: State) -> tuple[str, str, str, str]:
 
 
 def _reached(
-    context: TableContext, history: History, found: Sequence[State], among: pl.DataFrame
+    context: TableContext,
+    bar: WorkBar,
+    history: History,
+    found: Sequence[State],
+    among: pl.DataFrame,
 ) -> pl.DataFrame:
     """The names of the metadata files, and of data files in `among`, that `found` references."""
     names = _Names(history, among)
@@ -281,7 +293,8 @@ def _reached(
     whole = [state.snapshot for state in found if state.kind is not StateKind.CHANGELOG]
     paths |= metadata_of(context, whole).paths
     before: int | None = None
-    for state in found:
+    for number, state in enumerate(found):
+        bar.at(f"{number:,} of {len(found):,} states read", number, len(found))
         snapshot = state.snapshot
         if state.kind is StateKind.CHANGELOG:
             paths |= _metadata_of_changelog(history, snapshot)
