@@ -59,7 +59,7 @@ _SPARK = re.compile(
 
 
 def masked(text: str) -> str:
-    """The text, of the same length, without backslashes and what they escape."""
+    """The text, in the same length, without backslashes and escaped characters."""
     if "\\" not in text:
         return text
     return _SPARK.sub(_mask, text)
@@ -93,7 +93,7 @@ def require_plain(text: str) -> None:
 
 
 def plain(spark: SparkSession, text: str) -> str:
-    """The text, in which every string is a plain one with the value that Spark reads."""
+    """The text, with every string in plain form, with the value that Spark reads."""
 
     def one(found: re.Match[str]) -> str:
         literal = found["raw"] or found["string"]

@@ -109,7 +109,8 @@ class Names(Protocol):
     def create(self, name: Identifier, schema: TableSchema, rows: object) -> bool:
         """Create a table with these rows (None: without rows).
 
-        Of concurrent callers, exactly one gets True; the others get False when the table is there.
+        Exactly one of several concurrent callers gets True; the others get False once the table
+        exists.
         """
 
     def rename(self, old: Identifier, new: Identifier) -> bool:

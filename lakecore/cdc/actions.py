@@ -1,8 +1,8 @@
 """The common part of Paimon's CDC actions, which replicate the tables of a source.
 
-An action takes the same arguments as Paimon's action. It opens a source, and the rules that turn
-source tables into target tables. The module of each source declares its actions; `action_table.py`
-lists them all.
+An action takes the same arguments as Paimon's action. Opening an action gives a source, and the
+rules that map source tables to target tables. The module of each source declares its actions;
+`action_table.py` lists them all.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def startup_mode(modes: type[Mode], text: str) -> Mode:
 
 
 def checked_pattern(key: str, text: str, what: str = "option") -> str:
-    """Return the text if it is a valid regular expression. Raises InvalidRequest otherwise."""
+    """The pattern, if valid. Raises InvalidRequest if it is no regular expression."""
     try:
         re.compile(text)
     except re.error as error:

@@ -345,7 +345,7 @@ def _changed_text(
 
 
 def _texts(array: pa.Array, given: DataType | None, column: str) -> pa.Array:
-    """The values as text, as Paimon prints them."""
+    """The values as strings, as Paimon prints them."""
     assert isinstance(given, Atomic)
     return array if given.root in STRINGS else cast(array, given, STRING, column)
 
@@ -489,8 +489,8 @@ class ComputedColumn:
 def parse_computed_columns(texts: Sequence[str]) -> tuple[ComputedColumn, ...]:
     """The definitions, ordered so that each comes after the definitions that it refers to.
 
-    Raises InvalidRequest for text that is not a definition, an unknown function, two definitions of
-    one name, and cyclic references.
+    Raises InvalidRequest for a string that is not a definition, an unknown function, two
+    definitions of one name, and cyclic references.
     """
     columns = [_parsed(text) for text in texts]
     by_name = {column.name: column for column in columns}

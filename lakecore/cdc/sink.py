@@ -630,7 +630,7 @@ class Sink:
             self._target(name).rows.check_old_rows(batch.schema)
             changes = needed_changes(self._rules, name, schema, batch.table, batch.schema)
         if changes:
-            # The rows of this step are not written yet: the position is the one before the step.
+            # The rows of this step are not written yet: the position is still before the step.
             self._checkpoint()
             with of_tables(batch.table), self._existing(name):
                 self._target(name).change(changes)

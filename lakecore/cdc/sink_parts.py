@@ -338,7 +338,7 @@ class TargetRows:
             )
 
     def split(self, batch: ChangeBatch) -> tuple[list[int], list[tuple[int, str]]]:
-        """The numbers of the rows that fit, and of those that do not fit, each with the reason.
+        """The numbers of the rows that fit, and of all others, each with the reason.
 
         A range with a row that does not fit is halved until the row is found.
         """

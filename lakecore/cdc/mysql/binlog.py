@@ -129,7 +129,7 @@ class Commit(NamedTuple):
 class Definition(NamedTuple):
     """A statement that may be DDL: it may change the definitions of tables.
 
-    - `database`: the current database of its session; empty if it has none;
+    - `database`: the current database of the session, or empty;
     - `is_strict`: whether its session refuses values that do not fit a column.
     """
 
@@ -141,7 +141,7 @@ class Definition(NamedTuple):
 class Statement(NamedTuple):
     """A statement that changes rows, logged in place of the rows (binlog_format=STATEMENT).
 
-    - `database`: the current database of its session; empty if it has none;
+    - `database`: the current database of the session, or empty;
     - `place`: where the statement is in the log, for messages;
     - `end`: the offset of its end in the log.
     """
@@ -379,7 +379,7 @@ def _rows(data: bytes, kind: int, end: int, timestamp: int, stop: int) -> Rows:
 
 
 def _query(data: bytes, more: int = 0) -> tuple[str, str, bool]:
-    """The text of a statement, the current database of its session, and whether it is strict.
+    """A statement, the current database of its session, and whether the session is strict.
 
     `more`: the size of the event after the head of a statement, in bytes.
     """

@@ -25,7 +25,7 @@ class Place:
     - `server`: the server to which the place belongs;
     - `gone`: by table, names in lower case of columns that no longer exist; the target keeps them;
     - `renewed`: tables in which another column got the name of a gone column;
-    - `texts`: columns of keys, as `database.table.column`, whose dates are mirrored as texts.
+    - `texts`: columns of keys, as `database.table.column`, whose dates are mirrored as strings.
     """
 
     marks: dict[SourceTable, Marks] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Place:
 
 
 def texts_of(position: Position) -> tuple[str, ...]:
-    """The columns of keys whose dates are mirrored as texts."""
+    """The columns of keys whose dates are mirrored as strings."""
     listed = position.get("texts")
     return tuple(map(str, listed)) if isinstance(listed, list) else ()
 

@@ -94,8 +94,8 @@ def postgres_key_type(
 ) -> DataType:
     """The type of a key column, in which different values of PostgreSQL stay different.
 
-    The type is that of `postgres_type`, except for types that would map several values to one. For
-    example, TIME(6) is STRING: Paimon stores a TIME in milliseconds.
+    The type of `postgres_type`, except for types that would map several values to one. For example,
+    TIME(6) is STRING: Paimon stores a TIME in milliseconds.
     """
     match name.lower():
         case "varbit":

@@ -460,7 +460,7 @@ def _expired(snapshot_id: int) -> NotFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inherited:
-    """The fields that a snapshot inherits from the one before it."""
+    """The fields that a snapshot inherits from the previous snapshot."""
 
     total_record_count: int | None = None
     schema_id: int = 0
@@ -487,7 +487,7 @@ class Inherited:
 # the number of a commit or a larger one, that commit was made
 # (https://paimon.apache.org/docs/master/concepts/snapshot/).
 #
-# If the process died between the two snapshots of a commit, the second is missing. It can still be
+# If the process died between the two snapshots of a commit, the second is missing, and can still be
 # made from the same messages.
 
 

@@ -254,7 +254,7 @@ def _deciding(texts: Mapping[str, str], decides: Callable[[Option], bool]) -> di
 #    have joined ranges, an overwrite may have removed the rows;
 # 2. no later commit may have written one of these columns for one of these rows. Other columns are
 #    no conflict. A compaction changes no value;
-# 3. after a compaction, the row id ranges of two files must be equal or disjoint. They may overlap
+# 3. after a compaction, the row id ranges of two files must be equal or disjoint. An overlap arises
 #    if another commit wrote a column for a range that the compaction joins with others;
 # 4. no global index may cover one of these columns: it would still find rows by their old values.
 #    Paimon can drop such an index (`global-index.column-update-action`); lakecore refuses the

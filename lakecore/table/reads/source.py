@@ -283,7 +283,7 @@ def _bytes_of(batch: pa.RecordBatch | pl.DataFrame) -> int:
 _UNCHECKED_BYTES_MAX = 64 << 20
 """With at most this many unverified bytes, verifying the files is always cheap enough."""
 _FEW_SHARE = 4
-"""Matching row groups are few if they are at most all row groups divided by this."""
+"""Matching row groups are few if there are at least this many times as many in all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,7 +364,7 @@ class TableSource:
         columns: Sequence[str] | None,
         predicate: Predicate | None = None,
     ) -> ReadPlan:
-        """How to read these splits: columns, types and predicate."""
+        """The columns, types and predicate with which these splits are read."""
         context, schema = self.context, self.table_schema
         ids = {file.schema_id for split in splits for file in split.files}
         names = schema.names if columns is None else tuple(schema.field(c).name for c in columns)
