@@ -86,7 +86,7 @@ def check_no_column(**given: object) -> None:
 
 def warn(message: str) -> None:
     """Issue a UserWarning for the user's line that called spark_bridge."""
-    level, frame = 1, sys._getframe()  # noqa: SLF001  warnings.warn takes no other place
+    level, frame = 1, sys._getframe()  # noqa: SLF001  warnings.warn takes only a level
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("spark_bridge."):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, stacklevel=level)

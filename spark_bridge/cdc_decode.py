@@ -181,8 +181,6 @@ def decode_function(task: CdcTask) -> Callable[[Batches], Batches]:
 
 
 class _Target:
-    """A target as a decoding task needs it."""
-
     def __init__(self, task: CdcTask, name: str, position: int) -> None:
         context = task.targets[name].context(_METADATA_MEMORY)
         self.name = name

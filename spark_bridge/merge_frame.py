@@ -348,8 +348,6 @@ def merge(  # noqa: PLR0913  the public verb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SparkMerge:
-    """Executes a merge that the builder has described."""
-
     spark: SparkSession
     attempts: int
     spread: bool | None

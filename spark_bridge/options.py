@@ -226,5 +226,4 @@ def parse_time(text: str | None) -> int | str | None:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether the string consists of ASCII digits only."""
     return text.isascii() and text.isdigit()

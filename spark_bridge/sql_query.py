@@ -134,8 +134,6 @@ _PROBE = "lakecore_probe_{}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """A state of a table."""
-
     context: TableContext
     pinned: Pinned
 
@@ -216,7 +214,6 @@ def _literal(text: str) -> str:
 
 
 def _mentions(spark: SparkSession, text: str) -> Iterator[_Mention]:
-    """The mentions of attached tables, in order."""
     tokens = tokenize(masked(text))
     names = _Names.of(spark, tokens)
     place = 0

@@ -521,7 +521,7 @@ class ChangePlanner:
         return start.snapshot + 1 if follower.next_id is None else follower.next_id
 
     def _following(self, start: Offset) -> Follower:
-        """The follower that is after the offset: the last one used, or a new one."""
+        """The follower at this offset: the last one used, or a new one."""
         if self._follower is None or self._after != start.snapshot:
             self._check_commit(start)
             self._follower = follow_from(self._context, start.snapshot + 1)

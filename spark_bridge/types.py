@@ -202,7 +202,6 @@ def takes_nulls_of(there: s.DataType, asked: s.DataType) -> bool:
 
 
 def _nullable(spark: s.DataType) -> s.DataType:
-    """The type with every part nullable."""
     match spark:
         case s.ArrayType():
             return s.ArrayType(_nullable(spark.elementType), containsNull=True)

@@ -166,8 +166,6 @@ def watch_database(
 
 
 class _Watch:
-    """The jobs of one call."""
-
     def __init__(
         self,
         tables: Tables,

@@ -368,7 +368,6 @@ class Routing:
 
     @cached_property
     def _lower(self) -> Mapping[str, Mapping[str, str]]:
-        """The mappings with their keys in lower case."""
         return {
             name: {key.lower(): value for key, value in getattr(self, name).items()}
             for name in ("table_mapping", "table_prefix_db", "table_suffix_db")

@@ -151,7 +151,6 @@ def _one_based(numbers: pa.Array, highest: int) -> pa.Array:
 
 
 def _nanoseconds(times: pa.Array) -> pa.Array:
-    """The nanosecond of the second."""
     milli = pc.multiply(pc.millisecond(times), 1_000_000)
     micro = pc.multiply(pc.microsecond(times), 1_000)
     return pc.add(pc.add(milli, micro), pc.nanosecond(times))

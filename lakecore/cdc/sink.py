@@ -648,7 +648,6 @@ class Sink:
         return self._targets[name]
 
     def _write(self, target: TargetTable, batch: ChangeBatch, parts: Sequence[ChangeBatch]) -> None:
-        """Write a batch, whose rows come from the tables of `parts`."""
         batch = fitting(target.identifier, target.rows, batch, self._letters)
         with self._existing(target.identifier):
             try:
@@ -786,7 +785,6 @@ class Sink:
 
 
 def _properties(state: PipelineState) -> dict[str, str]:
-    """The properties of the snapshots of a checkpoint."""
     position = state.position or {}
     place = {name: position[name] for name in position if name not in _HIDDEN}
     text = json.dumps(place, sort_keys=True)

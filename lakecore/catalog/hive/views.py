@@ -312,7 +312,6 @@ class HiveViews:
                 raise _no_dialects(name, dialect)
 
     def _table(self, name: Identifier, view: View) -> Table:
-        """The metastore's form of a new view."""
         now = self.metastore.ambient.now_ms() // 1000
         table = types().Table(
             tableName=name.table,

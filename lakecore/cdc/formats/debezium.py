@@ -300,7 +300,7 @@ def _value(value: Any) -> Any:
 
 
 def _whole(text: str | int) -> int:
-    """The integer. No integer of MongoDB comes near Python's limit of digits."""
+    """The integer. Raises ValueError for a number that Python does not parse."""
     try:
         return int(text)
     except ValueError:

@@ -59,7 +59,7 @@ _MARIADB_GTID = 162
 _STANDALONE = 1
 _QUERY_HEAD = Struct("<IIBHH")
 _STRICT = 3 << 21  # STRICT_TRANS_TABLES and STRICT_ALL_TABLES of sql_mode
-_LOAD_HEAD_SIZE = 13  # of an event of LOAD DATA, after the head of a statement
+_LOAD_HEAD_SIZE = 13  # the size of a LOAD DATA event after the head of the statement
 _STATEMENT = re.compile(
     r"\s*(?:/\*.*?\*/\s*)?(INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECASE | re.DOTALL
 )

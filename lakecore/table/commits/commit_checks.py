@@ -237,7 +237,6 @@ def may_follow(before: TableContext, after: TableContext, *, empty: bool) -> boo
 
 
 def _deciding(texts: Mapping[str, str], decides: Callable[[Option], bool]) -> dict[str, str]:
-    """The options for which `decides` is true."""
     found = {key: find_option(key) for key in texts}
     return {key: texts[key] for key, known in found.items() if known is not None and decides(known)}
 

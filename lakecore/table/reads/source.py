@@ -82,8 +82,6 @@ T = TypeVar("T")
 
 
 class _OfSnapshots(Protocol):
-    """A source of rows of a table."""
-
     @property
     def context(self) -> TableContext: ...
 
