@@ -27,8 +27,8 @@ _Result = TypeVar("_Result")
 def named_arguments(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """The function, which then raises InvalidRequest for an unknown argument, naming the nearest.
 
-    Every public function has this check: users of Spark's APIs write `retainMax`. A function with
-    flags checks lower-case names itself.
+    Every public function has this check, because users of Spark's APIs write `retainMax`. A
+    function with flags checks lower-case names itself.
     """
     parameters = signature(function).parameters
     takes_flags = any(each.kind is each.VAR_KEYWORD for each in parameters.values())

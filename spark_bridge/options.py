@@ -185,7 +185,7 @@ _FOREIGN = {
     "replacewhere": "spark_bridge.write(df, path, 'overwrite', partition)",
     "start-snapshot-id": "spark_bridge.changes(spark, path, start, end)",
 }
-"""Options of Delta and Iceberg, and what has their effect here."""
+"""Options of Delta and Iceberg, each with its counterpart here."""
 
 
 def _refuse_foreign(given: Mapping[str, str]) -> None:

@@ -66,7 +66,7 @@ def masked(text: str) -> str:
 
 
 def unmasked(part: str, text: str) -> str:
-    """The original of a part that ends a masked text. Raises Unsupported if it does not end it."""
+    """The original of `part`, the end of a masked text. Raises Unsupported for any other part."""
     if not masked(text).endswith(part):
         require_plain(text)
         return part

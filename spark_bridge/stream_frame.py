@@ -69,8 +69,8 @@ def read_stream(  # noqa: PLR0913  the public verb
     - `where`: an SQL condition, which may name `_row_kind`; only matching rows are returned.
     - `changelog`: False returns the rows +I and +U, without the two columns. Deletions are lost.
     - `from_snapshot`, `from_timestamp`, `scan_mode`, `consumer_id`: where the stream begins, as for
-      `Table.stream`. By default it first returns all rows of the latest snapshot as +I. A time
-      without a zone is in the session's time zone.
+      `Table.stream`. By default, the stream first returns all rows of the latest snapshot as +I. A
+      time without a zone is in the session's time zone.
     - `options`: other options of `format("lakecore")`, such as `maxSnapshotsPerTrigger`, and of the
       table or its storage.
 

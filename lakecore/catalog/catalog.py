@@ -12,7 +12,7 @@ Rules that `tests/catalog/test_behaviour.py` checks for every catalog:
 - the database `sys`, which is not listed, has the tables of `system_database.py`;
 - a missing database, table or branch raises NotFound, with the names that exist;
 - a name that already exists raises AlreadyExists; the flags `ignore_if_...` suppress these errors;
-- of concurrent calls that create a table of one name, exactly one succeeds;
+- exactly one of several concurrent calls that create a table of one name succeeds;
 - a schema change is atomic, and concurrent changes are all kept.
 """
 

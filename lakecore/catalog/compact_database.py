@@ -314,7 +314,7 @@ class _Round:
 
 
 def _table(opened: Opened, name: str, request: DatabaseCompaction) -> Table | None:
-    """The table with the options of the request; None if it was dropped or cannot be compacted."""
+    """The table with the options of the request; None if dropped, or of a type not compacted."""
     try:
         table = opened(name)
     except NotFound:

@@ -348,7 +348,7 @@ class Sink:
     ) -> str | None:
         """The target of a source table, created if needed; None if the table is not followed.
 
-        `is_asked`: whether a user wants the table to be read, new or not.
+        `is_asked`: whether a user has requested the table, which need not be new.
         """
         with of_tables(table):
             target = self._rules.target(table)

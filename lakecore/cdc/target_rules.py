@@ -137,7 +137,7 @@ def may_lose(old: DataType, new: DataType | None, *, is_strict: bool) -> bool:
 
 
 def target_names(table: Iterable[str], given: Sequence[str]) -> dict[str, str]:
-    """For each column of a source, the name of its column in the table; for new columns, their own.
+    """The name in the table of each column of a source; new columns keep their own names.
 
     Names that differ only in case are the same column, unless one side has several such names.
     """

@@ -494,7 +494,7 @@ class LogBatches:
         self.size += event.stop - event.start
 
     def columns(self) -> list[tuple[SourceTable, frozenset[str], frozenset[str]]]:
-        """Tables that came with other columns than before: names that are gone, and new names.
+        """Tables whose columns have changed, each with the lost names and the new names.
 
         Not every change is a statement on the table: another table may get its name.
         """
@@ -634,7 +634,7 @@ class LogBatches:
         )
 
     def _read(self, column: LoggedColumn, values: Sequence[object]) -> Sequence[object]:
-        """The raw values of a column, with strings that only the server can decode decoded."""
+        """The raw values of a column; strings that only the server can decode are decoded."""
         in_server_set = column.code in _TEXTS and column.encoding == BY_SERVER
         return self._texts.texts(column.charset, values) if in_server_set else values
 

@@ -39,7 +39,7 @@ class Place:
     texts: tuple[str, ...] = ()
 
     def rename(self, table: SourceTable, gone: Iterable[str], come: Iterable[str]) -> bool:
-        """Note lost names of columns, then new names. Returns whether a new name was a lost one."""
+        """Note lost and new names of columns. Returns whether a new name was lost before."""
         names = self.gone.get(table, frozenset()).union(gone)
         if names:
             self.gone[table] = names
@@ -109,7 +109,7 @@ def texts_of(position: Position) -> tuple[str, ...]:
 
 
 def with_gtid(known: str | None, last: str | None) -> str | None:
-    """The last GTIDs of all domains of MariaDB, after another transaction; MySQL's last GTID."""
+    """The last GTIDs of MariaDB's domains after another transaction; for MySQL, only the last."""
     if last is None or ":" in last or not known:
         return last or known
     domain = f"{last.partition('-')[0]}-"

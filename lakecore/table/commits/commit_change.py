@@ -494,8 +494,8 @@ class Inherited:
 def last_committed(context: TableContext, user: str) -> Snapshot | None:
     """The newest snapshot that a user committed under an identifier; None if there is none.
 
-    Batch commits have no identifier of their own and are ignored: otherwise a job that makes both
-    kinds of commits would take each of its later numbered commits for done.
+    Batch commits have no identifier of their own and are ignored: otherwise a job with both kinds
+    of commits would treat each of its later numbered commits as done.
     """
     return _last_numbered(context, user, context.history.latest_snapshot())
 

@@ -6,7 +6,7 @@
   against the live files and their vectors;
 - written and compacted files must follow the newest schema and options;
 - a change other than an overwrite is checked against the files that others added since its writers
-  read the table; against all files, if the snapshot they read has been rolled back;
+  read the table; or against all files, if the snapshot that they read was rolled back;
 - a change that replaces whole partitions conflicts with every file that others added there;
 - rows computed from other rows conflict with concurrent changes of the same keys, or of
   the same columns of rows with ids.
@@ -474,7 +474,7 @@ def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
 def _check_written(context: TableContext, change: Change, newest: int) -> None:
     """Raise CommitConflict if rows were written under rules that the table no longer has.
 
-    The first snapshot fixes some rules; the writer may have opened the table before it.
+    The first snapshot fixes some rules; a writer may have opened the table earlier.
     """
     for message in change.messages:
         empty = message.base_snapshot_id is None

@@ -214,7 +214,7 @@ def side_by_side(
 
 
 class _Ahead(Generic[Batch]):
-    """A stream that its own thread reads a few batches ahead.
+    """A stream that a separate thread reads a few batches ahead.
 
     NOTE: reading a few batches is a task that ends, not a loop that waits for room. On exit, the
     interpreter waits for every thread. If a consumer dropped the stream without closing it, a
@@ -483,7 +483,7 @@ class TableSource:
         return engine_files(splits, path.paths, plan, store, surviving)
 
     def decide(self, columns: Sequence[str], predicate: Predicate | None = None) -> Decision:
-        """How a read is done: an engine scans all files, or each split has its own path."""
+        """The way to read: an engine scans all files, or each split has its own path."""
         return self._scanned(columns, predicate, Reader.ENGINE)
 
     @or_expired

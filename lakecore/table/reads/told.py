@@ -103,7 +103,7 @@ def told_snapshot(snapshot: Snapshot, context: TableContext) -> Snapshot:
 
 
 def told_by(error: BaseException, context: TableContext) -> BaseException:
-    """The error as a log line may show it."""
+    """The error in a form that a log may show."""
     return told(error, context) if context.options.query_auth_enabled else error
 
 
