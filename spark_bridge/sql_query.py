@@ -128,7 +128,7 @@ _AFTER_TABLE = re.compile(
     "|LIMIT|MINUS|NATURAL|OFFSET|ON|ORDER|PIVOT|QUALIFY|RIGHT|SELECT|SEMI|SORT|TABLESAMPLE|UNION"
     "|UNPIVOT|USING|WHEN|WHERE|WINDOW|WITH"
 )
-"""Words after the name of a table that are not its alias."""
+"""Words that are no alias after the name of a table."""
 _PROBE = "lakecore_probe_{}"
 
 

@@ -116,7 +116,7 @@ class DirectoryNames:
         return tuple(sorted(name for name, is_one in zip(names, are_tables, strict=True) if is_one))
 
     def near(self, database: str) -> tuple[str, ...]:
-        # One request lists all directories; a check whether each is a table would add one for each.
+        # One request lists all directories; a check for tables would need a request for each.
         return tuple(directories(self.store, self.database_path(database)))
 
     def others(self, database: str) -> tuple[str, ...]:

@@ -459,7 +459,7 @@ FUNCTIONS: dict[str, tuple[int, int, Build]] = {
     "now": (0, 1, _now),
     **dict.fromkeys(("upper", "lower", "trim"), (0, 0, _changed_text)),
 }
-"""The minimum and maximum number of arguments after the column, and what builds the call."""
+"""The least and most arguments after the column, and the function that builds the call."""
 
 
 # --- computed ------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class Seen:
     schema_id: int | None = None
 
     def is_recent(self, context: TableContext) -> bool:
-        """Whether a commit may use this without another read; if outdated, the publication fails.
+        """Whether the facts may be used without another read; if outdated, publication fails.
 
         After a recently lost race, the answer is False: a lost race costs more than a read.
         """

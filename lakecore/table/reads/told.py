@@ -108,7 +108,7 @@ def told_by(error: BaseException, context: TableContext) -> BaseException:
 
 
 def told_each(items: Iterator[T], context: TableContext) -> Iterator[T]:
-    """The items; an error of the iterator is replaced by what may be told of it."""
+    """The items; errors of the iterator are replaced by `told`."""
     failure: LakecoreError | None = None
     try:
         yield from items
@@ -123,7 +123,7 @@ def told_each(items: Iterator[T], context: TableContext) -> Iterator[T]:
 def told_call(
     work: Callable[[], T], context: TableContext, kinds: tuple[type[BaseException], ...] = FAILURES
 ) -> T:
-    """The result of work on stored rows; an error is replaced by what may be told of it."""
+    """The result of work on stored rows; errors are replaced by `told`."""
     failure: LakecoreError | None = None
     try:
         return work()
