@@ -440,7 +440,7 @@ def database_rules(arguments: Arguments, ambient: Ambient, metadata: Sequence[st
 
 
 def routing_of(arguments: Arguments, including_dbs: str | None = None) -> Routing:
-    """The routing that the arguments of an action of a whole database state.
+    """The routing by the arguments of a database action.
 
     `including_dbs`: the pattern of databases, if an option of the source states it.
     """

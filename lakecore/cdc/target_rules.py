@@ -499,7 +499,7 @@ class TargetRules:
     ) -> None:
         """Create the target, or check the existing one.
 
-        Raises InvalidRequest for a key whose type makes one key of several keys of the source.
+        Raises InvalidRequest for a key type that maps several keys of the source to one.
         """
         if not catalog.table_exists(target):
             partition_keys = self._partition_keys(table, schema, target)

@@ -161,7 +161,7 @@ class Binlog:
 
     - `place`: the position of the next event;
     - `skips_to`: events of the first file that end at or before this offset are left out;
-    - `sizes`: the sizes of the log's files; only after a start at a GTID, until the first event.
+    - `sizes`: the sizes of the log's files; set only by a start at a GTID, until the first event.
     """
 
     def __init__(self, settings: MySqlSettings, server: Server, server_id: int) -> None:
@@ -332,7 +332,7 @@ class Binlog:
 
 
 def offset_after(before: int, end: int) -> int:
-    """The offset at which an event ends, from the offset before it and the end that it states.
+    """The end offset of an event, from the offset `before` it and the `end` that it states.
 
     An event states only the lower 32 bits of its end offset, but a file with a very large
     transaction can exceed 4 GiB. An event has at most 1 GiB, so if the stated end is much smaller

@@ -263,7 +263,7 @@ def _groups(values: Sequence[bytes]) -> Iterator[list[bytes]]:
 class Marks:
     """The snapshot of one table.
 
-    - `key`: the integer key by which the table is cut into ranges; None if it is one stream;
+    - `key`: the integer key by which the table is cut into ranges; None for one stream;
     - `bounds`: the first key of each range, except the first range;
     - `places`: the log place of each range that is done, in order; for a stream, one place, which
       is known as soon as its first rows are read;

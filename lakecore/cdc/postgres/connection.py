@@ -439,7 +439,7 @@ def read_columns(
 
 
 def read_identities(cursor: Cursor, names: Collection[str]) -> dict[str, dict[str, Json]]:
-    """By table and column, as JSON values: a number that no later column gets, and the type.
+    """By table and column, as JSON values: the number, which is never reused, and the type.
 
     A type is given by its number and its modifier.
     """
