@@ -113,7 +113,7 @@ def check_counts(**counts: object) -> None:
         if count is None:
             continue
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise InvalidRequest(f"{name} is a whole number from one on", **{name: count})
+            raise InvalidRequest(f"{name} is a whole number above 0", **{name: count})
 
 
 def check_every(every: object) -> None:

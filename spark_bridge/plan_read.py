@@ -98,7 +98,7 @@ def pin(context: TableContext, travel: Travel) -> Pinned:
     context.options.require_readable()
     if context.falls_back:
         raise Unsupported(
-            "Spark reads one branch of a table; take scan.fallback-branch away",
+            "Spark reads one branch of a table; remove scan.fallback-branch",
             option="scan.fallback-branch",
             table=context.identifier,
         )

@@ -590,7 +590,7 @@ class ChangePlanner:
         if known - {plan_mark(units)}:
             raise InvalidRequest(
                 "the state that the stream reads is planned in other splits than before the "
-                "restart; take changed options back (source.split.*, where), or begin a new query "
+                "restart; restore changed options (source.split.*, where), or begin a new query "
                 "with a new checkpoint",
                 snapshot_id=place.snapshot,
                 splits=len(units),

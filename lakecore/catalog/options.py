@@ -115,7 +115,7 @@ class OptionReader:
         text = self.texts.get(key, str(default)).strip()
         if not text.isascii() or not text.isdecimal() or int(text) < least:
             raise InvalidRequest(
-                "an option is not such a number", option=key, value=text, least=least
+                "an option is not a whole number, or too small", option=key, value=text, least=least
             )
         return int(text)
 

@@ -86,7 +86,7 @@ class FilesSource:
         Raises InvalidRequest without a folder.
         """
         if not self._store.exists(self._folder):
-            raise InvalidRequest("the folder of the source is not there", path=self._folder)
+            raise InvalidRequest("the folder of the source does not exist", path=self._folder)
         return {}
 
     def describe(self) -> Mapping[str, str]:

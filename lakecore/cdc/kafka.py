@@ -574,7 +574,7 @@ class KafkaSource:
         missing = [name for name in topics if not there.get(name)]
         if missing:
             raise InvalidRequest(
-                "a topic is not there",
+                "a topic does not exist",
                 topics=missing,
                 brokers=self._settings.consumer["bootstrap.servers"],
             )

@@ -50,7 +50,7 @@ class SourceCatalog:
         twice = sorted(found.keys() & options.keys())
         if twice:
             raise InvalidRequest(
-                "the name of the source says what these options say", options=twice
+                "the name of the source already states what these options state", options=twice
             )
         return {**stated, **found}
 

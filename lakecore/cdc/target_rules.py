@@ -596,7 +596,7 @@ class TargetRules:
             return self.primary_keys
         if missing and not self.falls_back:
             raise InvalidRequest(
-                "columns of --primary_keys are not there",
+                "columns of --primary_keys do not exist",
                 table=str(table),
                 missing=missing,
                 columns=list(names),
@@ -618,7 +618,7 @@ class TargetRules:
             return ()
         if missing:
             raise InvalidRequest(
-                "columns of --partition_keys are not there",
+                "columns of --partition_keys do not exist",
                 table=target,
                 missing=missing,
                 columns=list(schema.names),

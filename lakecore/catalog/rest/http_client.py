@@ -162,7 +162,7 @@ class RestClient:
             if not token or not items:
                 return
             if token == before:
-                raise StorageError("the server gives the same page again", request=path)
+                raise StorageError("the server returns the same page again", request=path)
 
     def send(
         self,

@@ -251,7 +251,7 @@ def _index_entries(
     twice = sorted({bucket for (_, bucket, _), count in seen.items() if count > 1})
     if twice:
         raise InvalidRequest(
-            "two messages bring an index file of the same bucket; let one writer own a bucket",
+            "two messages add an index file of the same bucket; let one writer own a bucket",
             buckets=twice,
         )
     return entries

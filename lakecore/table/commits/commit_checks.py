@@ -465,7 +465,7 @@ def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
     for entry in entries:
         if entry.identity in mine:
             raise AlreadyExists(
-                "the messages were committed before: a file they bring is in the table",
+                "the messages were committed before: a file that they add is in the table",
                 file=entry.file.name,
                 bucket=entry.bucket,
             )

@@ -202,7 +202,7 @@ class IndexedFiles:
             rows = rows_that_may_match(predicate, indexes)
         except CorruptTable as error:
             raise CorruptTable(
-                "a file index cannot be read; file-index.read.enabled=false reads without",
+                "a file index cannot be read; file-index.read.enabled=false reads without it",
                 data_file=file.name,
                 index=path or "in the manifest",
                 cause=error,
