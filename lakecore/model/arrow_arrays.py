@@ -309,39 +309,45 @@ def is_shared(kind: pa.DataType) -> bool:
     return any(is_shared(kind.field(at).type) for at in range(kind.num_fields))
 
 
-def row_bytes(array: pa.Array) -> RowBytes:
-    """The bytes of each row's value, without offsets and validity."""
+def row_bytes(array: pa.Array, value_bytes: int = 0) -> RowBytes:
+    """The bytes of each row's value, without offsets and validity.
+
+    `value_bytes` is added for each value, also for nulls and the values in nested values.
+    """
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
-        return row_bytes(array.storage)
+        return row_bytes(array.storage, value_bytes)
     if isinstance(array, pa.DictionaryArray):
-        return _taken(row_bytes(array.dictionary), array.indices)
+        return _taken(row_bytes(array.dictionary, value_bytes), array.indices)
     if isinstance(array, pa.RunEndEncodedArray):
-        return _of_runs(array)
+        return _of_runs(array, value_bytes)
     if _is_view(kind):
-        return _alive(_view_lengths(array).astype(np.int64), array)
+        return _alive(_view_lengths(array).astype(np.int64), array) + value_bytes
     if _t.is_struct(kind):
         total: RowBytes = 0
         for at in range(kind.num_fields):
-            total = total + row_bytes(array.field(at))
-        return total if isinstance(total, int) else _alive(total, array)
+            total = total + row_bytes(array.field(at), value_bytes)
+        return (total if isinstance(total, int) else _alive(total, array)) + value_bytes
     if _t.is_fixed_size_list(kind):
         ends = (np.arange(len(array) + 1) + array.offset) * kind.list_size
-        return _alive(_between(row_bytes(array.values), ends[:-1], ends[1:]), array)
+        parts = _between(row_bytes(array.values, value_bytes), ends[:-1], ends[1:])
+        return _alive(parts, array) + value_bytes
     if _t.is_list_view(kind) or _t.is_large_list_view(kind):
         starts = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
         ends = starts + array.sizes.to_numpy(zero_copy_only=False)
         alive = np.asarray(array.is_valid())
-        return _between(row_bytes(array.values), starts * alive, ends * alive)
+        parts = _between(row_bytes(array.values, value_bytes), starts * alive, ends * alive)
+        return parts + value_bytes
     if _t.is_list(kind) or _t.is_large_list(kind) or _t.is_map(kind):
         offsets = _offsets(array, wide=_t.is_large_list(kind))
-        parts = (array.keys, array.items) if _t.is_map(kind) else (array.values,)
-        sums = [_between(row_bytes(part), offsets[:-1], offsets[1:]) for part in parts]
-        return _alive(np.sum(sums, axis=0), array)
+        children = (array.keys, array.items) if _t.is_map(kind) else (array.values,)
+        sums = [_between(row_bytes(c, value_bytes), offsets[:-1], offsets[1:]) for c in children]
+        return _alive(np.sum(sums, axis=0), array) + value_bytes
     if _is_text_or_bytes(kind):
         wide = _t.is_large_string(kind) or _t.is_large_binary(kind)
-        return _alive(np.diff(_offsets(array, wide=wide)), array)
-    return -(-kind.bit_width // 8) if _t.is_primitive(kind) or _has_width(kind) else 1
+        return _alive(np.diff(_offsets(array, wide=wide)), array) + value_bytes
+    width = -(-kind.bit_width // 8) if _t.is_primitive(kind) or _has_width(kind) else 1
+    return width + value_bytes
 
 
 def total_bytes(array: pa.Array) -> int:
@@ -399,8 +405,8 @@ def _even(batch: pa.RecordBatch, rows_max: int, bytes_max: int) -> Iterator[pa.R
         yield batch.slice(start, rows)
 
 
-def _of_runs(array: pa.RunEndEncodedArray) -> RowBytes:
-    each = row_bytes(array.values)
+def _of_runs(array: pa.RunEndEncodedArray, value_bytes: int) -> RowBytes:
+    each = row_bytes(array.values, value_bytes)
     if isinstance(each, int):
         return each
     places = np.arange(len(array)) + array.offset

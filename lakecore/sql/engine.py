@@ -15,8 +15,8 @@ from lakecore.sql import statements as s
 from lakecore.sql.parse import parse
 from lakecore.sql.printable import printable
 from lakecore.sql.python_objects import names_in_scope
-from lakecore.sql.queries import Queries
-from lakecore.sql.query_errors import FAILURES, check_syntax, error_of_result, plain_errors
+from lakecore.sql.queries import Queries, batches_of
+from lakecore.sql.query_errors import check_syntax, plain_errors
 from lakecore.sql.tokens import quoted, split
 from lakecore.sql.workspace import DEFAULT_CATALOG, Workspace
 
@@ -148,20 +148,18 @@ class SqlEngine:
 
     def sealed(
         self, text: str, *, limit: int, memory_bytes: int
-    ) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-        """The columns and the first rows of a query from somebody who may only read.
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """The first rows of a query from somebody who may only read.
 
         The text is one SELECT that reads tables of the catalog and computes: no files, networks,
-        settings or other statements. DuckDB uses at most `memory_bytes`, and no disk.
+        settings or other statements. DuckDB keeps at most `memory_bytes` of rows, and no disk. What
+        it computes with at the moment is not counted: up to 2,048 values for each expression.
         """
         connection = self._queries.connection
         connection.execute(f"SET memory_limit = '{memory_bytes} B'")
         connection.execute("SET temp_directory = ''")
-        relation = printable(self._queries.sealed(text).limit(limit))
-        try:
-            return tuple(relation.columns), relation.fetchall()
-        except FAILURES as error:
-            raise error_of_result(error) from error
+        connection.execute("SET arrow_lossless_conversion = true")
+        return batches_of(printable(self._queries.sealed(text).limit(limit)))
 
     def carry_out(self, statement: s.Statement) -> duckdb.DuckDBPyRelation:
         """Run one parsed statement, which reads no Python objects. Returns its rows."""

@@ -1,9 +1,12 @@
-"""Rows of a query for Polars, which prints them: types that only DuckDB has become texts."""
+"""Rows for people: types that only DuckDB has become texts, and batches become Python values."""
 
 from __future__ import annotations
 
 from itertools import count
 from typing import TYPE_CHECKING, cast
+
+import duckdb
+import pyarrow as pa
 
 from lakecore.sql.tokens import quoted
 
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
 
 _FOREIGN = frozenset(
-    {"interval", "union", "bit", "bignum", "variant", "geometry", "time with time zone"}
+    {"interval", "union", "bit", "bignum", "uhugeint", "variant", "geometry", "time with time zone"}
 )
 _NESTED = frozenset({"list", "array", "struct", "tuple", "map"})
 
@@ -31,6 +34,14 @@ def printable(relation: DuckDBPyRelation) -> DuckDBPyRelation:
         return relation
     named = zip(parts, names, strict=True)
     return relation.project(", ".join(f"{part} AS {quoted(name)}" for part, name in named))
+
+
+def python_rows(batch: pa.RecordBatch) -> list[list[object]]:
+    """The rows as Python values, in which a date may have any year. Times have the zone UTC."""
+    with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        relation = connection.from_arrow(pa.Table.from_batches([batch]))
+        return [list(row) for row in relation.fetchall()]
 
 
 def _is_foreign(kind: DuckDBPyType) -> bool:

@@ -28,16 +28,19 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import parse_qsl
 
+import numpy as np
+
 from lakecore.deferred import deferred
 from lakecore.display import json_text, show_bytes, value_text
 from lakecore.errors import InvalidRequest, LakecoreError
-from lakecore.frames.arrow_frames import to_frame
 from lakecore.io.ambient import SYSTEM
 from lakecore.memory import Share, process_budget
 from lakecore.metrics import METRICS_TYPE, open_data_table, prometheus
+from lakecore.model.arrow_arrays import row_bytes
 from lakecore.rest_server.app import split_address
 from lakecore.rest_server.replies import FAILED, Problem, problem_of
 from lakecore.rest_server.serving import check_host, check_token, listen
+from lakecore.table.reads.told import told_snapshot
 from lakecore.ui.drawing import static
 from lakecore.ui.html import Html, address, joined, link, page, table, tag, verbatim
 from lakecore.ui.pages import (
@@ -61,12 +64,14 @@ if TYPE_CHECKING:
     Message: TypeAlias = MutableMapping[str, object]
     import pyarrow as pa
 
-    from lakecore.io.history import History
     from lakecore.session import open_table
     from lakecore.sql.engine import SqlEngine
+    from lakecore.sql.printable import python_rows
+    from lakecore.table.context import TableContext
 else:
     SqlEngine = deferred("lakecore.sql.engine", "SqlEngine")
     open_table = deferred("lakecore.session", "open_table")
+    python_rows = deferred("lakecore.sql.printable", "python_rows")
 
 
 # --- row pages ------------------------------------------------------------------------------------
@@ -79,6 +84,8 @@ ROWS_MAX = 200
 _TEXT_MAX = 100_000
 _FEED_SNAPSHOTS = 10
 _BYTES_MAX = 16 << 20
+_OBJECT_BYTES = 100
+"""What a Python object takes beside its content."""
 _INTERRUPT_SECONDS = 0.1
 
 
@@ -87,7 +94,8 @@ def rows_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool]) 
     found = open_data_table(site.catalog, name)
     where, number = asked.text("where").strip(), asked.number("snapshot", 0)
     reader = found.to_batches(None, where or None, ROWS_MAX + 1, snapshot_id=number or None)
-    names, rows, more = _taken(reader, ROWS_MAX, stopped)
+    names = list(reader.schema.names)
+    rows, more = _taken(reader, ROWS_MAX, stopped)
     form = tag(
         "form",
         tag("label", "WHERE", for_="where"),
@@ -110,14 +118,15 @@ def changes_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool
     latest = history.latest_snapshot_id() or 0
     after = asked.number("after", -1)
     if after < 0:
-        after = _before_newest(history, latest)
+        after = _before_newest(found.context, latest)
     names: list[str] = ["snapshot", "_row_kind", *found.schema.names]
     rows: list[list[object]] = []
     until, left_out = min(after, latest), 0
     if latest > after:
         stream = found.stream(from_snapshot=after + 1, until=latest).to_batches()
         for snapshot_id, reader in stream:
-            columns, taken, more = _taken(reader, ROWS_MAX, stopped)
+            columns = list(reader.schema.names)
+            taken, more = _taken(reader, ROWS_MAX, stopped)
             if rows and (more or len(rows) + len(taken) > ROWS_MAX):
                 break  # the next page begins with this snapshot
             kinds = columns.index("_row_kind")
@@ -150,13 +159,14 @@ def changes_page(site: Site, name: str, asked: Asked, stopped: Callable[[], bool
     return of_table(name, "changes", {**data, "rows": rows, "cut_in": left_out or None}, body)
 
 
-def _before_newest(history: History, latest: int) -> int:
+def _before_newest(context: TableContext, latest: int) -> int:
     """The snapshot after which the feed begins, so that the changes of later ones fit a page."""
     after, rows = latest, 0
     while after > 0 and latest - after < _FEED_SNAPSHOTS:
-        snapshot = history.snapshot_if_there(after)
-        if snapshot is None:
+        found = context.history.snapshot_if_there(after)
+        if found is None:
             break
+        snapshot = told_snapshot(found, context)
         rows += abs(snapshot.changelog_record_count or snapshot.delta_record_count or 0)
         if rows > ROWS_MAX and after < latest:
             break
@@ -225,10 +235,11 @@ class Query:
         more = False
         if not self._cancelled:
             try:
-                names, found = self._engine.sealed(
+                schema, found = self._engine.sealed(
                     self._text, limit=ROWS_MAX + 1, memory_bytes=memory_bytes
                 )
-                rows, more = _fitting(found)
+                names = list(schema.names)
+                rows, more = _taken(found, ROWS_MAX, bool)
             except KeyboardInterrupt:
                 self._cancelled = True
         if self._cancelled:
@@ -237,62 +248,35 @@ class Query:
         return Page(title="SQL", data=data, body=_result(names, rows, more=more))
 
 
-def _fitting(found: Sequence[Sequence[object]]) -> tuple[list[list[object]], bool]:
-    """The first rows of a result that fit a page, and whether there are more."""
-    rows: list[list[object]] = []
-    room = _BYTES_MAX
-    for row in found:
-        room -= _size_bytes(row)
-        if len(rows) == ROWS_MAX or (room < 0 and rows):
-            return rows, True
-        _check_fits(room)
-        rows.append(list(row))
-    return rows, False
-
-
-def _size_bytes(value: object) -> int:
-    match value:
-        case str() | bytes():
-            return len(value)
-        case list() | tuple():
-            return 16 + sum(map(_size_bytes, value))
-        case dict():
-            return 16 + sum(map(_size_bytes, value)) + sum(map(_size_bytes, value.values()))
-    return 16
-
-
-def _check_fits(room: int) -> None:
-    """Raise InvalidRequest for a first row that leaves no room."""
-    if room < 0:
-        raise InvalidRequest(
-            f"one row has more than {show_bytes(_BYTES_MAX)}, the most that a page shows: query "
-            "fewer columns, or a part of its values, such as left(TEXT, 1000)"
-        )
-
-
 def _taken(
-    reader: pa.RecordBatchReader, most: int, stopped: Callable[[], bool]
-) -> tuple[list[str], list[list[object]], bool]:
-    """The columns and the first rows of a stream, and whether there are more.
+    batches: Iterable[pa.RecordBatch], most: int, stopped: Callable[[], bool]
+) -> tuple[list[list[object]], bool]:
+    """The first rows of a stream, and whether there are more.
 
     Raises InvalidRequest if the time of the read is over, or if the first row does not fit
     `_BYTES_MAX`.
     """
     rows: list[list[object]] = []
     room = _BYTES_MAX
-    for batch in reader:
+    for batch in batches:
         if stopped():
             raise InvalidRequest("the read took too long; name fewer partitions in WHERE")
         part = batch.slice(0, most - len(rows))
-        while part.nbytes > room and part.num_rows:
-            if not rows and part.num_rows == 1:
-                _check_fits(room - part.nbytes)
-            part = part.slice(0, part.num_rows // 2)
-        room -= part.nbytes
-        rows += [list(row) for row in to_frame(part).rows()]
+        # Nested values may take less than a bit each in Arrow, and 100 times as much in Python.
+        sizes = sum(row_bytes(column, _OBJECT_BYTES) for column in part.columns)
+        ends = np.cumsum(np.broadcast_to(sizes, part.num_rows))
+        fitting = int(np.searchsorted(ends, room, "right"))
+        if part.num_rows and not fitting and not rows:
+            raise InvalidRequest(
+                f"one row has more than {show_bytes(_BYTES_MAX)}, the most that a page shows: "
+                "query fewer columns, or a part of its values, such as left(TEXT, 1000)"
+            )
+        part = part.slice(0, fitting)
+        room -= int(ends[fitting - 1]) if fitting else 0
+        rows += python_rows(part)
         if part.num_rows < batch.num_rows:
-            return list(reader.schema.names), rows, True
-    return list(reader.schema.names), rows, False
+            return rows, True
+    return rows, False
 
 
 def _result(names: Sequence[str], rows: Sequence[Sequence[object]], *, more: bool) -> Html:

@@ -57,12 +57,13 @@ def test_json_lines_are_parsed(warehouse: str) -> None:
 def test_values_that_only_duckdb_has_are_printed_as_texts(warehouse: str, form: str) -> None:
     rows = (
         "SELECT INTERVAL 1 MONTH AS a, [INTERVAL 1 DAY] AS b, '101'::BIT AS c, 7::BIGNUM AS a, "
-        "union_value(x := 5) AS e, '12:00:00+02'::TIMETZ AS f, 'v'::VARIANT AS g"
+        "union_value(x := 5) AS e, '12:00:00+02'::TIMETZ AS f, 'v'::VARIANT AS g, "
+        "340282366920938463463374607431768211455::UHUGEINT AS h"
     )
     found = run("-w", warehouse, "-e", rows, form)
 
     assert found.returncode == 0, found.stderr
-    for text in ("1 month", "[1 day]", "101", "7", "5", "12:00:00+02", "v", "a_1"):
+    for text in ("1 month", "[1 day]", "101", "7", "5", "12:00:00+02", "v", "a_1", "34028236692"):
         assert text in found.stdout
 
 

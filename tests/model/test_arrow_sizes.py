@@ -51,6 +51,30 @@ def test_numbers_count_by_their_width() -> None:
     assert total_bytes(pa.nulls(3)) == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "extra"),
+    [
+        ("string", 1),
+        ("view", 1),
+        ("dictionary", 1),
+        ("run ends", 1),
+        ("extension", 1),
+        ("struct", 2),
+        ("list", 2),
+        ("large list", 2),
+        ("fixed list", 2),
+        ("list view", 2),
+        ("map", 3),
+    ],
+)
+def test_each_value_counts_an_amount_for_itself(name: str, extra: int) -> None:
+    array = ARRAYS[name]
+    alone, more = (np.broadcast_to(np.asarray(row_bytes(array, each)), 5) for each in (0, 100))
+
+    assert (more - alone)[[0, 2, 4]].tolist() == [100 * extra] * 3
+    assert row_bytes(pa.nulls(3), 100) == 101
+
+
 def test_list_view_counts_what_its_lists_share_once_a_list() -> None:
     lists = pa.ListViewArray.from_arrays([0, 0, 1], [2, 2, 0], pa.array(["aa", "b", "x" * 100]))
 

@@ -14,6 +14,8 @@ from lakecore.sql.engine import SqlEngine
 from lakecore.ui import app
 from lakecore.ui.app import ROWS_MAX, Query, changes_page, rows_page
 from lakecore.ui.pages import Asked, Site
+from tests.guarded_tables import COLUMNS, Access, with_rules
+from tests.tables import new_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,19 +79,55 @@ def test_large_rows_are_shown_as_far_as_they_fit(
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [("repeat('x', 300)", 3), ("[repeat('x', 300)]", 3), ("{'a': repeat('x', 500)::BLOB}", 1)],
+    [
+        ("repeat('x', 300)", 2),
+        ("[repeat('x', 200)]", 2),
+        ("{'a': repeat('x', 500)::BLOB}", 1),
+        ("[{'a': true}, {'a': false}]", 2),
+        ("['', '', '']", 2),
+        ("[NULL, NULL, NULL]", 2),
+        ("MAP {'': true}", 3),
+        ("[NULL::INT]::INT[1]", 5),
+        ("''::ENUM ('')", 10),
+    ],
 )
 def test_large_results_of_queries_are_shown_as_far_as_they_fit(
     site: Site, monkeypatch: pytest.MonkeyPatch, value: str, shown: int
 ) -> None:
-    monkeypatch.setattr(app, "_BYTES_MAX", 1_000)
-    page = Query(site, f"SELECT {value} AS v FROM range(10)").run()
+    monkeypatch.setattr(app, "_BYTES_MAX", 1_020)
+    page = Query(site, f"SELECT {value} AS v FROM range(11)").run()
 
     assert (len(rows(page)), page.data["more"]) == (shown, True)
-    assert f"The first {shown} rows; a page shows at most 200 rows and 1000 B." in page.body
-    with pytest.raises(InvalidRequest, match="one row has more than 1000 B"):
+    assert f"The first {shown} rows; a page shows at most 200 rows and 1020 B." in page.body
+    with pytest.raises(InvalidRequest, match="one row has more than 1020 B"):
         Query(site, "SELECT repeat('x', 2000)").run()
-    assert not Query(site, "SELECT repeat('x', 300) FROM range(3)").run().data["more"]
+    assert not Query(site, "SELECT repeat('x', 300) FROM range(2)").run().data["more"]
+
+
+def test_rows_that_are_small_in_a_file_and_large_in_python_are_not_shown(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "_BYTES_MAX", 10_000)
+    session = lc.connect(site.catalog.warehouse)
+    nested = session.create_table("d.n", {"id": "INT", "v": "ARRAY<ROW<a BOOLEAN>>"})
+    nested.write([{"id": 1, "v": [{"a": True}] * 1_000}])
+
+    with pytest.raises(InvalidRequest, match="one row has more than"):
+        rows_page(site, "d.n", Asked({}), bool)
+    with pytest.raises(InvalidRequest, match="one row has more than"):
+        Query(site, "SELECT * FROM d.n").run()
+
+
+def test_values_that_python_or_arrow_has_no_type_for_are_shown(site: Site) -> None:
+    session = lc.connect(site.catalog.warehouse)
+    text = "SELECT 1 AS id, DATE '20000-01-01' AS d, TIMESTAMP '20000-01-01 00:00:00' AS t"
+    session.sql(f"CREATE TABLE d.late AS {text}")
+    late = ["20000-01-01", "20000-01-01 00:00:00"]
+
+    assert rows(rows_page(site, "d.late", Asked({}), bool)) == [[1, *late]]
+    numbers = "170141183460469231731687303715884105727::HUGEINT, sum(1), TIME '24:00:00'"
+    shown = rows(Query(site, f"SELECT {numbers}").run())
+    assert shown == [[170141183460469231731687303715884105727, 1, "24:00:00"]]
 
 
 def test_a_cancel_between_two_statements_of_a_query_is_not_lost(
@@ -165,6 +203,17 @@ def test_the_feed_begins_with_the_newest_commits_that_fit_a_page(
 
     assert changes(site).data["after"] == 1
     assert len(rows(changes(site))) == sum(sizes[1:])
+
+
+def test_the_feed_begins_without_regard_to_the_number_of_hidden_rows(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = new_table(COLUMNS, keys=["id"], query_auth__enabled="true", changelog_producer="input")
+    for _ in range(2):
+        found.write([{"id": each, "owner": "bob"} for each in range(ROWS_MAX + 1)])
+    monkeypatch.setattr(app, "open_data_table", lambda *_: with_rules(found, Access()))
+
+    assert changes(site).data["after"] == 0
 
 
 def test_a_feed_that_is_ahead_of_the_table_waits_for_what_the_table_commits_next(
