@@ -32,7 +32,14 @@ from lakecore.frames.polars_source import engine_frames, to_batches
 from lakecore.frames.source import engine_files, needed, reading, tell_damage, whole_files
 from lakecore.io.files.parquet_read import NARROW_BYTES_MAX
 from lakecore.io.stores.store import NO_FILE, NO_FILES
-from lakecore.plan.predicate import arrow_columns, columns_of, from_arrow, is_exact, to_polars
+from lakecore.plan.predicate import (
+    arrow_columns,
+    as_duckdb_1_means,
+    columns_of,
+    from_arrow,
+    is_exact,
+    to_polars,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -394,6 +401,27 @@ class SourceDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow is p
                 given=type(condition).__name__,
             )
         return condition if self._condition is None else self._condition & condition
+
+
+class DatasetOfDuckDB1(SourceDataset):
+    """The dataset that DuckDB 1 reads: its filters are read as DuckDB means them."""
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002
+        **tuning: object,
+    ) -> SourceScanner | ds.Scanner:
+        """As `SourceDataset.scanner`. Raises Unsupported for what DuckDB 1 would change."""
+        read = self.schema if columns is None else pa.schema(map(self.schema.field, columns))
+        for field in read:
+            if pa.types.is_timestamp(field.type) and field.type.unit == "ns" and field.type.tz:
+                raise Unsupported(
+                    "DuckDB 1 has no times with a zone and nanoseconds; install DuckDB 2",
+                    column=field.name,
+                )
+        meant = None if filter is None else as_duckdb_1_means(filter, read)
+        return super().scanner(columns, meant, **tuning)  # type: ignore[arg-type]
 
 
 class _Pulled:

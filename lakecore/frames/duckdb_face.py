@@ -31,13 +31,15 @@ from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
 from lakecore.frames.polars_source import FOOTERS_MAX
 from lakecore.frames.source import CheckedSource, SurvivingSource, engine_files
+from lakecore.scalar.syntax_trees import IS_DUCKDB_1
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lakecore.frames.arrow_dataset import SourceDataset
+    from lakecore.frames.arrow_dataset import DatasetOfDuckDB1, SourceDataset
     from lakecore.frames.source import BatchSource, EngineFile
 else:
+    DatasetOfDuckDB1 = deferred("lakecore.frames.arrow_dataset", "DatasetOfDuckDB1")
     SourceDataset = deferred("lakecore.frames.arrow_dataset", "SourceDataset")
 
 DuckDBConnection: TypeAlias = duckdb.DuckDBPyConnection
@@ -65,7 +67,8 @@ class Merges(Enum):
 
 def dataset(source: BatchSource) -> SourceDataset:
     """The source as the Arrow dataset that DuckDB reads best."""
-    return SourceDataset(source, shown_schema(source.schema))
+    made = DatasetOfDuckDB1 if IS_DUCKDB_1 else SourceDataset
+    return made(source, shown_schema(source.schema))
 
 
 def shown_schema(schema: pa.Schema) -> pa.Schema:

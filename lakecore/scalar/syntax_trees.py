@@ -42,11 +42,12 @@ Tree: TypeAlias = "dict[str, Any]"
 NOWHERE = 2**64 - 1
 """The location of a node of which DuckDB does not know the place in the text."""
 
-_IS_OLD = int(duckdb.__version__.partition(".")[0]) < 2
+IS_DUCKDB_1 = int(duckdb.__version__.partition(".")[0]) < 2
 _GAP = rb"(?:\s|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*(?!/))*\*/)*"
 _WORD = re.compile(rb'"(?:[^"]|"")*"|[A-Za-z_\x80-\xff][A-Za-z_0-9$\x80-\xff]*')
 _DOT = re.compile(_GAP + rb"\." + _GAP)
 _NO_ARGUMENTS = re.compile(_GAP + rb"\(" + _GAP + rb"\)")
+_TWO_LIMITS = re.compile(r"\blimit\s+\w+\s*(,)", re.IGNORECASE)
 _BITS = re.compile(rb"[xXbB]'")
 _QUERY = re.compile(
     rb"\(" + _GAP + rb"(?:\(" + _GAP + rb")*(?:SELECT|FROM|WITH|VALUES)\b", re.IGNORECASE
@@ -63,12 +64,15 @@ def syntax_tree(connection: duckdb.DuckDBPyConnection, text: str) -> Tree:
     """
     (answer,) = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()
     tree: Tree = json.loads(answer[0])
-    if _IS_OLD and tree["error"]:
+    if IS_DUCKDB_1 and tree["error"]:
         # DuckDB 2 counts bytes, as everything else here does.
         place = str(tree.get("position", ""))
+        two = _TWO_LIMITS.search(text) if "errhint" in tree["error_message"] else None
+        if two is not None:  # it has no place, and the message is empty
+            tree["error_message"], place = 'syntax error at or near ","', str(two.start(1))
         if place.isdigit():
             tree["position"] = str(len(text[: int(place)].encode()))
-    elif _IS_OLD:
+    elif IS_DUCKDB_1:
         tree["statements"] = _Text(text).converted(tree["statements"])
     return tree
 

@@ -30,6 +30,7 @@ from lakecore.model.data_types import (
     Row,
     Variant,
 )
+from lakecore.scalar.syntax_trees import IS_DUCKDB_1
 from lakecore.sql.tokens import exactly, quoted, quoted_text
 
 if TYPE_CHECKING:
@@ -277,6 +278,12 @@ def _of_text(field: Field, kind: str, text: str, raw: str, *, by_row: bool, whol
     if isinstance(data, Array | Map | Multiset | Row) and not isinstance(data, Variant):
         if by_row:
             raise _nested(field)
+        if IS_DUCKDB_1 and "DECIMAL" in kind:
+            raise Unsupported(
+                "DuckDB 1 reads the numbers within a JSON value as DOUBLE; install DuckDB 2",
+                column=field.name,
+                type=kind,
+            )
         # `text` is NULL if NULL_IF or EMPTY_FIELD_AS_NULL makes the field null.
         source = f"CASE WHEN {text} IS NOT NULL THEN {raw} END" if raw else f"CAST({text} AS JSON)"
         return _of_parts(field, source, kind)
@@ -292,7 +299,9 @@ def _of_text(field: Field, kind: str, text: str, raw: str, *, by_row: bool, whol
     elif data.root in BINARIES:
         value = f"encode({text})"
     same = same_as_text(data, text, value)
-    if data.root is Root.DECIMAL and raw:
+    if IS_DUCKDB_1 and raw and (data.root is Root.DECIMAL or data.root in STRINGS):
+        same += f" AND (json_type({raw}) <> 'DOUBLE' OR {_has_number(field.name, text)})"
+    elif data.root is Root.DECIMAL and raw:
         # DuckDB prints a JSON number with 17 digits at most; `json_transform` reads all its digits.
         number = _number_of_json(field, kind)
         exact = f"coalesce({_number_of_json(field, wide(data))} = {number}, true)"
@@ -304,6 +313,16 @@ def _of_text(field: Field, kind: str, text: str, raw: str, *, by_row: bool, whol
         number = _number_of_json(field, DIGITS)
         same += f" AND (json_type({raw}) <> 'DOUBLE' OR {same_number(text, number)})"
     return _checked(field, text, value, same)
+
+
+def _has_number(name: str, text: str) -> str:
+    """The condition that a JSON record has the number `text` as its field `name`.
+
+    DuckDB 1 reads a number as DOUBLE; if the record has more digits, it has another text.
+    """
+    key = rf"{re.escape(json.dumps(name, ensure_ascii=False))}\s*:\s*"
+    pattern = f"{quoted_text(key)} || regexp_escape({text}) || '0*\\s*[,}}]'"
+    return f"regexp_matches(json::VARCHAR, {pattern})"
 
 
 def _number_of_json(field: Field, kind: str) -> str:

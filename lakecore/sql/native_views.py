@@ -307,7 +307,7 @@ class ReadState(TypedDict, total=False):
 
 Scanned = tuple[str, "Table", ReadState]
 """A table of a query: its name in the query, the table, and the state that is read."""
-_SCAN = "PYTHON_ARROW_SCAN"
+_SCANS = {"PYTHON_ARROW_SCAN", "ARROW_SCAN"}  # of DuckDB 2 and DuckDB 1
 
 
 def parts_of_plan(
@@ -344,7 +344,7 @@ def _plan(table: Table, state: ReadState, columns: list[str] | None, where: str 
 def _scans(nodes: object) -> Iterator[tuple[list[str] | None, str | None]]:
     """The columns and the filter of each scan of an Arrow dataset in a plan of DuckDB."""
     for node in nodes if isinstance(nodes, list) else ():
-        if node.get("name") == _SCAN:
+        if node.get("name") in _SCANS:
             facts = node.get("extra_info", {})
             names, filters = (_listed(facts.get(key)) for key in ("Projections", "Filters"))
             yield names or None, " AND ".join(filters) or None

@@ -157,6 +157,8 @@ def plain_name(name: str) -> str:
 
 _FULL = 3
 _VIEWS_MAX = 1000
+_UNKNOWN = re.compile('Catalog Error: Table with name |Binder Error: Catalog ".*" does not exist')
+"""The beginning of an error about a table; the second one is DuckDB 1's, for another catalog."""
 _REMOTE = re.compile(r"\b(s3|s3a|s3n|gs|gcs|abfss?|wasbs?|oss|hdfs)://", re.IGNORECASE)
 _SMALL_BATCH_ROWS = 8_192
 _BATCH_ROWS = 131_072
@@ -306,7 +308,7 @@ class Queries:
                 "duckdb.DuckDBPyRelation | None", self.connection.sql(text, params=parameters)
             )
         except (duckdb.Error, RuntimeError) as error:
-            if isinstance(error, duckdb.CatalogException) and "Table with name" in str(error):
+            if _UNKNOWN.match(str(error)):
                 for chain in self._unknown:
                     self._workspace.table(chain)  # raises, and names what exists
             raise error_of(error) from error

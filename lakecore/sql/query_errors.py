@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakecore import errors
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
-from lakecore.scalar.syntax_trees import syntax_tree
+from lakecore.scalar.syntax_trees import IS_DUCKDB_1, syntax_tree
 from lakecore.sql import statements as s
 from lakecore.sql.references import placeholders
 from lakecore.sql.tokens import syntax_error
@@ -176,6 +176,7 @@ T = TypeVar("T")
 _GONE = ("No files found", "No such file")
 _OF_PYTHON = re.compile(rf"^(?:[\w.]+\.)?({'|'.join(errors.__all__)}): (.*?)\s*$", re.MULTILINE)
 """The line of a Python traceback that DuckDB gives as the text of an error."""
+_IN_PYTHON = re.compile(r"\ATraceback|\n\nAt:\n")  # of DuckDB 2 and DuckDB 1
 _INTERRUPTED = ("INTERRUPT Error", "Query interrupted")
 
 
@@ -222,9 +223,13 @@ def error_of(error: BaseException) -> LakecoreError:
     """
     raise_interrupt(error)
     text = str(error)
-    own = _OF_PYTHON.search(text) if text.startswith("Traceback") else None
+    own = _OF_PYTHON.search(text) if _IN_PYTHON.search(text) else None
     if own is not None:  # DuckDB called lakecore, which raised it
         return cast("LakecoreError", getattr(errors, own[1])(own[2]))
+    if IS_DUCKDB_1 and "ArrowTypeError" in text:
+        return Unsupported(
+            "DuckDB 1 does not pass on the dates or times of a list; install DuckDB 2"
+        )
     said, facts = cause(text)
     if isinstance(error, duckdb.InternalException | duckdb.FatalException):
         return Unsupported(

@@ -179,7 +179,12 @@ def test_a_table_is_named_by_its_path_without_a_warehouse(warehouse: str) -> Non
 
 @pytest.mark.parametrize(
     "second",
-    ["selct 2", "SELECT * FORM x y", "UPDATE shop.t SET v = = 1", "DELETE FROM shop.t WHERE id =="],
+    [
+        "selct 2",
+        "SELECT * FORM x y",
+        "UPDATE shop.t SET v = = 1",
+        "DELETE FROM shop.t WHERE id = AND",
+    ],
 )
 def test_a_syntax_error_is_found_before_the_first_statement_runs(
     warehouse: str, second: str

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import lakecore as lc
+from lakecore.scalar.syntax_trees import IS_DUCKDB_1
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,7 @@ def load(catalog: lc.Session, table: str, source: Path, kind: str, more: str = "
         ("DECIMAL(10, 2)", ["1.550", "-.5", "7.", "15e-1", " 3 "], ["1.555", "1.5e-3", "1e9"]),
         ("DATE", ["2024-01-01", " 2024-1-2 ", "2024-01-01 00:00:00"],
          ["2024-01-01 12:00:00", "infinity", "epoch"]),
-        ("TIMESTAMP(3)", ["2024-01-01 00:00:00.1230", "2024-01-01", "2024-01-01T01:02Z"],
+        ("TIMESTAMP(3)", ["2024-01-01 00:00:00.1230", "2024-01-01", "2024-01-01T01:02:03Z"],
          ["2024-01-01 00:00:00.1239", "2024-01-01 00:00:00+02", "infinity"]),
         ("TIMESTAMP(6)", ["2024-01-01 00:00:00.123456"], ["2024-01-01 00:00:00.1234567"]),
         ("TIMESTAMP(3) WITH LOCAL TIME ZONE", ["2024-01-01 00:00:00.100+02"],
@@ -81,6 +82,10 @@ def test_a_number_of_json_is_never_changed_to_fit(
     catalog.sql(f"CREATE TABLE v (a {column})")
     for name, text in (("good", good), ("bad", bad)):
         (tmp_path / name).write_text(f'{{"a": {text}}}')
+    if IS_DUCKDB_1 and "DECIMAL" in column and "<" in column:
+        with pytest.raises(lc.Unsupported, match="within a JSON value as DOUBLE"):
+            load(catalog, "v", tmp_path / "good", "json")
+        return
     load(catalog, "v", tmp_path / "good", "json")
     if bad is not None:
         with pytest.raises(lc.InvalidRequest, match="does not fit its column"):

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import lakecore as lc
+from lakecore.scalar.syntax_trees import IS_DUCKDB_1
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +56,10 @@ def test_an_export_can_be_loaded_again(
         f"COPY INTO '{target}' FROM (SELECT {COLUMNS} FROM u) FILE_FORMAT = ({written})"
     )
     catalog.sql("CREATE TABLE v LIKE u")
+    if IS_DUCKDB_1 and "JSON" in read:  # reads decimals as DOUBLE
+        with pytest.raises(lc.InvalidRequest, match="column=d type=DECIMAL"):
+            catalog.sql(f"COPY INTO v ({COLUMNS}) FROM '{target}' FILE_FORMAT = ({read})")
+        return
     catalog.sql(f"COPY INTO v ({COLUMNS}) FROM '{target}' FILE_FORMAT = ({read})")
 
     assert done.columns == ["output_path", "file_count", "rows_written"]

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakecore as lc
+from lakecore.scalar.syntax_trees import IS_DUCKDB_1
 from lakecore.sql import semi_joins, statement_views
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ def test_dates_that_python_does_not_have(catalog: lc.Session, query: str) -> Non
     _merged(catalog, days)
     for chosen in ([0], [0, 5], [1, 3], [2], [4], [6], [7], [*range(len(DAYS))]):
         few = pa.table({"k": days.take(pa.array(chosen))})
+        if IS_DUCKDB_1 and len(chosen) > 1 and {0, 1, 3, 7}.intersection(chosen):
+            with pytest.raises(lc.LakecoreError, match="DuckDB 1 does not pass on"):
+                catalog.sql(query).fetchall()
+            continue
         assert catalog.sql(query).fetchall() == [(few.num_rows,)]
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lakecore as lc
+from lakecore.scalar.syntax_trees import IS_DUCKDB_1
 from lakecore.sql.queries import Queries
 
 if TYPE_CHECKING:
@@ -115,3 +116,22 @@ def test_the_last_of_two_new_rows_with_one_key_counts(tmp_path: Path) -> None:
         "WHEN NOT MATCHED THEN INSERT *"
     )
     assert session.sql("SELECT v, count(*) FROM shop.t GROUP BY v").fetchall() == [(2, count)]
+
+
+def test_an_update_by_a_query_keeps_nanoseconds(tmp_path: Path) -> None:
+    catalog = lc.connect(tmp_path, create=True)
+    catalog.sql("CREATE TABLE times (moment TIMESTAMP(9) WITH LOCAL TIME ZONE, v INT)")
+    catalog.sql("INSERT INTO times VALUES ('2024-01-01 00:00:00.123456789+00', 1), (NULL, 2)")
+    update = "UPDATE times SET v = (SELECT 3) WHERE moment IN (SELECT moment FROM times)"
+    if IS_DUCKDB_1:  # has no such type
+        with pytest.raises(lc.Unsupported, match=r"install DuckDB 2\. column=moment"):
+            catalog.sql(update)
+        return
+    catalog.sql(update)
+    catalog.sql(
+        "MERGE INTO times USING (SELECT 1 AS id) AS s ON s.id = (SELECT 1) "
+        "AND times.moment IS NULL WHEN MATCHED THEN UPDATE SET v = 4"
+    )
+
+    rows = catalog.sql("SELECT v, epoch_ns(moment::TIMESTAMP_NS) % 1000 FROM times ORDER BY v")
+    assert rows.fetchall() == [(3, 789), (4, None)]

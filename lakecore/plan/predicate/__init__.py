@@ -7,7 +7,12 @@ condition that cannot be converted "may match". A schema is a table's or an Arro
 
 from __future__ import annotations
 
-from lakecore.plan.predicate.arrow_form import arrow_columns, from_arrow, to_arrow
+from lakecore.plan.predicate.arrow_form import (
+    arrow_columns,
+    as_duckdb_1_means,
+    from_arrow,
+    to_arrow,
+)
 from lakecore.plan.predicate.language import (
     FALSE,
     NULL,
@@ -66,6 +71,7 @@ __all__ = [
     "all_of",
     "any_of",
     "arrow_columns",
+    "as_duckdb_1_means",
     "at_most",
     "between",
     "columns_of",

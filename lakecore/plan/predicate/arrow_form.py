@@ -15,13 +15,16 @@ language does not; `is_in` with a zero in its list is also read as an upper boun
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakecore.errors import Unsupported
 from lakecore.plan.predicate.language import (
     UNKNOWN,
     And,
@@ -51,7 +54,7 @@ from lakecore.plan.predicate.literals import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from lakecore.plan.predicate.literals import Schema
 
@@ -68,10 +71,10 @@ _NULL_MATCHES, _NULL_SKIPPED = 0, 1  # two of the four null behaviours of `is_in
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """A column, or a nested field of one."""
+    """A column, or a nested field of one: the names down to it."""
 
     name: str
-    part: bool = False
+    part: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +167,12 @@ def _predicate(tree: _Tree, known: dict[str, Column]) -> Predicate:
         case "invert", (inner,):
             return negate(_predicate(inner, known))
         case "if_else", (
-            _Call(function="is_valid", arguments=(_Reference(name=name, part=False),)),
-            _Call(function="is_in", arguments=(_Reference(name=inner, part=False),)) as call,
+            _Call(function="is_valid", arguments=(_Reference(name=name, part=()),)),
+            _Call(function="is_in", arguments=(_Reference(name=inner, part=()),)) as call,
             pa.Scalar(is_valid=False),
         ) if name == inner:
             return _is_in(call, known[name]) or UNKNOWN
-        case _, (_Reference(name=name, part=False),):
+        case _, (_Reference(name=name, part=()),):
             return _of_column(tree, known[name])
         case function, (left, right) if function in _OPS:
             return _comparison(_OPS[function], left, right, known)
@@ -255,6 +258,83 @@ def _names(tree: _Tree) -> Iterator[str]:
         yield tree.name
 
 
+# --- filters of DuckDB 1 -------------------------------------------------------------------------
+# The filters that DuckDB 1 hands to an Arrow dataset and does not apply again.
+#
+# DuckDB has its own order of floats: NaN equals NaN and is greater than all numbers. DuckDB 1
+# writes the comparisons with Arrow's operators, which find no NaN, and IN with `is_in`, which
+# distinguishes the two zeros. It writes `x <= NaN` as `true`, without the column. The values of IN
+# pass through Python, where infinite dates are the first and the last date, times have
+# microseconds, and times with a zone have none. DuckDB 2 does not push such filters.
+
+_PYTHON_LIMITS = frozenset({date.min, date.max, datetime.min, datetime.max})  # noqa: DTZ901
+
+
+def as_duckdb_1_means(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
+    """The expression with the meaning that it has in DuckDB. `schema`: the columns of the scan.
+
+    Raises Unsupported if the expression no longer states what the query states.
+    """
+    return _meant(_tree(expression), schema)
+
+
+def _meant(tree: _Tree, schema: pa.Schema) -> pc.Expression:
+    if isinstance(tree, pa.Scalar):
+        if not (pa.types.is_boolean(tree.type) and tree.as_py()):
+            return pc.scalar(tree)
+        compared = [field for field in schema if pa.types.is_floating(field.type)]
+        if len(compared) != 1 or any(map(pa.types.is_nested, schema.types)):
+            raise _inexact("a comparison with NaN by <=")
+        return pc.field(compared[0].name).is_valid()
+    if isinstance(tree, _Reference):
+        return pc.field(tree.name, *tree.part)
+    arguments = [_meant(argument, schema) for argument in tree.arguments]
+    first = tree.arguments[0]
+    kind = _type_of(first, schema) if isinstance(first, _Reference) else pa.null()
+    match tree.function:
+        case "and_kleene" | "or_kleene" | "invert":
+            return _LOGIC[tree.function](*arguments)
+        case "is_valid" | "is_null" | "is_nan":
+            return getattr(pc, tree.function)(*arguments)
+        case "is_in" if tree.options is not None:
+            values = tree.options["value_set"].values
+            if not values.type.equals(kind) and pa.types.is_temporal(kind):
+                raise _inexact(f"IN with values of type {kind}")
+            if _PYTHON_LIMITS.intersection(
+                values.to_pylist() if pa.types.is_temporal(kind) else ()
+            ):
+                raise _inexact("IN with 0001-01-01, 9999-12-31 or an infinite date")
+            found = arguments[0].isin(values)
+            zero = pa.types.is_floating(kind) and 0 in values.to_pylist()
+            return found | (arguments[0] == 0) if zero else found
+        case function if function in _OPS:
+            found = _COMPARISONS[function](*arguments)
+            above = pa.types.is_floating(kind) and _OPS[function] in (Op.GT, Op.GE)
+            return found | pc.is_nan(arguments[0]) if above else found
+    raise _inexact(f"the filter {tree.function}")
+
+
+_LOGIC: dict[str, Callable[..., pc.Expression]] = {
+    "and_kleene": operator.and_,
+    "or_kleene": operator.or_,
+    "invert": operator.invert,
+}
+_COMPARISONS = {name: getattr(operator, op.name.lower()) for name, op in _OPS.items()}
+
+
+def _type_of(reference: _Reference, schema: pa.Schema) -> pa.DataType:
+    kind = schema.field(reference.name).type
+    for name in reference.part:
+        kind = kind.field(name).type
+    return kind
+
+
+def _inexact(what: str) -> Unsupported:
+    return Unsupported(
+        f"DuckDB 1 does not pass on {what} exactly; install DuckDB 2, or compare in another way"
+    )
+
+
 # --- the serialized form of an expression -------------------------------------------------------
 
 
@@ -272,8 +352,8 @@ def _read(word: tuple[str, str], words: Iterator[tuple[str, str]], row: list[pa.
     if kind == "field_ref":
         return _Reference(value)
     if kind == "nested_field_ref":
-        (_, name), *_ = [next(words) for _ in range(int(value))]
-        return _Reference(name, part=True)
+        name, *part = [next(words)[1] for _ in range(int(value))]
+        return _Reference(name, tuple(part))
     assert kind == "call", kind
     arguments: list[_Tree] = []
     options: pa.Scalar | None = None
