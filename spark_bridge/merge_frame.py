@@ -305,7 +305,7 @@ SOURCE_BYTES = 64 << 20
 SOURCE_ROWS = 100_000
 """If Spark has no estimate, the driver merges up to that many rows itself."""
 _UNKNOWN_BYTES = 1 << 60
-"""Spark's estimate of a frame of unknown size is larger."""
+"""Spark's estimate is larger than this for a frame of unknown size."""
 
 
 @named_arguments

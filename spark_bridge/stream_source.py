@@ -139,7 +139,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(
         self, table: Table, schema: StructType, options: StreamOptions, *, every_column: bool
     ) -> None:
-        """`schema`: the columns to read. `every_column`: whether it has all columns."""
+        """`schema`: the columns to read. `every_column`: whether these are all columns."""
         context = table.context
         if isinstance(unguarded(context.store), MemoryStore):
             raise Unsupported(
@@ -555,9 +555,9 @@ class ChangePlanner:
     # --- the rows between two offsets ------------------------------------------------------------
 
     def tasks(self, start: Offset, end: Offset) -> list[tuple[ChangeUnit, ...]]:
-        """The tasks that read what is between the offsets; the order of snapshots is kept.
+        """The tasks that read the rows between the offsets, in the order of the snapshots.
 
-        Raises NotFound if a part of it does not exist any more.
+        Raises NotFound if some of the rows no longer exist.
         """
         if end.schema > self._context.schema.id:
             raise InvalidRequest(

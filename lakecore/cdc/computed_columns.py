@@ -74,7 +74,7 @@ _NUMBERS: dict[str, tuple[int, Callable[[pa.Array], pa.Array]]] = {
     "s": (2, pc.second),
     "n": (9, lambda times: _nanoseconds(times)),  # noqa: PLW0108 - defined below
 }
-"""By letter: how often it may be repeated (to pad with zeros), and the number to print."""
+"""By letter: the most repetitions, which pad with zeros, and the number to print."""
 
 
 def compile_pattern(pattern: str, column: str) -> Printer:

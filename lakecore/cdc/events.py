@@ -196,7 +196,7 @@ class Source(Protocol):
         """
 
     def steps(self, after: Position | None) -> Iterator[Step]:
-        """The changes after a position, or from the configured start without one.
+        """The changes after a position (None: from the configured start).
 
         The iterator blocks, does not end by itself, and yields at least one step per second; a step
         without news has no batches. Raises InvalidRequest for a position of another source.

@@ -541,8 +541,8 @@ def _ranks(
 
 
 # --- large tables --------------------------------------------------------------------------------
-# A plan of a large table from columns alone, if the condition is on partitions only. The objects of
-# its splits are made when a reader asks for them, some thousand files at once.
+# A large table is planned from columns alone, if the condition is on partitions only. The objects
+# of the splits are made on demand, for some thousand files at once.
 
 _FILES_AT_ONCE = 8_192
 

@@ -119,7 +119,7 @@ def test_the_position_of_another_source_is_refused(tmp_path: Path, position: Pos
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     settings = FilesSettings(path=str(tmp_path / "no"), value_format="json")
 
-    with pytest.raises(InvalidRequest, match="not there"):
+    with pytest.raises(InvalidRequest, match="does not exist"):
         FilesSource(settings, DEFAULT_MAPPING, seeded(0)).tables()
 
 

@@ -85,7 +85,7 @@ def test_snapshot_that_is_gone_is_a_conflict() -> None:
     put(table, "3 b")
     table.context.store.delete(table.context.layout.snapshot(2))
 
-    with pytest.raises(CommitConflict, match="gone already"):
+    with pytest.raises(CommitConflict, match="has expired"):
         commit(reopened(table).context, request)
 
 
