@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from functools import partial
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -16,12 +17,15 @@ from lakecore.catalog.catalog import Catalog
 from lakecore.catalog.filesystem import DirectoryNames
 from lakecore.catalog.options import parse_catalog_options
 from lakecore.catalog.registry import OpeningCatalog, open_catalog
+from lakecore.cdc.quarantine import OnTableError
 from lakecore.errors import Unsupported
 from lakecore.io.ambient import seeded
+from lakecore.io.stores.local import LocalStore
 from lakecore.io.stores.store import MemoryStore
 from lakecore.metrics import prometheus
 from lakecore.model.validation import create_schema
 from lakecore.ui.app import Query, changes_page, rows_page
+from lakecore.ui.html import ago
 from lakecore.ui.pages import (
     Asked,
     Site,
@@ -32,13 +36,17 @@ from lakecore.ui.pages import (
     table_page,
     tables_page,
 )
+from tests.cdc.sources import ListSource
+from tests.cdc.test_quarantine import A_STEPS
+from tests.cdc.test_sink import parts
 from tests.guarded_tables import Access, guarded_table
 from tests.stores import RequestCounter, files_below
 from tests.ui_pages import SECRET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from lakecore.cdc.events import Position, Step
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
     from lakecore.ui.pages import Page
@@ -132,6 +140,37 @@ def test_the_list_advises_what_the_page_of_the_table_does(tmp_path: Path) -> Non
         "lakecore expire snapshots d.t",
         "lakecore consumer list d.t",
     ]
+
+
+class LateSource(ListSource):
+    """A source that states the time of its newest change."""
+
+    time_ms = 0
+
+    def steps(self, after: Position | None) -> Iterator[Step]:
+        for step in super().steps(after):
+            yield replace(step, position={**step.position, "time_ms": self.time_ms})
+
+
+def test_the_lag_and_the_quarantine_of_a_pipeline_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    catalog, sink = parts(LocalStore(), on_table_error=OnTableError.QUARANTINE)
+    source = LateSource(A_STEPS)
+    source.time_ms = catalog.names.ambient.now_ms() - 90_000
+    sink.run(source, until_caught_up=True)
+    site = Site(catalog)
+    lag = (catalog.names.ambient.now_ms() - source.time_ms) / 1000
+
+    for page in (tables_page(site, Asked({})), table_page(site, "d.a", Asked({}))):
+        (shown,) = cast("list[dict[str, object]]", page.data["pipelines"])
+        assert (shown["name"], shown["caught_up"]) == ("p", True)
+        assert shown["lag_seconds"] == lag >= 90
+        assert f">{ago(lag)}<" in page.body
+        (aside,) = cast("list[dict[str, str]]", shown["quarantine"])
+        assert (aside["database"], aside["table"]) == ("s", "b")
+        assert f"s.b: {aside['reason']}" in unescape(page.body)
 
 
 def test_a_directory_that_is_no_table_is_not_shown(tmp_path: Path) -> None:
