@@ -2,8 +2,8 @@
 
 Names: merge_6m fold_6m compact_6m scan_6m checksums_5m pack_20m plan_10k commits_10k polls_100k
 lookup_10m lookups_20m upserts_20m memory_50m large_rows big_bucket cluster formats tpch
-vectors upserts_lakes cdc_decode expire_10k orphans_200k scale published. Without one, all of them
-(more than an hour on two cores; most is pypaimon's Python path, and buckets of 10 GB).
+vectors upserts_lakes cdc_decode expire_10k orphans_200k scale published ui. Without one, all of
+them (more than an hour on two cores; most is pypaimon's Python path, and buckets of 10 GB).
 Exits with 1 if a promise was not kept.
 
 `python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
@@ -66,6 +66,7 @@ from bench import (
     scan_6m,
     simulate_scale,
     tpch,
+    ui,
     upserts_20m,
     upserts_lakes,
     vectors,
@@ -101,6 +102,7 @@ BENCHMARKS: dict[str, Callable[[], bool]] = {
     "upserts_lakes": upserts_lakes.run,
     "cdc_decode": cdc_decode.run,
     "published": published.run,
+    "ui": ui.run,
 }
 # What takes all further words as settings of its own: always, or if there are some.
 MAINS: dict[str, Callable[[list[str]], int]] = {
