@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pictures.screens import chromium, served_site
+from tests.pictures.screens import FAINT, PAGES, chromium, served_site
 from tests.site_hooks import WORDS
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def pages() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("width", [420, 1280])
+@pytest.mark.parametrize("width", [420, 1280, 2560])
 def test_no_page_scrolls_sideways_or_asks_another_server(page: Page, site: str, width: int) -> None:
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
@@ -79,6 +79,18 @@ def test_no_page_scrolls_sideways_or_asks_another_server(page: Page, site: str, 
 
     assert wide == {}
     assert [url for url in requests if not url.startswith((site, "data:", "blob:"))] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_background(page: Page, site: str, scheme: str) -> None:
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    faint = {}
+    for name in PAGES:
+        page.goto(f"{site}/{name}.html")
+        if found := page.evaluate(FAINT):
+            faint[name] = found
+
+    assert faint == {}
 
 
 def test_the_copy_button_copies_commands_without_prompts_and_output(page: Page, site: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakecore as lc
-from tests.pictures.screens import chromium
+from tests.pictures.screens import FAINT, chromium
 from tests.ui_pages import EVIL_TABLE, TOKEN, filled_warehouse, ui_server
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
     assert problems == []
 
 
-@pytest.mark.parametrize("width", [420, 1280])
+@pytest.mark.parametrize("width", [420, 1280, 2560])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_fits_its_window_in_both_colours(
     page: Page, address: str, width: int, scheme: str
@@ -83,6 +83,7 @@ def test_every_page_fits_its_window_in_both_colours(
 
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), each
         assert (text - back if scheme == "dark" else back - text) > 400
+        assert page.evaluate(FAINT) == [], each
         assert page.locator("img, iframe").count() == 0
 
 

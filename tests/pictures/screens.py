@@ -37,6 +37,40 @@ SCREENS = {
 }
 """The address of each screenshot, its height, and its colours."""
 WIDTH = 1200
+FAINT = """
+() => {
+  const parts = (text) => {
+    const found = text.match(/[\\d.]+/g).map(Number), most = text.startsWith("color(") ? 255 : 1;
+    return [...found.slice(0, 3).map((part) => most * part), found[3] ?? 1];
+  };
+  const over = (top, below) => {
+    const a = top[3] ?? 1;
+    return [0, 1, 2].map((at) => a * top[at] + (1 - a) * below[at]);
+  };
+  const light = (color) => color.map((part) => part / 255)
+    .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
+  const back = (each) => {
+    const own = parts(getComputedStyle(each).backgroundColor);
+    return (own[3] ?? 1) === 1 ? own.slice(0, 3)
+      : over(own, each.parentElement ? back(each.parentElement) : [255, 255, 255]);
+  };
+  const faint = new Set();
+  for (const each of document.querySelectorAll("body *")) {
+    const says = [...each.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    const seen = each.checkVisibility({ opacityProperty: true, visibilityProperty: true });
+    if (!says || !seen) continue;
+    if (each.closest("svg, script, style, noscript, [hidden], [aria-hidden=true]")) continue;
+    const below = back(each), text = over(parts(getComputedStyle(each).color), below);
+    const [high, low] = [light(text), light(below)].sort((a, b) => b - a);
+    const ratio = (high + 0.05) / (low + 0.05), size = parseFloat(getComputedStyle(each).fontSize);
+    const name = `${each.tagName}.${each.className}: ${each.textContent.trim()}`;
+    if (ratio < (size >= 24 ? 3 : 4.5)) faint.add(`${ratio.toFixed(1)} ${name}`);
+  }
+  return [...faint];
+}
+"""
+"""The elements whose text stands out less from its background than WCAG 2.2 asks for (AA)."""
 PAGES = ["index", "quick-start", "merging", "cdc", "options", "api"]
 WIDTHS = [420, 1280, 2560]
 
