@@ -54,7 +54,7 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-EXTRAS_services := jdbc,hive,gcs,azure,hdfs,cdc-kafka,cdc-mysql,cdc-postgres
+EXTRAS_services := jdbc,hive,iceberg-rest,gcs,azure,hdfs,cdc-kafka,cdc-mysql,cdc-postgres
 EXTRAS_interop := interop
 EXTRAS_browser := browser,docs
 EXTRAS_spark := interop,spark,spark-connect

@@ -78,6 +78,7 @@ OWNERS = {
     "psycopg2": ("lakecore/cdc/postgres",),
     "pymysql": ("lakecore/cdc/mysql",),
     "pymysqlreplication": ("lakecore/cdc/mysql",),
+    "pyiceberg": ("lakecore/table/maintenance/iceberg_rest.py",),
     "pyspark": ("spark_bridge",),
     "pyspark_lakecore": ("pyspark_lakecore",),
     "s3fs": ("lakecore/io",),

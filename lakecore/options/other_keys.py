@@ -302,7 +302,6 @@ _DETAIL_FAMILIES = """
 commit.callback.#.param | text | | Argument of a class of `commit.callbacks`.
 fields.#.map.shared-shredding.column-placement-policy | text | | Shredded MAP: how keys are assigned to columns.
 fields.#.map.shared-shredding.max-columns | integer | | Shredded MAP: most columns.
-metadata.iceberg.rest.# | text | | Iceberg: setting of the REST catalog.
 fields.#.pk-vector.# | text | | Setting of the column's vector index.
 tag.callback.#.param | text | | Argument of a class of `tag.callbacks`.
 """  # noqa: E501  one line for each option

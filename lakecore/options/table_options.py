@@ -482,6 +482,10 @@ class IcebergOptions:
         "metadata.iceberg.table", NAME, None, MAINTAIN,
         "Iceberg: name in the catalog, by default that of the table.",
     )
+    metadata_iceberg_rest: Mapping[str, str] = keyed_family(
+        "metadata.iceberg.rest.#", TEXT, MAINTAIN,
+        "Iceberg: setting of the REST catalog that lists the table, such as its uri.",
+    )
     metadata_iceberg_hive_skip_update_stats: bool = option(
         "metadata.iceberg.hive-skip-update-stats", FLAG, False, MAINTAIN,
         "Iceberg: the Hive Metastore does not count the files of the table.",
@@ -746,13 +750,6 @@ LIMITS = (
         effect=WRITE,
         holds=lambda o: (o.changelog_file_format or "parquet") not in _LAKE_FORMATS,
         way_out="lakecore writes parquet, orc and avro",
-    ),
-    Limit(
-        key="metadata.iceberg.storage",
-        effect=WRITE,
-        holds=lambda o: o.metadata_iceberg_storage is IcebergStorage.REST_CATALOG,
-        way_out="hadoop-catalog and table-location need no catalog; any Iceberg catalog can "
-        "register the metadata file; or set lakecore.ignore-options=metadata.iceberg.storage",
     ),
     Limit(
         key="manifest.format",

@@ -107,11 +107,18 @@ def test_options_cross_process_borders() -> None:
     assert pickle.loads(pickle.dumps(options)) == options
 
 
+FAMILIES = {
+    "blob_descriptor_storage",
+    "metadata_iceberg_rest",
+    "metadata_iceberg_table_properties",
+}
+
+
 def test_attributes_are_keys_with_their_unit() -> None:
     for name in TableOptions.__dataclass_fields__:
         if name in {"texts", "table", "stats_modes", "file_index_columns", "file_index_settings"}:
             continue
-        if name in {"blob_descriptor_storage", "metadata_iceberg_table_properties"}:
+        if name in FAMILIES:
             continue
         bare = name.removesuffix("_bytes").removesuffix("_ms")
         spelled = {

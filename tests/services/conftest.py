@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakecore.io.http import get_json
+from tests.interop.protocol import Peer
+from tests.interop.setup_peers import lakes_python, set_up_lakes
 from tests.services import servers, setup, storage_servers
 from tests.services.hive import client
 from tests.services.jdbc import JdbcServer, mysql_server, postgresql_server
@@ -70,6 +73,25 @@ def hive() -> Iterator[servers.Server]:
     with servers.hive_metastore() as server:
         servers.eventually(lambda: client(server).databases(), server.name)
         yield server
+
+
+@pytest.fixture(scope="session")
+def iceberg_rest() -> Iterator[servers.Server]:
+    setup.set_up(setup.ICEBERG_REST)
+    with servers.iceberg_rest() as server:
+        address = f"http://127.0.0.1:{server.port}/v1/config"
+        servers.eventually(lambda: get_json(address), server.name)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """PyIceberg in an environment of its own."""
+    set_up_lakes()
+    command = [str(lakes_python()), "-m", "tests.interop.iceberg_peer"]
+    peer = Peer("iceberg", command, tmp_path_factory.mktemp("iceberg") / "log")
+    yield peer
+    peer.close()
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tests.services.setup import HIVE, classes, jars
+from tests.services.setup import HIVE, ICEBERG_REST, classes, jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -219,6 +219,25 @@ def hive_metastore() -> Iterator[Server]:
             command=[
                 *("java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", path),
                 *("Launch", "-p", str(port)),
+            ],
+        )
+        with running(server):
+            yield server
+
+
+@contextmanager
+def iceberg_rest() -> Iterator[Server]:
+    """Iceberg's own REST server, over a catalog in SQLite."""
+    with fresh_folder() as (folder, _):
+        port = free_port()
+        path = ":".join([str(classes(ICEBERG_REST)), *map(str, jars(ICEBERG_REST))])
+        server = Server(
+            name="iceberg-rest",
+            port=port,
+            folder=folder,
+            command=[
+                *("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", path),
+                *("IcebergRest", str(port), str(folder)),
             ],
         )
         with running(server):

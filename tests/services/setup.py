@@ -117,6 +117,17 @@ REST_RULES = {
     for version, kit in REST_SERVERS.items()
 }
 """The same servers, told which rows and values each table shows."""
+ICEBERG_REST = Kit(
+    name="iceberg-rest-1.10.1",
+    alone=("org.apache.iceberg:iceberg-core:1.10.1:tests", "org.xerial:sqlite-jdbc:3.54.1.0"),
+    whole=(
+        "org.apache.iceberg:iceberg-core:1.10.1",
+        "org.eclipse.jetty.ee10:jetty-ee10-servlet:12.0.16",
+        "org.slf4j:slf4j-nop:2.0.17",
+    ),
+    source="IcebergRest.java",
+)
+"""Iceberg's own REST server, which is in the jar of its tests."""
 MINI_HDFS = Kit(
     name="mini-hdfs",
     alone=(
@@ -162,7 +173,7 @@ KITS = (
     *(HIVE, PAIMON_HIVE, HIVE_VIEWS, HIVE_STATISTICS, PAIMON, PAIMON_VIEWS),
     *REST_SERVERS.values(),
     *REST_RULES.values(),
-    *(MINI_HDFS, SECURE_HDFS, KAFKA, DEBEZIUM),
+    *(ICEBERG_REST, MINI_HDFS, SECURE_HDFS, KAFKA, DEBEZIUM),
 )
 
 

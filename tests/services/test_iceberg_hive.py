@@ -14,26 +14,16 @@ import pytest
 import lakecore as lc
 from lakecore.errors import AlreadyExists, InvalidRequest, StorageError, Unsupported
 from tests.interop.iceberg_rows import plain_rows
-from tests.interop.protocol import REPOSITORY, Peer
-from tests.interop.setup_peers import lakes_python, set_up_lakes
+from tests.interop.protocol import REPOSITORY
 from tests.services.hive import client, empty, hive_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.interop.protocol import Peer
     from tests.services.servers import Server
 
 TYPES = {"k": "INT NOT NULL", "s": "STRING"}
-
-
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    set_up_lakes()
-    command = [str(lakes_python()), "-m", "tests.interop.iceberg_peer"]
-    peer = Peer("iceberg", command, tmp_path_factory.mktemp("iceberg") / "log")
-    yield peer
-    peer.close()
 
 
 @pytest.fixture

@@ -144,6 +144,12 @@ def current(document: Json) -> Json:
     return found
 
 
+def shows(document: Json, snapshot: Snapshot) -> bool:
+    """Whether the current snapshot of the document is this Paimon snapshot."""
+    published = current(document)
+    return bool(published["snapshot-id"] == snapshot.id and is_of(published, snapshot))
+
+
 def cut_back(document: Json, snapshot_id: int) -> Json:
     """The document as it was at an earlier snapshot."""
     kept = [each for each in document["snapshots"] if each["snapshot-id"] <= snapshot_id]

@@ -164,7 +164,7 @@ def publish(context: TableContext, *, rebuild: bool = False) -> IcebergExport:
             failed_at = latest
             continue
         if latest.is_same(context.history.latest_snapshot()) and (
-            entries is None or entries.point(publication.newest_path)
+            entries is None or entries.point(publication.newest)
         ):
             publication.clean_up(latest.id)
             return done
@@ -192,6 +192,7 @@ class _Publication:
         self._location = self._root
         self._uuid = context.ambient.new_uuid()
         self._count = 0
+        self._written: list[str] = []
 
     # --- the steps ---
 
@@ -213,26 +214,48 @@ class _Publication:
         document = documents.with_state(
             head.document, history.snapshot_ids(), tags_of(history), properties
         )
-        path = self._document(latest.id)
-        if document != before:
-            document["last-updated-ms"] = self._context.ambient.now_ms()
-            self._store.put(path, documents.encode_document(document))
-            self._store.put(f"{self._directory}/{documents.HINT}", str(latest.id).encode())
+        if document != before and not self._write(document, latest, new=found and not rebuilt):
+            return self.bring_to(latest, rebuild=False)
         return IcebergExport(
-            metadata_path=path,
+            metadata_path=self._document(latest.id),
             snapshot_id=latest.id,
             snapshots_added=len(found),
             rebuilt=rebuilt,
         )
 
-    def newest_path(self) -> str | None:
-        """The path of the document that readers see, if it shows the latest snapshot."""
+    def _write(self, document: Json, latest: Snapshot, *, new: object) -> bool:
+        """Write the document, and point the hint at it.
+
+        False if it has a `new` snapshot that another publisher has published meanwhile: of the two,
+        the first one stays, so that no reader's manifests are replaced by others.
+        """
+        path = self._document(latest.id)
+        document["last-updated-ms"] = self._context.ambient.now_ms()
+        data = documents.encode_document(document)
+        created = bool(new) and self._store.put_if_absent(path, data)
+        second = bool(new) and not created and self._has(path, latest)
+        if not created and not second:
+            self._store.put(path, data)
+        self._store.put(f"{self._directory}/{documents.HINT}", str(latest.id).encode())
+        for each in self._written if second else ():
+            self._store.delete(each)
+        self._written.clear()
+        return not second
+
+    def _has(self, path: str, snapshot: Snapshot) -> bool:
+        """Whether there is a document whose current snapshot shows this one."""
+        try:
+            document = documents.decode_document(self._store.read(path), path)
+        except (NotFound, CorruptTable):
+            return False
+        return documents.shows(document, snapshot)
+
+    def newest(self) -> tuple[str, Json] | None:
+        """The document that readers see, and its path, if it shows the latest snapshot."""
         document, latest = self._newest(), self._context.history.latest_snapshot()
         if document is None or latest is None:
             return None
-        published = documents.current(document)
-        shown = published["snapshot-id"] == latest.id and documents.is_of(published, latest)
-        return self._document(latest.id) if shown else None
+        return (self._document(latest.id), document) if documents.shows(document, latest) else None
 
     def _newest(self) -> Json | None:
         """The document that readers see; None if there is none, or if it is unreadable."""
@@ -475,7 +498,7 @@ class _Publication:
             return []
         data, ranges = encode_puffin(positions, "lakecore")
         path = f"{self._directory}/{self._uuid}-{snapshot.id}-vectors.puffin"
-        self._store.put(path, data)
+        self._put(path, data)
         return written.write(
             [
                 manifests.entry(
@@ -540,7 +563,7 @@ class _Publication:
             compression=self._options.metadata_iceberg_manifest_compression,
             legacy=self._options.metadata_iceberg_manifest_legacy_version,
         )
-        self._store.put(published["manifest-list"], data)
+        self._put(published["manifest-list"], data)
         return published
 
     # --- files ---
@@ -549,8 +572,12 @@ class _Publication:
         """Write a manifest under a new name. Returns its path."""
         path = f"{self._directory}/{self._uuid}-m{self._count}.avro"
         self._count += 1
-        self._store.put(path, data)
+        self._put(path, data)
         return path
+
+    def _put(self, path: str, data: bytes) -> None:
+        self._store.put(path, data)
+        self._written.append(path)
 
     def encode(self, entries: Sequence[Record], written: _Written) -> bytes:
         """The bytes of a manifest of entries of one content."""

@@ -1,11 +1,12 @@
 """The entry of a table in an Iceberg catalog, which points to the newest document.
 
-With `metadata.iceberg.storage=hive-catalog`, the table has such an entry besides its metadata, so
-that readers find it by its name. After each publication the entry is made to point to the document
-of the latest snapshot.
+With `metadata.iceberg.storage=hive-catalog` or `rest-catalog`, the table has such an entry besides
+its metadata, so that readers find it by its name. After each publication the entry is made to point
+to the document of the latest snapshot.
 
-INVARIANT: an entry never goes back. Whoever changes it holds the catalog's lock, and reads under
-the lock which snapshot is the latest, and whether its document is there.
+INVARIANT: an entry never goes back. Whoever changes it reads which snapshot is the latest, and
+whether its document is there, while nobody else can change the entry: under the lock of a
+metastore, or before a commit that a server refuses if the entry has changed.
 
 The process allows the address of the catalog by `lakecore.iceberg-uris`, which no table stores. An
 entry that points to the metadata of another table, or to none, is neither changed nor removed.
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
     from lakecore.table.maintenance.iceberg_entries import Entries
     from lakecore.table.maintenance.iceberg_hive import hive_entries
+    from lakecore.table.maintenance.iceberg_rest import rest_entries
 else:
     hive_entries = deferred("lakecore.table.maintenance.iceberg_hive", "hive_entries")
+    rest_entries = deferred("lakecore.table.maintenance.iceberg_rest", "rest_entries")
 
 
 def entries_of(context: TableContext) -> Entries | None:
@@ -34,9 +37,18 @@ def entries_of(context: TableContext) -> Entries | None:
 
     Raises InvalidRequest if they are not said, or not allowed.
     """
-    if context.options.metadata_iceberg_storage is not IcebergStorage.HIVE_CATALOG:
-        return None
-    return hive_entries(context, _allowed(context, "metadata.iceberg.uri"), _named(context))
+    options = context.options
+    match options.metadata_iceberg_storage:
+        case IcebergStorage.HIVE_CATALOG:
+            uri = options.metadata_iceberg_uri
+            _require_allowed(context, "metadata.iceberg.uri", uri)
+            return hive_entries(context, uri or "", _named(context))
+        case IcebergStorage.REST_CATALOG:
+            settings = options.metadata_iceberg_rest
+            _require_allowed(context, "metadata.iceberg.rest.uri", settings.get("uri"))
+            return rest_entries(context, settings, _named(context))
+        case _:
+            return None
 
 
 def _named(context: TableContext) -> Named:
@@ -62,14 +74,12 @@ def _named(context: TableContext) -> Named:
     )
 
 
-def _allowed(context: TableContext, option: str) -> str:
-    """The address in an option. Raises InvalidRequest unless this process allows it."""
-    uri = context.options.metadata_iceberg_uri
-    if uri is None:
+def _require_allowed(context: TableContext, option: str, uri: str | None) -> None:
+    """Raise InvalidRequest unless the option has an address that this process allows."""
+    if not uri:
         raise InvalidRequest(
             "name the Iceberg catalog that lists the table",
             option=option,
-            example="thrift://localhost:9083",
             table=context.identifier,
         )
     for each in map(str.strip, uri.split(",")):
@@ -81,4 +91,3 @@ def _allowed(context: TableContext, option: str) -> str:
                 value=each,
                 table=context.identifier,
             )
-    return uri

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lakecore.format.iceberg.documents import warehouse_place
 from lakecore.format.layout import canonical
@@ -11,15 +11,19 @@ from lakecore.format.layout import canonical
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lakecore.format.iceberg.schemas import Json
+
+Newest: TypeAlias = "Callable[[], tuple[str, Json] | None]"
+"""Reads the document of the latest snapshot, and its path. None while a publisher is at work."""
+
 
 class Entries(Protocol):
     """The entries of one table in a catalog, which may list it in several databases."""
 
-    def point(self, newest: Callable[[], str | None]) -> bool:
+    def point(self, newest: Newest) -> bool:
         """Make the entries point to the newest document; create those that are missing.
 
-        `newest` is the path of the document of the latest snapshot. It is None while a publisher is
-        at work; then the answer is False.
+        False while another publisher is at work.
         """
 
     def forget(self) -> None:

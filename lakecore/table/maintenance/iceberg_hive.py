@@ -19,12 +19,10 @@ from lakecore.io.hive.locks import HiveLocks
 from lakecore.io.stores.open import locate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pymetastore.hive_metastore.ttypes import Table
 
     from lakecore.table.context import TableContext
-    from lakecore.table.maintenance.iceberg_entries import Named
+    from lakecore.table.maintenance.iceberg_entries import Named, Newest
 
 LOCATION = "metadata_location"
 _BEFORE = "previous_metadata_location"
@@ -59,10 +57,10 @@ class HiveEntries:
     locks: HiveLocks
     named: Named
 
-    def point(self, newest: Callable[[], str | None]) -> bool:
-        path = newest()
-        return path is not None and all(
-            self._is_at(database, path) or self._point(database, newest)
+    def point(self, newest: Newest) -> bool:
+        found = newest()
+        return found is not None and all(
+            self._is_at(database, found[0]) or self._point(database, newest)
             for database in self.named.databases
         )
 
@@ -88,13 +86,14 @@ class HiveEntries:
             and table.parameters.get(_TYPE) == _ICEBERG
         )
 
-    def _point(self, database: str, newest: Callable[[], str | None]) -> bool:
+    def _point(self, database: str, newest: Newest) -> bool:
         name = self.named.table
         # A lock of its own: that of the table's name is held by commits of Paimon's Hive catalog.
         with self.locks.held(self.client, database, f"{name}$iceberg"):
-            path = newest()
-            if path is None:
+            found = newest()
+            if found is None:
                 return False
+            path, _ = found
             table = self.client.table(database, name)
             if table is None:
                 return self._create(database, path)
@@ -107,7 +106,7 @@ class HiveEntries:
                 table.sd.cols = [column_of(field) for field in self.context.schema.fields]
             self._alter(database, table)
             # Not so if another process took this one for dead, and went on.
-            return newest() == path
+            return newest() == found
 
     def _create(self, database: str, path: str) -> bool:
         place = path.rsplit("/", 2)[0]
