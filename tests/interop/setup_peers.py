@@ -88,6 +88,11 @@ def jars(version: str) -> list[Path]:
     return [_jar(coordinate) for coordinate in (*SHARED_JARS, JAVA_ENGINES[version])]
 
 
+def iceberg_spark_jar() -> Path:
+    """Iceberg's runtime for Spark."""
+    return _jar(ICEBERG_JARS[0])
+
+
 def iceberg_jars() -> list[Path]:
     """The class path of Iceberg's own Java library."""
     return [_jar(coordinate) for coordinate in (*SHARED_JARS, *ICEBERG_JARS)]
@@ -128,6 +133,19 @@ def set_up_lakes() -> Path:
     home.mkdir(parents=True, exist_ok=True)
     with _locked(home / "lakes-lock"):
         _install_packages(home / "lakes-venv", LAKE_PACKAGES)
+    return home
+
+
+def set_up_iceberg_spark() -> Path:
+    """Install the Spark of the connector, and Iceberg's runtime for it; return the folder."""
+    home = peers_home()
+    home.mkdir(parents=True, exist_ok=True)
+    with _locked(home / "spark-lock"):
+        _require("java", "Java 17 or newer")
+        _install_packages(home / "spark-venv", SPARK_PACKAGES)
+    with _locked(home / "lock"):
+        if not iceberg_spark_jar().exists():
+            _fetch_jar(ICEBERG_JARS[0])
     return home
 
 

@@ -16,7 +16,12 @@ from property_tests.profile import sized
 from tests.interop import limits
 from tests.interop.iceberg_rows import plain_rows
 from tests.interop.protocol import Peer
-from tests.interop.setup_peers import lakes_python, set_up_iceberg
+from tests.interop.setup_peers import (
+    lakes_python,
+    set_up_iceberg,
+    set_up_iceberg_spark,
+    spark_python,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,6 +70,15 @@ def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     set_up_iceberg()
     command = [str(lakes_python()), "-m", "tests.interop.iceberg_peer"]
     peer = Peer("iceberg", command, tmp_path_factory.mktemp("iceberg") / "log")
+    yield peer
+    peer.close()
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    set_up_iceberg_spark()
+    command = [str(spark_python()), "-m", "tests.interop.iceberg_spark_peer"]
+    peer = Peer("spark", command, tmp_path_factory.mktemp("spark") / "log")
     yield peer
     peer.close()
 
@@ -237,6 +251,55 @@ def test_readers_see_the_rows_of_random_histories(
     assert readers.ask("tags", path=path) == {
         tag.name: tag.snapshot_id for tag in history.table.tags()
     }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_spark_sees_the_rows_of_random_histories(kind: str, spark: Peer, tmp_path: Path) -> None:
+    history, done = History(tmp_path, kind, 7), []
+    for _ in range(sized(20, quick=3)):
+        done += [history.step(), history.step()]
+        table = history.table
+        documents(table)
+
+        assert spark.ask("read", path=table.path) == history.visible, done
+        if history.fully:
+            continue
+        expected = rows_of(table, where="k >= 10")
+        assert spark.ask("read", path=table.path, where="k >= 10") == expected, done
+        for tag in table.tags()[:1]:
+            if tag.snapshot.schema_id == table.schema.id:
+                seen = spark.ask("read", path=table.path, tag=tag.name)
+
+                assert seen == rows_of(table, tag=tag.name), done
+
+
+def test_spark_reads_by_sql_what_a_hadoop_catalog_lists(spark: Peer, tmp_path: Path) -> None:
+    catalog = lc.connect(tmp_path, create=True)
+    catalog.create_database("db")
+    table = catalog.create_table(
+        "db.t",
+        {"id": "INT NOT NULL", "old": "STRING", "day": "DATE NOT NULL"},
+        partition_keys=["day"],
+        options={"metadata.iceberg.storage": "hadoop-catalog"},
+    )
+    days = [date(2024, 2, each) for each in (28, 29)]
+    table.write([{"id": each, "old": f"v{each}", "day": days[each % 2]} for each in range(6)])
+    table.create_tag("first")
+    catalog.alter_table("db.t", [lc.SchemaChange.rename_column("old", "new")])
+    table.refresh().write([{"id": 6, "new": "x", "day": days[0]}])
+
+    def asked(text: str) -> Any:
+        return spark.ask("query", warehouse=str(tmp_path), text=text)
+
+    assert asked("SELECT id, new FROM lake.db.t WHERE day = DATE '2024-02-28'") == plain_rows(
+        [{"id": each, "new": f"v{each}"} for each in (0, 2, 4)] + [{"id": 6, "new": "x"}]
+    )
+    assert asked("SELECT count(*) AS n FROM lake.db.t VERSION AS OF 'first'") == ['{"n": 6}']
+    assert asked("SELECT count(*) AS n FROM lake.db.t VERSION AS OF 1") == ['{"n": 6}']
+    assert asked("SELECT day, count(*) AS n FROM lake.db.t GROUP BY day") == plain_rows(
+        [{"day": days[0], "n": 4}, {"day": days[1], "n": 3}]
+    )
+    assert asked("SELECT operation FROM lake.db.t.snapshots") == ['{"operation": "append"}'] * 2
 
 
 VALUES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
