@@ -23,17 +23,18 @@ from lakecore.cdc.postgres.source import POSTGRES_ACTIONS
 from lakecore.cdc.quarantine import OnTableError, check_named_columns, place_of, surveyed, tables_of
 from lakecore.cdc.sink import Sink
 from lakecore.cdc.sink_parts import SinkSettings, rate_of
-from lakecore.cdc.state import StateFiles
+from lakecore.cdc.state import StateFiles, stored
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
 from lakecore.io.stores.open import locate, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from types import FrameType
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.actions import Action, Arguments
     from lakecore.cdc.sink_parts import Progress
+    from lakecore.cdc.state import PipelineState
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
     from lakecore.model.types import Json
@@ -187,7 +188,8 @@ def check_pipeline(catalog: Catalog, pipeline: Pipeline, ambient: Ambient) -> Ch
         if state is not None:
             notes += [f"{each.table}: in quarantine: {each.reason}" for each in state.quarantine]
             if state.position is not None and isinstance(source, Resumes):
-                source.resume(state.position)
+                with stored(root):
+                    source.resume(state.position)
         tables, collected = surveyed(source)
         with collected.of():
             check_named_columns(source)
@@ -235,9 +237,15 @@ def status_of(
     latest = files.latest()
     if latest is None:
         return None
+    requested = {each for tables in files.requests().values() for each in tables}
+    with stored(files.directory):
+        return _status(name, latest, requested, ambient.now_ms())
+
+
+def _status(
+    name: str, latest: PipelineState, requested: Collection[SourceTable], now_ms: int
+) -> PipelineStatus:
     metrics, position = latest.metrics, latest.position or {}
-    now_ms = ambient.now_ms()
-    asked = {each for tables in files.requests().values() for each in tables}
     recent, tables = metrics.get("recent"), metrics.get("tables")
     return PipelineStatus(
         name=name,
@@ -255,7 +263,7 @@ def status_of(
         source=latest.source,
         left_out=_texts(metrics.get("left_out")),
         not_read_again=_texts(metrics.get("not_read_again")),
-        requested=tuple(map(str, sorted(asked))),
+        requested=tuple(map(str, sorted(requested))),
         quarantine=tuple(each.to_json() for each in latest.quarantine),
         targets=latest.targets,
         tables=_counts(tables),

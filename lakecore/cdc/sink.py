@@ -53,7 +53,7 @@ from lakecore.cdc.sink_parts import (
     rate_of,
     shaped,
 )
-from lakecore.cdc.state import DeadLetters, PipelineState
+from lakecore.cdc.state import DeadLetters, PipelineState, stored
 from lakecore.cdc.target_rules import may_lose
 from lakecore.cdc.target_table import TargetTable
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError
@@ -219,7 +219,8 @@ class Sink:
             self._quarantine.restore(found.quarantine)
             self._tell_quarantine(source)
             if found.position is not None and isinstance(source, Resumes):
-                source.resume(found.position)
+                with stored(self._files.directory):
+                    source.resume(found.position)
         asked = patience.ask(lambda: (source.describe(), *surveyed(source)))
         if asked is None:
             return False

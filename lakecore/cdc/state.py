@@ -34,13 +34,13 @@ import base64
 import binascii
 import json
 import re
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lakecore.cdc.events import SourceTable
 from lakecore.cdc.quarantine import SetAside
-from lakecore.errors import CommitConflict, CorruptTable, NotFound
+from lakecore.errors import CommitConflict, CorruptTable, LakecoreError, NotFound
 from lakecore.model.files import (
     CommitMessage,
     DataFile,
@@ -53,7 +53,7 @@ from lakecore.model.files import (
 from lakecore.model.rows import KIND_TEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lakecore.cdc.events import ChangeBatch, Position
     from lakecore.errors import InvalidRequest
@@ -191,6 +191,21 @@ def _text(value: object) -> str | None:
 
 # --- state ---------------------------------------------------------------------------------------
 
+
+@contextmanager
+def stored(path: str, said: str = "the state of the pipeline is damaged") -> Iterator[None]:
+    """A context manager in which a stored value of an unexpected form raises CorruptTable."""
+    try:
+        yield
+    except LakecoreError:
+        raise
+    except (*_UNEXPECTED, RecursionError) as error:
+        raise CorruptTable(said, path=path) from error
+
+
+_UNEXPECTED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+
+
 _NAME = re.compile(r"checkpoint-(\d{1,18})\.json")
 _HELD = re.compile(r"held-rows-(\d{1,18})-[0-9a-f-]+\.jsonl")
 _REQUEST = re.compile(r"resync-[0-9a-f-]+\.json")
@@ -258,7 +273,7 @@ class StateFiles:
     def read(self, checkpoint: int) -> PipelineState:
         """The state after a checkpoint. Raises CorruptTable if the file is damaged."""
         path = self._path(checkpoint)
-        try:
+        with stored(path):
             found = json.loads(self._store.read(path))
             if found["format"] not in _FORMATS:
                 raise CorruptTable(
@@ -275,17 +290,15 @@ class StateFiles:
             return PipelineState(
                 checkpoint=int(found["checkpoint"]),
                 commit_user=str(found["commit_user"]),
-                position=found["position"],
+                position=None if found["position"] is None else _object(found["position"]),
                 messages=messages,
                 letters=_held(found.get("letters"), path),
-                targets=tuple(found["targets"]),
-                source_tables=tuple(found["source_tables"]),
+                targets=tuple(map(str, found["targets"])),
+                source_tables=tuple(map(str, found["source_tables"])),
                 quarantine=tuple(map(SetAside.from_json, found.get("quarantine", ()))),
-                source=found["source"],
-                metrics=found["metrics"],
+                source={key: str(each) for key, each in _object(found["source"]).items()},
+                metrics=_object(found["metrics"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise CorruptTable("the state of the pipeline is damaged", path=path) from error
 
     def put(self, state: PipelineState) -> None:
         """Store the state of the next checkpoint.
@@ -362,11 +375,9 @@ class StateFiles:
         found: dict[str, tuple[SourceTable, ...]] = {}
         for name in filter(_REQUEST.fullmatch, self._names()):
             path = f"{self.directory}/{name}"
-            try:
+            with stored(path, "a request of the pipeline is damaged"):
                 listed = json.loads(self._store.read(path))
                 found[name] = tuple(SourceTable(str(each[0]), str(each[1])) for each in listed)
-            except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
-                raise CorruptTable("a request of the pipeline is damaged", path=path) from error
         return found
 
     def forget_request(self, name: str) -> None:
@@ -465,6 +476,12 @@ def _changes(before: _Tables, now: _Tables) -> _Tables:
         if changed:
             found[part] = changed
     return found
+
+
+def _object(value: object) -> dict[str, Json]:
+    if not isinstance(value, dict):
+        raise TypeError("an object was expected")
+    return value
 
 
 def _held(name: object, path: str) -> str | None:

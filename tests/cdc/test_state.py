@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from lakecore.catalog.registry import open_catalog
+from lakecore.cdc.events import SourceTable
+from lakecore.cdc.pipeline import request_resync, state_store, statuses
+from lakecore.cdc.quarantine import SetAside
 from lakecore.cdc.state import PipelineState, StateFiles
-from lakecore.errors import CorruptTable
-from lakecore.io.ambient import seeded
+from lakecore.errors import CorruptTable, LakecoreError
+from lakecore.io.ambient import SYSTEM, seeded
 from lakecore.io.stores.store import MemoryStore
+from lakecore.metrics import pipelines_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from lakecore.model.types import Json
 
 
@@ -113,6 +121,83 @@ def test_a_state_of_an_earlier_version_is_read() -> None:
     later = replace(state, checkpoint=2)
     again.put(later)
     assert StateFiles(store, "p", seeded(1)).latest() == later
+
+
+DAMAGE: tuple[Json, ...] = (
+    None,
+    True,
+    -1,
+    10**400,
+    1.5,
+    "x",
+    [],
+    [[]],
+    [[1]],
+    [["x"]],
+    {},
+    {"x": {"y": 1}},
+    [{}],
+)
+
+
+def _places(value: Json, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield place
+    listed = [*enumerate(value)] if isinstance(value, list) else []
+    for key, each in value.items() if isinstance(value, dict) else listed:
+        yield from _places(each, (*place, key))
+
+
+def _damaged(value: Json, place: tuple[Any, ...], new: Json) -> Json:
+    if not place:
+        return new
+    found: Any = json.loads(json.dumps(value))
+    inside = found
+    for key in place[:-1]:
+        inside = inside[key]
+    inside[place[-1]] = new
+    return cast("Json", found)
+
+
+def test_a_state_with_any_damaged_value_is_read_or_is_one_error(tmp_path: Path) -> None:
+    catalog = open_catalog({"warehouse": str(tmp_path)}, create=False)
+    catalog.create_database("d")
+    table = catalog.create_table("d.t", {"id": "INT"})
+    writer = table.new_write()
+    writer.write([{"id": 1}])
+    store, root = state_store(catalog, None)
+    files = StateFiles(store, f"{root}/p", SYSTEM)
+    aside = SetAside(table=SourceTable("s", "q"), reason="r", time_ms=5, position={"x": 1})
+    state = replace(
+        state_of({"s.t": columns(1)}),
+        position={"time_ms": 1, "columns": {"s.t": columns(1)}},
+        messages={"d.t": tuple(writer.prepare_commit())},
+        quarantine=(aside,),
+        source={"kind": "mysql", "database": "s"},
+        metrics={
+            "time_ms": 1,
+            "took_ms": 2,
+            "bytes_after": 3,
+            "rows_total": 4,
+            "recent": [[1, 2]],
+            "left_out": {"a": "b"},
+            "tables": {"s.t": {"+I": 1}},
+        },
+    )
+    files.put(state)
+    files.request([SourceTable("s", "t")])
+    assert statuses(catalog, None, SYSTEM)
+    (request,) = files.requests()
+    for path in (f"{root}/p/checkpoint-{state.checkpoint}.json", f"{root}/p/{request}"):
+        whole = json.loads(store.read(path))
+        for place in _places(whole):
+            for new in DAMAGE:
+                store.put(path, json.dumps(_damaged(whole, place, new)).encode())
+                pipelines, error = pipelines_of(catalog)
+                assert len(pipelines) == (error is None), (place, new)
+                with pytest.raises(LakecoreError):
+                    request_resync(catalog, "p", ["nothing"], None, SYSTEM)
+        store.put(path, json.dumps(whole).encode())
+    assert statuses(catalog, None, SYSTEM)
 
 
 @pytest.mark.parametrize(
