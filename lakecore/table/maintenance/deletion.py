@@ -192,6 +192,14 @@ def decide(act: Callable[[], None], is_done: Callable[[], bool], **facts: object
             raise
 
 
+def is_at(context: TableContext, path: str, data: bytes) -> bool:
+    """Whether a file exists with these bytes."""
+    try:
+        return context.store.read(path) == data
+    except NotFound:
+        return False
+
+
 @contextmanager
 def clean_up_after(context: TableContext, verb: str) -> Iterator[None]:
     """Log a failure of the storage within the block: the verb has already taken effect."""

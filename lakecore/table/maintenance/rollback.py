@@ -60,6 +60,7 @@ from lakecore.table.maintenance.deletion import (
     existing_snapshot,
     expired_during,
     fast_forward_of,
+    is_at,
     keepers,
     metadata_left,
     require_whole,
@@ -149,7 +150,7 @@ def _begun(context: TableContext, record: RollbackRecord) -> RollbackRecord:
         nonlocal made
         made = store.put_if_absent(path, data)
 
-    decide(make, lambda: store.read(path) == data, table=context.identifier)
+    decide(make, lambda: is_at(context, path, data), table=context.identifier)
     if not made:
         raise CommitConflict(
             "another process rolls the table back; call rollback_to again", table=context.identifier

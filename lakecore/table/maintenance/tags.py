@@ -49,6 +49,7 @@ from lakecore.table.maintenance.deletion import (
     delete_files_of,
     existing_snapshot,
     expired_during,
+    is_at,
     keepers,
     metadata_of_changelogs,
     pending,
@@ -254,7 +255,7 @@ def make_tag(context: TableContext, name: str, snapshot: Snapshot, retained: int
 
     with pending(context, snapshot):
         _check_kept(context, snapshot, name, without=None)
-        decide(create, lambda: _is_at(context, path, data), tag=name, table=context.identifier)
+        decide(create, lambda: is_at(context, path, data), tag=name, table=context.identifier)
         if not made:
             raise _taken(context, name)
     with clean_up_after(context, "the creation of a tag"):
@@ -288,7 +289,7 @@ def put_tag(context: TableContext, old: Tag, snapshot: Snapshot, retained: int |
         _check_kept(context, snapshot, name, without=None if files is None else name)
         decide(
             lambda: context.store.put(path, data),
-            lambda: _is_at(context, path, data),
+            lambda: is_at(context, path, data),
             tag=name,
             table=context.identifier,
         )
@@ -308,7 +309,7 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
     marked = metadata.renamed_tag(data, old_path, name)
     with pending(context, tag.snapshot):
         _check_kept(context, tag.snapshot, new_name, without=None)
-        if not _is_at(context, path, marked) and not context.store.put_if_absent(path, marked):
+        if not is_at(context, path, marked) and not context.store.put_if_absent(path, marked):
             raise _taken(context, new_name)
         decide(
             lambda: context.store.delete(old_path),
@@ -479,14 +480,6 @@ def _check_whole(context: TableContext, snapshot: Snapshot) -> None:
     """Raise CorruptTable if a file of the snapshot is missing; the latest one never expires."""
     if not snapshot.is_same(context.history.latest_snapshot()):
         require_whole(context, snapshot)
-
-
-def _is_at(context: TableContext, path: str, data: bytes) -> bool:
-    """Whether a file exists with these bytes."""
-    try:
-        return context.store.read(path) == data
-    except NotFound:
-        return False
 
 
 def _write_success(context: TableContext, name: str) -> None:

@@ -83,3 +83,45 @@ def test_full_disk_leaves_no_file_of_a_write_that_failed(deed: str, keys: list[s
             if full.left > 0:
                 break
     assert failures > 2
+
+
+VERBS: dict[str, Callable[[Table], object]] = {
+    "create_tag": lambda table: table.create_tag("new"),
+    "rename_tag": lambda table: table.rename_tag("old", "new"),
+    "delete_tag": lambda table: table.delete_tag("old"),
+    "create_branch": lambda table: table.create_branch("new", tag="old"),
+    "rename_branch": lambda table: table.rename_branch("b", "c"),
+    "delete_branch": lambda table: table.delete_branch("b"),
+    "fast_forward": lambda table: table.fast_forward("b"),
+    "rollback": lambda table: table.rollback_to(2),
+    "rollback to a tag": lambda table: table.rollback_to(tag="old"),
+    "expire": lambda table: table.expire_snapshots(retain_max=1, retain_min=1),
+    "reset_consumer": lambda table: table.reset_consumer("c", 2),
+}
+
+
+@pytest.mark.parametrize("verb", [*VERBS])
+def test_a_verb_on_a_full_disk_names_the_file_and_the_reason_and_its_repeat_succeeds(
+    verb: str,
+) -> None:
+    call = 0
+    while True:
+        call += 1
+        store = MemoryStore()
+        table = new_table(keys=["id"], store=store, path=PATH, bucket="1")
+        for number in range(3):
+            table.write([{"id": number, "v": "a"}])
+        table.create_tag("old", 1)
+        table.create_branch("b", tag="old")
+        full = FullDisk(store, call)
+        failed: StorageError | None = None
+        try:
+            VERBS[verb](Table(replace(table.context, store=full)))
+        except StorageError as error:
+            failed = error
+        if failed is not None:
+            assert failed.facts["reason"] == "No space left on device"
+            assert PATH in str(failed.facts["path"])
+            VERBS[verb](table)
+        if full.left > 0:
+            break
