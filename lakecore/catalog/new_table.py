@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import polars as pl
 import pyarrow as pa
 
-from lakecore.errors import AlreadyExists, InvalidRequest
+from lakecore.errors import AlreadyExists, CommitUnknown, InvalidRequest, LakecoreError
 from lakecore.format.layout import Layout
 from lakecore.memory import process_budget
 from lakecore.model.types import (
@@ -159,9 +159,12 @@ def create_filled(  # noqa: PLR0913  where the table is, and what it is made of
         publication=publication,
     )
     empty = WriteStart(snapshot=None, bucket_counts={}, sequences={})
+    exists = False
 
     def publish() -> None:
-        if not create(store, path, schema):
+        nonlocal exists
+        exists = create(store, path, schema)
+        if not exists:
             raise AlreadyExists(
                 "another process created the table at the same time", table=table, path=path
             )
@@ -171,6 +174,12 @@ def create_filled(  # noqa: PLR0913  where the table is, and what it is made of
         write_rows(context, rows, author(context), unstored=unstored)
     except AlreadyExists:
         return False
+    except LakecoreError as error:
+        if not exists or isinstance(error, CommitUnknown):
+            raise
+        # Another process may have written to the table already, so it is not dropped.
+        said = f"{error.message}; the table was created, and none of these rows is in it"
+        raise type(error)(said, **error.facts) from error
     return True
 
 

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakecore.catalog.catalog import Catalog
+from lakecore.catalog.filesystem import DirectoryNames
+from lakecore.catalog.options import parse_catalog_options
 from lakecore.errors import LakecoreError, StorageError
+from lakecore.io.ambient import seeded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.table.handle import Table
 from tests.stores import FailingStore, files_below
@@ -125,3 +129,24 @@ def test_a_verb_on_a_full_disk_names_the_file_and_the_reason_and_its_repeat_succ
             VERBS[verb](table)
         if full.left > 0:
             break
+
+
+def test_a_table_whose_first_rows_had_no_space_is_whole_or_said_to_be_empty() -> None:
+    options = parse_catalog_options({"warehouse": "w"})
+    outcomes: list[str] = []
+    while not outcomes or outcomes[-1] != "made":
+        store = MemoryStore()
+        store.make_directory("w/d.db")
+        full = FullDisk(store, len(outcomes) + 1)
+        catalog = Catalog(DirectoryNames("w", full, options, seeded(1)))
+        failed: StorageError | None = None
+        try:
+            catalog.create_table("d.t", {"id": "INT"}, data=[{"id": 1}])
+        except StorageError as error:
+            failed = error
+        says_so = failed is not None and "none of these rows is in it" in str(failed)
+        assert says_so == (failed is not None and catalog.table_exists("d.t"))
+        outcomes.append("made" if failed is None else "empty" if says_so else "none")
+
+    assert {*outcomes} == {"none", "empty", "made"}
+    assert catalog.get_table("d.t").count() == 1
