@@ -24,7 +24,7 @@ def main() -> None:
                 screens(Path(place), IMAGES)
                 continue
             if name == "site":
-                site_screens(Path(place), ROOT / "build" / "site-screens")
+                site_screens(Path(place), ROOT / "build" / "site-screens", IMAGES)
                 continue
             if name == "demo":
                 text = terminal(played(Path(place) / "demo"))

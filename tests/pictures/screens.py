@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 import threading
+from base64 import b64decode, b64encode
 from contextlib import contextmanager
 from datetime import date, timedelta
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -73,6 +74,18 @@ FAINT = """
 """The elements whose text stands out less from its background than WCAG 2.2 asks for (AA)."""
 PAGES = ["index", "quick-start", "merging", "cdc", "options", "api"]
 WIDTHS = [420, 1280, 2560]
+KEPT = {("index", 420, "light"), ("index", 1280, "light"), ("merging", 1280, "dark")}
+"""What of these is kept in `docs/img`, for those who change how the site looks."""
+WEBP = """
+async (png) => {
+  const image = new Image(), canvas = document.createElement("canvas");
+  image.src = "data:image/png;base64," + png;
+  await image.decode();
+  [canvas.width, canvas.height] = [image.width, image.height];
+  canvas.getContext("2d").drawImage(image, 0, 0);
+  return canvas.toDataURL("image/webp", 0.8).split(",")[1];
+}
+"""
 
 
 @contextmanager
@@ -142,7 +155,7 @@ def served_site(place: Path) -> Iterator[str]:
     server.server_close()
 
 
-def site_screens(place: Path, images: Path) -> None:
+def site_screens(place: Path, images: Path, kept: Path) -> None:
     """What a reader of the site sees first, on a phone and on screens, light and dark."""
     images.mkdir(parents=True, exist_ok=True)
     with served_site(place) as address, chromium() as browser:
@@ -152,4 +165,8 @@ def site_screens(place: Path, images: Path) -> None:
                 page.set_viewport_size({"width": width, "height": 1400})
                 for name in PAGES:
                     page.goto(f"{address}/{name}.html")
-                    page.screenshot(path=images / f"{name}-{width}-{scheme}.png")
+                    shown = f"{name}-{width}-{scheme}"
+                    data = page.screenshot(path=images / f"{shown}.png")
+                    if (name, width, scheme) in KEPT:
+                        webp = page.evaluate(WEBP, b64encode(data).decode())
+                        (kept / f"site-{shown}.webp").write_bytes(b64decode(webp))
