@@ -248,6 +248,8 @@ def test_an_empty_model_has_columns_and_no_rows_and_its_next_run_is_a_first_one(
         ("select 1 as id", {"incremental_strategy": "microbatch_"}, "incremental_strategy"),
         ("select 1 as id", {"incremental_strategy": "merge"}, "merge and delete+insert need a"),
         ("select 1 as id", {"merge_update_columns": ["id"]}, "merge_update_columns"),
+        ("select 1 as id", {"merge_exclude_columns": ["id"]}, "merge_exclude_columns"),
+        ("select 1 as id", {"incremental_predicates": ["id > 0"]}, "incremental_predicates"),
         ("select 1 as id", {"on_schema_change": "evolve"}, "unknown on_schema_change"),
         ("select 1 as id", {"materialized": "view"}, "a view cannot be kept in the warehouse"),
         ("select interval 1 day as i", {}, "column=i"),
@@ -261,6 +263,16 @@ def test_a_refused_model_says_why_and_leaves_no_table(
 
     assert message in project.run()["m"]
     assert not project.session.table_exists("shop.m")
+
+
+def test_batches_of_dbt_are_refused_by_their_name(
+    project: Project, capfd: pytest.CaptureFixture[str]
+) -> None:
+    batches = {"event_time": "id", "batch_size": "year", "begin": "2026-01-01"}
+    project.model("m", "select 1 as id", incremental_strategy="microbatch", **batches)
+
+    assert project.run()["m"].startswith("error")
+    assert "unknown incremental_strategy. value=microbatch" in capfd.readouterr().out
 
 
 def test_rows_of_a_key_are_the_tables_to_merge_if_its_options_or_their_kinds_say_so(

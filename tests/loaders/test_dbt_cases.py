@@ -10,10 +10,15 @@ from dbt.tests.adapter.basic import test_ephemeral as ephemeral
 from dbt.tests.adapter.basic import test_generic_tests as generic
 from dbt.tests.adapter.basic import test_incremental as incremental
 from dbt.tests.adapter.basic import test_singular_tests as singular
+from dbt.tests.adapter.basic import test_singular_tests_ephemeral as singular_ephemeral
 from dbt.tests.adapter.basic import test_table_materialization as tables
+from dbt.tests.adapter.dbt_show import test_dbt_show as show
 from dbt.tests.adapter.empty import test_empty as empty
 from dbt.tests.adapter.incremental import test_incremental_on_schema_change as schema_change
 from dbt.tests.adapter.incremental import test_incremental_unique_id as unique_key
+from dbt.tests.adapter.store_test_failures_tests import test_store_test_failures as failures
+from dbt.tests.adapter.unit_testing import test_case_insensitivity as unit_case
+from dbt.tests.adapter.unit_testing import test_invalid_input as unit_input
 
 from lakecore.dbt import macros
 
@@ -95,6 +100,36 @@ class TestGenericTests(Stored, generic.BaseGenericTests):
 
 class TestSingularTests(Stored, singular.BaseSingularTests):
     pass
+
+
+class TestSingularTestsEphemeral(Stored, singular_ephemeral.BaseSingularTestsEphemeral):
+    pass
+
+
+class TestShowLimit(Stored, show.BaseShowLimit):
+    pass
+
+
+class TestUnitTestCase(Stored, unit_case.BaseUnitTestCaseInsensivity):
+    pass
+
+
+class TestUnitTestInput(Stored, unit_input.BaseUnitTestInvalidInput):
+    pass
+
+
+class TestStoreFailures(Stored, failures.BaseStoreTestFailures):
+    """The rows that fail a test of a stored model are kept in DuckDB."""
+
+    @pytest.fixture(scope="class")
+    def project_config_update(self) -> dict[str, object]:
+        audit = failures.TEST_AUDIT_SCHEMA_SUFFIX
+        models = {"+database": "paimon", "+materialized": "table"}
+        return {
+            "data_tests": {"+schema": audit},
+            "models": models,
+            "seeds": {"quote_columns": False},
+        }
 
 
 class TestUniqueKey(Stored, unique_key.BaseIncrementalUniqueKey):

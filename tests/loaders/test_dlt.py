@@ -189,6 +189,96 @@ def test_a_table_that_is_dropped_during_a_load_is_loaded_again(
     assert rows(session) == [{"id": 2}]
 
 
+@pytest.mark.parametrize("hints", [{"primary_key": "id"}, MERGE])
+def test_a_load_without_rows_changes_nothing(
+    session: lc.Session, load: Load, hints: dict[str, Any]
+) -> None:
+    load([{"id": 1}], hints)
+    before = session.get_table("shop.t").inspect.snapshots().height
+    load([], hints)
+
+    assert rows(session) == [{"id": 1}]
+    assert session.get_table("shop.t").inspect.snapshots().height == before
+
+
+def test_values_of_each_type_come_back(session: lc.Session, load: Load) -> None:
+    at = dt.datetime(2026, 11, 29, 12, 30, 0, 123456, dt.UTC)
+    row = {
+        "id": 1,
+        "whole": 2**40,
+        "real": 0.1,
+        "yes": True,
+        "text": "ü",
+        "bytes": b"\x00\xff",
+        "money": Decimal("12345678901234567890.123456789"),
+        "at": at,
+        "plain": at.replace(tzinfo=None),
+        "day": at.date(),
+        "clock": dt.time(1, 2, 3, 456000),
+    }
+    hints = {"columns": {"plain": {"data_type": "timestamp", "timezone": False}}}
+    nothing = {"id": 2, **dict.fromkeys(list(row)[1:])}
+    load([row, nothing], hints)
+
+    assert rows(session) == [row, nothing]
+
+
+def test_a_column_that_is_null_in_every_row_comes_with_its_first_value(
+    session: lc.Session, load: Load
+) -> None:
+    load([{"id": 1, "later": None}], MERGE)
+    assert rows(session) == [{"id": 1}]
+    load([{"id": 2, "later": "now"}, {"id": 3, "later": None}], MERGE)
+
+    assert [row["later"] for row in rows(session)] == [None, "now", None]
+
+
+def test_a_value_of_another_type_gets_a_column_of_its_own(session: lc.Session, load: Load) -> None:
+    load([{"id": 1, "n": 5}], MERGE)
+    load([{"id": 1, "n": "five"}, {"id": 2, "n": 6}], MERGE)
+
+    assert rows(session) == [
+        {"id": 1, "n": None, "n__v_text": "five"},
+        {"id": 2, "n": 6, "n__v_text": None},
+    ]
+
+
+def test_a_row_is_deleted_by_a_time_and_comes_back(session: lc.Session, load: Load) -> None:
+    hints = {**MERGE, "columns": {"gone_at": {"hard_delete": True, "data_type": "timestamp"}}}
+    at = dt.datetime(2026, 11, 29, tzinfo=dt.UTC)
+    load([{"id": 1}, {"id": 2}], hints)
+    load([{"id": 1, "gone_at": at}, {"id": 9, "gone_at": at}], hints)
+    assert [row["id"] for row in rows(session)] == [2]
+    load([{"id": 1}], hints)
+
+    assert [row["id"] for row in rows(session)] == [1, 2]
+
+
+def test_rows_are_merged_by_a_key_of_two_columns_and_upsert(
+    session: lc.Session, load: Load
+) -> None:
+    merge = {"disposition": "merge", "strategy": "upsert"}
+    hints = {"write_disposition": merge, "primary_key": ["id", "shop"]}
+    load([{"id": 1, "shop": "a", "n": 1}, {"id": 1, "shop": "b", "n": 2}], hints)
+    load([{"id": 1, "shop": "b", "n": 3}, {"id": 1, "shop": "c", "n": 4}], hints)
+
+    assert sorted((row["shop"], row["n"]) for row in rows(session)) == [
+        ("a", 1),
+        ("b", 3),
+        ("c", 4),
+    ]
+
+
+def test_of_rows_of_a_key_in_one_load_the_newest_by_the_sequence_field_stays(
+    session: lc.Session, load: Load
+) -> None:
+    options = {"t": {"sequence.field": "version"}}
+    load([{"id": 1, "version": 3}, {"id": 1, "version": 2}], MERGE, options=options)
+    load([{"id": 1, "version": 1}, {"id": 2, "version": 1}], MERGE, options=options)
+
+    assert rows(session) == [{"id": 1, "version": 3}, {"id": 2, "version": 1}]
+
+
 def test_nested_tables_need_the_columns_of_dlt(load: Load) -> None:
     with pytest.raises(lc.InvalidRequest, match="dlt_columns=True"):
         load([{"id": 1}], max_table_nesting=1)
