@@ -18,6 +18,7 @@ from lakecore.cli.app import app
 from lakecore.errors import LakecoreError
 from lakecore.model.types import Field, parse_type
 from lakecore.sql.engine import SqlEngine
+from lakecore.sql.printable import python_rows
 from tests.rest_servers import rest_server
 
 if TYPE_CHECKING:
@@ -322,11 +323,11 @@ def test_a_sealed_query_reads_no_table_that_may_show_secrets(
         sealed(session, f'SELECT * FROM d."t${name}"')
 
 
-def sealed(session: lc.Session, text: str) -> list[tuple[object, ...]]:
-    _, rows = SqlEngine(session._catalog, lc.open_table).sealed(
+def sealed(session: lc.Session, text: str) -> list[list[object]]:
+    _, batches = SqlEngine(session._catalog, lc.open_table).sealed(
         text, limit=100, memory_bytes=256 << 20
     )
-    return rows
+    return [row for batch in batches for row in python_rows(batch)]
 
 
 @pytest.mark.parametrize("text", HARMLESS)
