@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
+import time as time_module
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +19,7 @@ import lakecore as lc
 from property_tests.profile import sized
 from tests.interop import limits
 from tests.interop.iceberg_rows import plain_rows
-from tests.interop.protocol import Peer
+from tests.interop.protocol import REPOSITORY, Peer
 from tests.interop.setup_peers import (
     lakes_python,
     set_up_iceberg,
@@ -256,7 +260,7 @@ def test_readers_see_the_rows_of_random_histories(
 @pytest.mark.parametrize("kind", KINDS)
 def test_spark_sees_the_rows_of_random_histories(kind: str, spark: Peer, tmp_path: Path) -> None:
     history, done = History(tmp_path, kind, 7), []
-    for _ in range(sized(20, quick=3)):
+    for _ in range(sized(4, quick=2)):
         done += [history.step(), history.step()]
         table = history.table
         documents(table)
@@ -300,6 +304,85 @@ def test_spark_reads_by_sql_what_a_hadoop_catalog_lists(spark: Peer, tmp_path: P
         [{"day": days[0], "n": 4}, {"day": days[1], "n": 3}]
     )
     assert asked("SELECT operation FROM lake.db.t.snapshots") == ['{"operation": "append"}'] * 2
+
+
+WRITER = """
+import sys, lakecore as lc
+path, first, many = sys.argv[1:]
+table = lc.open_table(path)
+print("ready", flush=True)
+for number in range(int(many)):
+    table.write([{"k": int(first) + number, "s": "x"}])
+"""
+
+
+@contextmanager
+def writer(table: lc.Table, first: int, many: int) -> Iterator[subprocess.Popen[str]]:
+    """A process that commits and publishes, once it is ready to."""
+    command = [sys.executable, "-c", WRITER, table.path, str(first), str(many)]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+
+
+def published(tmp_path: Path) -> lc.Table:
+    table = lc.open_table(
+        tmp_path / "t",
+        schema={"k": "INT NOT NULL", "s": "STRING"},
+        create=True,
+        options={
+            "metadata.iceberg.storage": "table-location",
+            "metadata.iceberg.compaction.min.file-num": "3",
+            "metadata.iceberg.compaction.max.file-num": "4",
+            "snapshot.num-retained.min": "1000",
+            "snapshot.num-retained.max": "1000",
+        },
+    )
+    table.write([{"k": -1, "s": "first"}])
+    return table
+
+
+def hint(table: lc.Table) -> int:
+    return int((Path(table.path) / "metadata" / "version-hint.text").read_text() or 0)
+
+
+def check_published(table: lc.Table, readers: Peer) -> None:
+    """All snapshots are published, and each reader sees the rows of the newest and of others."""
+    path = str(table.export_iceberg().metadata_path)
+    ids = table.inspect.snapshots()["snapshot_id"].to_list()
+    document = json.loads(Path(path).read_text())
+    assert [each["snapshot-id"] for each in document["snapshots"]] == ids
+    assert hint(table) == max(ids)
+    assert differing(readers.ask("read", path=path), rows_of(table)) == {}
+    for number in random.Random(1).sample(ids, 2):
+        seen = readers.ask("read", path=path, snapshot_id=number)
+        assert differing(seen, rows_of(table, snapshot_id=number)) == {}, number
+
+
+def test_two_processes_publish_beside_each_other(readers: Peer, tmp_path: Path) -> None:
+    table, seen = published(tmp_path), [1]
+    with writer(table, 0, 12) as one, writer(table, 1000, 12) as other:
+        while one.poll() is None or other.poll() is None:
+            seen.append(hint(table))
+    assert (one.returncode, other.returncode) == (0, 0)
+
+    assert seen == sorted(seen)
+    assert table.count() == 25
+    check_published(table, readers)
+
+
+@pytest.mark.parametrize("turn", range(sized(4, quick=2)))
+def test_a_publisher_that_is_killed_loses_nothing(turn: int, readers: Peer, tmp_path: Path) -> None:
+    table = published(tmp_path)
+    with writer(table, 0, 1000) as killed, writer(table, 5000, 6) as other:
+        time_module.sleep(0.05 + turn * 0.07)
+        killed.kill()
+    assert other.returncode == 0
+
+    check_published(table, readers)
+    table.write([{"k": 9999, "s": "after"}])
+    check_published(table, readers)
 
 
 VALUES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {

@@ -214,8 +214,10 @@ class _Publication:
         document = documents.with_state(
             head.document, history.snapshot_ids(), tags_of(history), properties
         )
-        if document != before and not self._write(document, latest, new=found and not rebuilt):
-            return self.bring_to(latest, rebuild=False)
+        writes = document != before
+        second = writes and not self._write(document, latest, new=found and not rebuilt)
+        if second and latest.is_same(history.latest_snapshot()):
+            return self.bring_to(latest, rebuild=False)  # now from the document of the first one
         return IcebergExport(
             metadata_path=self._document(latest.id),
             snapshot_id=latest.id,
@@ -236,7 +238,9 @@ class _Publication:
         second = bool(new) and not created and self._has(path, latest)
         if not created and not second:
             self._store.put(path, data)
-        self._store.put(f"{self._directory}/{documents.HINT}", str(latest.id).encode())
+        # If another commit came in between, its publisher may have set the hint already.
+        if latest.is_same(self._context.history.latest_snapshot()):
+            self._store.put(f"{self._directory}/{documents.HINT}", str(latest.id).encode())
         for each in self._written if second else ():
             self._store.delete(each)
         self._written.clear()
