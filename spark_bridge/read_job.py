@@ -111,6 +111,8 @@ class ReadJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PieceSource:
+    """The rows of a piece as a source of batches."""
+
     job: ReadJob
     piece: Piece
     budget: Budget
@@ -496,6 +498,8 @@ class ChangeJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _UnitSource:
+    """A unit as a source of batches."""
+
     job: ChangeJob
     unit: ChangeUnit
     budget: Budget

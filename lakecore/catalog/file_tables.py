@@ -1,4 +1,4 @@
-"""The common parts of catalogs: checks of table names, branches, schema changes, and errors."""
+"""What catalogs share: checks of table names, branches, schema changes, and errors."""
 
 from __future__ import annotations
 

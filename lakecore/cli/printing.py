@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from polars import DataFrame
     from pyarrow.parquet import ParquetWriter
     from rich.cells import cell_len, set_cell_size
+
+    from lakecore.frames import polars_versions
 else:
     DataFrame = deferred("polars", "DataFrame")
     ParquetWriter = deferred("pyarrow.parquet", "ParquetWriter")
     pl = deferred_module("polars")
+    polars_versions = deferred_module("lakecore.frames.polars_versions")
     cell_len = deferred("rich.cells", "cell_len")
     set_cell_size = deferred("rich.cells", "set_cell_size")
 
@@ -382,7 +385,7 @@ def rows_text(count: int) -> str:
 #
 # In JSON and CSV, a binary value is hexadecimal text, a decimal is text with all its digits, and
 # dates and times are ISO 8601. A MAP with text keys is an object; any other is a list of `key` and
-# `value`. NaN and infinity, which JSON lacks, are null in JSON.
+# `value`, and so is every MAP of Polars 1. NaN and infinity, which JSON lacks, are null in JSON.
 #
 # DATE and TIMESTAMP have a larger range than Python (years 1 to 9999) and Polars (about 262 000
 # years). A value outside Python's range is text with a sign before its year. A value outside
@@ -446,7 +449,7 @@ def _plain_values(values: pl.Expr, kind: PolarsType) -> pl.Expr:
             return values.dt.to_string("%H:%M:%S%.f")
         case pl.List():
             return values.list.eval(_plain_values(pl.element(), kind.inner))
-        case pl.Map():
+        case polars_versions.Map():
             entry = pl.Struct({"key": kind.key, "value": kind.value})
             listed = values.map.entries().list.eval(_plain_values(pl.element(), entry))
             named = kind.key == pl.String
@@ -477,7 +480,7 @@ def _has_dates(kind: PolarsType) -> bool:
             return True
         case pl.List():
             return _has_dates(kind.inner)
-        case pl.Map():
+        case polars_versions.Map():
             return _has_dates(kind.key) or _has_dates(kind.value)
         case pl.Struct():
             return any(_has_dates(part) for part in kind.to_schema().values())
@@ -503,7 +506,7 @@ def _plain_type(kind: PolarsType) -> PolarsType:
             return pl.String()
         case pl.List():
             return pl.List(_plain_type(kind.inner))
-        case pl.Map():
+        case polars_versions.Map():
             key, value = _plain_type(kind.key), _plain_type(kind.value)
             named = kind.key == pl.String
             return pl.Map(key, value) if named else pl.List(pl.Struct({"key": key, "value": value}))

@@ -24,6 +24,7 @@ import pyarrow as pa
 from polars.selectors import Selector, by_name
 
 from lakecore.frames.arrow_frames import to_frame
+from lakecore.frames.polars_versions import beside
 from lakecore.model.rows import KEY_PREFIX
 from lakecore.plan.predicate import all_of, columns_of, conjuncts, is_exact, to_polars
 
@@ -105,8 +106,7 @@ class EngineScan:
         rows, bits = self._bare([file]), _flags(file)
         if row_count is not None:
             rows, bits = rows.head(row_count), bits.head(row_count)
-        # Polars raises an error if the heights differ.
-        both = pl.concat([rows, bits.to_frame().lazy()], how="horizontal")
+        both = beside([rows, bits.to_frame().lazy()])
         return both.filter(pl.col(_MARK)).select(named(self.names))
 
     def _limited(self, left: int) -> list[pl.LazyFrame]:
@@ -234,7 +234,7 @@ def polars_schema(schema: pa.Schema) -> pl.Schema:
 
 def of_columns(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     """The columns of these names. Without names, the frame keeps its number of rows."""
-    return frame.select(named(names)) if names else frame.drop(named(frame.columns))
+    return frame.select(named(names)) if names else pl.DataFrame(height=frame.height)
 
 
 def named(names: list[str]) -> Selector:

@@ -16,17 +16,15 @@ import atexit
 import re
 import threading
 from contextlib import closing
-from functools import partial
-from inspect import signature
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
-from polars.io.plugins import register_io_source
 
 from lakecore.errors import InvalidRequest
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.engine_scan import EngineScan, named, of_columns, polars_schema
+from lakecore.frames.polars_versions import frame_of
 from lakecore.frames.source import FrameSource, engine_files, needed, reading, tell_damage
 from lakecore.io.files.parquet_read import NARROW_BYTES_MAX
 from lakecore.plan.predicate import from_polars
@@ -52,12 +50,6 @@ _TWO_TIMES = re.compile(
     r"series '(?P<other>.*)' of dtype: Datetime\('..'(?:, '(?P<other_zone>[^']*)')?\)"
 )
 _EXIT_WAIT_SECONDS_MAX = 10.0
-_register = (
-    partial(register_io_source, explain_name="lakecore")
-    if "explain_name" in signature(register_io_source).parameters
-    else register_io_source
-)
-"""Polars 1 does not take the name that plans show."""
 
 
 def scan(source: BatchSource) -> pl.LazyFrame:
@@ -75,8 +67,7 @@ def scan(source: BatchSource) -> pl.LazyFrame:
             else:
                 yield from frame.iter_slices(batch_rows)
 
-    schema = polars_schema(source.schema)
-    return _register(read, schema=schema, is_pure=True)
+    return frame_of(read, polars_schema(source.schema))
 
 
 def select(frame: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:

@@ -5,16 +5,59 @@ import io
 import json
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import polars as pl
 import pytest
 
 from lakecore.cli.printing import cells, csv_text, json_lines, printable
+from lakecore.frames.polars_versions import HAS_MAPS
 
 NAN, INFINITY = float("nan"), float("inf")
-VALUES: list[tuple[pl.DataType, object, object, str]] = [
-    # type, value, in JSON, in a cell
+Case: TypeAlias = tuple[pl.DataType, object, object, str]
+"""The type, a value, what it is in JSON, and what in a cell."""
+
+
+def entries(key: pl.DataType, value: pl.DataType) -> pl.DataType:
+    return pl.List(pl.Struct({"key": key, "value": value}))
+
+
+def maps() -> list[Case]:
+    return [
+        (pl.Map(pl.String(), pl.Binary()), {"k": b"\x01"}, {"k": "01"}, '{"k": "01"}'),
+        (
+            pl.Map(pl.Int64(), pl.Date()),
+            {1: date(2026, 1, 1)},
+            [{"key": 1, "value": "2026-01-01"}],
+            '{"1": "2026-01-01"}',
+        ),
+        (
+            pl.List(pl.Map(pl.String(), pl.List(pl.Time()))),
+            [{"k": [time(1)]}],
+            [{"k": ["01:00:00"]}],
+            '[{"k": ["01:00:00"]}]',
+        ),
+    ]
+
+
+def maps_of_polars_1() -> list[Case]:
+    return [
+        (
+            entries(pl.String(), pl.Binary()),
+            [{"key": "k", "value": b"\x01"}],
+            [{"key": "k", "value": "01"}],
+            '[{"key": "k", "value": "01"}]',
+        ),
+        (
+            entries(pl.Int64(), pl.Date()),
+            [{"key": 1, "value": date(2026, 1, 1)}],
+            [{"key": 1, "value": "2026-01-01"}],
+            '[{"key": 1, "value": "2026-01-01"}]',
+        ),
+    ]
+
+
+VALUES: list[Case] = [
     (pl.Int64(), 2**63 - 1, 2**63 - 1, "9223372036854775807"),
     (pl.Boolean(), True, True, "true"),
     (pl.Float64(), NAN, None, "nan"),
@@ -52,19 +95,8 @@ VALUES: list[tuple[pl.DataType, object, object, str]] = [
         {"a": "01", "b": None},
         '{"a": "01", "b": null}',
     ),
-    (pl.Map(pl.String(), pl.Binary()), {"k": b"\x01"}, {"k": "01"}, '{"k": "01"}'),
-    (
-        pl.Map(pl.Int64(), pl.Date()),
-        {1: date(2026, 1, 1)},
-        [{"key": 1, "value": "2026-01-01"}],
-        '{"1": "2026-01-01"}',
-    ),
-    (
-        pl.List(pl.Map(pl.String(), pl.List(pl.Time()))),
-        [{"k": [time(1)]}],
-        [{"k": ["01:00:00"]}],
-        '[{"k": ["01:00:00"]}]',
-    ),
+    *maps_of_polars_1(),
+    *(maps() if HAS_MAPS else []),
 ]
 NAMES = [str(kind) + str(number) for number, (kind, *_) in enumerate(VALUES)]
 

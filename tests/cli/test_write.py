@@ -14,6 +14,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.cli import main
+from lakecore.frames.polars_versions import HAS_MAPS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,6 +136,7 @@ def test_what_read_prints_can_be_imported(
         "day": "DATE",
         "yes": "BOOLEAN",
     }
+    printed = [name for name in schema if HAS_MAPS or name != "map"]
     made = session.create_table("shop.orders", schema, primary_keys=["id"])
     copy = session.create_table("shop.copy", schema, primary_keys=["id"])
     made.write(
@@ -155,13 +157,38 @@ def test_what_read_prints_can_be_imported(
     )
     code = os.system(  # noqa: S605 - a shell with a pipe, as a user has it
         f"cd {place} && {sys.executable} -c 'from lakecore.cli import main; main()' read "
-        f"shop.orders --output {kind} > rows.{kind}"
+        f"shop.orders --columns {','.join(printed)} --output {kind} > rows.{kind}"
     )
     assert code == 0
     code, _, err = run(capfd, "import", "shop.copy", f"rows.{kind}")
 
     assert code == 0, err
-    assert copy.to_arrow().sort_by("id").to_pylist() == made.to_arrow().sort_by("id").to_pylist()
+    rows, expected = (each.to_arrow(printed).sort_by("id").to_pylist() for each in (copy, made))
+    assert rows == expected
+
+
+@pytest.mark.parametrize("keys", ["INT", "STRING"])
+def test_a_map_that_is_printed_as_a_list_is_not_imported(
+    place: Path, capfd: pytest.CaptureFixture[str], keys: str
+) -> None:
+    session = lc.connect(place / "warehouse", create=True)
+    session.create_database("shop")
+    schema = {"id": "INT", "m": f"MAP<{keys}, INT>"}
+    key = 1 if keys == "INT" else "k"
+    session.create_table("shop.orders", schema).write([{"id": 1, "m": {key: 2}}])
+    copy = session.create_table("shop.copy", schema)
+    _, printed, _ = run(capfd, "read", "shop.orders", "--json")
+    (place / "rows.json").write_text(printed)
+    code, _, err = run(capfd, "import", "shop.copy", "rows.json")
+
+    if keys == "STRING" and HAS_MAPS:
+        assert json.loads(printed) == {"id": 1, "m": {"k": 2}}
+        assert (code, copy.to_polars().rows()) == (0, [(1, {"k": 2})])
+    else:
+        assert json.loads(printed) == {"id": 1, "m": [{"key": key, "value": 2}]}
+        assert code == 1
+        assert "Expected OBJECT, but got ARRAY" in err
+        assert copy.count() == 0
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from lakecore.format.parquet_footer import MAGIC, Copy, FooterJoin, split, with_
 
 def part(table: pa.Table) -> memoryview:
     out = pa.BufferOutputStream()
-    pq.write_table(table, out, row_group_size=max(1, table.num_rows))
+    # As lakecore writes: some versions of Polars read only the columns of a stored schema of Arrow.
+    pq.write_table(table, out, row_group_size=max(1, table.num_rows), store_schema=False)
     return memoryview(out.getvalue())
 
 

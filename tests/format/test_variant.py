@@ -126,7 +126,10 @@ def test_a_table_takes_json_and_gives_two_binaries() -> None:
     read = table.to_polars()
     assert lc.variant_to_json(read["v"]).to_list() == ['{"a":[1]}', None] * 2
     assert lc.variant_to_json(table.to_arrow()["v"]).to_pylist() == ['{"a":[1]}', None] * 2
-    assert lc.variant_to_json(read["w"].explode().drop_nulls()).to_list() == ["1", "1"]
+    assert lc.variant_to_json(read["w"].explode(empty_as_null=False).drop_nulls()).to_list() == [
+        "1",
+        "1",
+    ]
     with pytest.raises(lc.InvalidRequest, match=r"the text is not JSON: .*column=v .*row=1"):
         table.write(pl.DataFrame({"k": [1, 2], "v": ["1", "{"], "w": None}))
     with pytest.raises(lc.InvalidRequest, match="structs of `value` and `metadata`"):

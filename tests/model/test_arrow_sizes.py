@@ -90,7 +90,9 @@ def test_shared_layouts_are_found_at_any_depth() -> None:
 def test_batch_is_cut_by_what_its_rows_take_apart(texts: str) -> None:
     text = "x" * 1000
     codes = pa.DictionaryArray.from_arrays(pa.array([0] * 100, pa.int8()), pa.array([text]))
-    views = pl.select(pl.lit(text).repeat_by(1).explode().gather([0] * 100)).to_series()
+    views = pl.select(
+        pl.lit(text).repeat_by(1).explode(empty_as_null=False).gather([0] * 100)
+    ).to_series()
     column = {
         "polars": pa.RecordBatchReader.from_stream(views.to_frame("a")).read_all()["a"].chunk(0),
         "dictionary": codes,

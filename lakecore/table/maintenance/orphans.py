@@ -355,7 +355,9 @@ class _Names:
     def _read(self, manifest: ManifestFile) -> pl.DataFrame:
         frame = entry_frame(self._history, [manifest])
         own = frame.select(pl.col("_FILE_NAME").alias(_NAME), "_KIND")
-        extra = frame.select(pl.col("_EXTRA_FILES").alias(_NAME), "_KIND").explode(_NAME)
+        extra = frame.select(pl.col("_EXTRA_FILES").alias(_NAME), "_KIND").explode(
+            _NAME, empty_as_null=False
+        )
         return pl.concat([own, extra.drop_nulls(_NAME)]).join(self._among, on=_NAME, how="semi")
 
 

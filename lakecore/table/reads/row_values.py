@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
-from polars.io.plugins import register_io_source
 
 from lakecore.errors import InvalidRequest
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.engine_scan import polars_schema
 from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.polars_source import not_computed
+from lakecore.frames.polars_versions import frame_of
 from lakecore.frames.python_values import Column, array_of
 from lakecore.model.types import INTEGERS, Atomic, Root, from_arrow
 from lakecore.plan.predicate import (
@@ -237,8 +237,9 @@ def _probe(expression: pl.Expr, schema: pa.Schema) -> tuple[pl.DataType, bool]:
         wanted = list(columns) if names is None else names
         yield pl.DataFrame(schema={name: columns[name] for name in wanted})
 
-    rows = register_io_source(read, schema=columns, is_pure=True)
-    computed = rows.with_columns(expression.alias(_VALUE)).filter(pl.col(_PROBE) > 0)
+    computed = (
+        frame_of(read, columns).with_columns(expression.alias(_VALUE)).filter(pl.col(_PROBE) > 0)
+    )
     return computed.collect().schema[_VALUE], filtered
 
 

@@ -24,6 +24,7 @@ import polars as pl
 
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.polars_source import FAILURES, select, to_batches, to_frames
+from lakecore.frames.polars_versions import beside
 from lakecore.io.files.file_checks import check_files
 from lakecore.model.rows import KEY_PREFIX
 from lakecore.table.file_reader.split_files import SplitFiles, out_of_order
@@ -233,9 +234,7 @@ class PolarsRows:
             frames = [pl.LazyFrame([*known, pl.Series(_MARK, stay.rows[chunk.start : chunk.end])])]
             if others := [name for name in columns if name not in known.columns]:
                 frames.append(scan_parts(chunk.parts, self.plan.output, others))
-            # Polars raises an error if the heights differ.
-            both = pl.concat(frames, how="horizontal")
-            return select(both.filter(_MARK), columns).collect()
+            return select(beside(frames).filter(_MARK), columns).collect()
         if isinstance(stay, NewerKeys):
             return pl.concat(self._own_of_oldest(chunk, stay))
         return pl.concat(self._own_frames(chunk, stay))

@@ -200,9 +200,11 @@ DOORS: dict[str, Callable[[Any], pl.DataFrame]] = {
     "$audit_log": lambda t: _system(t, "audit_log").to_polars(),
     "$audit_log changes": lambda t: _system(_between(t), "audit_log").to_polars(),
     "$audit_log stream": lambda t: _stream(_system(t, "audit_log").stream(1, "latest")),
-    "$binlog": lambda t: _system(t, "binlog").to_polars().explode("id", "owner", "c"),
+    "$binlog": lambda t: (
+        _system(t, "binlog").to_polars().explode("id", "owner", "c", empty_as_null=False)
+    ),
     "$binlog stream": lambda t: _stream(_system(t, "binlog").stream(1, "latest")).explode(
-        "id", "owner", "c"
+        "id", "owner", "c", empty_as_null=False
     ),
     "$ro": lambda t: _system(t, "ro").to_polars(),
     "$row_tracking": lambda t: _system(t, "row_tracking").to_polars(),
