@@ -86,7 +86,7 @@ class LogPlace(NamedTuple):
     @staticmethod
     def from_json(value: Json) -> LogPlace:
         """The place from a JSON value that `to_json` returned."""
-        if not isinstance(value, list) or len(value) != 2:
+        if not isinstance(value, list) or len(value) != 2 or not str(value[1]).isdecimal():
             raise InvalidRequest("not a position of this source", position=str(value))
         return LogPlace.of(str(value[0]), int(str(value[1])))
 

@@ -200,8 +200,7 @@ class PostgresSource:
 
     def steps(self, after: Position | None) -> Iterator[Step]:
         """The changes after a position; see `Source`. In the mode `snapshot`, the iterator ends."""
-        if after is not None and "lsn" not in after:
-            raise InvalidRequest("not a position of this source", position=str(dict(after)))
+        stored = None if after is None else StreamPlace.from_json(after)
         connection = connect(self._settings)
         try:
             with self._errors():
@@ -210,11 +209,11 @@ class PostgresSource:
                 create_publication(cursor, self._settings, [each.table.name for each in tables])
                 unread = self._publish(cursor, tables, is_read=not self.can_read_again(after))
                 self._stream = connect(self._settings, replicates=True)
-                begin = None if after is None else int(str(after["lsn"]))
+                begin = None if stored is None else stored.lsn
                 lsn, exported = open_slot(cursor, self._stream, self._settings, begin)
                 goal = _number(cursor, _LOG_END)
                 done: list[str] | None = []
-                place = StreamPlace(lsn) if after is None else StreamPlace.from_json(after)
+                place = StreamPlace(lsn) if stored is None else stored
                 altered = self._altered(cursor, place, tables)
                 if after is not None:
                     lsn = place.lsn

@@ -420,7 +420,18 @@ class StreamPlace:
 
     @staticmethod
     def from_json(given: Position) -> StreamPlace:
-        """The position in the stream that a stored position names."""
+        """The position in the stream that a stored position names.
+
+        Raises InvalidRequest for a position of another source, and for a damaged one.
+        """
+        try:
+            return StreamPlace._from_json(given)
+        except (AssertionError, AttributeError, LookupError, TypeError, ValueError):
+            about = str(dict(given))
+            raise InvalidRequest("not a position of this source", position=about) from None
+
+    @staticmethod
+    def _from_json(given: Position) -> StreamPlace:
         transaction, marks = given.get("transaction"), given.get("marks")
         columns = given.get("columns")
         return StreamPlace(

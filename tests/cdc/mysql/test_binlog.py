@@ -19,7 +19,7 @@ from lakecore.cdc.mysql.binlog import (
     offset_after,
 )
 from lakecore.cdc.mysql.connection import MySqlSettings, Server
-from lakecore.errors import StorageError, Unsupported
+from lakecore.errors import InvalidRequest, StorageError, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -171,3 +171,9 @@ def test_logged_statement_names_its_database_and_does_not_end_its_transaction() 
         Definition("CREATE TABLE y (id int)", "other"),
         Commit(LogPlace(7, 700, "log.000007"), None, 1),
     ]
+
+
+@pytest.mark.parametrize("stored", [None, [], ["bin.1"], ["bin.1", "x"], ["bin.1", None]])
+def test_a_damaged_place_is_refused(stored: Any) -> None:
+    with pytest.raises(InvalidRequest, match="not a position of this source"):
+        LogPlace.from_json(stored)

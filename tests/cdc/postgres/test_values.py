@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 from struct import pack
+from typing import Any
 
 import pytest
 
@@ -148,3 +149,21 @@ def test_settings_are_checked() -> None:
             PostgresSettings.parse({**CONF, **more})
     with pytest.raises(Unsupported, match="pgoutput"):
         PostgresSettings.parse({**CONF, "decoding.plugin.name": "wal2json"})
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {},
+        {"lsn": None},
+        {"lsn": "x"},
+        {"lsn": 1, "time_ms": []},
+        {"lsn": 1, "transaction": "x"},
+        {"lsn": 1, "marks": {"s.t": 1}},
+        {"lsn": 1, "marks": {"s.t": {"running": 1}}},
+        {"lsn": 1, "marks": {"s.t": {"running": [], "least": {}, "next": 1, "lsn": 1}}},
+    ],
+)
+def test_a_damaged_position_is_refused(stored: Any) -> None:
+    with pytest.raises(InvalidRequest, match="not a position of this source"):
+        StreamPlace.from_json(stored)
