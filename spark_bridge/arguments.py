@@ -27,8 +27,8 @@ _Result = TypeVar("_Result")
 def named_arguments(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """The function, which then raises InvalidRequest for an unknown argument, naming the nearest.
 
-    Every public function has this check: users of Spark's APIs write `retainMax`. A function with
-    flags checks lower-case names itself.
+    Every public function has this check, because users of Spark's APIs write `retainMax`. A
+    function with flags checks lower-case names itself.
     """
     parameters = signature(function).parameters
     takes_flags = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
@@ -86,7 +86,7 @@ def check_no_column(**given: object) -> None:
 
 def warn(message: str) -> None:
     """Issue a UserWarning for the user's line that called spark_bridge."""
-    level, frame = 1, sys._getframe()  # noqa: SLF001  warnings.warn takes no other place
+    level, frame = 1, sys._getframe()  # noqa: SLF001  warnings.warn takes only a level
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("spark_bridge."):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, stacklevel=level)

@@ -2,8 +2,8 @@
 
 A catalog table of Spark stores the name of its data source and a copy of its schema; options of the
 catalog table do not reach a Python source. Each table therefore gets its own data source, a class
-that knows the path, and a catalog table with that data source. Every new query reads the newest
-snapshot; a view over a loaded frame would not. A frame keeps the snapshot of its first action.
+that knows the path, for its catalog table. Every new query reads the newest snapshot; a view over a
+loaded frame would not. A frame keeps the snapshot of its first action.
 
 - Classes are registered with one session; a new session must attach again.
 - The copy of the schema is fixed: after a schema change, attach again.
@@ -158,7 +158,7 @@ def attach(
 def attach_again(spark: SparkSession, database: AttachedDatabase) -> None:
     """Refresh Spark's names of an attached database after a statement. Never fails the statement.
 
-    A name that another table of Spark has is left out; other errors become a warning.
+    Names of Spark's other tables are left out; other errors become a warning.
     """
     try:
         _attached(spark, database.warehouse, database.session, database.name, again=True)

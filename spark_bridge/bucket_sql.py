@@ -143,7 +143,7 @@ def bucket_sql(
     function: BucketFunction = BucketFunction.DEFAULT,
     never_null: frozenset[str] = frozenset(),
 ) -> str | None:
-    """The expression; None for a field whose type, in Paimon or in Spark, is not supported.
+    """The expression; None if the type of a field, in Paimon or Spark, is not supported.
 
     `never_null`: columns in which another check forbids nulls.
     """

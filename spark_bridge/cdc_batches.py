@@ -2,7 +2,7 @@
 
 1. The job decodes the messages and writes files under the schemas that the driver knows.
 2. If messages need a new table or a new schema, nothing of the job is kept: the driver makes the
-   changes, and runs the job again. The first batch after a start also runs twice.
+   changes, and runs the job again. The first batch after a start also needs two jobs.
 3. Each target is committed with the query as its user and the batch as its identifier. A repeated
    batch leaves out the targets that it was committed to.
 

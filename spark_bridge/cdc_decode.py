@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 # --- cdc values ----------------------------------------------------------------------------------
 # The values that the driver, the decoding tasks and the writing tasks of a batch exchange.
 #
-# A chunk is one row of Spark. It holds rows of one target for one writing task, as an Arrow stream.
+# A chunk is one row of Spark, with rows of one target for one writing task, as an Arrow stream.
 # Chunks are sorted by their decoding task, and by their number in the task. The last row of each
 # decoding task is its report, which has no target and reaches the driver through the first writing
 # task.
@@ -181,8 +181,6 @@ def decode_function(task: CdcTask) -> Callable[[Batches], Batches]:
 
 
 class _Target:
-    """A target as a decoding task needs it."""
-
     def __init__(self, task: CdcTask, name: str, position: int) -> None:
         context = task.targets[name].context(_METADATA_MEMORY)
         self.name = name
@@ -390,8 +388,8 @@ def _messages(batch: pa.RecordBatch, given: frozenset[str]) -> Messages:
 # --- cdc write -----------------------------------------------------------------------------------
 # A writing task: writes chunks of rows of several targets to data files, and returns the outcomes.
 #
-# Chunks are sorted by target, and those of one target are in the order of the messages. The task
-# writes one target after another, each within the task's memory.
+# Chunks are sorted by target, then in the order of the messages. The task writes one target after
+# another, each within the task's memory.
 
 
 def write_function(task: CdcTask) -> Callable[[Batches], Batches]:

@@ -120,7 +120,6 @@ def _outcome(
     splits: tuple[Split, ...],
     source: pa.Table | Iterable[pa.RecordBatch] | None,
 ) -> ChangeOutcome:
-    """Change the splits of a group."""
     try:
         context = task.table.context(task.memory_bytes, of_job(task.job))
         context = replace(context, zone=task.zone, statement_ms=task.statement_ms)

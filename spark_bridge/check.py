@@ -53,7 +53,6 @@ def with_names_of(df: DataFrame, context: TableContext) -> DataFrame:
 
 
 def _has_void(spark: s.DataType) -> bool:
-    """Whether a part of a nested type is void."""
     match spark:
         case s.ArrayType():
             parts: list[s.DataType] = [spark.elementType]

@@ -212,7 +212,7 @@ def _measured(
 # Runs the parts of a rescale as Spark tasks, and returns their commit messages to the driver.
 #
 # A part is the old buckets of a partition whose rows go to the same new buckets: from 8 to 16
-# buckets there are eight for each partition. A task reads its old buckets where they are stored and
+# buckets, each partition has eight parts. A task reads its old buckets where they are stored and
 # writes the new ones, so that no row is shuffled. Nothing becomes visible here: the driver commits
 # the messages.
 

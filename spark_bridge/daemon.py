@@ -1,8 +1,8 @@
-"""The process from which Spark forks its Python workers, with lakecore imported: warm workers.
+"""The process from which Spark forks Python workers that have lakecore already imported.
 
-Spark starts a daemon on each executor and forks a worker from it for each core, and again after a
-query that ended early (`limit`, `show`) has killed its workers. By default each worker imports
-lakecore, Polars and PyArrow for itself, which takes 1 to 3 seconds of a core. With the setting
+Spark starts a daemon on each executor, which forks a worker for each core, and new workers after a
+query that ended early (`limit`, `show`) has killed them. By default each worker imports lakecore,
+Polars and PyArrow for itself, which takes 1 to 3 seconds of a core. With the setting
 
     spark.python.daemon.module = spark_bridge.daemon
 

@@ -149,8 +149,8 @@ def compact(  # noqa: PLR0913  the public verb
     The arguments and the result are those of `Table.compact`. A bucket is compacted by one task.
     Small buckets share a task; the largest buckets start first.
 
-    - `max_bytes`: commit a snapshot each time whole buckets of that many bytes are compacted. A
-      full compaction of a table with a primary key does so by default, every 4 GiB for each core.
+    - `max_bytes`: commit a snapshot each time whole buckets of that many bytes are compacted.
+      Default for a full compaction of a table with a primary key: 4 GiB for each core.
     - `memory_per_task`: the most bytes of rows and files that a task holds, in addition to the
       memory of Python itself.
 

@@ -131,7 +131,7 @@ class MergeOwners:
         return task_count(spark, max(1, self.keys.buckets), partitioned=partitioned)
 
     def of_rows(self, columns: Sequence[str], count: int) -> Column:
-        """The owner of each source row; `columns` are the names of the frame, by position."""
+        """The owner of each source row; `columns`: the names of the frame, by position."""
         own = [f.col(columns[place]) for place in self.places]
         keys = self.keys
 
@@ -348,8 +348,6 @@ def merge(  # noqa: PLR0913  the public verb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SparkMerge:
-    """Executes a merge that the builder has described."""
-
     spark: SparkSession
     attempts: int
     spread: bool | None

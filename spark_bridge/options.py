@@ -185,7 +185,7 @@ _FOREIGN = {
     "replacewhere": "spark_bridge.write(df, path, 'overwrite', partition)",
     "start-snapshot-id": "spark_bridge.changes(spark, path, start, end)",
 }
-"""Options of Delta and Iceberg, and what has their effect here."""
+"""Options of Delta and Iceberg, each with its counterpart here."""
 
 
 def _refuse_foreign(given: Mapping[str, str]) -> None:
@@ -226,5 +226,4 @@ def parse_time(text: str | None) -> int | str | None:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether the string consists of ASCII digits only."""
     return text.isascii() and text.isdigit()

@@ -79,9 +79,9 @@ class Pinned:
 class PlannedRead:
     """The plan of a read: `tasks` for lakecore, Parquet files `native` for Spark's own reader.
 
-    `rows` counts the stored rows of the tasks. The schema is Spark's; as for Spark's own files,
-    every column is nullable. Conditions on the columns `compared_by_spark` must not reach Spark's
-    Parquet reader.
+    `rows`: the number of stored rows of the tasks. `schema`: Spark's types, with nullable columns
+    only, as for Spark's own files. Conditions on the columns `compared_by_spark` must not reach
+    Spark's Parquet reader.
     """
 
     schema: StructType

@@ -257,8 +257,8 @@ def _merged(spark: SparkSession, planned: PlannedRead) -> DataFrame | None:
     count = len(planned.tasks)
     if count == 0:
         return None
-    # Spark estimates the frame by the size of the range that it filters. The range has as many
-    # numbers as the rows have 8-byte words, and one number for each task is kept.
+    # The frame filters a range, by whose size Spark estimates the frame. The range therefore has a
+    # number for each 8-byte word of the rows, and the filter keeps a number for each task.
     words = min(planned.rows * _words(planned.schema), _WORDS_MAX)
     step = max(1, words // count)
     numbers = spark.range(0, count * step, 1, count).where(f"id % {step} = 0")

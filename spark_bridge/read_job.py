@@ -111,8 +111,6 @@ class ReadJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PieceSource:
-    """The rows of a piece as a source of batches."""
-
     job: ReadJob
     piece: Piece
     budget: Budget
@@ -498,8 +496,6 @@ class ChangeJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _UnitSource:
-    """A unit as a source of batches."""
-
     job: ChangeJob
     unit: ChangeUnit
     budget: Budget

@@ -1,6 +1,6 @@
 """Settings of a Spark session that a job of the bridge changes while it runs, and then restores.
 
-If the platform does not allow a change, the setting stays as it is. Such settings only save time.
+If the platform does not allow a change, the setting stays as it is: the changes only save time.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def described(spark: SparkSession, text: str) -> Iterator[None]:
         if context is not None:
             for key, value in ((_GROUP, text), (_DESCRIPTION, text)):
                 before = context.getLocalProperty(key)
-                # A group that the user set is what the user cancels.
+                # Keep the user's own group, by which the user cancels jobs.
                 if key == _GROUP and before is not None:
                     continue
                 context.setLocalProperty(key, value)

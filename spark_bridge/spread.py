@@ -134,7 +134,7 @@ log = logging.getLogger("lakecore.spark")
 BYTES_MIN = 64 << 20
 """A bucket smaller than this is never reported."""
 TIMES_MIN = 4.0
-"""A bucket is reported if it is this many times as large as the average of the others."""
+"""A bucket is reported from this many times the average size of the others on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,14 +59,14 @@ _SPARK = re.compile(
 
 
 def masked(text: str) -> str:
-    """The text, of the same length, without backslashes and what they escape."""
+    """The text, in the same length, without backslashes and escaped characters."""
     if "\\" not in text:
         return text
     return _SPARK.sub(_mask, text)
 
 
 def unmasked(part: str, text: str) -> str:
-    """The original of a part that ends a masked text. Raises Unsupported if it does not end it."""
+    """The original of `part`, the end of a masked text. Raises Unsupported for any other part."""
     if not masked(text).endswith(part):
         require_plain(text)
         return part
@@ -93,7 +93,7 @@ def require_plain(text: str) -> None:
 
 
 def plain(spark: SparkSession, text: str) -> str:
-    """The text, in which every string is a plain one with the value that Spark reads."""
+    """The text, with every string in plain form, with the value that Spark reads."""
 
     def one(found: re.Match[str]) -> str:
         literal = found["raw"] or found["string"]
@@ -128,14 +128,12 @@ _AFTER_TABLE = re.compile(
     "|LIMIT|MINUS|NATURAL|OFFSET|ON|ORDER|PIVOT|QUALIFY|RIGHT|SELECT|SEMI|SORT|TABLESAMPLE|UNION"
     "|UNPIVOT|USING|WHEN|WHERE|WINDOW|WITH"
 )
-"""Words after the name of a table that are not its alias."""
+"""Words that are no alias after the name of a table."""
 _PROBE = "lakecore_probe_{}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """A state of a table."""
-
     context: TableContext
     pinned: Pinned
 
@@ -216,7 +214,6 @@ def _literal(text: str) -> str:
 
 
 def _mentions(spark: SparkSession, text: str) -> Iterator[_Mention]:
-    """The mentions of attached tables, in order."""
     tokens = tokenize(masked(text))
     names = _Names.of(spark, tokens)
     place = 0

@@ -455,7 +455,6 @@ def _create(spark: SparkSession, statement: CreateTable, text: str) -> DataFrame
 def _on_table(
     spark: SparkSession, database: AttachedDatabase, name: str, statement: Statement, text: str
 ) -> DataFrame:
-    """A statement on an attached table."""
     if isinstance(statement, Insert):
         rows = query(spark, unmasked(statement.query, text))
         return _insert(spark, _table(spark, database, name), statement, rows)
@@ -533,7 +532,7 @@ def _shown(
 
 
 def _is_temporary(spark: SparkSession, chain: Sequence[str]) -> bool:
-    """Whether the name is that of a temporary view, which precedes a table."""
+    """Whether the name belongs to a temporary view, which precedes a table."""
     return len(chain) == 1 and bool(spark.catalog.getTable(quoted(chain[0])).isTemporary)
 
 
@@ -554,7 +553,7 @@ def _changed_schema(
 ) -> DataFrame:
     """Run a statement that changes tables or schemas.
 
-    Then attach again, because Spark has copies.
+    Then attach again, because Spark has copies of the schemas.
     """
     result = _by_engine(spark, database, statement)
     attach_again(spark, database)

@@ -66,11 +66,11 @@ def read_stream(  # noqa: PLR0913  the public verb
     """The changes of a table as a streaming frame, with the columns `_row_kind` and `_snapshot_id`.
 
     - `columns`: the columns of the table to read; by default all.
-    - `where`: an SQL condition; only matching rows are returned. It may name `_row_kind`.
+    - `where`: an SQL condition, which may name `_row_kind`; only matching rows are returned.
     - `changelog`: False returns the rows +I and +U, without the two columns. Deletions are lost.
     - `from_snapshot`, `from_timestamp`, `scan_mode`, `consumer_id`: where the stream begins, as for
-      `Table.stream`. By default it first returns all rows of the latest snapshot as +I. A time
-      without a zone is in the session's time zone.
+      `Table.stream`. By default, the stream first returns all rows of the latest snapshot as +I. A
+      time without a zone is in the session's time zone.
     - `options`: other options of `format("lakecore")`, such as `maxSnapshotsPerTrigger`, and of the
       table or its storage.
 
@@ -138,7 +138,8 @@ def _own_options(table: Table) -> dict[str, str]:
 # with a primary key; in `complete` mode, each batch replaces the table (`mode="overwrite"`).
 #
 # INVARIANT: a second write of the same batch to the same table is never mistaken for a retry of the
-# first, which would lose its rows. It raises InvalidRequest, unless the sinks have different names.
+# first, which would lose rows. The second write raises InvalidRequest, unless the sinks have
+# different names.
 
 _RESULTS_MAX = 100
 _WRITTEN: dict[tuple[str, str], tuple[str | None, int, int]] = {}
@@ -158,12 +159,13 @@ def foreach_batch(  # noqa: PLR0913  the public verb
 ) -> BatchSink:
     """A function for `writeStream.foreachBatch` that writes each batch to a table, exactly once.
 
-    It can also be called within another function, once for each table that a batch goes to.
+    The function can also be called within another function, once for each table that a batch goes
+    to.
 
     - `mode`: `overwrite` replaces the table by each batch, as the output mode `complete` needs.
     - `name`: distinguishes several sinks of one query that write to the same table; keep the name
       over restarts.
-    - `commit_user`: replaces `spark` in the user of the commits. That user is `spark-QUERYID`, or
+    - `commit_user`: replaces `spark` in the user of the commits. The user is `spark-QUERYID`, or
       `spark-QUERYID-NAME` with a `name`; the identifier is the number of the batch.
     - `compact_every`: the number of batches between two compactions, at most the stop trigger; 0
       means never. Default: `num-sorted-run.compaction-trigger`; for a `write-only` table, never.

@@ -200,8 +200,8 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start is None:
             return self._latest_without_start()
         limits = Limits() if isinstance(limit, ReadAllAvailable) else self._limits
-        # Spark asks for the next batch only after it has noted that all batches before `start` are
-        # done. At the end of a run it calls nothing else.
+        # Spark asks for the next batch only after noting that all batches before `start` are done.
+        # At the end of a run, Spark calls nothing else.
         self.commit(start)
         self._last = self._plan.latest(parse_offset(start), limits)
         return self._last.to_json()
@@ -455,7 +455,7 @@ class ChangePlanner:
         return self._offset(snapshot_id)
 
     def latest(self, start: Offset, limits: Limits) -> Offset:
-        """The end of the batch that begins at `start`; the same offset if nothing is to read."""
+        """The end of the batch that begins at `start`; `start` itself if nothing is to read."""
         if start.state is None:
             return self._follow(start, limits)
         if start.snapshot == 0:
@@ -521,7 +521,7 @@ class ChangePlanner:
         return start.snapshot + 1 if follower.next_id is None else follower.next_id
 
     def _following(self, start: Offset) -> Follower:
-        """The follower that is after the offset: the last one used, or a new one."""
+        """The follower at this offset: the last one used, or a new one."""
         if self._follower is None or self._after != start.snapshot:
             self._check_commit(start)
             self._follower = follow_from(self._context, start.snapshot + 1)

@@ -83,7 +83,7 @@ def new_task(
     assigners: int = 1,
     evolution: Evolution | None = None,
 ) -> WriteTask:
-    """The task of a new job on a table as it is now, or as it was before its new schema."""
+    """The task of a new job on the current table, or on the table before its new schema."""
     return WriteTask(
         table=describe(context, {**WRITE_ONLY, INITIAL_BUCKETS: str(assigners)}),
         base=read_base(context) if evolution is None else evolution.base,

@@ -1,9 +1,13 @@
 """Paimon's types as Spark's, and the Arrow types in which Spark exchanges them.
 
-| Paimon | Spark | |---|---| | CHAR(n), VARCHAR(n), STRING | string; char(n) and varchar(n) come
-back with their length | | BINARY(n), VARBINARY(n), BYTES | binary | | TIMESTAMP(p) | timestamp_ntz
-| | TIMESTAMP(p) WITH LOCAL TIME ZONE | timestamp, an instant in every time zone of the session | |
-MULTISET<T> | map<T, int> | | the others that both have | the type of the same name |
+| Paimon | Spark |
+|---|---|
+| CHAR(n), VARCHAR(n), STRING | string; char(n) and varchar(n) come back with their length |
+| BINARY(n), VARBINARY(n), BYTES | binary |
+| TIMESTAMP(p) | timestamp_ntz |
+| TIMESTAMP(p) WITH LOCAL TIME ZONE | timestamp, an instant in every time zone of the session |
+| MULTISET<T> | map<T, int> |
+| the others that both have | the type of the same name |
 
 Spark timestamps have microseconds: a column with seven or more fractional digits can be read if its
 values need at most six. When Spark reads, it exchanges a `timestamp` with the zone UTC.
@@ -202,7 +206,6 @@ def takes_nulls_of(there: s.DataType, asked: s.DataType) -> bool:
 
 
 def _nullable(spark: s.DataType) -> s.DataType:
-    """The type with every part nullable."""
     match spark:
         case s.ArrayType():
             return s.ArrayType(_nullable(spark.elementType), containsNull=True)

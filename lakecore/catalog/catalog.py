@@ -12,7 +12,7 @@ Rules that `tests/catalog/test_behaviour.py` checks for every catalog:
 - the database `sys`, which is not listed, has the tables of `system_database.py`;
 - a missing database, table or branch raises NotFound, with the names that exist;
 - a name that already exists raises AlreadyExists; the flags `ignore_if_...` suppress these errors;
-- of concurrent calls that create a table of one name, exactly one succeeds;
+- exactly one of several concurrent calls that create a table of one name succeeds;
 - a schema change is atomic, and concurrent changes are all kept.
 """
 
@@ -186,7 +186,7 @@ class Catalog:
         if name.system is None:
             return table
         # NOTE: a `SystemTable` has only the reading verbs of a table. A union type would force
-        # every caller to distinguish the two, although the caller knows which one it named.
+        # every caller to distinguish the two, although the caller knows which kind it named.
         return cast("Table", table.inspect.system_table(name.system))
 
     def alter_table(
@@ -194,8 +194,8 @@ class Catalog:
     ) -> None:
         """Apply schema changes as one new schema: all of them, or none.
 
-        A change of `deletion-vectors.enabled` first compacts the table in full, if stored rows need
-        it.
+        If stored rows need it, a change of `deletion-vectors.enabled` first compacts the whole
+        table.
 
         Raises CommitConflict if other processes keep changing the schema at the same time.
         """

@@ -166,8 +166,6 @@ def watch_database(
 
 
 class _Watch:
-    """The jobs of one call."""
-
     def __init__(
         self,
         tables: Tables,
@@ -316,7 +314,7 @@ class _Round:
 
 
 def _table(opened: Opened, name: str, request: DatabaseCompaction) -> Table | None:
-    """The table with the options of the request; None if it was dropped or cannot be compacted."""
+    """The table with the options of the request; None if dropped, or of a type not compacted."""
     try:
         table = opened(name)
     except NotFound:

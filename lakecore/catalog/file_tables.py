@@ -1,4 +1,4 @@
-"""What catalogs share: checks of table names, branches, schema changes, and errors."""
+"""The common parts of catalogs: checks of table names, branches, schema changes, and errors."""
 
 from __future__ import annotations
 

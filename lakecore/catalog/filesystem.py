@@ -7,7 +7,7 @@ same warehouse sees the same tables.
 What is atomic, and what is not:
 
 - creating a table creates its file `schema-0` exclusively; altering it creates the next schema file
-  exclusively. Of concurrent attempts, one succeeds; the others retry from the new state;
+  exclusively. One of several concurrent attempts succeeds; the others retry from the new state;
 - renaming a table moves its directory. On local storage, this is atomic. An object store copies
   file by file, so a concurrent writer could lose commits: this raises Unsupported unless
   `commit.single-writer` is set;
@@ -116,7 +116,7 @@ class DirectoryNames:
         return tuple(sorted(name for name, is_one in zip(names, are_tables, strict=True) if is_one))
 
     def near(self, database: str) -> tuple[str, ...]:
-        # One request lists all directories; a check whether each is a table would add one for each.
+        # One request lists all directories; a check for tables would need a request for each.
         return tuple(directories(self.store, self.database_path(database)))
 
     def others(self, database: str) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ def open_filesystem(given: Mapping[str, str], *, create: bool) -> Catalog:
 
 
 def create_table_at(store: Store, path: str, schema: TableSchema) -> bool:
-    """Create a table in a directory. Of concurrent callers, exactly one gets True.
+    """Create a table in a directory. Exactly one of several concurrent callers gets True.
 
     Raises CorruptTable if the directory holds snapshots without a schema: a new table there would
     contain the rows of an old one.

@@ -127,7 +127,7 @@ def _split_database(text: str) -> tuple[str, str]:
 
 
 def may_be_named(name: str) -> bool:
-    """Whether `check_directory` accepts the name, so that a catalog lists it."""
+    """Whether `check_directory` accepts the name: a catalog lists no others."""
     with suppress(InvalidRequest):
         check_directory("directory", name)
         return True

@@ -41,7 +41,7 @@ class Place:
 class Names(Protocol):
     """The databases and tables of one warehouse, as primitive calls.
 
-    The caller has checked the names of databases and tables (`identifier.py`), never `sys`.
+    The caller has checked the names of databases and tables (`identifier.py`): none is `sys`.
     """
 
     ambient: Ambient
@@ -95,7 +95,7 @@ class Names(Protocol):
         """The names in a database that belong to something other than a Paimon table."""
 
     def has_table(self, name: Identifier) -> bool:
-        """Whether there is such a table, or such a branch of one."""
+        """Whether there is a table, or a branch of one, of that name."""
 
     def is_taken(self, name: Identifier) -> bool:
         """Whether any table or view has that name.
@@ -109,7 +109,8 @@ class Names(Protocol):
     def create(self, name: Identifier, schema: TableSchema, rows: object) -> bool:
         """Create a table with these rows (None: without rows).
 
-        Of concurrent callers, exactly one gets True; the others get False when the table is there.
+        Exactly one of several concurrent callers gets True; the others get False once the table
+        exists.
         """
 
     def rename(self, old: Identifier, new: Identifier) -> bool:

@@ -143,7 +143,7 @@ def create_filled(  # noqa: PLR0913  where the table is, and what it is made of
     publication: Publication,
     table: str,
 ) -> bool:
-    """Create a table with `create` and write its rows. Of concurrent callers, one gets True.
+    """Create a table with `create` and write its rows. One of several callers gets True.
 
     `rows`: None for a table without rows.
     """

@@ -1,8 +1,8 @@
 """The common part of Paimon's CDC actions, which replicate the tables of a source.
 
-An action takes the same arguments as Paimon's action. It opens a source, and the rules that turn
-source tables into target tables. The module of each source declares its actions; `action_table.py`
-lists them all.
+An action takes the same arguments as Paimon's action. Opening an action gives a source, and the
+rules that map source tables to target tables. The module of each source declares its actions;
+`action_table.py` lists them all.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def startup_mode(modes: type[Mode], text: str) -> Mode:
 
 
 def checked_pattern(key: str, text: str, what: str = "option") -> str:
-    """Return the text if it is a valid regular expression. Raises InvalidRequest otherwise."""
+    """The pattern, if valid. Raises InvalidRequest if it is no regular expression."""
     try:
         re.compile(text)
     except re.error as error:
@@ -368,7 +368,6 @@ class Routing:
 
     @cached_property
     def _lower(self) -> Mapping[str, Mapping[str, str]]:
-        """The mappings with their keys in lower case."""
         return {
             name: {key.lower(): value for key, value in getattr(self, name).items()}
             for name in ("table_mapping", "table_prefix_db", "table_suffix_db")
@@ -441,7 +440,7 @@ def database_rules(arguments: Arguments, ambient: Ambient, metadata: Sequence[st
 
 
 def routing_of(arguments: Arguments, including_dbs: str | None = None) -> Routing:
-    """The routing that the arguments of an action of a whole database state.
+    """The routing by the arguments of a database action.
 
     `including_dbs`: the pattern of databases, if an option of the source states it.
     """

@@ -151,7 +151,6 @@ def _one_based(numbers: pa.Array, highest: int) -> pa.Array:
 
 
 def _nanoseconds(times: pa.Array) -> pa.Array:
-    """The nanosecond of the second."""
     milli = pc.multiply(pc.millisecond(times), 1_000_000)
     micro = pc.multiply(pc.microsecond(times), 1_000)
     return pc.add(pc.add(milli, micro), pc.nanosecond(times))
@@ -345,7 +344,7 @@ def _changed_text(
 
 
 def _texts(array: pa.Array, given: DataType | None, column: str) -> pa.Array:
-    """The values as text, as Paimon prints them."""
+    """The values as strings, as Paimon prints them."""
     assert isinstance(given, Atomic)
     return array if given.root in STRINGS else cast(array, given, STRING, column)
 
@@ -460,7 +459,7 @@ FUNCTIONS: dict[str, tuple[int, int, Build]] = {
     "now": (0, 1, _now),
     **dict.fromkeys(("upper", "lower", "trim"), (0, 0, _changed_text)),
 }
-"""The minimum and maximum number of arguments after the column, and what builds the call."""
+"""The least and most arguments after the column, and the function that builds the call."""
 
 
 # --- computed ------------------------------------------------------------------------------------
@@ -489,8 +488,8 @@ class ComputedColumn:
 def parse_computed_columns(texts: Sequence[str]) -> tuple[ComputedColumn, ...]:
     """The definitions, ordered so that each comes after the definitions that it refers to.
 
-    Raises InvalidRequest for text that is not a definition, an unknown function, two definitions of
-    one name, and cyclic references.
+    Raises InvalidRequest for a string that is not a definition, an unknown function, two
+    definitions of one name, and cyclic references.
     """
     columns = [_parsed(text) for text in texts]
     by_name = {column.name: column for column in columns}

@@ -1,4 +1,4 @@
-"""The values that a source of changes passes to the sink. They are frozen.
+"""The frozen values that a source of changes passes to the sink.
 
 A `Source` yields `Step`s. A step holds the changes since the previous step as `ChangeBatch`es, and
 the `Position` from which the source can continue directly after these changes.
@@ -155,8 +155,8 @@ class Altered:
 class Step:
     """Changes up to a position at which the sink may commit, and that position.
 
-    A step without batches shows that the source is alive; its position may be newer than that of
-    the previous step.
+    A step without batches shows that the source is alive; the position may be newer than in the
+    previous step.
 
     - `caught_up`: whether everything that the source held at its start has been yielded;
     - `cleared`: a table that lost rows after all earlier steps; such a step has no batches, and the

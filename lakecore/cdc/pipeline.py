@@ -465,7 +465,7 @@ def launch_of(action: str, arguments: Arguments, flags: Mapping[str, Sequence[st
 
 @contextmanager
 def _until_signal() -> Iterator[Callable[[], bool]]:
-    """A context manager that catches signals, with a function that tells whether one came.
+    """A context manager that catches signals, and gives a function that tells whether one came.
 
     The signals are SIGINT and SIGTERM. Only the main thread gets them: in other threads, the
     function always returns False.

@@ -349,7 +349,7 @@ class Sink:
     ) -> str | None:
         """The target of a source table, created if needed; None if the table is not followed.
 
-        `is_asked`: whether a user wants the table to be read, new or not.
+        `is_asked`: whether a user has requested the table, which need not be new.
         """
         with of_tables(table):
             target = self._rules.target(table)
@@ -631,7 +631,7 @@ class Sink:
             self._target(name).rows.check_old_rows(batch.schema)
             changes = needed_changes(self._rules, name, schema, batch.table, batch.schema)
         if changes:
-            # The rows of this step are not written yet: the position is the one before the step.
+            # The rows of this step are not written yet: the position is still before the step.
             self._checkpoint()
             with of_tables(batch.table), self._existing(name):
                 self._target(name).change(changes)
@@ -649,7 +649,6 @@ class Sink:
         return self._targets[name]
 
     def _write(self, target: TargetTable, batch: ChangeBatch, parts: Sequence[ChangeBatch]) -> None:
-        """Write a batch, whose rows come from the tables of `parts`."""
         batch = fitting(target.identifier, target.rows, batch, self._letters)
         with self._existing(target.identifier):
             try:
@@ -787,7 +786,6 @@ class Sink:
 
 
 def _properties(state: PipelineState) -> dict[str, str]:
-    """The properties of the snapshots of a checkpoint."""
     position = state.position or {}
     place = {name: position[name] for name in position if name not in _HIDDEN}
     text = json.dumps(place, sort_keys=True)

@@ -88,7 +88,7 @@ class SinkSettings:
     - `ignores_incompatible`: whether a table that does not fit its target is left out;
     - `skips_unsupported`: whether the first start sets aside tables that do not fit; otherwise the
       start ends with an error that names them;
-    - `source_moved`: whether the source may have another address than in the state;
+    - `source_moved`: whether the source's address may differ from the state;
     - `on_table_error`: what happens to a table that cannot be followed once the pipeline runs;
     - `keeps_dead_letters`: whether rows that do not fit, and unreadable messages, go to a file;
       otherwise such a row or message ends the pipeline;
@@ -338,7 +338,7 @@ class TargetRows:
             )
 
     def split(self, batch: ChangeBatch) -> tuple[list[int], list[tuple[int, str]]]:
-        """The numbers of the rows that fit, and of those that do not fit, each with the reason.
+        """The numbers of the rows that fit, and of all others, each with the reason.
 
         A range with a row that does not fit is halved until the row is found.
         """

@@ -1,7 +1,7 @@
 """The rules of an action for its targets: their names, columns, keys and options.
 
-A target has the columns of its source, then the computed columns, then the metadata columns. Its
-primary key is the one that the action states, or else the source's. Columns that a source no longer
+A target has the columns of its source, then the computed columns, then the metadata columns. The
+primary key is stated by the action, or else taken from the source. Columns that a source no longer
 has become nullable, because new rows have no value for them.
 
 When a pipeline starts for the first time, an existing target is checked: it must have every column,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 # --- evolution -----------------------------------------------------------------------------------
 # Computes the schema changes that a table needs for rows with the columns of a source.
 #
-# Paimon does not replay DDL. It compares the columns of the incoming rows with those of the table.
+# Paimon replays no DDL, but compares the columns of the incoming rows with the table's columns.
 #
 # - A column that the table lacks is added as a nullable column. A renamed column counts as new. If
 #   only the case of its name changed, it is the same column, and the table keeps its own name.
@@ -137,7 +137,7 @@ def may_lose(old: DataType, new: DataType | None, *, is_strict: bool) -> bool:
 
 
 def target_names(table: Iterable[str], given: Sequence[str]) -> dict[str, str]:
-    """For each column of a source, the name of its column in the table; for new columns, their own.
+    """The name in the table of each column of a source; new columns keep their own names.
 
     Names that differ only in case are the same column, unless one side has several such names.
     """
@@ -499,7 +499,7 @@ class TargetRules:
     ) -> None:
         """Create the target, or check the existing one.
 
-        Raises InvalidRequest for a key whose type makes one key of several keys of the source.
+        Raises InvalidRequest for a key type that maps several keys of the source to one.
         """
         if not catalog.table_exists(target):
             partition_keys = self._partition_keys(table, schema, target)

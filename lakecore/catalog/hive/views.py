@@ -1,7 +1,7 @@
 """The views of a Hive Metastore, as Paimon's Hive catalog stores them.
 
 A view is a table of type VIRTUAL_VIEW with the query as its text; options and comment are
-parameters. A view has only one text, so there are no dialects.
+parameters. There is one query, so a view has no dialects.
 
 The metastore also holds views of other engines (Hive, Spark, Trino). Such views are listed, but
 neither read nor changed, because their queries may mean something else in lakecore's SQL.
@@ -90,7 +90,7 @@ class HiveTables:
         """
         gone = set(self._parameters(before)) - set(self._parameters(schema)) if before else set()
         kept = {key: text for key, text in table.parameters.items() if key not in gone}
-        # An entry that Iceberg's readers use, too, says so by its type.
+        # The type tells Iceberg's readers that they can use the entry, too.
         always = _ALWAYS if ICEBERG_LOCATION not in kept else {**_ALWAYS, "table_type": "ICEBERG"}
         table.parameters = {**kept, **self._parameters(schema), **always}
         self.set_columns(table, schema)
@@ -312,7 +312,6 @@ class HiveViews:
                 raise _no_dialects(name, dialect)
 
     def _table(self, name: Identifier, view: View) -> Table:
-        """The metastore's form of a new view."""
         now = self.metastore.ambient.now_ms() // 1000
         table = types().Table(
             tableName=name.table,

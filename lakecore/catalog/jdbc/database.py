@@ -254,8 +254,6 @@ _LOST_OUT = re.compile(r"^(40P01|40001) |^ \((1213|1205),|database is locked")
 
 
 class _PyMySql(Protocol):
-    """A connection of PyMySQL."""
-
     _read_timeout: object
 
 

@@ -363,7 +363,7 @@ class Locks:
 
     @contextmanager
     def hold(self, database: str, table: str) -> Iterator[None]:
-        """Hold the lock of a table. Raises CommitConflict if the time-out comes first."""
+        """Hold the lock of a table. Raises CommitConflict after the time-out."""
         lock = f"{self.catalog_key}.{database}.{table}"
         if len(lock) > self.characters_max:
             raise InvalidRequest(

@@ -316,7 +316,6 @@ def _from_file(path: str, ambient: Ambient) -> Credentials:
 
 
 def _from_ecs(options: RestOptions) -> Credentials:
-    """The credentials from the metadata service of an ECS machine."""
     httpx = http_library()
     base = options.texts.get("dlf.token-ecs-metadata-url", _METADATA_URL)
     try:

@@ -242,7 +242,7 @@ class ServedNames:
     def __init__(self, client: RestClient, options: RestOptions, ambient: Ambient = SYSTEM) -> None:
         self.client = client
         self.options = options
-        self.option_texts = options.texts  # of the user, merged with those of the server
+        self.option_texts = options.texts  # of the user, merged with the server's
         self.table_defaults = options.table_defaults
         self.ambient = ambient
         self.root = f"/v1/{encoded(options.prefix)}" if options.prefix else "/v1"

@@ -255,7 +255,7 @@ def document_texts(text: str) -> dict[str, str | None]:
 
 
 def parsed_json(text: str) -> Any:
-    """The value of a JSON text. Raises ValueError for an integer that Python does not parse."""
+    """The value of a JSON string. Raises ValueError for an integer that Python does not parse."""
     return json.loads(text, parse_int=_whole)
 
 
@@ -300,7 +300,7 @@ def _value(value: Any) -> Any:
 
 
 def _whole(text: str | int) -> int:
-    """The integer. No integer of MongoDB comes near Python's limit of digits."""
+    """The integer. Raises ValueError for a number that Python does not parse."""
     try:
         return int(text)
     except ValueError:
@@ -480,7 +480,7 @@ def _row_record(schema: Any) -> Any:
 
 
 # --- debezium bson -------------------------------------------------------------------------------
-# `debezium-bson`: Debezium's events for MongoDB. Each document is a text in extended JSON.
+# `debezium-bson`: Debezium's events for MongoDB. Each document is a string in extended JSON.
 #
 # Each top-level field is a column of type STRING; the primary key is `_id`. Before version 6,
 # MongoDB does not report the old document; then the `_id` in the message's key identifies the row

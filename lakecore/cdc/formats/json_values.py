@@ -1,4 +1,4 @@
-"""Parses JSON texts one at a time: envelopes, and values that bulk reading would change.
+"""Parses JSON strings one at a time: envelopes, and values that bulk reading would change.
 
 msgspec parses only the requested members, and can leave a value as JSON text (`raw`). msgspec is an
 optional extra, so types of msgspec are created at their first use.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class JsonError(ValueError):
-    """Raised for a text that is not the expected JSON. `row` is its index in the list of texts."""
+    """Raised for a string that is not the expected JSON. `row`: its index in the list."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(reason)
@@ -29,7 +29,7 @@ class JsonError(ValueError):
 
 @cache
 def msgspec() -> ModuleType:
-    """The module msgspec. Raises InvalidRequest, naming the extra, if it is not installed."""
+    """The module msgspec. Raises InvalidRequest, naming the extra, if not installed."""
     try:
         return import_module("msgspec")
     except ImportError as error:
@@ -53,7 +53,7 @@ def struct(name: str, members: Mapping[str, object], **aliases: str) -> type:
 
 
 def decoder_of(kind: Any) -> Callable[[bytes], Any]:
-    """The function that parses a JSON text to an object of the class."""
+    """The function that parses a JSON string to an object of the class."""
     decode: Callable[[bytes], Any] = msgspec().json.Decoder(kind).decode
     return decode
 
@@ -78,7 +78,7 @@ def object_decoder() -> Callable[[bytes], dict[str, bytes]]:
 
 
 def overlaid(base: bytes, changes: bytes) -> bytes:
-    """The object with members replaced by those of `changes`, even by nulls."""
+    """The object with members replaced by members of `changes`, even by nulls."""
     merged = objects([base, changes])
     encoded: bytes = msgspec().json.encode({**merged[0], **merged[1]})
     return encoded
@@ -109,7 +109,7 @@ def field_texts(
 
 
 def value_text(raw: bytes, *, keeps_quotes: bool = False) -> str | None:
-    """A JSON value as the text that Paimon writes: a string without quotes, else JSON.
+    """A JSON value as Paimon writes it: a string without quotes, else JSON.
 
     With `keeps_quotes`, a JSON string keeps its leading quote.
     """
@@ -133,7 +133,7 @@ def number_text(text: str) -> str:
 
 
 def member_texts(raws: Sequence[bytes], names: Sequence[str]) -> list[list[bytes]]:
-    """The JSON texts of some members of each object, by name; empty if absent.
+    """The JSON of some members of each object, by name; empty if absent.
 
     Other members are skipped, which is much faster than `objects`. Raises JsonError.
     """

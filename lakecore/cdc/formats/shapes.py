@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 # and numbers with a fraction as floats. Therefore:
 #
 # 1. Read with the column kinds known from earlier objects; let Arrow infer the others.
-# 2. A column of strings, whole numbers or booleans is correct. A column that Arrow parsed as times
-#    has strings: remember that, and read again.
+# 2. A column of strings, whole numbers or booleans is correct. For a column that Arrow parsed as
+#    times, remember that it holds strings, and read again.
 # 3. Columns of other numbers, of arrays and of objects are read again one by one, as the text of
 #    the JSON. Numbers are printed as Java's BigDecimal prints them; arrays and objects have no
 #    blanks.

@@ -59,7 +59,7 @@ _MARIADB_GTID = 162
 _STANDALONE = 1
 _QUERY_HEAD = Struct("<IIBHH")
 _STRICT = 3 << 21  # STRICT_TRANS_TABLES and STRICT_ALL_TABLES of sql_mode
-_LOAD_HEAD_SIZE = 13  # of an event of LOAD DATA, after the head of a statement
+_LOAD_HEAD_SIZE = 13  # the size of a LOAD DATA event after the head of the statement
 _STATEMENT = re.compile(
     r"\s*(?:/\*.*?\*/\s*)?(INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECASE | re.DOTALL
 )
@@ -129,7 +129,7 @@ class Commit(NamedTuple):
 class Definition(NamedTuple):
     """A statement that may be DDL: it may change the definitions of tables.
 
-    - `database`: the current database of its session; empty if it has none;
+    - `database`: the current database of the session, or empty;
     - `is_strict`: whether its session refuses values that do not fit a column.
     """
 
@@ -141,7 +141,7 @@ class Definition(NamedTuple):
 class Statement(NamedTuple):
     """A statement that changes rows, logged in place of the rows (binlog_format=STATEMENT).
 
-    - `database`: the current database of its session; empty if it has none;
+    - `database`: the current database of the session, or empty;
     - `place`: where the statement is in the log, for messages;
     - `end`: the offset of its end in the log.
     """
@@ -161,7 +161,7 @@ class Binlog:
 
     - `place`: the position of the next event;
     - `skips_to`: events of the first file that end at or before this offset are left out;
-    - `sizes`: the sizes of the log's files; only after a start at a GTID, until the first event.
+    - `sizes`: the sizes of the log's files; set only by a start at a GTID, until the first event.
     """
 
     def __init__(self, settings: MySqlSettings, server: Server, server_id: int) -> None:
@@ -332,7 +332,7 @@ class Binlog:
 
 
 def offset_after(before: int, end: int) -> int:
-    """The offset at which an event ends, from the offset before it and the end that it states.
+    """The end offset of an event, from the offset `before` it and the `end` that it states.
 
     An event states only the lower 32 bits of its end offset, but a file with a very large
     transaction can exceed 4 GiB. An event has at most 1 GiB, so if the stated end is much smaller
@@ -379,7 +379,7 @@ def _rows(data: bytes, kind: int, end: int, timestamp: int, stop: int) -> Rows:
 
 
 def _query(data: bytes, more: int = 0) -> tuple[str, str, bool]:
-    """The text of a statement, the current database of its session, and whether it is strict.
+    """A statement, the current database of its session, and whether the session is strict.
 
     `more`: the size of the event after the head of a statement, in bytes.
     """

@@ -1,7 +1,7 @@
 """A MySQL column as the server defines it, and as the binary log describes it.
 
-The log states the storage of a column: type code, precision, length in bytes, signedness. It states
-neither comments nor the display width 1 that makes a TINYINT a BOOLEAN. A definition of
+The log states the storage of a column: type code, precision, length in bytes, signedness. The log
+states neither comments nor the display width 1 that makes a TINYINT a BOOLEAN. A definition of
 `information_schema` is used if its column has the same storage. Otherwise the table was changed
 after the rows were logged, and the definition follows from the log alone.
 """

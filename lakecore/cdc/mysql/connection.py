@@ -73,7 +73,7 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What a source must know about its server.
+    """The facts about a server that its source needs.
 
     - `identity`: distinguishes the server from others that take over its address in a failover;
     - `snapshot_states_position`: whether a transaction can state its position in the log (MariaDB).
@@ -410,7 +410,7 @@ def _connection_type() -> Callable[..., Connection]:
 
 @cache
 def _tls(ca_file: str | None) -> ssl.SSLContext:
-    """The rules for encryption: any certificate, or one that the authority of the file signed."""
+    """The TLS context: accepts any certificate, or only those that the file's authority signed."""
     if ca_file is None:
         made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         made.check_hostname = False

@@ -263,7 +263,7 @@ def _groups(values: Sequence[bytes]) -> Iterator[list[bytes]]:
 class Marks:
     """The snapshot of one table.
 
-    - `key`: the integer key by which the table is cut into ranges; None if it is one stream;
+    - `key`: the integer key by which the table is cut into ranges; None for one stream;
     - `bounds`: the first key of each range, except the first range;
     - `places`: the log place of each range that is done, in order; for a stream, one place, which
       is known as soon as its first rows are read;
@@ -494,7 +494,7 @@ class LogBatches:
         self.size += event.stop - event.start
 
     def columns(self) -> list[tuple[SourceTable, frozenset[str], frozenset[str]]]:
-        """Tables that came with other columns than before: names that are gone, and new names.
+        """Tables whose columns have changed, each with the lost names and the new names.
 
         Not every change is a statement on the table: another table may get its name.
         """
@@ -634,7 +634,7 @@ class LogBatches:
         )
 
     def _read(self, column: LoggedColumn, values: Sequence[object]) -> Sequence[object]:
-        """The raw values of a column, with strings that only the server can decode decoded."""
+        """The raw values of a column; strings that only the server can decode are decoded."""
         in_server_set = column.code in _TEXTS and column.encoding == BY_SERVER
         return self._texts.texts(column.charset, values) if in_server_set else values
 

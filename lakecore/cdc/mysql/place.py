@@ -25,7 +25,7 @@ class Place:
     - `server`: the server to which the place belongs;
     - `gone`: by table, names in lower case of columns that no longer exist; the target keeps them;
     - `renewed`: tables in which another column got the name of a gone column;
-    - `texts`: columns of keys, as `database.table.column`, whose dates are mirrored as texts.
+    - `texts`: columns of keys, as `database.table.column`, whose dates are mirrored as strings.
     """
 
     marks: dict[SourceTable, Marks] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Place:
     texts: tuple[str, ...] = ()
 
     def rename(self, table: SourceTable, gone: Iterable[str], come: Iterable[str]) -> bool:
-        """Note lost names of columns, then new names. Returns whether a new name was a lost one."""
+        """Note lost and new names of columns. Returns whether a new name was lost before."""
         names = self.gone.get(table, frozenset()).union(gone)
         if names:
             self.gone[table] = names
@@ -103,13 +103,13 @@ class Place:
 
 
 def texts_of(position: Position) -> tuple[str, ...]:
-    """The columns of keys whose dates are mirrored as texts."""
+    """The columns of keys whose dates are mirrored as strings."""
     listed = position.get("texts")
     return tuple(map(str, listed)) if isinstance(listed, list) else ()
 
 
 def with_gtid(known: str | None, last: str | None) -> str | None:
-    """The last GTIDs of all domains of MariaDB, after another transaction; MySQL's last GTID."""
+    """The last GTIDs of MariaDB's domains after another transaction; for MySQL, only the last."""
     if last is None or ":" in last or not known:
         return last or known
     domain = f"{last.partition('-')[0]}-"

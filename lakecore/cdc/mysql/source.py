@@ -355,7 +355,6 @@ class MySqlSource:
         return source_schema(table, list(columns.values()), key, comment, self._settings.mapping)
 
     def _keep_texts(self, names: tuple[str, ...]) -> None:
-        """Mirror the dates of these columns as strings."""
         self._texts = names
         self._settings = replace(self._settings, mapping=self._settings.mapping.as_texts(names))
 

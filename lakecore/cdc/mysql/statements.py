@@ -106,7 +106,7 @@ class ColumnChanges(NamedTuple):
     """What a statement does to the columns of a table.
 
     - `gone`: names of columns that the statement dropped or renamed;
-    - `come`: names of columns that the statement added, or renamed to that name;
+    - `come`: names that the statement gave to new or renamed columns;
     - `retyped`: columns that keep their name, with the stated type.
 
     Names are in lower case, because MySQL ignores their case.

@@ -328,7 +328,7 @@ def _padded(array: pa.Array, size: int) -> pa.Array:
 
 
 def text_of(value: object, encoding: str | None) -> str | None:
-    """The text of a value in a character set; None for None."""
+    """The decoded string of a value; None for None."""
     if not isinstance(value, bytes):
         return None
     try:

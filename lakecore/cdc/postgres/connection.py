@@ -94,8 +94,8 @@ def postgres_key_type(
 ) -> DataType:
     """The type of a key column, in which different values of PostgreSQL stay different.
 
-    The type is that of `postgres_type`, except for types that would map several values to one. For
-    example, TIME(6) is STRING: Paimon stores a TIME in milliseconds.
+    The type of `postgres_type`, except for types that would map several values to one. For example,
+    TIME(6) is STRING: Paimon stores a TIME in milliseconds.
     """
     match name.lower():
         case "varbit":
@@ -439,7 +439,7 @@ def read_columns(
 
 
 def read_identities(cursor: Cursor, names: Collection[str]) -> dict[str, dict[str, Json]]:
-    """By table and column, as JSON values: a number that no later column gets, and the type.
+    """By table and column, as JSON values: the number, which is never reused, and the type.
 
     A type is given by its number and its modifier.
     """

@@ -115,7 +115,7 @@ def _take_all(table: SourceTable) -> bool:
 
 
 class PostgresSource:
-    """A source over the tables of one database that the settings name.
+    """The tables of one database, selected by the settings, as a source.
 
     - `accepts`: selects the tables to read;
     - `needs_key`: whether tables without a primary key are left out.

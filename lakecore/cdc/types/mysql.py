@@ -150,8 +150,8 @@ def mysql_type(given: str | MySqlType, mapping: TypeMapping = DEFAULT_MAPPING) -
 def mysql_key_type(given: str | MySqlType, mapping: TypeMapping = DEFAULT_MAPPING) -> DataType:
     """The type of a key column, in which different values of MySQL stay different.
 
-    The type is that of `mysql_type`, except for types that would map several values to one. For
-    example, `mysql_key_type("tinyint(1)")` is TINYINT, because this column can hold 2 and 3.
+    The type of `mysql_type`, except for types that would map several values to one. For example,
+    `mysql_key_type("tinyint(1)")` is TINYINT, because this column can hold 2 and 3.
     """
     source = parse_mysql_type(given) if isinstance(given, str) else given
     exact = replace(mapping, options=mapping.options | {TypeOption.TINYINT1_NOT_BOOL})

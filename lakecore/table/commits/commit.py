@@ -479,7 +479,7 @@ class _Committer:
                 return change
             raise
         if not self._publish(snapshot, latest, step.delta):
-            # The deletions of an overwrite, and row ids, depend on the snapshot before.
+            # The deletions of an overwrite, and row ids, depend on the previous snapshot.
             is_kept = not step.stamped and change.kind is not CommitKind.OVERWRITE
             self._manifests.lose(deltas=is_kept)
             return change

@@ -52,7 +52,7 @@ class Seen:
     schema_id: int | None = None
 
     def is_recent(self, context: TableContext) -> bool:
-        """Whether a commit may use this without another read; if outdated, the publication fails.
+        """Whether the facts may be used without another read; if outdated, publication fails.
 
         After a recently lost race, the answer is False: a lost race costs more than a read.
         """
@@ -460,7 +460,7 @@ def _expired(snapshot_id: int) -> NotFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inherited:
-    """The fields that a snapshot inherits from the one before it."""
+    """The fields that a snapshot inherits from the previous snapshot."""
 
     total_record_count: int | None = None
     schema_id: int = 0
@@ -487,15 +487,15 @@ class Inherited:
 # the number of a commit or a larger one, that commit was made
 # (https://paimon.apache.org/docs/master/concepts/snapshot/).
 #
-# If the process died between the two snapshots of a commit, the second is missing. It can still be
+# If the process died between the two snapshots of a commit, the second is missing, and can still be
 # made from the same messages.
 
 
 def last_committed(context: TableContext, user: str) -> Snapshot | None:
     """The newest snapshot that a user committed under an identifier; None if there is none.
 
-    Batch commits have no identifier of their own and are ignored: otherwise a job that makes both
-    kinds of commits would take each of its later numbered commits for done.
+    Batch commits have no identifier of their own and are ignored: otherwise a job with both kinds
+    of commits would treat each of its later numbered commits as done.
     """
     return _last_numbered(context, user, context.history.latest_snapshot())
 

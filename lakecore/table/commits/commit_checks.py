@@ -6,7 +6,7 @@
   against the live files and their vectors;
 - written and compacted files must follow the newest schema and options;
 - a change other than an overwrite is checked against the files that others added since its writers
-  read the table; against all files, if the snapshot they read has been rolled back;
+  read the table; or against all files, if the snapshot that they read was rolled back;
 - a change that replaces whole partitions conflicts with every file that others added there;
 - rows computed from other rows conflict with concurrent changes of the same keys, or of
   the same columns of rows with ids.
@@ -237,7 +237,6 @@ def may_follow(before: TableContext, after: TableContext, *, empty: bool) -> boo
 
 
 def _deciding(texts: Mapping[str, str], decides: Callable[[Option], bool]) -> dict[str, str]:
-    """The options for which `decides` is true."""
     found = {key: find_option(key) for key in texts}
     return {key: texts[key] for key, known in found.items() if known is not None and decides(known)}
 
@@ -254,7 +253,7 @@ def _deciding(texts: Mapping[str, str], decides: Callable[[Option], bool]) -> di
 #    have joined ranges, an overwrite may have removed the rows;
 # 2. no later commit may have written one of these columns for one of these rows. Other columns are
 #    no conflict. A compaction changes no value;
-# 3. after a compaction, the row id ranges of two files must be equal or disjoint. They may overlap
+# 3. after a compaction, the row id ranges of two files must be equal or disjoint. An overlap arises
 #    if another commit wrote a column for a range that the compaction joins with others;
 # 4. no global index may cover one of these columns: it would still find rows by their old values.
 #    Paimon can drop such an index (`global-index.column-update-action`); lakecore refuses the
@@ -475,7 +474,7 @@ def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
 def _check_written(context: TableContext, change: Change, newest: int) -> None:
     """Raise CommitConflict if rows were written under rules that the table no longer has.
 
-    The first snapshot fixes some rules; the writer may have opened the table before it.
+    The first snapshot fixes some rules; a writer may have opened the table earlier.
     """
     for message in change.messages:
         empty = message.base_snapshot_id is None

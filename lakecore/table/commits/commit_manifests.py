@@ -1,8 +1,8 @@
 """The manifests, manifest lists and index manifests that one commit writes, under fresh names.
 
-No reader sees them before a snapshot names them. If an attempt certainly failed, its files are
-removed, except the lists of the commit's own changes and the manifests that it merged: the next
-attempt uses them again and so publishes earlier.
+No reader sees such files before a snapshot names them. The files of a certainly failed attempt are
+removed, except the lists of the commit's own changes and the merged manifests, which make the next
+attempt faster.
 
 INVARIANT: every snapshot names the complete index manifest. Without it, rows that deletion vectors
 hide would reappear.

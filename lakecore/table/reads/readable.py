@@ -1,6 +1,6 @@
 """The reading methods that tables and system tables share.
 
-A subclass defines the rows of a state (`_rows`); this class derives every read method from it.
+A subclass defines the rows of a state (`_rows`); `Readable` derives the read methods from them.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Readable(ABC):
         tag: str | None = None,
         timestamp: Time | None = None,
     ) -> pl.LazyFrame:
-        """The rows of the latest snapshot, or of the one named, as a lazy Polars frame.
+        """The rows of the latest snapshot, or of a named one, as a lazy Polars frame.
 
         Columns, filters and limits of a query on the frame are pushed down to the files. The
         snapshot is chosen now; data is read when the frame is collected. The row order is

@@ -550,7 +550,7 @@ _FILES_AT_ONCE = 8_192
 def _needs_columns_only(
     context: ScanContext, snapshot: Snapshot, predicate: Predicate | None
 ) -> bool:
-    """Whether live files are columns, and no file or bucket of a wanted partition is pruned."""
+    """Whether the live files are held as columns, and no wanted file or bucket is pruned."""
     history, schema = context.history, context.schema
     if history.live_if_known(snapshot) is not None or history.is_small(snapshot):
         return False
@@ -696,7 +696,7 @@ class LargeSplits(Sequence["Split"]):
         return split_of(bucket, runs, False, order, known[bucket], self._context)
 
     def _commit_order(self, start: int, files: Sequence[DataFile]) -> Mapping[str, int]:
-        """`commit_order` of all files of the bucket that holds the split at `start`, for these."""
+        """The `commit_order` of `files`, among all files of the bucket of the split at `start`."""
         bounds = np.append(self._planned.bucket_starts, self.files_count)
         number = int(np.searchsorted(bounds, start, "right"))
         own = np.sort(self._planned.files[bounds[number - 1] : bounds[number]])

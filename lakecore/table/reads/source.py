@@ -82,8 +82,6 @@ T = TypeVar("T")
 
 
 class _OfSnapshots(Protocol):
-    """A source of rows of a table."""
-
     @property
     def context(self) -> TableContext: ...
 
@@ -216,7 +214,7 @@ def side_by_side(
 
 
 class _Ahead(Generic[Batch]):
-    """A stream that its own thread reads a few batches ahead.
+    """A stream that a separate thread reads a few batches ahead.
 
     NOTE: reading a few batches is a task that ends, not a loop that waits for room. On exit, the
     interpreter waits for every thread. If a consumer dropped the stream without closing it, a
@@ -283,7 +281,7 @@ def _bytes_of(batch: pa.RecordBatch | pl.DataFrame) -> int:
 _UNCHECKED_BYTES_MAX = 64 << 20
 """With at most this many unverified bytes, verifying the files is always cheap enough."""
 _FEW_SHARE = 4
-"""Matching row groups are few if they are at most all row groups divided by this."""
+"""Matching row groups are few if there are at least this many times as many in all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,7 +362,7 @@ class TableSource:
         columns: Sequence[str] | None,
         predicate: Predicate | None = None,
     ) -> ReadPlan:
-        """How to read these splits: columns, types and predicate."""
+        """The columns, types and predicate with which these splits are read."""
         context, schema = self.context, self.table_schema
         ids = {file.schema_id for split in splits for file in split.files}
         names = schema.names if columns is None else tuple(schema.field(c).name for c in columns)
@@ -485,7 +483,7 @@ class TableSource:
         return engine_files(splits, path.paths, plan, store, surviving)
 
     def decide(self, columns: Sequence[str], predicate: Predicate | None = None) -> Decision:
-        """How a read is done: an engine scans all files, or each split has its own path."""
+        """The way to read: an engine scans all files, or each split has its own path."""
         return self._scanned(columns, predicate, Reader.ENGINE)
 
     @or_expired

@@ -124,7 +124,7 @@ def with_levels_of(context: TableContext, schema: TableSchema) -> TableContext:
 def schema_read(context: TableContext) -> TableSchema:
     """The schema of a read whose call names no snapshot.
 
-    This is the newest schema, unless options of the table name a past snapshot.
+    The newest schema, unless options of the table name a past snapshot.
     """
     if stated_travel(context, Travel()) == Travel():
         return context.schema

@@ -103,12 +103,12 @@ def told_snapshot(snapshot: Snapshot, context: TableContext) -> Snapshot:
 
 
 def told_by(error: BaseException, context: TableContext) -> BaseException:
-    """The error as a log line may show it."""
+    """The error in a form that a log may show."""
     return told(error, context) if context.options.query_auth_enabled else error
 
 
 def told_each(items: Iterator[T], context: TableContext) -> Iterator[T]:
-    """The items; an error of the iterator is replaced by what may be told of it."""
+    """The items; errors of the iterator are replaced by `told`."""
     failure: LakecoreError | None = None
     try:
         yield from items
@@ -123,7 +123,7 @@ def told_each(items: Iterator[T], context: TableContext) -> Iterator[T]:
 def told_call(
     work: Callable[[], T], context: TableContext, kinds: tuple[type[BaseException], ...] = FAILURES
 ) -> T:
-    """The result of work on stored rows; an error is replaced by what may be told of it."""
+    """The result of work on stored rows; errors are replaced by `told`."""
     failure: LakecoreError | None = None
     try:
         return work()
