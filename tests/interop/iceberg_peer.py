@@ -27,7 +27,7 @@ Where = tuple[str, Any]
 
 def main() -> None:
     """Answer requests."""
-    serve({"read": read, "tags": tags, "listed": listed})
+    serve({"read": read, "tags": tags, "listed": listed, "shown": shown})
 
 
 def read(
@@ -63,6 +63,20 @@ def listed(catalog: Mapping[str, str], name: str) -> dict[str, Any]:
         "refs": {name: ref.snapshot_id for name, ref in table.refs().items()},
         "rows": plain_rows(table.scan().to_arrow().to_pylist()),
     }
+
+
+def shown(reader: str, snippet: str) -> list[str]:
+    """The rows that a snippet of the documentation shows."""
+    import polars as pl
+    from pyiceberg.table import StaticTable
+
+    if reader == "DuckDB":
+        found: Any = _duckdb().execute(snippet).to_arrow_table()
+    elif reader == "Polars":
+        found = eval(snippet, {"pl": pl}).collect().to_arrow()  # noqa: S307 - ours
+    else:
+        found = eval(snippet, {"StaticTable": StaticTable}).scan().to_arrow()  # noqa: S307 - ours
+    return plain_rows(found.to_pylist())
 
 
 def _by_pyiceberg(path: str, snapshot_id: int | None, where: Where | None) -> list[Any]:

@@ -21,7 +21,7 @@ time.tzset()
 
 def main() -> None:
     """Answer requests."""
-    serve({"read": read, "query": query})
+    serve({"read": read, "query": query, "shown": shown})
 
 
 def read(path: str, where: str = "true", tag: str | None = None) -> list[str]:
@@ -30,6 +30,11 @@ def read(path: str, where: str = "true", tag: str | None = None) -> list[str]:
     if tag is not None:
         reader = reader.option("tag", tag)
     return _rows(reader.load(path).where(where))
+
+
+def shown(snippet: str) -> list[str]:
+    """The rows that a snippet of the documentation shows."""
+    return _rows(eval(snippet, {"spark": _spark()}))  # noqa: S307 - ours
 
 
 def query(warehouse: str, text: str) -> list[str]:

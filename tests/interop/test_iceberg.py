@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import sys
 import time as time_module
@@ -26,6 +27,7 @@ from tests.interop.setup_peers import (
     set_up_iceberg_spark,
     spark_python,
 )
+from tests.test_readme import python_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -304,6 +306,29 @@ def test_spark_reads_by_sql_what_a_hadoop_catalog_lists(spark: Peer, tmp_path: P
         [{"day": days[0], "n": 4}, {"day": days[1], "n": 3}]
     )
     assert asked("SELECT operation FROM lake.db.t.snapshots") == ['{"operation": "append"}'] * 2
+
+
+def test_what_the_page_says_of_readers_is_what_they_do(
+    readers: Peer, spark: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (REPOSITORY / "docs" / "iceberg.md").read_text()
+    (_, code), *_ = python_blocks(page)
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})  # noqa: S102 - ours
+    table = page.partition("| reader | reads it by |")[2].partition("\n\n")[0]
+    snippets = {
+        name.strip(): snippet.replace("'.../", "'warehouse/shop.db/visits/")
+        for name, snippet in re.findall(r"^\| ([^|]+) \| `([^`]+)`", table, re.MULTILINE)
+    }
+    assert [*snippets] == ["DuckDB", "Polars", "PyIceberg", "Spark with Iceberg's runtime"]
+
+    for name, snippet in snippets.items():
+        placed = snippet.replace("'warehouse/", f"'{tmp_path}/warehouse/")
+        if name.startswith("Spark"):
+            rows = spark.ask("shown", snippet=placed)
+        else:
+            rows = readers.ask("shown", reader=name, snippet=placed)
+        assert rows == plain_rows([{"page": "home", "seconds": 3}]), name
 
 
 WRITER = """
