@@ -39,7 +39,10 @@ _SETTING = re.compile(r"\b(?:SET|PRAGMA|INSTALL|LOAD) ")
 _SENTENCE = re.compile(r"(?<=[.!]) (?=[A-Z])")
 _LITERALS = {"STRING_LITERAL": "VARCHAR", "INTEGER_LITERAL": "INTEGER"}
 _PYTHON = re.compile(r"\.? Detail: Python exception: .*", re.DOTALL)
-_READING = re.compile(r"\A(?:.*?reading the Arrow source failed: )(?:\w+(?: \w+)?: )?", re.DOTALL)
+_READING = re.compile(
+    r"\A(?:.*?(?:reading the Arrow source failed|get_next failed\(\)): )(?:\w+(?: \w+)?: )?",
+    re.DOTALL,
+)
 _COLUMN = re.compile(r'(?:Referenced column|does not have a column named|Column) "?(.+?)"?(?: |\Z)')
 _TABLE = re.compile(r'Referenced table "(.+?)" not found')
 _THING = re.compile(r'((?:\w+ )?Function|Type|Table) with name "?(.+?)"? does not exist')

@@ -126,8 +126,10 @@ def test_nan_and_zeros_are_no_matter_of_bounds(data_type: str, tmp_path: Path) -
         wanted = str(table.to_polars().filter(expression)["n"].to_list())
         assert str(table.scan().filter(expression).collect()["n"].to_list()) == wanted, expression
         assert str(table.to_arrow(where=expression)["n"].to_pylist()) == wanted, expression
+    own = duckdb.connect()
+    own.execute("CREATE TABLE own AS FROM numbers")  # DuckDB 1 finds no NaN in data of Arrow
     for text in ("n > 5", "n = 'nan'", "n = 0", "n < 0", "NOT n <= 1", "n + 1 > 5", "isnan(n)"):
-        wanted = str(duckdb.from_arrow(numbers).filter(text).fetchall())
+        wanted = str(own.sql(f"FROM own WHERE {text}").fetchall())
         assert str(table.to_polars(where=text).rows()) == wanted, text
         assert str(table.to_duckdb(duckdb.connect(), text).fetchall()) == wanted, text
         assert str(table.to_duckdb(duckdb.connect()).filter(text).fetchall()) == wanted, text
