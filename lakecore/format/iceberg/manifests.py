@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from lakecore.format.avro import plain_container, write_container
 from lakecore.format.avro_container import named_faults
-from lakecore.format.iceberg.schemas import PARTITION_FIELD_ID, atomic_name
+from lakecore.format.iceberg.documents import PARTITION_FIELD_ID, atomic_name
 from lakecore.format.index_files import encode_vectors
 from lakecore.format.statistics import stats_frame
 

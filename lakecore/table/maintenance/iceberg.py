@@ -36,7 +36,7 @@ from lakecore.errors import (
     NotFound,
     Unsupported,
 )
-from lakecore.format.iceberg import documents, manifests, schemas
+from lakecore.format.iceberg import documents, manifests
 from lakecore.format.iceberg.manifests import DELETED, DELETES, EXISTING, Record, encode_puffin
 from lakecore.format.layout import MAIN_BRANCH, canonical, one_name
 from lakecore.io.stores.guarded import guarded
@@ -52,7 +52,7 @@ from lakecore.table.vectors import BucketVectors
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lakecore.format.iceberg.schemas import Json
+    from lakecore.format.iceberg.documents import Json
     from lakecore.io.stores.store import Store
     from lakecore.model.files import DataFile
     from lakecore.model.manifest import ManifestEntry
@@ -81,7 +81,7 @@ def check_publishable(context: TableContext) -> None:
     options.require_all_rows()
     _place(context)
     entries_of(context)
-    schemas.iceberg_schema(schema)
+    documents.iceberg_schema(schema)
     marked = options.deletion_vectors_enabled and not _shows_vectors(context)
     if marked and not schema.primary_keys:
         raise InvalidRequest(
@@ -371,9 +371,9 @@ class _Publication:
     def _records(self, entries: Sequence[ManifestEntry], schema: TableSchema) -> list[Record]:
         """The records of data files. Raises Unsupported for one that Iceberg would misread."""
         history = self._context.history
-        now = schemas.iceberg_schema(schema)
+        now = documents.iceberg_schema(schema)
         for schema_id in {each.file.schema_id for each in entries}:
-            if not schemas.reads_as(schemas.iceberg_schema(history.schema(schema_id)), now):
+            if not documents.reads_as(documents.iceberg_schema(history.schema(schema_id)), now):
                 raise Unsupported(
                     "Iceberg does not read the old type of a column as the new one; rewrite the "
                     "files: compact(full=True) of a table with a key, or an overwrite",
@@ -406,7 +406,7 @@ class _Publication:
         columns = {
             manifests.avro_name(field.name): manifests.plain_values(batch.column(place), of)
             for place, (field, of) in enumerate(
-                zip(schema.partition_fields, schemas.partition_types(schema), strict=True)
+                zip(schema.partition_fields, documents.partition_types(schema), strict=True)
             )
         }
         return {
@@ -684,9 +684,9 @@ class _Written:
         self._owner = owner
         self.table_schema = schema
         self.snapshot_id = snapshot_id
-        self.schema = schemas.iceberg_schema(schema)
-        self.spec = schemas.partition_spec(schema)
-        self.types = schemas.partition_types(schema)
+        self.schema = documents.iceberg_schema(schema)
+        self.spec = documents.partition_spec(schema)
+        self.types = documents.partition_types(schema)
 
     def write(self, entries: Sequence[Record]) -> list[Record]:
         """Write manifests of these entries. Returns their lines."""

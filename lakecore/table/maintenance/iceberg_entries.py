@@ -11,7 +11,7 @@ from lakecore.format.layout import canonical
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakecore.format.iceberg.schemas import Json
+    from lakecore.format.iceberg.documents import Json
 
 Newest: TypeAlias = "Callable[[], tuple[str, Json] | None]"
 """Reads the document of the latest snapshot, and its path. None while a publisher is at work."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableUpdate as Update
     from requests import Session
 
-    from lakecore.format.iceberg.schemas import Json
+    from lakecore.format.iceberg.documents import Json
     from lakecore.table.context import TableContext
     from lakecore.table.maintenance.iceberg_entries import Named, Newest
 

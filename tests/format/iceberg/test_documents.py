@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import Unsupported
-from lakecore.format.iceberg.schemas import iceberg_schema, partition_spec, reads_as
+from lakecore.format.iceberg.documents import iceberg_schema, partition_spec, reads_as
 from lakecore.io.files.parquet_types import physical_schema
 from lakecore.model.schema import TableSchema, number_fields
 from lakecore.model.types import Field, parse_type
