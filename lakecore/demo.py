@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from zipfile import ZipFile
 
 import polars as pl
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn
@@ -32,7 +32,6 @@ from lakecore.io.ambient import SYSTEM
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from rich.console import RenderableType
     from rich.status import Status
 
     from lakecore.table.handle import Table

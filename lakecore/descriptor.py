@@ -15,7 +15,7 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
 from lakecore.io.stores.guarded import guarded, unguarded
-from lakecore.io.stores.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore, Store
 from lakecore.memory import Budget
 from lakecore.options import parse_options
 from lakecore.plan.partitions import Partitions
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakecore.format.layout import Layout
-    from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
 
 

@@ -16,14 +16,11 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import closing, nullcontext
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from lakecore.errors import Unsupported
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Value = TypeVar("Value")
 _POOL = "polars-"

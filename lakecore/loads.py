@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 from lakecore.catalog.identifier import check_name
 from lakecore.errors import AlreadyExists, CommitUnknown, InvalidRequest, LakecoreError
 from lakecore.model.schema_change import SchemaChange
-from lakecore.options import option_texts
+from lakecore.options import OptionValue, option_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
-    from lakecore.options import OptionValue
     from lakecore.session import Session
     from lakecore.table.handle import Table
 

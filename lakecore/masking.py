@@ -7,12 +7,8 @@ after such a key in a text, because exceptions of storage clients repeat their a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MASK = "***"
 

@@ -19,13 +19,13 @@ import pyarrow as pa
 
 from lakecore.descriptor import TableDescriptor, describe
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
-from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult, Snapshot
 from lakecore.options import POSTPONE_BUCKET
 from lakecore.plan.bucketing import bucket_ids
 from lakecore.plan.partitions import bucket_key_fields
 from lakecore.rows.conform import KindRule, conform
 from lakecore.table.commits.commit_change import delete_files
-from lakecore.table.context import crosses_partitions
+from lakecore.table.context import TableContext, crosses_partitions
 from lakecore.table.reads.readable import batch_reader
 from lakecore.table.reads.row_values import parse_condition, setting_of
 from lakecore.table.reads.source import TableSource
@@ -59,10 +59,8 @@ if TYPE_CHECKING:
     from lakecore.model.data_types import Field
     from lakecore.model.files import CommitMessage, Split
     from lakecore.model.schema import TableSchema
-    from lakecore.model.snapshot import CommitResult, Snapshot
     from lakecore.model.times import Time
     from lakecore.options.choices import BucketFunction
-    from lakecore.table.context import TableContext
     from lakecore.table.handle import Table
 
 __all__ = ["read", "write"]

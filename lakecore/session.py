@@ -8,7 +8,7 @@ always see the same tables.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import currentframe
 from threading import local
 from typing import TYPE_CHECKING, cast
@@ -30,7 +30,6 @@ from lakecore.options import OptionValue, option_texts
 from lakecore.table.publication import EXCLUSIVE_CREATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from datetime import timedelta
 
     from lakecore.catalog.catalog import Catalog

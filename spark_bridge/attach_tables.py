@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
@@ -24,7 +24,15 @@ from weakref import WeakKeyDictionary
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
-from lakecore import AlreadyExists, InvalidRequest, LakecoreError, Unsupported, connect
+from lakecore import (
+    AlreadyExists,
+    InvalidRequest,
+    LakecoreError,
+    Session,
+    Table,
+    Unsupported,
+    connect,
+)
 from lakecore.distributed import anchored, is_access_option
 from spark_bridge.arguments import named_arguments, warn
 from spark_bridge.options import MARK
@@ -34,12 +42,9 @@ from spark_bridge.source import LakecoreSource, marked
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
-
-    from lakecore import Session, Table
 
     Warehouse: TypeAlias = "str | os.PathLike[str] | Mapping[str, str]"
 

@@ -16,23 +16,31 @@ import json
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, cast
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as s
 
-from lakecore import AlreadyExists, CommitConflict, InvalidRequest, Unsupported
+from lakecore import AlreadyExists, CommitConflict, CommitResult, InvalidRequest, Unsupported
 from lakecore.distributed import (
     COMMON_FLAGS,
     DATABASE_FLAGS,
     SYSTEM,
     TABLE_FLAGS,
     Arguments,
+    Author,
+    Catalog,
+    SourceSchema,
+    SourceTable,
     StateFiles,
+    TableContext,
+    TableDescriptor,
+    TargetRules,
     decoder_for,
     describe,
     needed_changes,
@@ -47,6 +55,8 @@ from spark_bridge.cdc_decode import (
     MESSAGE_COLUMNS,
     ORDER,
     CdcTask,
+    DecodingReport,
+    WrittenTargets,
     decode_function,
     rules_for,
     write_function,
@@ -63,26 +73,11 @@ from spark_bridge.stream_commit import (
     loop_of,
     query_of,
 )
-from spark_bridge.task import MEMORY_PER_TASK, WRITE_ONLY
+from spark_bridge.task import MEMORY_PER_TASK, WRITE_ONLY, TaskOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from pyspark.sql import DataFrame
     from pyspark.sql.streaming import DataStreamWriter
 
-    from lakecore import CommitResult
-    from lakecore.distributed import (
-        Author,
-        Catalog,
-        SourceSchema,
-        SourceTable,
-        TableContext,
-        TableDescriptor,
-        TargetRules,
-    )
-    from spark_bridge.cdc_decode import DecodingReport, WrittenTargets
-    from spark_bridge.task import TaskOutcome
 
 # --- cdc job -------------------------------------------------------------------------------------
 # The Spark job of a batch of messages: decode, bring the rows of a bucket together, write.

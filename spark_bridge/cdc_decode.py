@@ -20,14 +20,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakecore import InvalidRequest, LakecoreError
+from lakecore import CommitMessage, InvalidRequest, LakecoreError
 from lakecore.distributed import (
     MESSAGE_METADATA,
     SYSTEM,
+    Arguments,
+    ChangeBatch,
     DeadLetters,
+    Decoder,
     Messages,
+    SourceSchema,
+    SourceTable,
+    TableDescriptor,
     TableWrite,
     TargetRows,
+    TargetRules,
     database_rules,
     decoder_for,
     does_not_fit,
@@ -39,27 +46,13 @@ from lakecore.distributed import (
     table_rules,
 )
 from spark_bridge.failures import DATA_ERRORS, portable, raised_in_task
-from spark_bridge.placement import owner_numbers, routing_of
+from spark_bridge.placement import RoutingKeys, owner_numbers, routing_of
 from spark_bridge.spread import answer
-from spark_bridge.task import attempted
-from spark_bridge.worker import acknowledge, partition_number, set_aside
+from spark_bridge.task import TaskOutcome, attempted
+from spark_bridge.worker import Batches, acknowledge, partition_number, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from lakecore import CommitMessage
-    from lakecore.distributed import (
-        Arguments,
-        ChangeBatch,
-        Decoder,
-        SourceSchema,
-        SourceTable,
-        TableDescriptor,
-        TargetRules,
-    )
-    from spark_bridge.placement import RoutingKeys
-    from spark_bridge.task import TaskOutcome
-    from spark_bridge.worker import Batches
 
 
 # --- cdc values ----------------------------------------------------------------------------------

@@ -17,10 +17,17 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, cast
 
-from lakecore import CommitConflict, InvalidRequest
+from lakecore import CommitConflict, CommitResult, InvalidRequest
 from lakecore.distributed import (
     POSTPONE_BUCKET,
     SYSTEM,
+    Author,
+    Changed,
+    Split,
+    TableContext,
+    TableSource,
+    Verb,
+    WriteStart,
     commit_changes,
     committed_before,
     crosses_partitions,
@@ -28,7 +35,7 @@ from lakecore.distributed import (
     read_base,
     read_start,
 )
-from spark_bridge.change_tasks import ChangeTask, group_function
+from spark_bridge.change_tasks import Change, ChangeOutcome, ChangeTask, group_function
 from spark_bridge.failures import DATA_ERRORS
 from spark_bridge.job_commit import remove_files_of_job, remove_leftovers
 from spark_bridge.placement import is_postponed
@@ -40,18 +47,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-    from lakecore import CommitResult
-    from lakecore.distributed import (
-        Author,
-        Changed,
-        Split,
-        TableContext,
-        TableSource,
-        Verb,
-        WriteStart,
-    )
-    from spark_bridge.change_tasks import Change, ChangeOutcome
 
 
 class Parts(Protocol):

@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING
 from lakecore.distributed import (
     BATCH_COMMIT_IDENTIFIER,
     Assignment,
+    Changed,
+    Condition,
+    Split,
+    TableContext,
+    TableSource,
     Verb,
     assigned,
     assigning,
@@ -40,7 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakecore import CommitResult, Table
-    from lakecore.distributed import Changed, Condition, Split, TableContext, TableSource
 
 
 @named_arguments

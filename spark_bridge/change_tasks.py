@@ -21,8 +21,13 @@ import pyarrow as pa
 from lakecore import LakecoreError
 from lakecore.distributed import (
     Assignment,
+    Changed,
     Condition,
     MergeRequest,
+    Snapshot,
+    Split,
+    TableDescriptor,
+    WriteStart,
     as_verbs_read,
     assigned,
     deleted,
@@ -31,15 +36,13 @@ from lakecore.distributed import (
 )
 from spark_bridge.failures import portable, raised_in_task
 from spark_bridge.spread import answer, unit_function
-from spark_bridge.worker import acknowledge, joined, partition_number, set_aside
+from spark_bridge.worker import Batches, acknowledge, joined, partition_number, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import numpy as np
 
-    from lakecore.distributed import Changed, Snapshot, Split, TableDescriptor, WriteStart
-    from spark_bridge.worker import Batches
 
 Change: TypeAlias = Condition | Assignment | MergeRequest
 """The rows to delete, the values to set, or the clauses to apply."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as s
 
 from lakecore.distributed import (
+    Evolution,
+    TableContext,
     TableWrite,
     check_once,
     evolution_for,
@@ -19,10 +22,7 @@ from spark_bridge.bucket_sql import quoted
 from spark_bridge.types import spark_arrow_schema, to_spark
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
-
-    from lakecore.distributed import Evolution, TableContext
 
 
 def with_types_of(df: DataFrame, context: TableContext) -> DataFrame:

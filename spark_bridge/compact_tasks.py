@@ -19,11 +19,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from lakecore import LakecoreError, Uncomputable
+from lakecore import CommitMessage, LakecoreError, Uncomputable
 from lakecore.distributed import (
     SYSTEM,
     ColumnSketch,
+    Failures,
     RescalePart,
+    TableContext,
+    TableDescriptor,
+    TableSource,
+    Tally,
+    Work,
     describe,
     do_work,
     measured,
@@ -35,7 +41,7 @@ from spark_bridge.arguments import SPREAD_BYTES
 from spark_bridge.failures import portable
 from spark_bridge.job_commit import remove_files_of_job, remove_leftovers
 from spark_bridge.plan_read import plan_parts
-from spark_bridge.read_job import open_sealed, read_task, seal
+from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal
 from spark_bridge.spread import answers, map_units, report_skew, spread, unit_function
 from spark_bridge.task import packed
 
@@ -44,16 +50,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakecore import CommitMessage
-    from lakecore.distributed import (
-        Failures,
-        TableContext,
-        TableDescriptor,
-        TableSource,
-        Tally,
-        Work,
-    )
-    from spark_bridge.read_job import Piece, ReadJob
     from spark_bridge.worker import Batches
 
 

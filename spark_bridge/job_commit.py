@@ -17,13 +17,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakecore import InvalidRequest, LakecoreError
+from lakecore import CommitMessage, CommitResult, InvalidRequest, LakecoreError
 from lakecore.distributed import (
     BUCKET_PREFIX,
     JOB_ID_LENGTH,
     MANAGED_BLOB_SUFFIX,
     POSTPONE_BUCKET,
     Author,
+    Evolution,
+    TableContext,
     commit_append,
     commit_overwrite,
     crosses_partitions,
@@ -34,8 +36,6 @@ from spark_bridge.failures import DATA_ERRORS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lakecore import CommitMessage, CommitResult
-    from lakecore.distributed import Evolution, TableContext
     from spark_bridge.task import TaskOutcome
 
 

@@ -6,18 +6,28 @@ and reading rows. Results, order and errors are those of the table's own verbs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from lakecore import Table
+from lakecore import (
+    AnalyzeResult,
+    CommitResult,
+    CompactionResult,
+    ExpiredSnapshots,
+    OrphanFiles,
+    Table,
+)
 from lakecore.distributed import (
     IN_THREADS,
     CompactionRequest,
+    FileStatus,
     MemoryStore,
     RescaleRequest,
+    Store,
+    Time,
     check_flags,
     compact_table,
     idle_ms,
@@ -35,20 +45,10 @@ from spark_bridge.task import MEMORY_PER_TASK
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Sequence
     from datetime import timedelta
 
     import polars as pl
     from pyspark.sql import SparkSession
-
-    from lakecore import (
-        AnalyzeResult,
-        CommitResult,
-        CompactionResult,
-        ExpiredSnapshots,
-        OrphanFiles,
-    )
-    from lakecore.distributed import FileStatus, Store, Time
 
 
 # --- bulk files ----------------------------------------------------------------------------------

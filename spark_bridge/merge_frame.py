@@ -24,18 +24,26 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from lakecore.distributed import (
     SOURCE,
     TARGET,
+    Author,
     BucketFunction,
+    Changed,
     Match,
     MergeInto,
+    MergePlan,
     MergeRequest,
     Share,
+    Split,
     Sql,
+    TableContext,
+    TableSource,
     Verb,
+    WriteStart,
     bucket_key_fields,
     crosses_partitions,
     hash_rows,
@@ -78,18 +86,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
-
     from lakecore import CommitResult, Table
-    from lakecore.distributed import (
-        Author,
-        Changed,
-        MergePlan,
-        Split,
-        TableContext,
-        TableSource,
-        WriteStart,
-    )
 
 
 # --- merge routing -------------------------------------------------------------------------------

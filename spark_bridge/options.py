@@ -19,20 +19,18 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakecore import InvalidRequest, open_table
+from lakecore import InvalidRequest, Table, open_table
 from lakecore.distributed import (
     MAIN_BRANCH,
     SYSTEM_TABLES,
     UNSUPPORTED_SYSTEM_TABLES,
+    SystemTable,
     Travel,
     wall_time,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from lakecore import Table
-    from lakecore.distributed import SystemTable
 
 
 # --- system --------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from lakecore.distributed import (
@@ -31,7 +32,11 @@ from lakecore.distributed import (
     HASH_INDEX,
     POSTPONE_BUCKET,
     BucketFunction,
+    Field,
     KindRule,
+    TableContext,
+    TableSchema,
+    WriteStart,
     bucket_ids,
     bucket_key_fields,
     conform,
@@ -48,9 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
-    from pyspark.sql import Column, DataFrame, SparkSession
 
-    from lakecore.distributed import Field, TableContext, TableSchema, WriteStart
 
 # --- postponed -----------------------------------------------------------------------------------
 # Tables with postponed buckets (`bucket = -2`): which task writes which rows.

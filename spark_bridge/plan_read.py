@@ -18,8 +18,15 @@ import pyarrow.parquet as pq
 from lakecore import InvalidRequest, Unsupported
 from lakecore.distributed import (
     Atomic,
+    DataFile,
+    Field,
     MemoryStore,
+    ReadPlan,
     Root,
+    Snapshot,
+    Split,
+    TableContext,
+    TableSchema,
     TableSource,
     Travel,
     anchored,
@@ -33,7 +40,7 @@ from lakecore.distributed import (
     unguarded,
     with_nullable,
 )
-from spark_bridge.read_job import Cutting, ReadJob, make_tasks
+from spark_bridge.read_job import Cutting, Piece, ReadJob, make_tasks
 from spark_bridge.types import spark_arrow_schema, spark_schema
 
 if TYPE_CHECKING:
@@ -42,16 +49,6 @@ if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql.types import StructType
 
-    from lakecore.distributed import (
-        DataFile,
-        Field,
-        ReadPlan,
-        Snapshot,
-        Split,
-        TableContext,
-        TableSchema,
-    )
-    from spark_bridge.read_job import Piece
 
 FOOTERS_MAX = 1024
 """With more files, footers are not read, and Spark's own reader is not used."""

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import (
     DatetimeType,
@@ -22,10 +23,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from lakecore import InvalidRequest, open_table
+from lakecore import InvalidRequest, Table, open_table
 from lakecore.distributed import (
     ROW_KIND,
     SystemTable,
+    TableContext,
+    TableSchema,
+    Time,
     Travel,
     changes_between,
     checked_limit,
@@ -36,7 +40,7 @@ from lakecore.distributed import (
 from spark_bridge.arguments import check_no_column, named_arguments, opened
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.options import refuse_state, split_system
-from spark_bridge.plan_read import pin, plan_read, read_schema
+from spark_bridge.plan_read import Pinned, PlannedRead, pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
 from spark_bridge.settings import require_version
 from spark_bridge.types import spark_arrow_schema, spark_schema
@@ -46,11 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import polars as pl
-    from pyspark.sql import Column, DataFrame, SparkSession
 
-    from lakecore import Table
-    from lakecore.distributed import TableContext, TableSchema, Time
-    from spark_bridge.plan_read import Pinned, PlannedRead
     from spark_bridge.pushdown import Need
 
 _WORDS_MAX = 1 << 31

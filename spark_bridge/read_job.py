@@ -30,15 +30,23 @@ from lakecore.distributed import (
     TIMESTAMPS,
     VALUE_KIND,
     Atomic,
+    BatchSource,
     Budget,
+    Condition,
+    DataFile,
     FilteredSource,
+    Key,
+    Layout,
     PlannedRows,
     Predicate,
     ReadPlan,
     Root,
     RowKind,
     Share,
+    Split,
     SplitFiles,
+    Store,
+    TableSchema,
     all_of,
     batch_size,
     common_ranks,
@@ -59,18 +67,6 @@ from spark_bridge.worker import set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
-
-    from lakecore.distributed import (
-        BatchSource,
-        Condition,
-        DataFile,
-        Key,
-        Layout,
-        Predicate,
-        Split,
-        Store,
-        TableSchema,
-    )
 
 
 MEMORY_PER_TASK = 512 << 20

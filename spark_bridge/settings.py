@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from pyspark.errors import PySparkException
-from pyspark.sql.types import BooleanType, DatetimeType, NumericType, StringType
+from pyspark.sql.types import BooleanType, DatetimeType, NumericType, StringType, StructType
 
 from lakecore import InvalidRequest, Unsupported
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 VERSION_MIN = (4, 1)
 """The first version with `repartitionById` and `applyInArrow` on iterators."""

@@ -29,8 +29,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from lakecore import CommitConflict, InvalidRequest, LakecoreError
-from lakecore.distributed import BATCH_COMMIT_IDENTIFIER, author
+from lakecore import CommitConflict, InvalidRequest, LakecoreError, Table
+from lakecore.distributed import BATCH_COMMIT_IDENTIFIER, Evolution, TableContext, author
 from spark_bridge.arguments import overwrites_dynamically
 from spark_bridge.check import check_schema, evolved
 from spark_bridge.failures import DATA_ERRORS, raised_shallow
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from lakecore import Table
-    from lakecore.distributed import Evolution, TableContext
     from spark_bridge.options import SourceOptions
 
 _USER, _MEMORY = "write.commit-user", "write.memory-per-task"

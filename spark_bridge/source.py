@@ -19,13 +19,19 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
 from pyspark.sql.types import StructField, StructType
 
-from lakecore import InvalidRequest, Unsupported
+from lakecore import InvalidRequest, Table, Unsupported
 from spark_bridge.failures import raised_shallow
 from spark_bridge.options import MARK, PROVIDER, SourceOptions, parse_options
 from spark_bridge.plan_read import Pinned, pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
-from spark_bridge.sink import STREAM_WRITE_OPTIONS, WRITE_OPTIONS, stream_writer, writer
-from spark_bridge.stream_options import is_stream_option, parse_stream_options
+from spark_bridge.sink import (
+    STREAM_WRITE_OPTIONS,
+    WRITE_OPTIONS,
+    BatchWriter,
+    stream_writer,
+    writer,
+)
+from spark_bridge.stream_options import StreamOptions, is_stream_option, parse_stream_options
 from spark_bridge.stream_source import ChangeReader, stream_columns, stream_schema
 from spark_bridge.types import same_type, spark_arrow_schema, spark_schema, takes_nulls_of, to_spark
 
@@ -34,10 +40,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore import Table
     from lakecore.distributed import SystemTable, TableSchema
-    from spark_bridge.sink import BatchWriter
-    from spark_bridge.stream_options import StreamOptions
 
 
 @raised_shallow

@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore import Table
+from lakecore import AnalyzeResult, CommitResult, CompactionResult, Table
 from lakecore.distributed import (
     BATCH_COMMIT_IDENTIFIER,
     LENGTH_MAX,
     Array,
     Atomic,
+    DataType,
+    Field,
     Map,
+    MergeInto,
     Multiset,
+    OptionValue,
     Root,
     Row,
     with_nullable,
@@ -36,9 +40,6 @@ if TYPE_CHECKING:
 
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
-
-    from lakecore import AnalyzeResult, CommitResult, CompactionResult
-    from lakecore.distributed import DataType, Field, MergeInto, OptionValue
 
 
 class SparkTable(Table):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lakecore import InvalidRequest
 from spark_bridge.failures import raised_as_own, raised_in_task
 from spark_bridge.settings import described
-from spark_bridge.worker import acknowledge, set_aside
+from spark_bridge.worker import Batches, acknowledge, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakecore.distributed import TableContext
-    from spark_bridge.worker import Batches
 
 Part = TypeVar("Part")
 Outcome = TypeVar("Outcome")

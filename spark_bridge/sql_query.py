@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from lakecore import InvalidRequest, LakecoreError, Unsupported
-from lakecore.distributed import SYSTEM_TABLES, Kind, Travel, tokenize
+from lakecore import InvalidRequest, LakecoreError, Table, Unsupported
+from lakecore.distributed import SYSTEM_TABLES, Kind, TableContext, Token, Travel, tokenize
 from spark_bridge.attach_tables import attached_table
 from spark_bridge.bucket_sql import quoted
-from spark_bridge.plan_read import pin, read_schema
-from spark_bridge.pushdown import EVERYTHING, NOTHING, needs_of, probe
+from spark_bridge.plan_read import Pinned, pin, read_schema
+from spark_bridge.pushdown import EVERYTHING, NOTHING, Need, needs_of, probe
 from spark_bridge.read_frame import changes, read, read_needed
 
 if TYPE_CHECKING:
@@ -34,11 +34,6 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-    from lakecore import Table
-    from lakecore.distributed import TableContext, Token
-    from spark_bridge.plan_read import Pinned
-    from spark_bridge.pushdown import Need
 
 
 # --- sql strings ---------------------------------------------------------------------------------

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from lakecore import InvalidRequest, LakecoreError, Unsupported
+from lakecore import CommitResult, InvalidRequest, LakecoreError, Table, Unsupported
 from lakecore.distributed import (
     Analyze,
     Call,
@@ -47,6 +48,7 @@ from lakecore.distributed import (
 )
 from spark_bridge.arguments import named_arguments, overwrites_dynamically
 from spark_bridge.attach_tables import (
+    AttachedDatabase,
     attach_again,
     attached_database,
     attached_table,
@@ -66,12 +68,6 @@ from spark_bridge.write_frame import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType
-
-    from lakecore import CommitResult, Table
-    from spark_bridge.attach_tables import AttachedDatabase
 
 
 # --- sql names -----------------------------------------------------------------------------------

@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from lakecore import InvalidRequest, LakecoreError, Unsupported
-from lakecore.distributed import author, last_committed
+from lakecore import CompactionResult, InvalidRequest, LakecoreError, Table, Unsupported
+from lakecore.distributed import Author, TableContext, author, last_committed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakecore import CompactionResult, Table
-    from lakecore.distributed import Author, TableContext
 
 QUERY_ID = "sql.streaming.queryId"
 """The local property in which Spark tells tasks the id of their query."""

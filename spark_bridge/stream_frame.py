@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql.types import StructType
 
-from lakecore import InvalidRequest, Unsupported, open_table
+from lakecore import InvalidRequest, Table, Unsupported, open_table
 from lakecore.distributed import (
     MAIN_BRANCH,
     ROW_KIND,
     MemoryStore,
+    Time,
     anchored,
     is_access_option,
     parse_condition,
@@ -37,16 +38,12 @@ from spark_bridge.stream_commit import (
 )
 from spark_bridge.stream_source import stream_columns, stream_schema
 from spark_bridge.task import MEMORY_PER_TASK
-from spark_bridge.write_frame import publication, write_as
+from spark_bridge.write_frame import WriteResult, publication, write_as
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-
-    from lakecore import Table
-    from lakecore.distributed import Time
-    from spark_bridge.write_frame import WriteResult
 
 
 @named_arguments

@@ -16,19 +16,26 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from lakecore import InvalidRequest, NotFound, Unsupported
+from lakecore import InvalidRequest, NotFound, Table, Unsupported
 from lakecore.distributed import (
     KIND_COLUMN,
     ROW_KIND,
     Atomic,
+    Condition,
     Field,
+    Follower,
     Found,
     MemoryStore,
     Nothing,
     Replaced,
     Root,
+    Snapshot,
+    Split,
     State,
     StoredRows,
+    StreamRequest,
+    TableContext,
+    TableSchema,
     Wanted,
     begin,
     commit_mark,
@@ -54,7 +61,7 @@ from spark_bridge.read_job import (
     read_changes,
     seal,
 )
-from spark_bridge.stream_options import Limits, Offset, StateOffset, parse_offset
+from spark_bridge.stream_options import Limits, Offset, StateOffset, StreamOptions, parse_offset
 from spark_bridge.types import spark_arrow_schema
 
 if TYPE_CHECKING:
@@ -62,17 +69,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore import Table
-    from lakecore.distributed import (
-        Condition,
-        Follower,
-        Snapshot,
-        Split,
-        StreamRequest,
-        TableContext,
-        TableSchema,
-    )
-    from spark_bridge.stream_options import StreamOptions
 
 try:
     from pyspark.sql.streaming.datasource import (

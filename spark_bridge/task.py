@@ -19,8 +19,18 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from lakecore import LakecoreError
-from lakecore.distributed import SYSTEM, batch_writer, describe, of_job, read_base
+from lakecore import CommitMessage, LakecoreError
+from lakecore.distributed import (
+    SYSTEM,
+    Evolution,
+    TableContext,
+    TableDescriptor,
+    WriteStart,
+    batch_writer,
+    describe,
+    of_job,
+    read_base,
+)
 from spark_bridge.failures import DATA_ERRORS, portable, raised_in_task
 from spark_bridge.spread import answer
 from spark_bridge.worker import Batches, acknowledge, joined, partition_number, set_aside
@@ -28,8 +38,6 @@ from spark_bridge.worker import Batches, acknowledge, joined, partition_number, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lakecore import CommitMessage
-    from lakecore.distributed import Evolution, TableContext, TableDescriptor, WriteStart
 
 MEMORY_PER_TASK = 256 << 20
 INITIAL_BUCKETS = "dynamic-bucket.initial-buckets"

@@ -23,12 +23,11 @@ import pyarrow as pa
 from pyspark.sql import types as s
 
 from lakecore import Unsupported
-from lakecore.distributed import Array, Atomic, Field, Map, Multiset, Root, Row
+from lakecore.distributed import Array, Atomic, DataType, Field, Map, Multiset, Root, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lakecore.distributed import DataType
 
 COMMENT = "comment"
 _LOCAL_ZONE = "UTC"

@@ -16,18 +16,15 @@ from __future__ import annotations
 
 import gc
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark import TaskContext
 
 from lakecore.distributed import with_offsets
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 BATCH_ROWS = 65_536
 BATCH_BYTES = 16 << 20

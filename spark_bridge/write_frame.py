@@ -23,11 +23,14 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from lakecore import CommitConflict, InvalidRequest
+from lakecore import CommitConflict, CommitResult, InvalidRequest, Table
 from lakecore.distributed import (
     BATCH_COMMIT_IDENTIFIER,
+    Author,
+    TableContext,
     author,
     check_flags,
     committed_before,
@@ -54,11 +57,6 @@ from spark_bridge.task import (
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
-
-    from pyspark.sql import Column, DataFrame
-
-    from lakecore import CommitResult, Table
-    from lakecore.distributed import Author, TableContext
 
 
 _PARSED = re.compile(r"[.`]")

@@ -27,14 +27,13 @@ from lakecore.errors import InvalidRequest, LakecoreError, NotFound
 from lakecore.options import TableType
 from lakecore.table.compactions.compact_plan import IdlePicks
 from lakecore.table.verbs.compaction import CompactionRequest, compact_shown
-from lakecore.table.verbs.compaction_job import Setback, StepDone, run_compaction
+from lakecore.table.verbs.compaction_job import Setback, StepDone, Stop, run_compaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakecore.model.compaction import CompactionResult
     from lakecore.table.handle import Table
-    from lakecore.table.verbs.compaction_job import Stop
 
 _TYPES = frozenset({TableType.TABLE, TableType.MATERIALIZED_TABLE})
 

@@ -24,7 +24,7 @@ from lakecore.io.stores.open import locate, open_store
 from lakecore.io.stores.remote import SINGLE_WRITER_OPTION
 from lakecore.model.casts import narrowed_columns
 from lakecore.model.evolution import evolve
-from lakecore.model.schema_change import check_changes
+from lakecore.model.schema_change import Change, check_changes
 from lakecore.options import OptionValue, option_texts
 from lakecore.suggestions import did_you_mean
 from lakecore.table.publication import SchemaProposal
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from lakecore.catalog.names import Names, Place
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
-    from lakecore.model.schema_change import Change
     from lakecore.table.compactions.change_options import check_stored_rows
     from lakecore.table.handle import Table
     from lakecore.table.verbs.compaction_job import compact_for_switch

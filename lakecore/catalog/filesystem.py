@@ -34,7 +34,7 @@ from lakecore.catalog.file_tables import (
 )
 from lakecore.catalog.identifier import SPLITTER, Identifier, check_directory, may_be_named
 from lakecore.catalog.names import Place
-from lakecore.catalog.options import parse_catalog_options
+from lakecore.catalog.options import CatalogOptions, parse_catalog_options
 from lakecore.deferred import deferred
 from lakecore.errors import AlreadyExists, CorruptTable, Unsupported
 from lakecore.format.layout import SCHEMA_PREFIX, SNAPSHOT_PREFIX, Layout, parse_numbered
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakecore.catalog.new_table import create_filled
-    from lakecore.catalog.options import CatalogOptions
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
 else:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypedDict
 
@@ -22,29 +22,28 @@ import polars as pl
 
 from lakecore.catalog.identifier import Identifier, check_directory
 from lakecore.errors import LakecoreError
-from lakecore.format.layout import MAIN_BRANCH
-from lakecore.model.manifest import FileKind
-from lakecore.table.publication import EXCLUSIVE_CREATE, Published, Refused
+from lakecore.format.layout import MAIN_BRANCH, Layout
+from lakecore.model.manifest import FileKind, ManifestEntry
+from lakecore.table.publication import (
+    EXCLUSIVE_CREATE,
+    Outcome,
+    Published,
+    ReadAccess,
+    References,
+    Refused,
+    SchemaProposal,
+    SnapshotProposal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from contextlib import AbstractContextManager
 
     from lakecore.catalog.views import Views
-    from lakecore.format.layout import Layout
     from lakecore.io.history import History
     from lakecore.io.stores.store import Store
-    from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.partitions import Partitions
-    from lakecore.table.publication import (
-        Outcome,
-        ReadAccess,
-        References,
-        SchemaProposal,
-        SnapshotProposal,
-    )
 
 _log = logging.getLogger(__name__)
 

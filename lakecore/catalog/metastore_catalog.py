@@ -34,7 +34,7 @@ from lakecore.catalog.file_tables import (
 )
 from lakecore.catalog.filesystem import create_table_at, database_names
 from lakecore.catalog.identifier import MAIN_BRANCH, Identifier, check_name
-from lakecore.catalog.metastore import MetastorePublication
+from lakecore.catalog.metastore import Entry, Metastore, MetastorePublication
 from lakecore.catalog.names import Place
 from lakecore.catalog.new_table import create_filled
 from lakecore.errors import (
@@ -54,7 +54,6 @@ from lakecore.io.stores.open import open_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakecore.catalog.metastore import Entry, Metastore
     from lakecore.catalog.options import CatalogOptions
     from lakecore.catalog.views import Views
     from lakecore.io.stores.store import Store

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from lakecore.errors import CorruptTable
-from lakecore.model.data_types import field_to_json, parse_field
+from lakecore.model.data_types import Json, field_to_json, parse_field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from lakecore.catalog.views import Views
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
-    from lakecore.model.data_types import Json
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
     from lakecore.table.publication import Publication

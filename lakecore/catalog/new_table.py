@@ -7,7 +7,7 @@ type, a type of lakecore, or a lakecore `Field`, which also has a comment and a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -37,8 +37,6 @@ from lakecore.table.writes.evolving import columns_of_rows
 from lakecore.table.writes.write_start import Unstored, WriteStart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from polars.datatypes import DataTypeClass
 
     from lakecore.io.ambient import Ambient

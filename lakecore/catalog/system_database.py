@@ -13,21 +13,19 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.identifier import SYSTEM_DATABASE
+from lakecore.catalog.identifier import SYSTEM_DATABASE, Identifier
 from lakecore.errors import NotFound
 from lakecore.masking import masked_options
 from lakecore.model.schema import TableSchema
 from lakecore.model.types import Field, parse_type
 from lakecore.table.system.system_columns import SystemSource, SystemTable
-from lakecore.table.system.system_rows import partition_sums, table_of
+from lakecore.table.system.system_rows import Row, partition_sums, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from lakecore.catalog.identifier import Identifier
     from lakecore.catalog.names import Names
     from lakecore.table.handle import Table
-    from lakecore.table.system.system_rows import Row
 
     Load = Callable[[str], Table]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from lakecore.errors import AlreadyExists, CorruptTable, InvalidRequest, NotFound
 from lakecore.model.data_types import field_to_json, parse_field
-from lakecore.model.types import fields_from_arrow
+from lakecore.model.types import Field, fields_from_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakecore.catalog.identifier import Identifier
-    from lakecore.model.types import Field
 
 
 # --- view changes --------------------------------------------------------------------------------

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +29,6 @@ from lakecore.model.types import (
     with_nullable,
 )
 from lakecore.rows.casts import cast
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 # --- date patterns -------------------------------------------------------------------------------
 # Formats timestamps by patterns of Java's DateTimeFormatter, for the function `date_format`.

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from lakecore.model.types import Json, arrow_schema
+from lakecore.model.types import DataType, Field, Json, arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from lakecore.cdc.types.mapping import TypeMapping
     from lakecore.errors import InvalidRequest
-    from lakecore.model.types import DataType, Field
 
 Position: TypeAlias = "Mapping[str, Json]"
 """A place in a source, as a JSON object. Only the kind of source that made it can read it."""

@@ -18,7 +18,7 @@ from lakecore.cdc.actions import (
     database_opened,
     table_opened,
 )
-from lakecore.cdc.events import Step
+from lakecore.cdc.events import Position, SourceSchema, SourceTable, Step
 from lakecore.cdc.formats.decoder import Messages
 from lakecore.cdc.formats.registry import FORMATS, decoder_for
 from lakecore.errors import InvalidRequest
@@ -27,7 +27,6 @@ from lakecore.io.stores.open import locate, open_store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lakecore.cdc.events import Position, SourceSchema, SourceTable
     from lakecore.cdc.types.mapping import TypeMapping
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import FileStatus

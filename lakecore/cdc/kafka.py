@@ -23,7 +23,7 @@ from lakecore.cdc.actions import (
     startup_mode,
     table_opened,
 )
-from lakecore.cdc.events import Step
+from lakecore.cdc.events import Position, SourceSchema, SourceTable, Step
 from lakecore.cdc.formats.decoder import Messages
 from lakecore.cdc.formats.registry import VALUE_FORMATS, decoder_for
 from lakecore.errors import InvalidRequest, StorageError, Unsupported
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
 
-    from lakecore.cdc.events import Position, SourceSchema, SourceTable
     from lakecore.cdc.types.mapping import TypeMapping
     from lakecore.io.ambient import Ambient
     from lakecore.model.types import Json

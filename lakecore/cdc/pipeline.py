@@ -22,8 +22,8 @@ from lakecore.cdc.mysql.source import MYSQL_ACTIONS
 from lakecore.cdc.postgres.source import POSTGRES_ACTIONS
 from lakecore.cdc.quarantine import OnTableError, check_named_columns, place_of, surveyed, tables_of
 from lakecore.cdc.sink import Sink
-from lakecore.cdc.sink_parts import SinkSettings, rate_of
-from lakecore.cdc.state import StateFiles, stored
+from lakecore.cdc.sink_parts import Progress, SinkSettings, rate_of
+from lakecore.cdc.state import PipelineState, StateFiles, stored
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
 from lakecore.io.stores.open import locate, open_store
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.actions import Action, Arguments
-    from lakecore.cdc.sink_parts import Progress
-    from lakecore.cdc.state import PipelineState
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
     from lakecore.model.types import Json

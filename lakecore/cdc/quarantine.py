@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from lakecore.cdc.events import Mapped, SourceTable
+from lakecore.cdc.events import Mapped, Position, Source, SourceSchema, SourceTable
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from lakecore.cdc.events import Position, Source, SourceSchema
     from lakecore.model.types import Json
 
 TABLE_ERRORS = (InvalidRequest, Unsupported)

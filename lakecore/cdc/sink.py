@@ -27,7 +27,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lakecore.cdc.events import Measured, ReadsAgain, Resumes
+from lakecore.cdc.events import (
+    Altered,
+    ChangeBatch,
+    Cleared,
+    Measured,
+    Position,
+    ReadsAgain,
+    Resumes,
+    Source,
+    SourceSchema,
+    SourceTable,
+    Step,
+)
 from lakecore.cdc.quarantine import (
     OF_ALL_TABLES,
     TABLE_ERRORS,
@@ -46,6 +58,8 @@ from lakecore.cdc.sink_parts import (
     Acknowledged,
     Progress,
     Recent,
+    Rules,
+    SinkSettings,
     does_not_fit,
     fitting,
     in_order,
@@ -53,7 +67,7 @@ from lakecore.cdc.sink_parts import (
     rate_of,
     shaped,
 )
-from lakecore.cdc.state import DeadLetters, PipelineState, stored
+from lakecore.cdc.state import DeadLetters, PipelineState, StateFiles, stored
 from lakecore.cdc.target_rules import may_lose
 from lakecore.cdc.target_table import TargetTable
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError
@@ -63,18 +77,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.cdc.events import (
-        Altered,
-        ChangeBatch,
-        Cleared,
-        Position,
-        Source,
-        SourceSchema,
-        SourceTable,
-        Step,
-    )
-    from lakecore.cdc.sink_parts import Rules, SinkSettings
-    from lakecore.cdc.state import StateFiles
     from lakecore.io.ambient import Ambient
     from lakecore.model.types import Json
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.cdc.events import SourceTable
-from lakecore.cdc.quarantine import OnTableError
+from lakecore.cdc.events import ChangeBatch, Position, SourceSchema, SourceTable
+from lakecore.cdc.quarantine import OnTableError, SetAside
 from lakecore.cdc.target_rules import target_names
 from lakecore.errors import InvalidRequest
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND, RowKind
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.cdc.events import ChangeBatch, Position, SourceSchema
-    from lakecore.cdc.quarantine import SetAside
     from lakecore.cdc.state import DeadLetters
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change

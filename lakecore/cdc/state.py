@@ -38,9 +38,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from lakecore.cdc.events import SourceTable
+from lakecore.cdc.events import ChangeBatch, Position, SourceTable
 from lakecore.cdc.quarantine import SetAside
-from lakecore.errors import CommitConflict, CorruptTable, LakecoreError, NotFound
+from lakecore.errors import CommitConflict, CorruptTable, InvalidRequest, LakecoreError, NotFound
 from lakecore.model.files import (
     CommitMessage,
     DataFile,
@@ -55,8 +55,6 @@ from lakecore.model.rows import KIND_TEXTS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lakecore.cdc.events import ChangeBatch, Position
-    from lakecore.errors import InvalidRequest
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
     from lakecore.model.types import Json

@@ -25,7 +25,7 @@ from lakecore.cdc.computed_columns import ComputedColumn, append_computed, compu
 from lakecore.cdc.events import ChangeBatch, SourceSchema, SourceTable
 from lakecore.cdc.types.mapping import DEFAULT_MAPPING, TypeMapping, TypeOption
 from lakecore.errors import InvalidRequest
-from lakecore.model.schema_change import SchemaChange
+from lakecore.model.schema_change import Change, SchemaChange
 from lakecore.model.types import (
     BINARIES,
     INTEGERS,
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from lakecore.catalog.catalog import Catalog
     from lakecore.io.ambient import Ambient
     from lakecore.model.schema import TableSchema
-    from lakecore.model.schema_change import Change
 
 
 # --- evolution -----------------------------------------------------------------------------------

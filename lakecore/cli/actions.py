@@ -21,14 +21,13 @@ from lakecore.cli.settings import stated
 from lakecore.cli.sql_rows import print_rows
 from lakecore.cli.target import place_of, session_of
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
-from lakecore.session import sql_engine
+from lakecore.session import Session, sql_engine
 from lakecore.sql.procedures.registry import UNSUPPORTED
 from lakecore.sql.tokens import quoted, quoted_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.session import Session
 
 _OF_OUTPUT = ("output", "json", "csv")
 _CLAUSES = {

@@ -17,7 +17,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer._click.core import Context
+from typer._click.core import Command, Context
 from typer.core import TyperGroup
 from typer.main import get_group
 
@@ -31,7 +31,6 @@ from lakecore.errors import LakecoreError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from typer._click.core import Command
 
 PROGRAM = "lakecore"
 DEBUG = "--debug"

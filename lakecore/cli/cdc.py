@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.registry import open_catalog
-from lakecore.cdc.actions import REPEATED_FLAGS, Arguments
+from lakecore.cdc.actions import REPEATED_FLAGS, Action, Arguments
 from lakecore.cdc.pipeline import (
     RUN_FLAGS,
     SYNC_ACTIONS,
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.cdc.actions import Action
     from lakecore.cdc.sink_parts import Progress
     from lakecore.rest_server.app import server_library
     from lakecore.rest_server.pipeline_endpoint import endpoint

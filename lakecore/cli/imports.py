@@ -15,22 +15,20 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.cli.arguments import STDIN
+from lakecore.cli.arguments import STDIN, Reading
 from lakecore.cli.printing import note
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.local_files import local_files
 from lakecore.io.progress import WorkBar
 from lakecore.io.spill import SpillDirectory
 from lakecore.io.stores.open import locate, open_store
-from lakecore.model.types import Field, arrow_field, fields_from_arrow, with_nullable
+from lakecore.model.types import DataType, Field, arrow_field, fields_from_arrow, with_nullable
 from lakecore.sql.file_rows import KINDS, FileFormat, FileRows, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lakecore.cli.arguments import Reading
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import DataType
 
 
 @contextmanager

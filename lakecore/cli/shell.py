@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.history import FileHistory, InMemoryHistory
-from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from lakecore.cli.arguments import ROWS_SHOWN, Format
 from lakecore.cli.output import flush, write
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from prompt_toolkit.document import Document
-    from prompt_toolkit.history import History
-    from prompt_toolkit.key_binding import KeyPressEvent
 
     from lakecore.sql.engine import SqlEngine
 

@@ -23,8 +23,8 @@ from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError, Unsup
 from lakecore.loads import LoadedTable, opened, table_name
 from lakecore.model.rows import ROW_KIND
 from lakecore.model.schema_change import SchemaChange
-from lakecore.model.types import from_arrow, with_nullable
-from lakecore.options import option_texts
+from lakecore.model.types import Field, from_arrow, with_nullable
+from lakecore.options import OptionValue, option_texts
 from lakecore.session import Session, connect
 from lakecore.sql.tokens import quoted
 from lakecore.table.writes.evolving import columns_of_rows
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
-    from lakecore.model.types import Field
-    from lakecore.options import OptionValue
     from lakecore.sql.attached import Attached
     from lakecore.table.handle import Table
 

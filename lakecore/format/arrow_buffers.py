@@ -8,12 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
-from lakecore.model.types import BINARIES, STRINGS, Atomic, arrow_type
+from lakecore.model.types import BINARIES, STRINGS, Atomic, DataType, arrow_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from lakecore.model.types import DataType
 
 Bools: TypeAlias = "NDArray[np.bool_]"
 Bytes: TypeAlias = "NDArray[np.uint8]"

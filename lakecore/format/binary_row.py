@@ -27,6 +27,8 @@ from lakecore.model.types import (
     TIMESTAMPS,
     Array,
     Atomic,
+    DataType,
+    Field,
     Map,
     Multiset,
     Root,
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lakecore.format.arrow_buffers import Bools, Ints
-    from lakecore.model.types import DataType, Field
 
 
 # --- row decode ----------------------------------------------------------------------------------

@@ -22,14 +22,13 @@ import numpy as np
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format.varints import decode_zigzags, encode_zigzags
-from lakecore.model.types import Array, Map, Root
+from lakecore.model.types import Array, Atomic, DataType, Map, Root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from lakecore.model.types import Atomic, DataType
 
 TAIL_BYTES = 5
 _VERSION = 1

@@ -23,6 +23,7 @@ from lakecore.errors import InvalidRequest
 from lakecore.format.layout import (
     BUCKET_PREFIX,
     MANAGED_BLOB_SUFFIX,
+    Layout,
     canonical,
     is_within,
     one_name,
@@ -33,7 +34,6 @@ from lakecore.format.varints import encode_java_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lakecore.format.layout import Layout
 
 _HEAD = struct.Struct("<bq")
 _SIZE = struct.Struct("<i")

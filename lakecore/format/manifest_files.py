@@ -32,6 +32,7 @@ from lakecore.format.manifest_records import (
     MANIFEST_SCHEMA,
     STATS_FIELDS,
     VECTOR_FIELDS,
+    RecordField,
     as_tuple,
     check_version,
     decoded,
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lakecore.format.manifest_records import RecordField
 
 MANIFEST_VERSION = 2
 

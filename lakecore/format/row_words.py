@@ -18,7 +18,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.format.arrow_buffers import byte_ranges, conform, decimal_limbs, fixed_width
+from lakecore.format.arrow_buffers import (
+    Bools,
+    Bytes,
+    Ints,
+    Words,
+    byte_ranges,
+    conform,
+    decimal_limbs,
+    fixed_width,
+)
 from lakecore.model.types import (
     BINARIES,
     INTEGERS,
@@ -37,7 +46,6 @@ from lakecore.model.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lakecore.format.arrow_buffers import Bools, Bytes, Ints, Words
 
 INLINE_BYTES_MAX = 7
 """Strings and binaries up to this length are stored in the slot itself."""

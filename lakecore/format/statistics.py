@@ -31,13 +31,12 @@ from lakecore.format.binary_row import decode_rows, serialize_row
 from lakecore.model.arrow_arrays import CODED
 from lakecore.model.files import EMPTY_ROW, DataFile, Stats
 from lakecore.model.rows import TRACKING_FIELDS
-from lakecore.model.types import BINARIES, TIMESTAMPS, Atomic, Root, arrow_type
+from lakecore.model.types import BINARIES, TIMESTAMPS, Atomic, DataType, Field, Root, arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import DataType, Field
 
 _SURROGATES = range(0xD800, 0xE000)
 _CODE_POINT_MAX = 0x10FFFF

@@ -29,10 +29,18 @@ import pyarrow.dataset as ds
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 from lakecore.frames.engine_scan import EngineScan
 from lakecore.frames.polars_source import engine_frames, to_batches
-from lakecore.frames.source import engine_files, needed, reading, tell_damage, whole_files
+from lakecore.frames.source import (
+    BatchSource,
+    engine_files,
+    needed,
+    reading,
+    tell_damage,
+    whole_files,
+)
 from lakecore.io.files.parquet_read import NARROW_BYTES_MAX
 from lakecore.io.stores.store import NO_FILE, NO_FILES
 from lakecore.plan.predicate import (
+    Predicate,
     arrow_columns,
     as_duckdb_1_means,
     columns_of,
@@ -43,9 +51,6 @@ from lakecore.plan.predicate import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from lakecore.frames.source import BatchSource
-    from lakecore.plan.predicate import Predicate
 
 
 # --- engine batches ------------------------------------------------------------------------------

@@ -30,14 +30,19 @@ import pyarrow as pa
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
 from lakecore.frames.polars_source import FOOTERS_MAX
-from lakecore.frames.source import CheckedSource, SurvivingSource, engine_files
+from lakecore.frames.source import (
+    BatchSource,
+    CheckedSource,
+    EngineFile,
+    SurvivingSource,
+    engine_files,
+)
 from lakecore.scalar.syntax_trees import IS_DUCKDB_1
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lakecore.frames.arrow_dataset import DatasetOfDuckDB1, SourceDataset
-    from lakecore.frames.source import BatchSource, EngineFile
 else:
     DatasetOfDuckDB1 = deferred("lakecore.frames.arrow_dataset", "DatasetOfDuckDB1")
     SourceDataset = deferred("lakecore.frames.arrow_dataset", "SourceDataset")

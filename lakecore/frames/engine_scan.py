@@ -26,13 +26,12 @@ from polars.selectors import Selector, by_name
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.polars_versions import beside
 from lakecore.model.rows import KEY_PREFIX
-from lakecore.plan.predicate import all_of, columns_of, conjuncts, is_exact, to_polars
+from lakecore.plan.predicate import Predicate, all_of, columns_of, conjuncts, is_exact, to_polars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakecore.frames.source import EngineFile
-    from lakecore.plan.predicate import Predicate
 
 _MARK, _NUMBER = f"{KEY_PREFIX}MARK", f"{KEY_PREFIX}NUMBER"
 """No column of a table has such names."""

@@ -15,14 +15,11 @@ import pyarrow as pa
 from lakecore.forks import with_threads
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.polars_source import no_value
-from lakecore.frames.source import checked_limit, needed, reading
-from lakecore.plan.predicate import all_of, from_polars
+from lakecore.frames.source import BatchSource, checked_limit, needed, reading
+from lakecore.plan.predicate import Predicate, all_of, from_polars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from lakecore.frames.source import BatchSource
-    from lakecore.plan.predicate import Predicate
 
 
 class RowCondition(Protocol):

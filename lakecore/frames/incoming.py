@@ -22,7 +22,7 @@ small batches are not combined.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -41,17 +41,14 @@ from lakecore.frames.python_values import (
     zoned_time,
 )
 from lakecore.model.arrow_arrays import cut, with_offsets
-from lakecore.model.types import check_no_objects
+from lakecore.model.types import Field, check_no_objects
 from lakecore.rows.fit import check_once
 from lakecore.scalar.infinity import finite_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pyarrow.dataset as ds
     from duckdb import DuckDBPyRelation
 
-    from lakecore.model.types import Field
 
 ROWS_MAX = 1 << 20
 BYTES_MAX = 256 << 20

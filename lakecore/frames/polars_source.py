@@ -25,15 +25,20 @@ from lakecore.errors import InvalidRequest
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.engine_scan import EngineScan, named, of_columns, polars_schema
 from lakecore.frames.polars_versions import frame_of
-from lakecore.frames.source import FrameSource, engine_files, needed, reading, tell_damage
+from lakecore.frames.source import (
+    BatchSource,
+    FrameSource,
+    engine_files,
+    needed,
+    reading,
+    tell_damage,
+)
 from lakecore.io.files.parquet_read import NARROW_BYTES_MAX
-from lakecore.plan.predicate import from_polars
+from lakecore.plan.predicate import Predicate, from_polars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from lakecore.frames.source import BatchSource
-    from lakecore.plan.predicate import Predicate
 
 FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """Polars' exceptions for a file that it cannot read."""

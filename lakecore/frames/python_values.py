@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import chain
 from math import isnan
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 from uuid import UUID
 
 import numpy as np
@@ -37,6 +37,7 @@ from lakecore.model.types import (
     Array,
     Atomic,
     DataType,
+    Field,
     Map,
     Multiset,
     Root,
@@ -46,12 +47,6 @@ from lakecore.model.types import (
     with_nullable,
 )
 from lakecore.rows.fit import Place, check_once, fit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from lakecore.model.types import Field
-
 
 # --- python leaves -------------------------------------------------------------------------------
 # Python values of atomic types as Arrow arrays: numbers, strings, times.

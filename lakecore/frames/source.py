@@ -11,7 +11,7 @@ stops.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import polars as pl
     import pyarrow as pa
 

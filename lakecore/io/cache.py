@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from lakecore.memory import process_budget
-
-if TYPE_CHECKING:
-    from lakecore.memory import Budget
+from lakecore.memory import Budget, process_budget
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

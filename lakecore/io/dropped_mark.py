@@ -13,14 +13,11 @@ if each names the other table. Any other mark hides its table.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from lakecore.errors import NotFound
 from lakecore.format.layout import DROPPED_MARK
-from lakecore.io.stores.store import has_file
-
-if TYPE_CHECKING:
-    from lakecore.io.stores.store import Store
+from lakecore.io.stores.store import Store, has_file
 
 _NAME = f"schema/{DROPPED_MARK}"
 _FROM, _TO = "from", "to"

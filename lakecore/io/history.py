@@ -10,16 +10,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lakecore.errors import CorruptTable, LakecoreError, NotFound, StorageError
 from lakecore.format import metadata
-from lakecore.format.layout import DROPPED_MARK, MAIN_BRANCH, parse_numbered
+from lakecore.format.layout import DROPPED_MARK, MAIN_BRANCH, Layout, parse_numbered
 from lakecore.format.manifest_files import decode_entries
 from lakecore.io.cache import Cache
 from lakecore.io.dropped_mark import hides
-from lakecore.io.live_files import ENTRY_BYTES, ManifestCache, facts_of
+from lakecore.io.live_files import ENTRY_BYTES, LiveColumns, ManifestCache, facts_of
 from lakecore.io.parallel import READERS, read_all
 from lakecore.io.stores.guarded import unguarded
-from lakecore.io.stores.store import NEAR_AT_ONCE, has_file
-from lakecore.model.manifest import fold_onto
-from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
+from lakecore.io.stores.store import NEAR_AT_ONCE, FileStatus, Store, has_file
+from lakecore.model.manifest import (
+    IndexEntry,
+    LiveFiles,
+    ManifestEntry,
+    ManifestFile,
+    TableStatistics,
+    fold_onto,
+)
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot, Tag
 from lakecore.suggestions import KEPT_LONGER
 
 if TYPE_CHECKING:
@@ -28,19 +35,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lakecore.format.entry_columns import Wanted
-    from lakecore.format.layout import Layout
-    from lakecore.io.live_files import LiveColumns
-    from lakecore.io.stores.store import FileStatus, Store
     from lakecore.model.files import IndexFile
-    from lakecore.model.manifest import (
-        IndexEntry,
-        LiveFiles,
-        ManifestEntry,
-        ManifestFile,
-        TableStatistics,
-    )
     from lakecore.model.schema import TableSchema
-    from lakecore.model.snapshot import Snapshot, Tag
 
     Read = Callable[[int], Snapshot | None]
 

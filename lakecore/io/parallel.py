@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from lakecore.io.stores.store import DELETES_MAX
+from lakecore.io.stores.store import DELETES_MAX, FileStatus, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from lakecore.io.progress import WorkBar
-    from lakecore.io.stores.store import FileStatus, Store
 
 READERS = 8
 """The number of files read concurrently."""

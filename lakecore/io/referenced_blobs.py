@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound
 from lakecore.format.blob_references import BlobDescriptor, managed_here, referenced
-from lakecore.format.layout import is_local, is_within, storage_of
+from lakecore.format.layout import Layout, is_local, is_within, storage_of
 from lakecore.io.stores.open import locate, open_store
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.format.layout import Layout
     from lakecore.io.stores.store import Store
 
 

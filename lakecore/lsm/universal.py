@@ -27,7 +27,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.lsm.levels import SortedRun, sections, sorted_runs
-from lakecore.options import LookupCompact
+from lakecore.options import LookupCompact, TableOptions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from lakecore.model.files import DataFile
-    from lakecore.options import TableOptions
 
 
 class Reason(StrEnum):

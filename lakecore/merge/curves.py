@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from lakecore.errors import InvalidRequest
 from lakecore.merge.groups import in_one
 from lakecore.merge.keys import order_columns
-from lakecore.options import OrderStrategy
+from lakecore.options import OrderStrategy, TableOptions
 from lakecore.options.writing import LOCAL_SORT
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from lakecore.options import TableOptions
 
 _SIGN = np.uint64(1 << 63)
 _ONE = np.uint64(1)

@@ -26,7 +26,16 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, Uncomputable
 from lakecore.merge.aggregators import AGGREGATORS
-from lakecore.merge.aggregators.fold import LAST, LAST_NON_NULL, Fold, kept_known, kept_none
+from lakecore.merge.aggregators.fold import (
+    LAST,
+    LAST_NON_NULL,
+    Aggregate,
+    Choice,
+    Fold,
+    Step,
+    kept_known,
+    kept_none,
+)
 from lakecore.merge.groups import (
     NONE,
     Groups,
@@ -49,7 +58,6 @@ from lakecore.model.rows import LAYER, RETRACTS, SEQUENCE_NUMBER, VALUE_KIND, Ro
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from lakecore.merge.aggregators.fold import Aggregate, Choice, Step
     from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
 
 # --- runs ----------------------------------------------------------------------------------------

@@ -20,13 +20,12 @@ import pyarrow.compute as pc
 
 from lakecore.merge.keys import sequence_codes, shared_codes
 from lakecore.model.arrow_arrays import size_of
-from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
+from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakecore.merge.spec import MergeSpec, Slice
-    from lakecore.model.rows import RowKind
 
 
 PIECE_ROWS = 131_072

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
-from lakecore.merge.aggregators import AGGREGATORS
+from lakecore.merge.aggregators import AGGREGATORS, Aggregate
 from lakecore.merge.aggregators.fold import LAST, LAST_NON_NULL, Fold
 from lakecore.merge.fold import (
     Chosen,
@@ -47,7 +47,6 @@ from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakecore.merge.aggregators import Aggregate
     from lakecore.merge.spec import MergeSpec, SequenceGroup
 
 

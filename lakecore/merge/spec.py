@@ -16,7 +16,7 @@ from lakecore.merge.aggregators import AGGREGATORS
 from lakecore.merge.aggregators.fold import Aggregate
 from lakecore.model.merge_rules import AGGREGATE_FUNCTIONS, aggregate_functions
 from lakecore.model.rows import RETRACTS, RowKind
-from lakecore.options import MergeEngine, SortOrder
+from lakecore.options import MergeEngine, SortOrder, TableOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from lakecore.merge.keys import OrderColumns
     from lakecore.model.schema import TableSchema
-    from lakecore.options import TableOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ INVARIANT: an array that already has the type is returned unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -17,9 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Literal
-
     from numpy.typing import NDArray
 
 Leaf: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]

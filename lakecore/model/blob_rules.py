@@ -19,15 +19,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
-from lakecore.model.types import BINARIES, Array, Atomic, Map, Root, is_blob, leaves
-from lakecore.options import ChangelogProducer, MergeEngine
+from lakecore.model.types import (
+    BINARIES,
+    Array,
+    Atomic,
+    DataType,
+    Field,
+    Map,
+    Root,
+    is_blob,
+    leaves,
+)
+from lakecore.options import ChangelogProducer, MergeEngine, TableOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import DataType, Field
-    from lakecore.options import TableOptions
 
 _KEY_ROOTS = frozenset(
     {

@@ -23,6 +23,7 @@ from lakecore.model.types import (
     Array,
     Atomic,
     DataType,
+    Field,
     Map,
     Root,
     Row,
@@ -36,7 +37,6 @@ from lakecore.model.types import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.model.types import Field
 
 _FLOATS = frozenset({Root.FLOAT, Root.DOUBLE})
 _NUMBERS = frozenset({*INTEGERS, *_FLOATS, Root.DECIMAL})

@@ -13,16 +13,24 @@ from typing import TYPE_CHECKING, ClassVar
 
 from lakecore.display import ShownFacts
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.model.types import BINARIES, INTEGERS, STRINGS, TIMESTAMPS, Atomic, Map, Root
-from lakecore.options import file_index_setting
+from lakecore.model.types import (
+    BINARIES,
+    INTEGERS,
+    STRINGS,
+    TIMESTAMPS,
+    Atomic,
+    DataType,
+    Field,
+    Map,
+    Root,
+)
+from lakecore.options import TableOptions, file_index_setting
 from lakecore.options.kinds import SIZE, fraction, integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import DataType, Field
-    from lakecore.options import TableOptions
 
 BLOOM_FILTER, BITMAP, RANGE_BITMAP, BSI = "bloom-filter", "bitmap", "range-bitmap", "bsi"
 

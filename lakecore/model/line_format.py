@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.options import LINE_FORMATS
+from lakecore.options import LINE_FORMATS, TableOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakecore.options import TableOptions
 
 _ENDS = ("\n", "\r\n", "\r")
 

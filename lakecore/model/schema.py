@@ -23,14 +23,13 @@ from lakecore.model.types import (
     Variant,
     arrow_schema,
 )
-from lakecore.options import NEVER_STORED, parse_options
+from lakecore.options import NEVER_STORED, TableOptions, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
-    from lakecore.options import TableOptions
 
 SCHEMA_VERSION = 3
 _SOURCE_TABLE = "blob-descriptor.source-table"

@@ -10,9 +10,9 @@ a table raises Unsupported.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import polars as pl
 import pyarrow as pa
@@ -61,9 +61,6 @@ from lakecore.model.types import (
     with_nullable,
 )
 from lakecore.options import NEVER_STORED, TableOptions, parse_known, parse_options, tidy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 Columns: TypeAlias = "pa.Schema | pl.Schema | Mapping[str, str | DataType] | Sequence[Field]"
 

@@ -7,13 +7,13 @@ rows are still right. A `*` at the end of a key stands for any text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.options.choices import Effect
-from lakecore.options.kinds import FOLDER, IGNORE_KEY, NAME, NAMES, nearest
+from lakecore.options.kinds import FOLDER, IGNORE_KEY, NAME, NAMES, Option, nearest
 from lakecore.options.other_keys import OTHER_KEYS
 from lakecore.options.table_options import (
     DECLARED,
@@ -24,11 +24,6 @@ from lakecore.options.table_options import (
     find_option,
     member,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lakecore.options.kinds import Option
 
 _KEYS: Mapping[str, str] = {
     **{key: key for key in (*SINGLE, *OTHER_KEYS)},

@@ -56,6 +56,7 @@ from lakecore.options.kinds import (
     TEXT,
     WRITE,
     ZONE,
+    Option,
     choice,
     integer,
     keyed_family,
@@ -72,8 +73,6 @@ from lakecore.options.writing import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from lakecore.options.kinds import Option
 
 
 # --- scans ----------------------------------------------------------------------------------------

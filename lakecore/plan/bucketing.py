@@ -22,15 +22,13 @@ from lakecore.format.arrow_buffers import byte_ranges, conform, decimal_limbs, f
 from lakecore.format.binary_row import encode_rows, hash_rows
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.files import EMPTY_ROW
-from lakecore.model.types import BINARIES, STRINGS, Atomic, Root
+from lakecore.model.types import BINARIES, STRINGS, Atomic, DataType, Field, Root
 from lakecore.options import BucketFunction, MergeEngine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from lakecore.model.types import DataType, Field
 
 
 # --- dynamic bucket ------------------------------------------------------------------------------

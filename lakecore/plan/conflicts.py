@@ -31,15 +31,13 @@ import numpy as np
 from lakecore.errors import AlreadyExists, CommitConflict
 from lakecore.format.binary_row import decode_rows
 from lakecore.merge.keys import order_columns, shared_codes
-from lakecore.model.files import DELETION_VECTORS, HASH_INDEX
-from lakecore.model.manifest import FileKind
+from lakecore.model.files import DELETION_VECTORS, HASH_INDEX, CommitMessage, DataFile
+from lakecore.model.manifest import EntryIdentity, FileKind, IndexEntry, ManifestEntry
 from lakecore.options import POSTPONE_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lakecore.model.files import CommitMessage, DataFile
-    from lakecore.model.manifest import EntryIdentity, IndexEntry, ManifestEntry
     from lakecore.model.types import Field
 
 

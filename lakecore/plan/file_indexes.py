@@ -23,10 +23,10 @@ from pyroaring import BitMap
 
 from lakecore.format.file_index.bitmap import BitmapIndex
 from lakecore.format.file_index.bloom_filter import may_hold
-from lakecore.format.file_index.coded import stored_values, value_form
+from lakecore.format.file_index.coded import Key, ValueForm, stored_values, value_form
 from lakecore.format.file_index.range_bitmap import BsiIndex, RangeBitmapIndex
 from lakecore.model.file_indexes import BITMAP, BLOOM_FILTER, BSI, RANGE_BITMAP
-from lakecore.model.types import Root, with_nullable
+from lakecore.model.types import Field, Root, with_nullable
 from lakecore.plan.predicate import (
     And,
     Compare,
@@ -44,10 +44,8 @@ from lakecore.plan.predicate import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lakecore.format.file_index.coded import Key, ValueForm
     from lakecore.format.file_index.container import StoredIndex
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import Field
 
 Rows: TypeAlias = "BitMap | None"
 """Positions of rows; None means that any row may match."""

@@ -28,14 +28,13 @@ import pyarrow as pa
 from lakecore.errors import CorruptTable
 from lakecore.format.manifest_files import entry_identities
 from lakecore.model.files import EMPTY_ROW
-from lakecore.model.manifest import FileKind
+from lakecore.model.manifest import FileKind, ManifestFile
 from lakecore.plan.predicate import Compare, IsNull, Op, Predicate, all_of, any_of
 from lakecore.plan.pruning import Mask, may_match
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lakecore.model.manifest import ManifestFile
     from lakecore.plan.partitions import Partitions
 
 

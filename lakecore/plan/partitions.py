@@ -15,16 +15,14 @@ from lakecore.errors import Unsupported
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.layout import partition_path, partition_texts
 from lakecore.merge.keys import sequence_codes
-from lakecore.model.types import Atomic, Root, with_nullable
-from lakecore.options import POSTPONE_BUCKET
+from lakecore.model.types import Atomic, Field, Root, with_nullable
+from lakecore.options import POSTPONE_BUCKET, TableOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lakecore.model.files import Split
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import Field
-    from lakecore.options import TableOptions
 
 
 class Partitions:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.model.arrow_arrays import search_sorted
-from lakecore.model.types import arrow_field
+from lakecore.model.types import Field, arrow_field
 from lakecore.options import BucketFunction
 from lakecore.plan.bucketing import bucket_ids
 from lakecore.plan.predicate import (
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lakecore.model.types import Field
 
 Mask: TypeAlias = "NDArray[np.bool_]"
 Masks: TypeAlias = "tuple[Mask, Mask]"

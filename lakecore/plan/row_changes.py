@@ -24,16 +24,14 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.merge_rules import aggregate_functions
-from lakecore.model.snapshot import CommitKind
-from lakecore.options import ChangelogProducer, IncrementalScanMode, MergeEngine
+from lakecore.model.snapshot import CommitKind, Snapshot
+from lakecore.options import ChangelogProducer, IncrementalScanMode, MergeEngine, TableOptions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
-    from lakecore.model.snapshot import Snapshot
-    from lakecore.options import TableOptions
 
 _KEEPS_NULL = frozenset({"last_value"})
 """Functions that take null as a new value: to keep the old value, a row must repeat it."""

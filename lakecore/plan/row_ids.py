@@ -17,21 +17,18 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import CorruptTable, Unsupported
-from lakecore.model.files import FileSource
-from lakecore.model.manifest import FileKind
+from lakecore.model.files import DataFile, FileSource
+from lakecore.model.manifest import FileKind, ManifestEntry
 from lakecore.model.rows import ROW_ID, TRACKING_FIELDS
 from lakecore.model.types import with_nullable
-from lakecore.plan.predicate import condition_on
+from lakecore.plan.predicate import Predicate, condition_on
 from lakecore.plan.pruning import may_match
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lakecore.model.files import DataFile
-    from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
-    from lakecore.plan.predicate import Predicate
 
 BLOB = "blob"
 """The format of a file of BLOB values."""

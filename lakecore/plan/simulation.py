@@ -26,7 +26,7 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 from lakecore.lsm.levels import SortedRun
-from lakecore.lsm.universal import CompactionPolicy, Moment, Reason, pick
+from lakecore.lsm.universal import CompactionPolicy, CompactionUnit, Moment, Reason, pick
 from lakecore.model.files import DataFile
 from lakecore.model.manifest import ManifestFile
 from lakecore.plan.manifests import full_merge_is_due, must_change, neighbours_to_merge
@@ -35,7 +35,6 @@ from lakecore.plan.retention import Retention, end_of_snapshots
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from lakecore.lsm.universal import CompactionUnit
     from lakecore.options import TableOptions
 
     SizeOf = Callable[[CompactionUnit | None], float]

@@ -21,16 +21,13 @@ import numpy as np
 
 from lakecore.format.layout import is_named_by_lakecore
 from lakecore.lsm.levels import sections, sorted_runs
-from lakecore.model.files import EMPTY_ROW, NO_STATS
-from lakecore.options import MergeEngine
+from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile, Split
+from lakecore.options import MergeEngine, TableOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
-
-    from lakecore.model.files import DataFile, Split
-    from lakecore.options import TableOptions
 
     Rows = NDArray[np.int64]
 

@@ -12,7 +12,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lakecore.cdc.pipeline import status_of
+from lakecore.cdc.pipeline import Pipeline, status_of
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.io.ambient import SYSTEM
 from lakecore.metrics import METRICS_TYPE, pipeline_text
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.cdc.pipeline import Pipeline
 
 log = logging.getLogger("lakecore.cdc")
 

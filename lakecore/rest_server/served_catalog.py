@@ -36,6 +36,7 @@ from lakecore.catalog.rest.wire import (
 from lakecore.errors import CorruptTable, NotFound, Unsupported
 from lakecore.model.schema_change import (
     AddColumn,
+    Change,
     RemoveOption,
     RenameColumn,
     SetOption,
@@ -71,7 +72,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.model.schema_change import Change
     from lakecore.table.context import TableContext
     from lakecore.table.handle import Table
 

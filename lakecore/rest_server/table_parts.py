@@ -14,6 +14,8 @@ from lakecore.catalog.views import (
     DIALECT,
     AddDialect,
     UpdateDialect,
+    View,
+    Views,
     view_change_from_json,
     view_from_json,
     view_to_json,
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.catalog.views import View, Views
     from lakecore.model.snapshot import Snapshot, Tag
     from lakecore.table.commits.commit import PartitionFilter
     from lakecore.table.context import TableContext

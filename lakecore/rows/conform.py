@@ -21,13 +21,12 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND, RowKind
-from lakecore.model.types import LENGTH_MAX, Atomic, Root, string_array, with_nullable
+from lakecore.model.types import LENGTH_MAX, Atomic, Field, Root, string_array, with_nullable
 from lakecore.rows.casts import cast
 from lakecore.rows.fit import Place, check_names, check_once, fit, show
 
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import Field
 
 _STRING = Atomic(root=Root.VARCHAR, length=LENGTH_MAX)
 _KIND_TEXTS = string_array(KIND_TEXTS)

@@ -20,6 +20,7 @@ from lakecore.model.types import (
     STRINGS,
     Array,
     Atomic,
+    DataType,
     Field,
     Map,
     Root,
@@ -34,7 +35,6 @@ from lakecore.rows.casts import cast
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakecore.model.types import DataType
 
 _TEXT = Atomic(root=Root.VARCHAR, length=LENGTH_MAX)
 _KEY_ROOTS = frozenset({*STRINGS, *INTEGERS, Root.BOOLEAN})

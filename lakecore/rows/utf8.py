@@ -7,16 +7,12 @@ UTF-8, so invalid parts are replaced when a string is read.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from lakecore.model.arrow_arrays import inner_of, nested_like
-from lakecore.model.types import BINARIES, STRINGS, Atomic
-
-if TYPE_CHECKING:
-    from lakecore.model.types import DataType
+from lakecore.model.types import BINARIES, STRINGS, Atomic, DataType
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _WORD_BYTES = 8

@@ -34,12 +34,11 @@ from lakecore.plan.predicate import (
     starts_with,
 )
 from lakecore.scalar import engine
-from lakecore.scalar.syntax import column_number
+from lakecore.scalar.syntax import Sql, column_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.scalar.syntax import Sql
     from lakecore.scalar.syntax_trees import Json, Node
 
 

@@ -15,21 +15,18 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
 from lakecore.io.ambient import SYSTEM
-from lakecore.model.data_types import TIMESTAMPS, Atomic, Root
+from lakecore.model.data_types import TIMESTAMPS, Atomic, DataType, Root
 from lakecore.model.schema import TableSchema
-from lakecore.plan.predicate import is_exact
+from lakecore.plan.predicate import Predicate, is_exact
 from lakecore.scalar import engine
 from lakecore.scalar.engine import quoted
 from lakecore.scalar.infinity import finite
 from lakecore.scalar.pruning import predicate_of
-from lakecore.scalar.syntax import ROWS, Setting, Sql, bound, explained, parse_sql, placed
+from lakecore.scalar.syntax import ROWS, Find, Setting, Sql, bound, explained, parse_sql, placed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.model.data_types import DataType
-    from lakecore.plan.predicate import Predicate
-    from lakecore.scalar.syntax import Find
 
 __all__ = [
     "LOCAL",

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from lakecore.catalog.identifier import parse_identifier
+from lakecore.catalog.identifier import Identifier, parse_identifier
 from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError
-from lakecore.frames.arrow_dataset import SourceDataset
+from lakecore.frames.arrow_dataset import SourceDataset, SourceScanner
 from lakecore.frames.duckdb_face import shown_schema
 from lakecore.sql.query_errors import error_of
 from lakecore.sql.tokens import quoted
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.catalog.identifier import Identifier
-    from lakecore.frames.arrow_dataset import SourceScanner
     from lakecore.frames.source import EngineFile
     from lakecore.model.schema import TableSchema
     from lakecore.plan.predicate import Predicate

@@ -24,6 +24,8 @@ from lakecore.model.data_types import (
     LENGTH_MAX,
     STRINGS,
     Array,
+    Atomic,
+    Field,
     Map,
     Multiset,
     Root,
@@ -36,7 +38,6 @@ from lakecore.sql.tokens import exactly, quoted, quoted_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.model.data_types import Atomic, Field
     from lakecore.sql.copy_format import ImportFormat
 
 

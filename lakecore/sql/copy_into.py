@@ -45,9 +45,20 @@ from lakecore.io.ambient import SYSTEM
 from lakecore.io.local_files import local_output
 from lakecore.io.parallel import read_all
 from lakecore.io.stores.open import without_links
-from lakecore.sql.copy_columns import FILE, WHOLE_TYPES, columns_of, files_of, malformed, source_of
+from lakecore.sql.copy_columns import (
+    FILE,
+    WHOLE_TYPES,
+    Column,
+    columns_of,
+    files_of,
+    malformed,
+    source_of,
+)
 from lakecore.sql.copy_format import (
+    ExportFormat,
+    ImportFormat,
     Place,
+    Sources,
     export_format,
     import_format,
     is_file,
@@ -56,7 +67,7 @@ from lakecore.sql.copy_format import (
     sources_of,
 )
 from lakecore.sql.merge_texts import column_of
-from lakecore.sql.queries import reader_of
+from lakecore.sql.queries import Queries, reader_of
 from lakecore.sql.query_errors import FAILURES, drop_table, error_of, written
 from lakecore.sql.tokens import quoted, quoted_text
 
@@ -67,10 +78,7 @@ if TYPE_CHECKING:
 
     from lakecore.io.stores.store import FileStatus, Store
     from lakecore.model.snapshot import CommitResult
-    from lakecore.sql.copy_columns import Column
-    from lakecore.sql.copy_format import ExportFormat, ImportFormat, Sources
     from lakecore.sql.python_objects import Scope
-    from lakecore.sql.queries import Queries
     from lakecore.sql.run_show import Rows
     from lakecore.sql.statements import CopyInto, CopyOut
     from lakecore.table.context import TableContext

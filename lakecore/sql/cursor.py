@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from lakecore.errors import Unsupported
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.sql.tokens import Kind, Token, syntax_error, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import TypeVar
-
-    from lakecore.errors import InvalidRequest
 
     T = TypeVar("T")
 

@@ -31,6 +31,7 @@ from lakecore.model.types import (
     BINARIES,
     TIMESTAMPS,
     Atomic,
+    Field,
     Root,
     Vector,
     arrow_schema,
@@ -45,8 +46,6 @@ from lakecore.sql.tokens import exactly, quoted, quoted_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from lakecore.model.types import Field
 
 
 # --- file checks ---------------------------------------------------------------------------------

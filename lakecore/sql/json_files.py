@@ -13,7 +13,7 @@ import duckdb
 
 from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
-from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
+from lakecore.sql.tokens import Kind, Token, quoted, quoted_text, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakecore.io.local_files import array_start
-    from lakecore.sql.tokens import Token
 else:
     array_start = deferred("lakecore.io.local_files", "array_start")
 

@@ -24,10 +24,10 @@ import pyarrow as pa
 
 from lakecore.errors import CommitConflict, LakecoreError
 from lakecore.scalar.values import cut_to_precision
-from lakecore.sql.merge_texts import Texts, assigned, check_nested, has_query
+from lakecore.sql.merge_texts import Step, Texts, Value, assigned, check_nested, has_query
 from lakecore.sql.python_objects import NotingScope
 from lakecore.sql.query_errors import written
-from lakecore.sql.statements import Update
+from lakecore.sql.statements import Chain, Delete, Merge, Update
 from lakecore.sql.tokens import quoted, quoted_text
 
 if TYPE_CHECKING:
@@ -36,10 +36,8 @@ if TYPE_CHECKING:
     import duckdb
 
     from lakecore.model.snapshot import CommitResult
-    from lakecore.sql.merge_texts import Step, Value
     from lakecore.sql.python_objects import Scope
     from lakecore.sql.queries import Parameters, Queries
-    from lakecore.sql.statements import Chain, Delete, Merge
     from lakecore.table.handle import Table
     from lakecore.table.verbs.merge_files import MergeInto
 

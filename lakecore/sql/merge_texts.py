@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.model.data_types import Row
+from lakecore.model.data_types import DataType, Row
 from lakecore.model.rows import ROW_KIND
 from lakecore.scalar.engine import parse
 from lakecore.scalar.syntax import check_fields, check_nodes
 from lakecore.sql.references import placeholders
-from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
+from lakecore.sql.tokens import Kind, Token, quoted, quoted_text, tokenize
 from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -25,12 +25,10 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from lakecore.model.data_types import DataType
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
     from lakecore.scalar.syntax_trees import Json, Node
     from lakecore.sql.statements import Chain, Merge, MergeClause
-    from lakecore.sql.tokens import Token
 
 
 # --- assignments ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakecore.errors import Unsupported
 from lakecore.model.types import arrow_type
-from lakecore.plan.predicate import condition_on
+from lakecore.plan.predicate import Predicate, condition_on
 from lakecore.table.changes.between import changes_of_options
 from lakecore.table.file_reader.blob_resolution import followed
 from lakecore.table.reads.source import TableSource
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakecore.model.files import DataFile, Split
-    from lakecore.plan.predicate import Predicate
     from lakecore.sql.native_views import ReadState
     from lakecore.table.context import TableContext
     from lakecore.table.handle import Table

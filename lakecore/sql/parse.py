@@ -38,6 +38,7 @@ from lakecore.sql.statements import (
     Reset,
     SetVariable,
     Show,
+    Statement,
     Use,
 )
 from lakecore.sql.tokens import Kind, tokenize
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakecore.sql.parse_alter import parse_alter, parse_comment_on
-    from lakecore.sql.statements import Statement
 else:
     parse_alter = deferred("lakecore.sql.parse_alter", "parse_alter")
     parse_comment_on = deferred("lakecore.sql.parse_alter", "parse_comment_on")

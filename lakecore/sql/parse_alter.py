@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.views import RemoveViewOption, SetViewOption, UpdateViewComment
+from lakecore.catalog.views import RemoveViewOption, SetViewOption, UpdateViewComment, ViewChange
 from lakecore.errors import Unsupported
-from lakecore.model.schema_change import Move, SchemaChange
-from lakecore.sql.cursor import options
+from lakecore.model.schema_change import Change, Move, SchemaChange
+from lakecore.sql.cursor import Cursor, options
 from lakecore.sql.parse_tables import partition, read_column, read_type
 from lakecore.sql.statements import (
     AlterTable,
     AlterView,
+    Chain,
     ChangeTag,
+    Column,
     CommentOn,
     DropPartition,
     RenameTable,
+    Statement,
 )
 from lakecore.sql.tokens import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakecore.catalog.views import ViewChange
-    from lakecore.model.schema_change import Change
-    from lakecore.sql.cursor import Cursor
-    from lakecore.sql.statements import Chain, Column, Statement
 
 _COMMENT = "comment"
 _TAG_VERBS = ("CREATE", "REPLACE", "DELETE")

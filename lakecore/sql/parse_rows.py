@@ -7,16 +7,23 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.sql.cursor import QUERY_STARTS, hint_options
+from lakecore.sql.cursor import QUERY_STARTS, Cursor, hint_options
 from lakecore.sql.parse_tables import partition
-from lakecore.sql.statements import CopyInto, CopyOut, Delete, Insert, Merge, MergeClause, Update
+from lakecore.sql.statements import (
+    Chain,
+    CopyInto,
+    CopyOut,
+    Delete,
+    Insert,
+    Merge,
+    MergeClause,
+    Update,
+)
 from lakecore.sql.tokens import Kind, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from lakecore.sql.cursor import Cursor
-    from lakecore.sql.statements import Chain
 
 _TRAVELS = ("FOR", "VERSION", "TIMESTAMP")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.sql.cursor import Cursor, hint_options, options
@@ -19,14 +18,10 @@ from lakecore.sql.statements import (
     DropDatabase,
     DropPartition,
     Mirror,
+    Statement,
     Truncate,
 )
-from lakecore.sql.tokens import Kind
-
-if TYPE_CHECKING:
-    from lakecore.sql.statements import Statement
-    from lakecore.sql.tokens import Token
-
+from lakecore.sql.tokens import Kind, Token
 
 # --- parse mirror --------------------------------------------------------------------------------
 # Parses the source in CREATE TABLE ... AS TABLE and CREATE DATABASE ... AS DATABASE.

@@ -7,7 +7,7 @@ exist if the module is already imported.
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import duckdb
 import pyarrow as pa
@@ -20,7 +20,6 @@ from lakecore.sql.query_errors import FAILURES, error_of_result
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
-    from typing import TypeAlias
 
     import polars as pl
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import duckdb
 import pyarrow as pa
@@ -25,12 +25,11 @@ from lakecore.sql.query_errors import FAILURES, error_of, error_of_result
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.statement_views import StatementViews, TableView
 from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
-from lakecore.sql.workspace import variables
+from lakecore.sql.workspace import Workspace, variables
 from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import TypeAlias
 
     from pyarrow.compute import max as largest_of
 
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from lakecore.sql.references import Reference
     from lakecore.sql.statement_views import Noted
     from lakecore.sql.statements import Chain, Explain
-    from lakecore.sql.workspace import Workspace
     from lakecore.table.handle import Table
     from lakecore.table.reads.source import TableSource
     from lakecore.table.reads.time_travel import Travel, resolve

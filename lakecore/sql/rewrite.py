@@ -17,7 +17,7 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.scalar.syntax_trees import syntax_tree
 from lakecore.sql.cursor import Cursor
 from lakecore.sql.query_errors import syntax_hint
-from lakecore.sql.references import PLACEHOLDER, Reference, placeholders, selects
+from lakecore.sql.references import PLACEHOLDER, Node, Reference, placeholders, selects
 from lakecore.sql.semi_joins import Candidate, candidates, sources_of
 from lakecore.sql.tokens import Kind, quoted, syntax_error, tokenize
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from lakecore.sql.references import Node
     from lakecore.sql.statements import Chain
 
 

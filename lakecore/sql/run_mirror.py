@@ -19,7 +19,7 @@ from lakecore.cdc.pipeline import RUN_FLAGS, SYNC_ACTIONS, launch_of
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from lakecore.io.ambient import SYSTEM
 from lakecore.options.kinds import parse_duration
-from lakecore.sql.statements import CreateTable
+from lakecore.sql.statements import CreateDatabase, CreateTable, Mirror
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from lakecore.cdc.sink_parts import Progress
     from lakecore.cdc.source_catalogs import SourceCatalog
     from lakecore.sql.run_show import Rows
-    from lakecore.sql.statements import CreateDatabase, Mirror
     from lakecore.sql.workspace import Workspace
 
 _COLUMNS = (

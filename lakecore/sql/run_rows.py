@@ -11,17 +11,25 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.catalog.new_table import new_schema
+from lakecore.catalog.new_table import SchemaLike, new_schema
 from lakecore.errors import CommitConflict, InvalidRequest, Unsupported
-from lakecore.model.schema import number_fields
-from lakecore.model.types import Variant
+from lakecore.model.schema import TableSchema, number_fields
+from lakecore.model.types import Field, Variant
 from lakecore.scalar.values import cut_to_precision, sql_expr, storable_times
 from lakecore.sql import merge_texts
 from lakecore.sql.merge_by_query import change_by_query, holds_query, merge_by_query
 from lakecore.sql.merge_texts import assigned, check_nested, column_of, renamed
 from lakecore.sql.queries import reader_of
 from lakecore.sql.query_errors import written
-from lakecore.sql.statements import Delete, Insert, Merge, Truncate, Update
+from lakecore.sql.statements import (
+    CreateTable,
+    Delete,
+    Insert,
+    Merge,
+    RowStatement,
+    Truncate,
+    Update,
+)
 from lakecore.sql.tokens import quoted, quoted_text
 from lakecore.table.publication import ExclusiveCreate, SchemaProposal
 from lakecore.table.writes.evolving import columns_of_rows
@@ -31,13 +39,9 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from lakecore.catalog.new_table import SchemaLike
-    from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import CommitResult
-    from lakecore.model.types import Field
     from lakecore.sql.python_objects import Scope
     from lakecore.sql.queries import Parameters, Queries
-    from lakecore.sql.statements import CreateTable, RowStatement
     from lakecore.sql.workspace import Workspace
     from lakecore.table.handle import Table
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.catalog.identifier import parse_identifier
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
-from lakecore.model.types import with_nullable
+from lakecore.model.types import Field, with_nullable
 from lakecore.sql.stored_views import create_view_text, list_views, view_of
 from lakecore.sql.tokens import quoted_text
 from lakecore.suggestions import did_you_mean
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.views import View
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import Field
     from lakecore.sql.statements import Chain, Describe, Show
     from lakecore.sql.workspace import Workspace
 

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from lakecore.io.ambient import SYSTEM
-from lakecore.model.data_types import Array, Map, Row
-from lakecore.model.schema_change import DropColumn, SchemaChange, UpdateColumnType
+from lakecore.model.data_types import Array, DataType, Map, Row
+from lakecore.model.schema_change import Change, DropColumn, SchemaChange, UpdateColumnType
 from lakecore.model.types import Field, parse_type
 from lakecore.sql.datagen import CONNECTOR, generator_of
 from lakecore.sql.run_rows import partition_values, replace_table
@@ -17,13 +17,16 @@ from lakecore.sql.statements import (
     AlterTable,
     AlterView,
     ChangeTag,
+    Column,
     CommentOn,
     CreateDatabase,
+    CreateTable,
     CreateView,
     Drop,
     DropDatabase,
     DropPartition,
     RenameTable,
+    TableStatement,
 )
 from lakecore.sql.stored_views import (
     alter_view,
@@ -37,11 +40,8 @@ from lakecore.sql.stored_views import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lakecore.model.data_types import DataType
     from lakecore.model.schema import TableSchema
-    from lakecore.model.schema_change import Change
     from lakecore.sql.queries import Queries
-    from lakecore.sql.statements import Column, CreateTable, TableStatement
     from lakecore.sql.workspace import Workspace
     from lakecore.table.handle import Table
 

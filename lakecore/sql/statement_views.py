@@ -7,20 +7,21 @@ snapshot.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 import duckdb
 import pyarrow as pa
 
 from lakecore.deferred import deferred, is_of
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 from lakecore.scalar.syntax_trees import text_of
 from lakecore.sql.python_objects import as_relation, is_read_once
 from lakecore.sql.query_errors import raise_interrupt
-from lakecore.sql.references import nodes, select_of_table, selects
+from lakecore.sql.references import Node, Reference, nodes, select_of_table, selects
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.semi_joins import (
     LISTED_MAX,
+    Candidate,
     are_alike,
     column_type,
     conjuncts_of,
@@ -32,12 +33,8 @@ from lakecore.sql.tokens import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-    from typing import TypeAlias
 
-    from lakecore.errors import LakecoreError
     from lakecore.sql.python_objects import Scope
-    from lakecore.sql.references import Node, Reference
-    from lakecore.sql.semi_joins import Candidate
     from lakecore.sql.statements import Chain
     from lakecore.sql.stored_query import check_sealed, check_stored_query
     from lakecore.table.handle import Table

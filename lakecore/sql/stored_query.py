@@ -22,13 +22,12 @@ from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.scalar.engine import bind, syntax_tree
 from lakecore.scalar.syntax import is_function, refusal_in_query
 from lakecore.sql.query_errors import error_of
-from lakecore.sql.references import nodes, placeholders
+from lakecore.sql.references import Node, nodes, placeholders
 from lakecore.sql.tokens import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakecore.sql.references import Node
 
 _NO_SELECT = "Only SELECT"
 _TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.identifier import MAIN_BRANCH, parse_identifier
+from lakecore.catalog.identifier import MAIN_BRANCH, Identifier, parse_identifier
 from lakecore.deferred import deferred
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from lakecore.sql.tokens import quoted, quoted_text
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.catalog.identifier import Identifier
     from lakecore.catalog.views import View, Views, new_view
     from lakecore.sql.references import Reference
     from lakecore.sql.statements import AlterView, Chain, CreateView

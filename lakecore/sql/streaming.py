@@ -16,7 +16,7 @@ from lakecore.model.rows import ROW_KIND
 from lakecore.options.kinds import parse_duration
 from lakecore.scalar.syntax_trees import syntax_tree
 from lakecore.sql.query_errors import drop_table, error_of
-from lakecore.sql.references import nodes, select_of_table
+from lakecore.sql.references import Node, Reference, nodes, select_of_table
 from lakecore.sql.rewrite import rewritten
 from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from lakecore.sql.datagen import Generator
     from lakecore.sql.python_objects import Scope
     from lakecore.sql.queries import Queries
-    from lakecore.sql.references import Node, Reference
     from lakecore.sql.run_rows import RowStatements
     from lakecore.sql.semi_joins import Candidate
     from lakecore.sql.statements import Chain, Insert

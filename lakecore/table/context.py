@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from lakecore.errors import NotFound, Unsupported
-from lakecore.io.parallel import IN_THREADS, InThreads
+from lakecore.io.parallel import IN_THREADS, BulkFiles, InThreads
 from lakecore.io.stores.guarded import guarded, unguarded
 from lakecore.model.column_rules import require_plain_names
-from lakecore.options import RENAMED, check_known
+from lakecore.options import RENAMED, TableOptions, check_known
 from lakecore.plan.partitions import Partitions
 from lakecore.table.publication import EXCLUSIVE_CREATE, Publication
 
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
     from lakecore.format.layout import Layout
     from lakecore.io.ambient import Ambient
     from lakecore.io.history import History
-    from lakecore.io.parallel import BulkFiles
     from lakecore.io.progress import WorkBar
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
-    from lakecore.options import TableOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

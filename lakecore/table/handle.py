@@ -5,7 +5,7 @@ Every method is one call to the verb of its name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakecore.deferred import deferred, deferred_module
@@ -13,12 +13,18 @@ from lakecore.errors import InvalidRequest, Unsupported, check_flags
 from lakecore.forks import require_threads
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.frames.source import checked_columns
-from lakecore.io.ambient import SYSTEM
-from lakecore.memory import process_budget
+from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.memory import Budget, process_budget
 from lakecore.model.option_rules import validate_scan
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.model.validation import check_dynamic_rules
-from lakecore.options import check_dynamic_options, option_texts, parse_options
+from lakecore.options import (
+    OptionValue,
+    TableOptions,
+    check_dynamic_options,
+    option_texts,
+    parse_options,
+)
 from lakecore.plan.predicate import from_polars
 from lakecore.table.changes.changes import ChangesSource
 from lakecore.table.context import (
@@ -30,7 +36,7 @@ from lakecore.table.context import (
 )
 from lakecore.table.maintenance.retention_verbs import RetentionVerbs
 from lakecore.table.methods import TableMethods
-from lakecore.table.publication import EXCLUSIVE_CREATE
+from lakecore.table.publication import EXCLUSIVE_CREATE, Publication
 from lakecore.table.reads.access_policy import GuardedSource, guarded
 from lakecore.table.reads.fallback import FallbackSource, with_fallback
 from lakecore.table.reads.readable import Readable, lazy
@@ -39,25 +45,20 @@ from lakecore.table.reads.time_travel import Travel, as_of, resolve, schema_read
 from lakecore.table.reads.told import gated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import timedelta
 
     import polars as pl
 
-    from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
-    from lakecore.memory import Budget
     from lakecore.model.compaction import CompactionResult
     from lakecore.model.files import CommitMessage
     from lakecore.model.retention import Purged
     from lakecore.model.schema import TableSchema
     from lakecore.model.times import Time
-    from lakecore.options import OptionValue, TableOptions
     from lakecore.table.changes import between
     from lakecore.table.commits import commit, commit_change
     from lakecore.table.compactions import change_options
     from lakecore.table.maintenance import after_commit
-    from lakecore.table.publication import Publication
     from lakecore.table.reads import explain, row_values
     from lakecore.table.reads.explain import Explanation
     from lakecore.table.system.inspect import Inspect

@@ -7,13 +7,13 @@ process that only reads loads half of the engine.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Self
 
 from lakecore.deferred import deferred_module
 from lakecore.errors import Unsupported, check_flags
-from lakecore.model.times import to_milliseconds
+from lakecore.model.times import Time, to_milliseconds
 from lakecore.table.changes.changes import ChangesSource
-from lakecore.table.context import reload_context, require_table
+from lakecore.table.context import TableContext, reload_context, require_table
 from lakecore.table.maintenance.iceberg_hooks import republished
 from lakecore.table.reads.access_policy import GuardedSource, guarded_now
 from lakecore.table.reads.time_travel import Travel
@@ -22,7 +22,6 @@ from lakecore.table.reads.told import gated
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import timedelta
-    from typing import Literal, Self
 
     import polars as pl
 
@@ -30,10 +29,8 @@ if TYPE_CHECKING:
     from lakecore.model.manifest import AnalyzeResult
     from lakecore.model.retention import TagDeletion
     from lakecore.model.snapshot import Branch, CommitResult, Consumer, FastForwardResult, Tag
-    from lakecore.model.times import Time
     from lakecore.table.changes import stream as changes_stream
     from lakecore.table.changes.change_stream import ChangeStream
-    from lakecore.table.context import TableContext
     from lakecore.table.lookups import lookup as lookups
     from lakecore.table.lookups.lookup import Lookup
     from lakecore.table.maintenance import branches, consumers, reachable, retention_verbs, tags

@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lakecore.format.index_files import decode_vectors, distinct, encode_rolling, encode_vectors
+from lakecore.format.index_files import (
+    Positions,
+    decode_vectors,
+    distinct,
+    encode_rolling,
+    encode_vectors,
+)
 from lakecore.format.layout import index_file_name
 from lakecore.io.stores.store import discard
-from lakecore.model.files import DELETION_VECTORS, IndexFile
-from lakecore.table.context import has_unaware_bucket
+from lakecore.model.files import DELETION_VECTORS, IndexFile, Vectors
+from lakecore.table.context import TableContext, has_unaware_bucket
 from lakecore.table.file_reader.split_files import missing_is_corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lakecore.format.index_files import Positions
-    from lakecore.model.files import Vectors
     from lakecore.model.snapshot import Snapshot
-    from lakecore.table.context import TableContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from lakecore.catalog.new_table import new_schema
+from lakecore.catalog.new_table import SchemaLike, new_schema
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.model.evolution import evolve
 from lakecore.model.rows import ROW_KIND
@@ -34,7 +34,6 @@ from lakecore.testing.values import (
 )
 
 if TYPE_CHECKING:
-    from lakecore.catalog.new_table import SchemaLike
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
 

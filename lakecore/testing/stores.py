@@ -13,14 +13,13 @@ from zlib import crc32
 
 from lakecore.errors import CommitUnknown, InvalidRequest, NotFound, StorageError
 from lakecore.io.ambient import seeded
-from lakecore.io.stores.store import FileStatus, MemoryStore
+from lakecore.io.stores.store import FileStatus, MemoryStore, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from lakecore.io.stores.store import Store
 
 CHANGES = frozenset(
     {

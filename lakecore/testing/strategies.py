@@ -22,6 +22,7 @@ from lakecore.model.types import (
     Array,
     Atomic,
     DataType,
+    Field,
     Map,
     Root,
     Row,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import Field
 
 
 # --- functions ------------------------------------------------------------------------------------

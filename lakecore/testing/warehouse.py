@@ -14,7 +14,7 @@ from lakecore.catalog.catalog import Catalog
 from lakecore.catalog.filesystem import DirectoryNames
 from lakecore.catalog.options import parse_catalog_options
 from lakecore.io.ambient import Clock, seeded
-from lakecore.io.stores.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore, Store
 from lakecore.session import Session
 from lakecore.testing.stores import Faults, FaultyStore, Listings, Shared, StoreCall, copy_of
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from lakecore.io.stores.store import Store
 
 _PATH = "memory://warehouse"
 _NO_FAULTS = Faults()

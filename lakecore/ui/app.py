@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event, Thread
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -57,7 +57,6 @@ from lakecore.ui.pages import (
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
-    from typing import TypeAlias
 
     from lakecore.catalog.catalog import Catalog
 

@@ -6,16 +6,12 @@ become an element, an attribute or a script. In texts, control characters are sh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from lakecore.display import one_line, show_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 TEXT_MAX = 400
 _NOTHING: tuple[object, ...] = (None, "", {}, [], ())

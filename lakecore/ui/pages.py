@@ -19,6 +19,7 @@ from lakecore.io.parallel import read_all
 from lakecore.masking import masked, masked_options
 from lakecore.metrics import (
     TABLES_AT_ONCE,
+    Advice,
     Numbers,
     names_of,
     needs_of,
@@ -27,7 +28,7 @@ from lakecore.metrics import (
     watch,
     watched,
 )
-from lakecore.model.manifest import FileKind
+from lakecore.model.manifest import FileKind, ManifestEntry
 from lakecore.table.maintenance.reachable import branch_names, tags_of
 from lakecore.table.reads.told import told_snapshot
 from lakecore.table.system.overview import SnapshotFacts, bucket_files
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.cdc.pipeline import PipelineStatus
-    from lakecore.metrics import Advice
-    from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext

@@ -31,6 +31,8 @@ from lakecore.catalog.hive.views import (
 from lakecore.catalog.metastore import (
     LEFT,
     Entry,
+    PartitionStatistics,
+    Spec,
     left_text,
     live_statistics,
     lock_name,
@@ -47,7 +49,7 @@ from lakecore.io.hive.client import HiveClient, parse_hosts, types
 from lakecore.io.hive.locks import HiveLocks
 from lakecore.io.stores.services import timeouts_of
 from lakecore.model.manifest import FileKind
-from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from lakecore.plan.partitions import Partitions
 from lakecore.plan.retention import coming_tag
 
@@ -57,10 +59,8 @@ if TYPE_CHECKING:
     from pymetastore.hive_metastore.ttypes import Partition, Table
 
     from lakecore.catalog.identifier import Identifier
-    from lakecore.catalog.metastore import PartitionStatistics, Spec
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
-    from lakecore.model.snapshot import Snapshot
     from lakecore.table.publication import SnapshotProposal
 
 

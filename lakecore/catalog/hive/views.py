@@ -9,28 +9,32 @@ neither read nor changed, because their queries may mean something else in lakec
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from lakecore.catalog.metastore import LEFT, copied_properties
-from lakecore.catalog.views import AddDialect, DropDialect, UpdateDialect, View, changed_view
+from lakecore.catalog.views import (
+    AddDialect,
+    DropDialect,
+    UpdateDialect,
+    View,
+    ViewChange,
+    changed_view,
+)
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
-from lakecore.io.hive.client import types
+from lakecore.io.hive.client import HiveClient, types
 from lakecore.io.hive.columns import column_of, hive_type, paimon_type
 from lakecore.io.stores.open import locate
 from lakecore.model.types import Field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from pymetastore.hive_metastore.ttypes import StorageDescriptor, Table
 
     from lakecore.catalog.identifier import Identifier
-    from lakecore.catalog.views import ViewChange
     from lakecore.io.ambient import Ambient
-    from lakecore.io.hive.client import HiveClient
     from lakecore.model.schema import TableSchema
 
 

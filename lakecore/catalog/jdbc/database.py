@@ -11,7 +11,7 @@ import importlib
 import re
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
@@ -24,7 +24,6 @@ from lakecore.io.stores.services import CONNECT_OPTION, Timeouts
 from lakecore.masking import is_secret, mask_exception, masked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
     from types import ModuleType
 
     from sqlalchemy import Connection, Engine

@@ -7,15 +7,15 @@ The rows of a table's properties are copies of its options, for people who query
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from lakecore.catalog.catalog import Catalog
 from lakecore.catalog.file_tables import open_lockable_warehouse
 from lakecore.catalog.filesystem import DATABASE_SUFFIX
-from lakecore.catalog.identifier import check_name
-from lakecore.catalog.jdbc.database import MYSQL, SQLITE, Database, parse_address
+from lakecore.catalog.identifier import Identifier, check_name
+from lakecore.catalog.jdbc.database import MYSQL, SQLITE, Database, Statement, parse_address
 from lakecore.catalog.metastore import (
     LEFT,
     Entry,
@@ -26,7 +26,7 @@ from lakecore.catalog.metastore import (
 )
 from lakecore.catalog.metastore_catalog import MetastoreNames
 from lakecore.catalog.options import OptionReader, parse_catalog_options
-from lakecore.catalog.views import changed_view, decode_view, encode_view
+from lakecore.catalog.views import View, ViewChange, Views, changed_view, decode_view, encode_view
 from lakecore.errors import AlreadyExists, CommitConflict, InvalidRequest, LakecoreError, NotFound
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.locks import await_lock
@@ -35,11 +35,7 @@ from lakecore.io.stores.services import timeouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
-    from lakecore.catalog.identifier import Identifier
-    from lakecore.catalog.jdbc.database import Statement
-    from lakecore.catalog.views import View, ViewChange, Views
     from lakecore.format.layout import Layout
     from lakecore.io.history import History
     from lakecore.io.stores.store import Store

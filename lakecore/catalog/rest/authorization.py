@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote_plus, unquote_plus
 
 from lakecore.catalog.rest.http_client import Authorization, http_library
-from lakecore.catalog.rest.rest_options import BEAR, DLF, TOKEN, TOKEN_PROVIDER
+from lakecore.catalog.rest.rest_options import BEAR, DLF, TOKEN, TOKEN_PROVIDER, RestOptions
 from lakecore.errors import InvalidRequest, LakecoreError, StorageError, Unsupported
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.stores.local import LocalStore
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import httpx
-
-    from lakecore.catalog.rest.rest_options import RestOptions
 
 
 # --- dlf signers ---------------------------------------------------------------------------------

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from lakecore.catalog.catalog import Catalog
 from lakecore.catalog.file_tables import check_empty, no_database
 from lakecore.catalog.identifier import MAIN_BRANCH, Identifier, check_name
-from lakecore.catalog.names import Place, function_from_json
+from lakecore.catalog.names import Function, Functions, Names, Place, function_from_json
 from lakecore.catalog.rest.authorization import authorization_of
 from lakecore.catalog.rest.http_client import Refusal, RestClient, encoded
 from lakecore.catalog.rest.rest_options import (
+    RestOptions,
     merged_options,
     open_table_storage,
     parse_rest_options,
@@ -33,7 +34,14 @@ from lakecore.catalog.rest.served_publication import (
     database_path,
 )
 from lakecore.catalog.rest.wire import schema_to_json
-from lakecore.catalog.views import view_change_to_json, view_from_json, view_to_json
+from lakecore.catalog.views import (
+    View,
+    ViewChange,
+    Views,
+    view_change_to_json,
+    view_from_json,
+    view_to_json,
+)
 from lakecore.errors import (
     AlreadyExists,
     CommitConflict,
@@ -51,9 +59,6 @@ from lakecore.table.publication import ExclusiveCreate, Publication
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.catalog.names import Function, Functions, Names
-    from lakecore.catalog.rest.rest_options import RestOptions
-    from lakecore.catalog.views import View, ViewChange, Views
     from lakecore.model.schema import TableSchema
 
 

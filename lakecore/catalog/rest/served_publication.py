@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.identifier import BRANCH_MARK, MAIN_BRANCH, SPLITTER, Identifier
-from lakecore.catalog.metastore import partition_statistics
+from lakecore.catalog.metastore import PartitionStatistics, partition_statistics
 from lakecore.catalog.rest.http_client import Refusal, ReplyLost, RestClient, encoded
 from lakecore.catalog.rest.wire import (
     Json,
@@ -26,7 +26,7 @@ from lakecore.catalog.rest.wire import (
     snapshot_to_json,
 )
 from lakecore.errors import CorruptTable, LakecoreError, NotFound
-from lakecore.format.layout import canonical
+from lakecore.format.layout import Layout, canonical
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
 from lakecore.rows.read_rules_json import StatedRules
@@ -43,8 +43,6 @@ from lakecore.table.publication import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lakecore.catalog.metastore import PartitionStatistics
-    from lakecore.format.layout import Layout
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change

@@ -15,8 +15,19 @@ import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException
 
-from lakecore.cdc.events import SourceSchema, SourceTable
-from lakecore.cdc.formats.decoder import DELETE, INSERT, BadEvent, Changes, Group, Groups, given
+from lakecore.cdc.events import ChangeBatch, SourceSchema, SourceTable
+from lakecore.cdc.formats.decoder import (
+    DELETE,
+    INSERT,
+    BadEvent,
+    Changes,
+    Group,
+    Groups,
+    Messages,
+    OnBad,
+    Shape,
+    given,
+)
 from lakecore.cdc.formats.json_values import decoder_of, msgspec, object_decoder, struct
 from lakecore.cdc.formats.shapes import TextShape, TypedShape, converted
 from lakecore.cdc.types.avro import AvroColumn, avro_columns, without_null
@@ -28,9 +39,6 @@ from lakecore.model.types import Field, arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from lakecore.cdc.events import ChangeBatch
-    from lakecore.cdc.formats.decoder import Messages, OnBad, Shape
 
 
 # --- debezium json -------------------------------------------------------------------------------

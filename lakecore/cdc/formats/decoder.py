@@ -7,10 +7,10 @@ groups rows by table, and converts them to columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +21,6 @@ from lakecore.cdc.formats.shapes import TextShape
 from lakecore.cdc.quarantine import concern
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.rows import RowKind
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
 
 # --- messages ------------------------------------------------------------------------------------
 # Messages of a topic or a file, and the error that names a bad message.

@@ -10,6 +10,8 @@ from lakecore.cdc.formats.decoder import (
     INSERT,
     BadEvent,
     Changes,
+    Shape,
+    TableRows,
     TextFormat,
     deleted,
     given,
@@ -24,8 +26,6 @@ from lakecore.model.rows import RowKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from lakecore.cdc.formats.decoder import Shape, TableRows
 
 
 # --- aliyun json ---------------------------------------------------------------------------------

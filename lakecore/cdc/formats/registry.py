@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakecore.cdc.formats.debezium import DebeziumAvro, DebeziumBson, DebeziumJson, SchemaRegistry
-from lakecore.cdc.formats.decoder import JsonDecoder
+from lakecore.cdc.formats.decoder import Decoder, JsonDecoder, TextFormat
 from lakecore.cdc.formats.json_dialects import (
     DMS_JSON,
     MAXWELL_JSON,
@@ -20,8 +20,6 @@ from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from lakecore.cdc.formats.decoder import Decoder, TextFormat
 
 
 def _text_decoder(message_format: TextFormat, mapping: TypeMapping) -> Decoder:

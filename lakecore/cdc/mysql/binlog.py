@@ -25,14 +25,21 @@ from importlib import import_module
 from struct import Struct, pack
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakecore.cdc.mysql.connection import connect, log_sizes, plain_mysql_errors, variable
+from lakecore.cdc.mysql.connection import (
+    Connection,
+    MySqlSettings,
+    Server,
+    connect,
+    log_sizes,
+    plain_mysql_errors,
+    variable,
+)
 from lakecore.errors import CorruptTable, InvalidRequest, StorageError, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from lakecore.cdc.mysql.connection import Connection, MySqlSettings, Server
     from lakecore.model.types import Json
 
 HEARTBEAT_SECONDS = 0.5

@@ -13,19 +13,21 @@ from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakecore.cdc.events import SourceSchema
-from lakecore.cdc.types.mapping import BYTES, TIME_DIGITS_MAX, TypeOption, atomic, type_notes
-from lakecore.cdc.types.mysql import mysql_key_type, mysql_type, parse_mysql_type
+from lakecore.cdc.events import SourceSchema, SourceTable
+from lakecore.cdc.types.mapping import (
+    BYTES,
+    TIME_DIGITS_MAX,
+    TypeMapping,
+    TypeOption,
+    atomic,
+    type_notes,
+)
+from lakecore.cdc.types.mysql import MySqlType, mysql_key_type, mysql_type, parse_mysql_type
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.model.types import Field, Root, with_nullable
+from lakecore.model.types import DataType, Field, Root, with_nullable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from lakecore.cdc.events import SourceTable
-    from lakecore.cdc.types.mapping import TypeMapping
-    from lakecore.cdc.types.mysql import MySqlType
-    from lakecore.model.types import DataType
 
 
 class Code(IntEnum):

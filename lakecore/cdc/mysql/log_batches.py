@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakecore.cdc.events import ChangeBatch, SourceTable
-from lakecore.cdc.mysql.binlog import LogPlace, Statement
+from lakecore.cdc.events import ChangeBatch, SourceSchema, SourceTable
+from lakecore.cdc.mysql.binlog import Definition, LogPlace, Rows, Statement, TableMapSeen
 from lakecore.cdc.mysql.column import (
     BY_SERVER,
     Code,
@@ -27,6 +27,8 @@ from lakecore.cdc.mysql.column import (
     source_schema,
 )
 from lakecore.cdc.mysql.connection import (
+    MySqlSettings,
+    Server,
     connect,
     has_routines,
     plain_mysql_errors,
@@ -36,7 +38,7 @@ from lakecore.cdc.mysql.connection import (
 )
 from lakecore.cdc.mysql.snapshot import fitted
 from lakecore.cdc.mysql.statements import changed_table, named_tables
-from lakecore.cdc.mysql.table_map import decoded, parse_table_map, shown, table_name
+from lakecore.cdc.mysql.table_map import TableMap, decoded, parse_table_map, shown, table_name
 from lakecore.cdc.quarantine import concern, of_tables
 from lakecore.errors import CorruptTable, InvalidRequest
 
@@ -45,10 +47,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from lakecore.cdc.events import SourceSchema
-    from lakecore.cdc.mysql.binlog import Definition, Rows, TableMapSeen
-    from lakecore.cdc.mysql.connection import MySqlSettings, Server
-    from lakecore.cdc.mysql.table_map import TableMap
     from lakecore.model.types import Json
 
     Cut = tuple[Callable[[bytes, int], tuple[object, ...]] | None, int, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakecore.cdc.events import SourceTable
+from lakecore.cdc.events import Position, SourceTable
 from lakecore.cdc.mysql.binlog import LogPlace
 from lakecore.cdc.mysql.log_batches import Marks, marks_from_json, marks_to_json
 from lakecore.errors import InvalidRequest
@@ -13,7 +13,6 @@ from lakecore.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lakecore.cdc.events import Position
     from lakecore.model.types import Json
 
 

@@ -24,13 +24,17 @@ import pyarrow.compute as pc
 from lakecore.cdc.mysql.binlog import LogPlace
 from lakecore.cdc.mysql.column import Definition, source_schema
 from lakecore.cdc.mysql.connection import (
+    Connection,
+    Cursor,
+    MySqlSettings,
+    Server,
     StartupMode,
     log_position,
     plain_mysql_errors,
     read_columns,
     streaming_cursor,
 )
-from lakecore.cdc.types.mysql import parse_mysql_type
+from lakecore.cdc.types.mysql import MySqlType, parse_mysql_type
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.arrow_arrays import rows_within
 
@@ -38,8 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lakecore.cdc.events import SourceSchema, SourceTable
-    from lakecore.cdc.mysql.connection import Connection, Cursor, MySqlSettings, Server
-    from lakecore.cdc.types.mysql import MySqlType
     from lakecore.model.types import Field
 
 

@@ -32,7 +32,15 @@ from lakecore.cdc.actions import (
     rules_of,
     unfindable,
 )
-from lakecore.cdc.events import Altered, ChangeBatch, Cleared, SourceTable, Step
+from lakecore.cdc.events import (
+    Altered,
+    ChangeBatch,
+    Cleared,
+    Position,
+    SourceSchema,
+    SourceTable,
+    Step,
+)
 from lakecore.cdc.mysql.binlog import (
     Binlog,
     Commit,
@@ -45,7 +53,10 @@ from lakecore.cdc.mysql.binlog import (
 )
 from lakecore.cdc.mysql.column import source_schema, stated_type
 from lakecore.cdc.mysql.connection import (
+    Connection,
+    Cursor,
     MySqlSettings,
+    Server,
     StartupMode,
     connect,
     gtids_at,
@@ -80,8 +91,6 @@ from lakecore.model.types import TIMESTAMPS, Atomic, Root
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from lakecore.cdc.events import Position, SourceSchema
-    from lakecore.cdc.mysql.connection import Connection, Cursor, Server
     from lakecore.cdc.types.mapping import TypeMapping
     from lakecore.io.ambient import Ambient
 

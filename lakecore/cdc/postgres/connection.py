@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 from lakecore.cdc.actions import OnTruncate, check_keys, checked_pattern, matches, startup_mode
-from lakecore.cdc.events import SourceSchema
+from lakecore.cdc.events import SourceSchema, SourceTable
 from lakecore.cdc.types.mapping import (
     BYTES,
     DEFAULT_MAPPING,
@@ -29,13 +29,10 @@ from lakecore.cdc.types.mapping import (
 )
 from lakecore.errors import InvalidRequest, StorageError, Unsupported
 from lakecore.masking import mask_exception
-from lakecore.model.types import LENGTH_MAX, DataType, Field, Root, with_nullable
+from lakecore.model.types import LENGTH_MAX, DataType, Field, Json, Root, with_nullable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from lakecore.cdc.events import SourceTable
-    from lakecore.model.types import Json
 
 
 # --- postgres ------------------------------------------------------------------------------------

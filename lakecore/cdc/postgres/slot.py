@@ -6,14 +6,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from lakecore.cdc.actions import OnTruncate
-from lakecore.cdc.postgres.connection import quoted
+from lakecore.cdc.postgres.connection import Connection, Cursor, PostgresSettings, quoted
 from lakecore.cdc.quarantine import Collected
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakecore.cdc.postgres.connection import Connection, Cursor, PostgresSettings
 
 log = logging.getLogger("lakecore.cdc")
 

@@ -42,8 +42,18 @@ from lakecore.cdc.actions import (
     rules_of,
     unfindable,
 )
-from lakecore.cdc.events import Altered, Cleared, SourceTable, Step
+from lakecore.cdc.events import (
+    Altered,
+    ChangeBatch,
+    Cleared,
+    Position,
+    SourceSchema,
+    SourceTable,
+    Step,
+)
 from lakecore.cdc.postgres.connection import (
+    Connection,
+    Cursor,
     PostgresColumn,
     PostgresSettings,
     StartupMode,
@@ -90,8 +100,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from lakecore.cdc.events import ChangeBatch, Position, SourceSchema
-    from lakecore.cdc.postgres.connection import Connection, Cursor
     from lakecore.cdc.types.mapping import TypeMapping
     from lakecore.io.ambient import Ambient
     from lakecore.model.types import Json

@@ -10,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.cdc.events import ChangeBatch
+from lakecore.cdc.events import ChangeBatch, Position, SourceSchema, SourceTable
 from lakecore.cdc.quarantine import of_tables
 from lakecore.errors import InvalidRequest, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lakecore.cdc.events import Position, SourceSchema, SourceTable
     from lakecore.cdc.postgres.connection import PostgresColumn
     from lakecore.model.types import Json
 

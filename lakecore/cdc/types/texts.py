@@ -27,6 +27,7 @@ from lakecore.model.types import (
     STRINGS,
     TIMESTAMPS,
     Atomic,
+    DataType,
     Root,
     arrow_type,
 )
@@ -34,8 +35,6 @@ from lakecore.rows.casts import cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from lakecore.model.types import DataType
 
     Convert: TypeAlias = Callable[[pa.Array, str], pa.Array]
     """Converts the values of a column; the string is the column's name, for errors."""

@@ -29,6 +29,8 @@ from lakecore.errors import CorruptTable
 from lakecore.format.file_index.coded import (
     NULL,
     CodedParts,
+    Key,
+    ValueForm,
     all_rows,
     bitmap_of,
     cut_short,
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.format.file_index.coded import Key, ValueForm
 
 BLOCK_BYTES = 16 << 10
 VERSIONS = (1, 2)

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lakecore.errors import CorruptTable
-from lakecore.format.file_index.coded import stored_values
+from lakecore.format.file_index.coded import ValueForm, stored_values
 from lakecore.model.types import Root
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from lakecore.format.file_index.coded import ValueForm
 
 
 # --- hashes --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from lakecore.errors import CorruptTable
-from lakecore.model.types import BINARIES, STRINGS, TIMESTAMPS, Atomic, Root
-
-if TYPE_CHECKING:
-    from lakecore.model.types import DataType
-
+from lakecore.model.types import BINARIES, STRINGS, TIMESTAMPS, Atomic, DataType, Root
 
 # --- values --------------------------------------------------------------------------------------
 # Values of a column in the form that file indexes store.

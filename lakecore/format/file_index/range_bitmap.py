@@ -33,6 +33,8 @@ from lakecore.format.file_index.coded import (
     NULL,
     CodedColumn,
     CodedParts,
+    Key,
+    ValueForm,
     all_rows,
     bitmap_of,
     cut_short,
@@ -45,8 +47,6 @@ from lakecore.format.file_index.coded import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from lakecore.format.file_index.coded import Key, ValueForm
 
 
 # --- bit slices ----------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from lakecore.format.layout import canonical, parse_numbered
 from lakecore.model.types import (
     Array,
     Atomic,
+    DataType,
+    Field,
     Map,
     Multiset,
     Root,
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot, Tag
-    from lakecore.model.types import DataType, Field
 
 
 # --- schemas --------------------------------------------------------------------------------------

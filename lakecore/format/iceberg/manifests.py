@@ -26,13 +26,12 @@ import pyarrow as pa
 from lakecore.format.avro import plain_container, write_container
 from lakecore.format.avro_container import named_faults
 from lakecore.format.iceberg.documents import PARTITION_FIELD_ID, atomic_name
-from lakecore.format.index_files import encode_vectors
+from lakecore.format.index_files import Positions, encode_vectors
 from lakecore.format.statistics import stats_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from lakecore.format.index_files import Positions
     from lakecore.model.files import DataFile, VectorRange
     from lakecore.model.schema import TableSchema
 

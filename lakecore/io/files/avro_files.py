@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format.avro import block_counts, container_columns, read_batches, write_container
-from lakecore.io.files.file_format import OutputFile, RowFile
-from lakecore.io.stores.store import plain_errors
+from lakecore.io.files.file_format import BatchSize, OutputFile, RowFile, WriteFormat
+from lakecore.io.stores.store import Store, plain_errors
 from lakecore.model.arrow_arrays import retype, retype_chunked, rows_only
 from lakecore.model.types import (
     STRINGS,
@@ -41,8 +41,6 @@ from lakecore.model.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from lakecore.io.files.file_format import BatchSize, WriteFormat
-    from lakecore.io.stores.store import Store
 
 Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json] | None"
 

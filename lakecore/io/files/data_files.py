@@ -46,14 +46,13 @@ from lakecore.io.files.orc_files import TICKS, OrcWriter, orc_columns, read_orc
 from lakecore.io.files.parquet_open import parquet_columns, parquet_row_groups
 from lakecore.io.files.parquet_read import read_parquet
 from lakecore.io.files.parquet_write import ParquetWriter
-from lakecore.io.stores.store import plain_errors
+from lakecore.io.stores.store import Store, plain_errors
 from lakecore.model.arrow_arrays import CODED, as_codes, retype, rows_only, with_parts_of
 from lakecore.model.types import Field, arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from lakecore.io.stores.store import Store
     from lakecore.model.line_format import LineFormat
 
 __all__ = [

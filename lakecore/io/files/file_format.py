@@ -13,14 +13,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from lakecore.errors import LakecoreError, Unsupported
-from lakecore.io.stores.store import discard
+from lakecore.io.stores.store import Store, discard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
 
-    from lakecore.io.stores.store import Store
     from lakecore.model.line_format import LineFormat
 
 CODECS = ("zstd", "none", "snappy", "gzip", "lz4", "brotli")

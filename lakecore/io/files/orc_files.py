@@ -36,6 +36,8 @@ from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, Unsuppo
 from lakecore.format.orc_tail import (
     MAGIC,
     TRAILER_BYTES,
+    PostScript,
+    Stripe,
     read_footer,
     read_postscript,
     read_stripe_footer,
@@ -43,11 +45,11 @@ from lakecore.format.orc_tail import (
     stripe_rows,
     trailer_of,
 )
-from lakecore.io.files.file_format import Checks, abandon
+from lakecore.io.files.file_format import BatchSize, Checks, WriteFormat, abandon
 from lakecore.io.files.parquet_types import physical_schema
 from lakecore.io.freed_memory import release_freed
 from lakecore.io.stores.guarded import unguarded
-from lakecore.io.stores.store import MemoryStore, damage_is_corrupt, plain_errors
+from lakecore.io.stores.store import MemoryStore, Store, damage_is_corrupt, plain_errors
 from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import inner_of, nested_like, retype_chunked, size_of
 from lakecore.model.types import TIMESTAMPS, Atomic, DataType, Field, Root, arrow_type, inner_types
@@ -57,9 +59,6 @@ if TYPE_CHECKING:
 
     import pyarrow.dataset as ds
 
-    from lakecore.format.orc_tail import PostScript, Stripe
-    from lakecore.io.files.file_format import BatchSize, WriteFormat
-    from lakecore.io.stores.store import Store
 else:
     ds = deferred_module("pyarrow.dataset")
 

@@ -13,14 +13,13 @@ import pyarrow.parquet as pq
 from lakecore.errors import CorruptTable
 from lakecore.format.parquet_footer import MAGIC, read_trailer, trailer_bytes, with_maps_as_lists
 from lakecore.io.files.file_format import RowGroup
-from lakecore.io.stores.store import damage_is_corrupt
+from lakecore.io.stores.store import Store, damage_is_corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
 
-    from lakecore.io.stores.store import Store
 
 _BUFFER_BYTES = range(4 << 10, 64 << 10)
 _REMOTE_BUFFER_BYTES = range(64 << 10, 1 << 20)

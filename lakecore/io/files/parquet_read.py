@@ -14,12 +14,12 @@ import os
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from lakecore.errors import CorruptTable, Unsupported
 from lakecore.format.parquet_footer import INT96_BYTES, page_at, with_times_as_bytes
-from lakecore.io.files.file_format import ROW_GROUP_ROWS, Checks
+from lakecore.io.files.file_format import ROW_GROUP_ROWS, BatchSize, Checks
 from lakecore.io.files.parquet_open import (
     TEXT,
     checksums_of,
@@ -39,19 +39,10 @@ from lakecore.io.files.parquet_open import (
 from lakecore.io.files.parquet_types import shredded_columns, with_whole_variants
 from lakecore.io.freed_memory import release_freed
 from lakecore.io.stores.guarded import unguarded
-from lakecore.io.stores.store import MemoryStore, damage_is_corrupt, plain_errors
+from lakecore.io.stores.store import MemoryStore, Store, damage_is_corrupt, plain_errors
 from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import fits, size_of
-from lakecore.model.types import has_variant
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from contextlib import AbstractContextManager
-
-    from lakecore.io.files.file_format import BatchSize
-    from lakecore.io.stores.store import Store
-    from lakecore.model.types import Field
-
+from lakecore.model.types import Field, has_variant
 
 # --- parquet checks ------------------------------------------------------------------------------
 # Verifies the checksums of Parquet files before an engine decodes them.

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from lakecore.errors import InvalidRequest
 from lakecore.format.parquet_footer import Copy, FooterJoin, TextStatistics
 from lakecore.format.statistics import cut_texts
-from lakecore.io.files.file_format import ROW_GROUP_BYTES, abandon
+from lakecore.io.files.file_format import ROW_GROUP_BYTES, WriteFormat, abandon
 from lakecore.io.files.parquet_types import int96_paths, leaf_paths, physical_schema, to_physical
 from lakecore.io.freed_memory import encoding_pool, release_freed
 from lakecore.memory import process_budget
@@ -47,7 +47,6 @@ from lakecore.model.types import Atomic, Field, Root, arrow_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.io.files.file_format import WriteFormat
     from lakecore.io.stores.store import Store
 
 

@@ -8,14 +8,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.io.hive.client import types
-from lakecore.model.types import Array, Atomic, Field, Map, Multiset, Root, Row, parse_type
+from lakecore.model.types import (
+    Array,
+    Atomic,
+    DataType,
+    Field,
+    Map,
+    Multiset,
+    Root,
+    Row,
+    parse_type,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pymetastore.hive_metastore.ttypes import FieldSchema
 
-    from lakecore.model.types import DataType
 
 CHAR_MAX, VARCHAR_MAX = 255, 65535
 COMMENT_CHARACTERS_MAX = 255

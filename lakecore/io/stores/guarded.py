@@ -11,12 +11,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from lakecore.errors import InvalidRequest
-from lakecore.format.layout import canonical, is_local, is_within
+from lakecore.format.layout import Layout, canonical, is_local, is_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakecore.format.layout import Layout
     from lakecore.io.stores.store import DeleteMany, Store
 
 

@@ -13,12 +13,11 @@ from lakecore.io.stores.local import LocalStore
 from lakecore.io.stores.remote import RemoteStore
 from lakecore.io.stores.service_settings import HADOOP_CONF_DIR, HDFS, check_storage_options
 from lakecore.io.stores.services import SERVICES
-from lakecore.io.stores.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore, Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakecore.io.stores.store import Store
 
 _memory_stores: dict[str, MemoryStore] = {}
 _memory_stores_lock = threading.Lock()

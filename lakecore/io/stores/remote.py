@@ -27,7 +27,7 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -64,14 +64,12 @@ from lakecore.io.stores.storage_errors import (
     lacks_bucket,
     plain_remote_errors,
 )
-from lakecore.io.stores.store import FAR_AT_ONCE, FileStatus
+from lakecore.io.stores.store import FAR_AT_ONCE, DeleteMany, FileStatus
 from lakecore.masking import mask_exception, secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
-    from lakecore.io.stores.store import DeleteMany
 
 ATTEMPTS_MAX = 4
 RETRY_WAIT_SECONDS = 0.2

@@ -10,18 +10,13 @@ A file of a client is used long after it was opened, by the readers and writers 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum, auto
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from lakecore.errors import AlreadyExists, LakecoreError, NotFound, StorageError
 from lakecore.masking import mask_exception
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
 
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _NO_BUCKET_GCS = "specified bucket does not exist"

@@ -14,7 +14,7 @@ its last file is deleted, and whether a file is visible before its output is clo
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 
@@ -33,7 +33,6 @@ from lakecore.io.ambient import SYSTEM, Ambient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
 
 DELETES_MAX = 1_000

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from lakecore.merge.groups import NONE, blended, is_valid, pick
+from lakecore.merge.groups import NONE, Groups, blended, is_valid, pick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
-    from lakecore.merge.groups import Groups
     from lakecore.model.types import DataType
 
 

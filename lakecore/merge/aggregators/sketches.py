@@ -20,13 +20,11 @@ from pyroaring import BitMap, BitMap64
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.merge.aggregators.fold import Aggregate, Fold
-from lakecore.merge.groups import is_valid, pick, spread
+from lakecore.merge.groups import Groups, is_valid, pick, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
-
-    from lakecore.merge.groups import Groups
 
 
 # --- roaring64 -----------------------------------------------------------------------------------

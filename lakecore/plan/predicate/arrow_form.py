@@ -46,6 +46,7 @@ from lakecore.plan.predicate.language import (
 )
 from lakecore.plan.predicate.literals import (
     Column,
+    Schema,
     check_columns,
     columns,
     compare,
@@ -56,7 +57,6 @@ from lakecore.plan.predicate.literals import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lakecore.plan.predicate.literals import Schema
 
 _OPS = {
     "equal": Op.EQ,

@@ -36,6 +36,7 @@ from lakecore.plan.predicate.language import (
 )
 from lakecore.plan.predicate.literals import (
     Column,
+    Schema,
     check_columns,
     columns,
     compare,
@@ -48,7 +49,6 @@ from lakecore.plan.predicate.literals import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakecore.plan.predicate.literals import Schema
 
 Json: TypeAlias = "str | dict[str, Json] | list[Json] | int | float | bool | None"
 

@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
 
 from lakecore.catalog import compact_database as databases
-from lakecore.catalog.views import DIALECT, AddDialect, DropDialect, UpdateDialect
+from lakecore.catalog.views import DIALECT, AddDialect, DropDialect, UpdateDialect, ViewChange
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from lakecore.model.schema_change import SchemaChange
 from lakecore.sql.cursor import Cursor
 from lakecore.sql.parse_rows import set_values
-from lakecore.sql.procedures.procedure import chain_of, options_of, procedure
+from lakecore.sql.procedures.procedure import Call, Rows, chain_of, options_of, procedure
 from lakecore.sql.run_rows import RowStatements
 from lakecore.sql.statements import AlterView, Merge, MergeClause
 from lakecore.sql.stored_views import alter_view
@@ -25,9 +25,7 @@ from lakecore.table.verbs.repair_verbs import manifests_summary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lakecore.catalog.views import ViewChange
     from lakecore.model.compaction import CompactionResult
-    from lakecore.sql.procedures.procedure import Call, Rows
     from lakecore.table.handle import Table
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.sql.procedures import declared
 from lakecore.sql.procedures.procedure import Call, Procedure
-from lakecore.sql.run_show import is_like
+from lakecore.sql.run_show import Rows, is_like
 from lakecore.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from lakecore.sql import statements as s
     from lakecore.sql.queries import Queries
-    from lakecore.sql.run_show import Rows
     from lakecore.sql.workspace import Workspace
 
 _SYSTEM = "sys"

@@ -30,15 +30,15 @@ from lakecore.lsm.levels import sections, sorted_runs
 from lakecore.merge.changelog import AFTER, BEFORE, DIFFERENCE
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
-from lakecore.model.files import Split
+from lakecore.model.files import DataFile, IndexFile, Split, VectorRange
 from lakecore.model.option_rules import validate_scan
 from lakecore.model.rows import VALUE_KIND, RowKind
 from lakecore.model.times import Time, is_time_text, to_milliseconds, whole_number
 from lakecore.options import POSTPONE_BUCKET, IncrementalScanMode, ScanMode
 from lakecore.plan.row_changes import Taken, mode_between, taken_between
 from lakecore.plan.row_ids import overlapping
-from lakecore.table.changes.changes import ChangesSource, StoredRows
-from lakecore.table.changes.starts import retained_changes
+from lakecore.table.changes.changes import Change, ChangesSource, StoredRows
+from lakecore.table.changes.starts import RetainedChanges, retained_changes
 from lakecore.table.file_reader.blob_resolution import followed
 from lakecore.table.reads.scan import (
     VectorsOfBuckets,
@@ -56,11 +56,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.model.files import DataFile, IndexFile, VectorRange
     from lakecore.model.manifest import EntryIdentity, ManifestEntry
     from lakecore.model.snapshot import Snapshot, Tag
-    from lakecore.table.changes.changes import Change
-    from lakecore.table.changes.starts import RetainedChanges
     from lakecore.table.changes.wanted import Wanted
     from lakecore.table.context import TableContext
     from lakecore.table.file_reader.read_plan import ReadPlan

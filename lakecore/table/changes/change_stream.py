@@ -10,25 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from lakecore.errors import InvalidRequest
 from lakecore.forks import require_threads
 from lakecore.options import ConsumerMode
-from lakecore.table.changes.follow import Found, Nothing
+from lakecore.table.changes.follow import Follower, Found, Nothing
 from lakecore.table.maintenance.consumers import write_consumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
-    from typing import Self
 
     import polars as pl
     import pyarrow as pa
 
     from lakecore.io.ambient import Ambient
     from lakecore.table.changes.changes import ChangesSource
-    from lakecore.table.changes.follow import Follower
     from lakecore.table.context import TableContext
 
 Rows = TypeVar("Rows")

@@ -23,15 +23,15 @@ import pyarrow as pa
 from lakecore.errors import NotFound, Unsupported
 from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.frames.source import limited
-from lakecore.model.manifest import FileKind, fold
+from lakecore.model.manifest import FileKind, ManifestEntry, fold
 from lakecore.model.rows import KIND_TEXTS, RETRACTS, ROW_KIND, VALUE_KIND, VALUE_KIND_ID, RowKind
-from lakecore.model.snapshot import CommitKind
+from lakecore.model.snapshot import CommitKind, Snapshot
 from lakecore.model.times import to_wall_clock
 from lakecore.model.types import Field, parse_type, string_array
 from lakecore.options import ChangelogProducer
-from lakecore.plan.predicate import condition_on
+from lakecore.plan.predicate import Predicate, condition_on
 from lakecore.plan.row_changes import files_of_first_plan
-from lakecore.table.changes.wanted import Held, Wanted, column_to_count
+from lakecore.table.changes.wanted import Held, PlannedRows, Wanted, column_to_count
 from lakecore.table.reads.scan import plan_merged, plan_scan
 from lakecore.table.reads.source import each_or_expired, side_by_side
 from lakecore.table.reads.stored_files import in_order_of_writing, plan_stored, shows_postponed
@@ -40,12 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lakecore.model.files import Split
-    from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
-    from lakecore.model.snapshot import Snapshot
-    from lakecore.plan.predicate import Predicate
     from lakecore.rows.read_rules import Condition
-    from lakecore.table.changes.wanted import PlannedRows
     from lakecore.table.context import TableContext
 
 KIND_COLUMN = Field(id=VALUE_KIND_ID, name=ROW_KIND, type=parse_type("STRING NOT NULL"))

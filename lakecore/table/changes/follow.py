@@ -31,16 +31,19 @@ from typing import TYPE_CHECKING
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.options import parse_options
 from lakecore.plan.row_changes import Taken, taken_by_stream
-from lakecore.table.changes.changes import ChangesSource, Replaced, State, StoredRows
-from lakecore.table.changes.starts import find_start, retained_changes
-from lakecore.table.context import reload_context, require_table, with_options
+from lakecore.table.changes.changes import Change, ChangesSource, Replaced, State, StoredRows
+from lakecore.table.changes.starts import (
+    Origin,
+    RetainedChanges,
+    Start,
+    find_start,
+    retained_changes,
+)
+from lakecore.table.context import TableContext, reload_context, require_table, with_options
 from lakecore.table.maintenance.expire_snapshots import keeps_changelogs
 
 if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
-    from lakecore.table.changes.changes import Change
-    from lakecore.table.changes.starts import Origin, RetainedChanges, Start
-    from lakecore.table.context import TableContext
 
 _STEPS_BETWEEN_CHECKS = 16
 """After this many empty steps, the range of snapshots is checked again, as in Java."""

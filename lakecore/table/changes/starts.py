@@ -27,18 +27,15 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.parallel import read_all
-from lakecore.model.snapshot import CommitKind
+from lakecore.model.snapshot import CommitKind, Snapshot
 from lakecore.model.times import to_milliseconds
-from lakecore.options import ChangelogProducer, ScanMode
+from lakecore.options import ChangelogProducer, ScanMode, TableOptions
 from lakecore.suggestions import KEPT_LONGER
-from lakecore.table.context import require_table
+from lakecore.table.context import TableContext, require_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakecore.model.snapshot import Snapshot
-    from lakecore.options import TableOptions
-    from lakecore.table.context import TableContext
 
 _LAST_IDENTIFIER = 2**63 - 1
 """The commit identifier of batch jobs, whose compactions are full."""

@@ -19,7 +19,7 @@ from lakecore.errors import InvalidRequest, NotFound
 from lakecore.model.merge_rules import check_changelog
 from lakecore.model.option_rules import validate_scan
 from lakecore.model.times import Time, to_milliseconds
-from lakecore.options import DURATION, ScanMode, parse_options
+from lakecore.options import DURATION, ScanMode, TableOptions, parse_options
 from lakecore.table.changes.change_stream import ChangeStream, Progress, StreamReader
 from lakecore.table.changes.changes import ChangesSource
 from lakecore.table.changes.follow import START_OPTIONS, Follower, without_start_options
@@ -31,11 +31,11 @@ from lakecore.table.changes.starts import (
     mode_of,
     retained_changes,
 )
-from lakecore.table.context import require_table, with_options
+from lakecore.table.context import TableContext, require_table, with_options
 from lakecore.table.maintenance import consumers
 from lakecore.table.maintenance.consumers import checked_consumer_id, read_consumer
 from lakecore.table.maintenance.deletion import decide
-from lakecore.table.reads.access_policy import guarded
+from lakecore.table.reads.access_policy import FilteredSource, guarded
 from lakecore.table.reads.readable import batch_reader, lazy
 
 if TYPE_CHECKING:
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 
     from lakecore.frames.source import RowSource
     from lakecore.model.snapshot import Snapshot
-    from lakecore.options import TableOptions
-    from lakecore.table.context import TableContext
-    from lakecore.table.reads.access_policy import FilteredSource
 
 LATEST: Literal["latest"] = "latest"
 POLL_SECONDS = 1.0

@@ -20,7 +20,7 @@ from lakecore.model.rows import (
     RowKind,
 )
 from lakecore.model.types import is_blob
-from lakecore.rows.read_rules import inputs_of
+from lakecore.rows.read_rules import Condition, inputs_of
 from lakecore.table.file_reader.blob_resolution import followed
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.time_travel import with_levels_of
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.predicate import Predicate
-    from lakecore.rows.read_rules import Condition
     from lakecore.table.context import TableContext
     from lakecore.table.file_reader.read_plan import ReadPlan
     from lakecore.table.reads.scan import ScanContext

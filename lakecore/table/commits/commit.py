@@ -64,7 +64,7 @@ from lakecore.table.commits.commit_change import (
 )
 from lakecore.table.commits.commit_checks import check_absent, check_change
 from lakecore.table.commits.commit_manifests import ManifestWriter
-from lakecore.table.context import newest_schema_id, require_table_of
+from lakecore.table.context import TableContext, newest_schema_id, require_table_of
 from lakecore.table.publication import LostRace, Published, Refused, SnapshotProposal, Unknown
 from lakecore.table.reads.scan import live_in, live_in_partitions
 from lakecore.table.reads.told import told_by
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
 
     from lakecore.io.ambient import Ambient
     from lakecore.options import TableOptions
-    from lakecore.table.context import TableContext
 
 __all__ = ["CommitRequest", "PartitionFilter", "commit", "commit_compaction", "last_committed"]
 

@@ -7,28 +7,25 @@ written and compacted in one commit is added by the first snapshot and deleted b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, NotFound
 from lakecore.io.parallel import read_all
-from lakecore.model.files import DELETION_VECTORS, NO_STATS, CommitMessage
+from lakecore.model.files import DELETION_VECTORS, NO_STATS, CommitMessage, DataFile, IndexFile
 from lakecore.model.manifest import FileKind, IndexEntry, ManifestEntry
 from lakecore.model.snapshot import (
     BATCH_COMMIT_IDENTIFIER,
     CommitKind,
     CommitResult,
+    Snapshot,
     stated_identifier,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakecore.io.history import History
-    from lakecore.model.files import DataFile, IndexFile
-    from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
 RECENT_MS = 1_000

@@ -27,11 +27,11 @@ from lakecore.errors import AlreadyExists, CommitConflict, CorruptTable, NotFoun
 from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.io.files.data_files import BatchSize
 from lakecore.merge.keys import order_columns, shared_codes
-from lakecore.model.files import HASH_INDEX, Split
-from lakecore.model.manifest import FileKind
+from lakecore.model.files import HASH_INDEX, CommitMessage, DataFile, Split
+from lakecore.model.manifest import FileKind, ManifestEntry
 from lakecore.model.rows import ROW_ID
-from lakecore.model.snapshot import CommitKind
-from lakecore.options import DECLARED, Effect, MergeEngine, find_option, parse_options
+from lakecore.model.snapshot import CommitKind, Snapshot
+from lakecore.options import DECLARED, Effect, MergeEngine, Option, find_option, parse_options
 from lakecore.plan.conflicts import (
     check_bucket_counts,
     check_files,
@@ -42,8 +42,8 @@ from lakecore.plan.conflicts import (
 )
 from lakecore.plan.row_ids import BLOB, by_row_ids
 from lakecore.rows.fit import show
-from lakecore.table.commits.commit_change import committed_since, was_rolled_back
-from lakecore.table.context import crosses_partitions, with_schema
+from lakecore.table.commits.commit_change import Change, committed_since, was_rolled_back
+from lakecore.table.context import TableContext, crosses_partitions, with_schema
 from lakecore.table.file_reader.split_files import SplitFiles
 from lakecore.table.reads.scan import key_ranks, live_in
 from lakecore.table.reads.source import TableSource
@@ -51,13 +51,6 @@ from lakecore.table.reads.time_travel import in_names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from lakecore.model.files import CommitMessage, DataFile
-    from lakecore.model.manifest import ManifestEntry
-    from lakecore.model.snapshot import Snapshot
-    from lakecore.options import Option
-    from lakecore.table.commits.commit_change import Change
-    from lakecore.table.context import TableContext
 
 
 # --- row conflicts -------------------------------------------------------------------------------

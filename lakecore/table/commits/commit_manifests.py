@@ -24,7 +24,7 @@ from lakecore.format.layout import index_manifest_name, manifest_list_name, mani
 from lakecore.format.manifest_files import decode_entries, encode_entries
 from lakecore.format.statistics import StatsCollector, StatsKind, StatsMode
 from lakecore.model.files import DELETION_VECTORS
-from lakecore.model.manifest import ManifestFile
+from lakecore.model.manifest import IndexEntry, ManifestEntry, ManifestFile
 from lakecore.plan.manifests import (
     Deletions,
     cancel,
@@ -35,7 +35,7 @@ from lakecore.plan.manifests import (
     must_change,
     neighbours_to_merge,
 )
-from lakecore.table.context import has_unaware_bucket
+from lakecore.table.context import TableContext, has_unaware_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,10 +43,8 @@ if TYPE_CHECKING:
 
     from lakecore.format.arrow_buffers import Ints
     from lakecore.memory import Lease
-    from lakecore.model.manifest import IndexEntry, ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.partitions import Partitions
-    from lakecore.table.context import TableContext
 
     Write = Callable[[pl.DataFrame], list[ManifestFile]]
 

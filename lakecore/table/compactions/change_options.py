@@ -24,11 +24,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.merge.spec import merge_spec
+from lakecore.merge.spec import MergeSpec, merge_spec
 from lakecore.model.evolution import evolve
-from lakecore.model.files import DELETION_VECTORS
-from lakecore.model.schema_change import RemoveOption, SetOption, UpdateColumnType
-from lakecore.options import parse_known
+from lakecore.model.files import DELETION_VECTORS, DataFile
+from lakecore.model.schema_change import Change, RemoveOption, SetOption, UpdateColumnType
+from lakecore.options import TableOptions, parse_known
 from lakecore.plan.partitions import Partitions
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.rows.evolution import map_fields
@@ -37,11 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from lakecore.io.history import History
-    from lakecore.merge.spec import MergeSpec
-    from lakecore.model.files import DataFile
     from lakecore.model.schema import TableSchema
-    from lakecore.model.schema_change import Change
-    from lakecore.options import TableOptions
 
 
 # --- lookup option change ------------------------------------------------------------------------

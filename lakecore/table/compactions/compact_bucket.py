@@ -28,11 +28,12 @@ from lakecore.io.files.data_files import BatchSize
 from lakecore.io.files.file_format import Checks
 from lakecore.io.freed_memory import release_all_freed, release_freed, reused_memory
 from lakecore.lsm.levels import SortedRun
-from lakecore.lsm.universal import Rewrite
+from lakecore.lsm.universal import Rewrite, Section
 from lakecore.memory import Share
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.changelog import (
     ChangedKeys,
+    Equal,
     changed_keys,
     changelog_rows,
     equal_rows,
@@ -42,11 +43,11 @@ from lakecore.merge.groups import NONE
 from lakecore.merge.keys import order_columns
 from lakecore.merge.order import column_of, filter_rows, of_kinds
 from lakecore.model.arrow_arrays import size_of
-from lakecore.model.files import CommitMessage, FileSource, Split
+from lakecore.model.files import CommitMessage, DataFile, FileSource, Split, Vectors
 from lakecore.model.rows import KIND_FIELD, LAYER, RETRACTS
 from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.plan.splits import may_hold_deletions
-from lakecore.table.compactions.compact_plan import with_older_runs
+from lakecore.table.compactions.compact_plan import BucketCompaction, with_older_runs
 from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
 from lakecore.table.file_reader.late_casts import NO_LATE_CASTS, LateCasts, casts_after_merge
 from lakecore.table.file_reader.split_files import SplitFiles
@@ -56,20 +57,15 @@ from lakecore.table.run_writer.rolling_writer import RollingWriter
 from lakecore.table.sections.large_rows import Values, places_of
 from lakecore.table.sections.merge_runs import Merging, coded_columns, merge_runs
 from lakecore.table.sections.windows import batch_size, merge_fields, windows_with
-from lakecore.table.vectors import BucketVectors
+from lakecore.table.vectors import BucketVectors, VectorFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from lakecore.lsm.universal import Section
-    from lakecore.merge.changelog import Equal
     from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
-    from lakecore.model.files import DataFile, Vectors
     from lakecore.model.types import Field
-    from lakecore.table.compactions.compact_plan import BucketCompaction
     from lakecore.table.context import TableContext
     from lakecore.table.file_reader.read_plan import ReadPlan
-    from lakecore.table.vectors import VectorFiles
 
 
 # --- compact merge -------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from lakecore.lsm.universal import (
     pick_full,
     unit_steps,
 )
-from lakecore.table.file_reader.read_plan import record_expiry
+from lakecore.table.file_reader.read_plan import RecordExpiry, record_expiry
 from lakecore.table.reads.scan import VectorsOfBuckets, commit_order, key_ranks
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
-    from lakecore.table.file_reader.read_plan import RecordExpiry
 
 
 # --- idle picks ----------------------------------------------------------------------------------

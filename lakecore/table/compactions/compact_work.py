@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
@@ -19,13 +19,19 @@ from lakecore.frames.source import reading
 from lakecore.io.ambient import forked
 from lakecore.io.files.file_format import Checks
 from lakecore.lsm.levels import SortedRun
-from lakecore.lsm.universal import CompactionPolicy, Moment, pick, pick_full
-from lakecore.memory import Share
-from lakecore.merge.curves import incremental_ordering
-from lakecore.model.files import CommitMessage, FileSource
+from lakecore.lsm.universal import CompactionPolicy, CompactionUnit, Moment, pick, pick_full
+from lakecore.memory import Budget, Share
+from lakecore.merge.curves import Ordering, incremental_ordering
+from lakecore.model.files import CommitMessage, DataFile, FileSource, Vectors
 from lakecore.plan.row_ids import anchor_of, by_row_ids, with_tracking_columns
 from lakecore.table.compactions.compact_bucket import compact_bucket
-from lakecore.table.compactions.compact_plan import BucketCompaction, files_by_bucket, plan_buckets
+from lakecore.table.compactions.compact_plan import (
+    BucketCompaction,
+    BucketFiles,
+    IdlePicks,
+    files_by_bucket,
+    plan_buckets,
+)
 from lakecore.table.compactions.pack_files import (
     Packing,
     alone,
@@ -45,16 +51,10 @@ from lakecore.table.vectors import BucketVectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from concurrent.futures import Future
 
-    from lakecore.lsm.universal import CompactionUnit
-    from lakecore.memory import Budget
-    from lakecore.merge.curves import Ordering
-    from lakecore.model.files import DataFile, Vectors
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.options import TableOptions
-    from lakecore.table.compactions.compact_plan import BucketFiles, IdlePicks
     from lakecore.table.context import TableContext
 
 

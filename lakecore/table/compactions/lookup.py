@@ -19,7 +19,7 @@ can only be too wide. A key within the bounds of one row group may be stored in 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,22 +37,17 @@ from lakecore.merge.groups import NONE
 from lakecore.merge.keys import OrderColumns, order_columns, shared_codes
 from lakecore.merge.spec import Slice
 from lakecore.model.rows import SEQUENCE_NUMBER
-from lakecore.model.types import Atomic, Root, arrow_schema
+from lakecore.model.types import Atomic, Field, Root, arrow_schema
 from lakecore.rows.evolution import map_fields
 from lakecore.table.file_reader.row_groups import bounded_row_groups
-from lakecore.table.file_reader.split_files import missing_is_corrupt
+from lakecore.table.file_reader.split_files import SplitFiles, missing_is_corrupt
 from lakecore.table.sections.windows import reader_threads
-from lakecore.table.splits.read_planner import polars_parts, scan_parts, stored_only
+from lakecore.table.splits.read_planner import Part, polars_parts, scan_parts, stored_only
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from lakecore.io.files.data_files import BatchSize
     from lakecore.memory import Lease
     from lakecore.model.files import DataFile
-    from lakecore.model.types import Field
-    from lakecore.table.file_reader.split_files import SplitFiles
-    from lakecore.table.splits.read_planner import Part
 
 
 # --- row group lookup ----------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from lakecore.errors import LakecoreError, Unsupported
 from lakecore.frames.source import reading
 from lakecore.io.files.file_format import Checks
 from lakecore.lsm.packing import (
+    Group,
     PackingPolicy,
     cut,
     fewer_adjacent,
@@ -37,9 +38,9 @@ from lakecore.lsm.packing import (
     with_stale,
 )
 from lakecore.model.blob_rules import in_blob_files
-from lakecore.model.files import CommitMessage, FileSource, Split
+from lakecore.model.files import CommitMessage, DataFile, FileSource, Split, Vectors
 from lakecore.plan.row_ids import BLOB, by_row_ids, with_tracking_columns
-from lakecore.table.compactions.compact_plan import files_by_bucket
+from lakecore.table.compactions.compact_plan import BucketFiles, files_by_bucket
 from lakecore.table.reads.scan import VectorsOfBuckets
 from lakecore.table.reads.source import TableSource
 from lakecore.table.run_writer.file_shape import column_shape, data_shape, new_place
@@ -48,11 +49,8 @@ from lakecore.table.run_writer.rolling_writer import RollingWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from lakecore.lsm.packing import Group
-    from lakecore.model.files import DataFile, Vectors
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
-    from lakecore.table.compactions.compact_plan import BucketFiles
     from lakecore.table.context import TableContext
 
 RowsDone: TypeAlias = "Callable[[int], None]"

@@ -16,7 +16,7 @@ from lakecore.format.blob_file import blobs_of, with_each_blob
 from lakecore.format.blob_references import is_view
 from lakecore.frames.source import reading
 from lakecore.io.referenced_blobs import ReferencedBlobs
-from lakecore.memory import Share
+from lakecore.memory import Budget, Share
 from lakecore.model.types import arrow_type
 from lakecore.rows.read_rules import judged
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from lakecore.io.stores.store import Store
-    from lakecore.memory import Budget
     from lakecore.table.file_reader.read_plan import ReadPlan
 
 _LEAST_BYTES = 8 << 20

@@ -37,10 +37,18 @@ from lakecore.errors import InvalidRequest
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.merge.groups import is_valid
 from lakecore.model.rows import KEY_PREFIX
-from lakecore.model.types import Atomic, Field, Root, arrow_schema, arrow_type, with_nullable
+from lakecore.model.types import (
+    Atomic,
+    DataType,
+    Field,
+    Root,
+    arrow_schema,
+    arrow_type,
+    with_nullable,
+)
 from lakecore.plan.predicate import condition_on, to_arrow
 from lakecore.rows.evolution import ColumnMapping, conform_batch, convert, map_fields, may_fail
-from lakecore.rows.read_rules import inputs_of, judged
+from lakecore.rows.read_rules import Condition, inputs_of, judged
 from lakecore.rows.utf8 import holds_text
 
 if TYPE_CHECKING:
@@ -48,8 +56,6 @@ if TYPE_CHECKING:
 
     from lakecore.model.files import DataFile
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import DataType
-    from lakecore.rows.read_rules import Condition
     from lakecore.table.file_reader.read_plan import ReadPlan
 
 _FILES_SHOWN = 5

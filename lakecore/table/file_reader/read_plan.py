@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lakecore.errors import InvalidRequest
 from lakecore.format.statistics import stats_frame
 from lakecore.io.files.file_format import Checks
-from lakecore.model.types import INTEGERS, TIMESTAMPS, Atomic
+from lakecore.model.types import INTEGERS, TIMESTAMPS, Atomic, DataType
 from lakecore.options import TableOptions
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import MergeSpec
     from lakecore.model.files import DataFile
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import DataType
     from lakecore.plan.predicate import Predicate
     from lakecore.rows.read_rules import Condition
 

@@ -17,7 +17,7 @@ from lakecore.format.statistics import stats_columns
 from lakecore.io.files.data_files import row_group_bounds
 from lakecore.merge.groups import is_valid
 from lakecore.model.rows import KEY_PREFIX
-from lakecore.model.types import Atomic, arrow_schema, arrow_type
+from lakecore.model.types import Atomic, Field, arrow_schema, arrow_type
 from lakecore.plan.pruning import may_match
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import Field
     from lakecore.plan.predicate import Predicate
     from lakecore.rows.evolution import ColumnMapping
 

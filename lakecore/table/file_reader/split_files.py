@@ -21,20 +21,20 @@ from lakecore.errors import CorruptTable, NotFound, Unsupported
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.index_files import decode_vectors
 from lakecore.io.cache import Cache
-from lakecore.io.files.data_files import read_positions, row_group_bounds
+from lakecore.io.files.data_files import BatchSize, read_positions, row_group_bounds
 from lakecore.io.files.file_checks import check_file, identity_of
 from lakecore.merge import chooses_value
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
 from lakecore.model.arrow_arrays import CODED, with_texts
-from lakecore.model.files import FileSource
+from lakecore.model.files import DataFile, FileSource, Split, VectorRange
 from lakecore.model.line_format import line_format
 from lakecore.model.row_mask import RowMask
 from lakecore.model.rows import KIND_FIELD, ROW_ID, SEQUENCE_FIELD, SEQUENCE_NUMBER
-from lakecore.model.types import arrow_type
+from lakecore.model.types import Field, arrow_type
 from lakecore.options import LINE_FORMATS
 from lakecore.plan.predicate import columns_of, condition_on
-from lakecore.rows.evolution import conform_batch, map_fields, stored_fields
+from lakecore.rows.evolution import ColumnMapping, conform_batch, map_fields, stored_fields
 from lakecore.rows.line_texts import from_texts, text_fields
 from lakecore.rows.utf8 import invalid_rows, is_utf8, text_of, with_utf8
 from lakecore.table.file_reader.late_casts import (
@@ -48,21 +48,15 @@ from lakecore.table.file_reader.late_casts import (
     naming_files,
     with_flags,
 )
-from lakecore.table.file_reader.read_plan import unexpired
-from lakecore.table.file_reader.row_groups import matching_row_groups
+from lakecore.table.file_reader.read_plan import ReadPlan, unexpired
+from lakecore.table.file_reader.row_groups import Places, matching_row_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-    from lakecore.io.files.data_files import BatchSize
     from lakecore.io.stores.store import Store
     from lakecore.lsm.levels import SortedRun
-    from lakecore.model.files import DataFile, Split, VectorRange
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import Field
-    from lakecore.rows.evolution import ColumnMapping
-    from lakecore.table.file_reader.read_plan import ReadPlan
-    from lakecore.table.file_reader.row_groups import Places
 
 
 # --- vector masks --------------------------------------------------------------------------------

@@ -28,13 +28,13 @@ import pyarrow.compute as pc
 from lakecore.errors import StorageError
 from lakecore.format.binary_row import decode_rows
 from lakecore.io.files.data_files import BatchSize
-from lakecore.io.spill import SpillDirectory
+from lakecore.io.spill import SpillDirectory, SpilledRun
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.keys import OrderColumns, order_columns
 from lakecore.merge.spec import Slice
 from lakecore.model.arrow_arrays import search_sorted, size_of
 from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD
-from lakecore.model.types import Atomic, Root
+from lakecore.model.types import Atomic, Field, Root
 from lakecore.plan.bucketing import bucket_ids, partition_groups
 from lakecore.plan.partitions import bucket_key_fields, hash_is_settled
 from lakecore.rows.evolution import map_fields
@@ -46,9 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from lakecore.io.cache import Cache
-    from lakecore.io.spill import SpilledRun
     from lakecore.model.files import DataFile, Split
-    from lakecore.model.types import Field
     from lakecore.table.file_reader.read_plan import ReadPlan
     from lakecore.table.reads.source import TableSource
 

@@ -18,7 +18,7 @@ A block of a *partial* cache that is read again is also stored on local disk (`b
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
@@ -31,18 +31,22 @@ from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.incoming import incoming_batches
 from lakecore.frames.polars_source import frames_of
-from lakecore.frames.source import checked_columns
+from lakecore.frames.source import RowSource, checked_columns
 from lakecore.io.cache import Cache
-from lakecore.merge.keys import order_columns
+from lakecore.merge.keys import OrderColumns, order_columns
 from lakecore.model.blob_rules import columns_to_follow
 from lakecore.model.rows import KEY_PREFIX
 from lakecore.model.types import Atomic, arrow_schema, with_nullable
 from lakecore.options import LookupCache
-from lakecore.plan.predicate import Column, all_of, is_in
+from lakecore.plan.predicate import Column, Predicate, all_of, is_in
 from lakecore.rows.fit import Place, fit
 from lakecore.table.lookups.bucket_rows import (
+    Block,
     BlockReader,
     DiskBlocks,
+    Group,
+    LookupState,
+    SplitState,
     distinct,
     lookup_state,
     sorted_block,
@@ -52,15 +56,9 @@ from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.told import told_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from lakecore.frames.source import RowSource
-    from lakecore.merge.keys import OrderColumns
     from lakecore.model.schema import TableSchema
-    from lakecore.plan.predicate import Predicate
     from lakecore.rows.read_rules import ReadRules
     from lakecore.table.context import TableContext
-    from lakecore.table.lookups.bucket_rows import Block, Group, LookupState, SplitState
     from lakecore.table.reads.fallback import FallbackSource
 
 

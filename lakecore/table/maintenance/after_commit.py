@@ -29,9 +29,9 @@ from weakref import WeakKeyDictionary
 
 from lakecore.errors import LakecoreError
 from lakecore.model.retention import ExpiredSnapshots
-from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.options import ExpireMode
-from lakecore.table.commits.commit import commit
+from lakecore.table.commits.commit import CommitRequest, commit
 from lakecore.table.maintenance.consumers import expire_consumers
 from lakecore.table.maintenance.deletion import is_alone
 from lakecore.table.maintenance.expire_partitions import expire_partitions_if_due
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakecore.io.history import History
-    from lakecore.model.snapshot import CommitResult
-    from lakecore.table.commits.commit import CommitRequest
     from lakecore.table.context import TableContext
 
 

@@ -30,12 +30,13 @@ from lakecore.format.layout import (
     SCHEMA_PREFIX,
     SNAPSHOT_PREFIX,
     TAG_PREFIX,
+    Layout,
 )
 from lakecore.io.directories import create_directory, drop_table, move_table
 from lakecore.io.parallel import delete_all
 from lakecore.io.stores.store import has_file
-from lakecore.model.snapshot import Branch, FastForwardResult
-from lakecore.table.context import on_branch, require_own_references, require_table
+from lakecore.model.snapshot import Branch, FastForwardResult, Tag
+from lakecore.table.context import TableContext, on_branch, require_own_references, require_table
 from lakecore.table.maintenance.deletion import (
     clean_up_after,
     decide,
@@ -47,10 +48,7 @@ from lakecore.table.maintenance.reachable import branch_names, tags_of
 from lakecore.table.maintenance.tags import known_tag
 
 if TYPE_CHECKING:
-    from lakecore.format.layout import Layout
     from lakecore.io.history import History
-    from lakecore.model.snapshot import Tag
-    from lakecore.table.context import TableContext
 
 
 def list_branches(context: TableContext) -> tuple[Branch, ...]:

@@ -27,7 +27,7 @@ from lakecore.io.parallel import delete_all
 from lakecore.io.stores.store import has_file
 from lakecore.model.manifest import FileKind
 from lakecore.model.retention import FilesDeleted
-from lakecore.model.snapshot import Tag
+from lakecore.model.snapshot import Snapshot, Tag
 from lakecore.table.maintenance.reachable import (
     KEY,
     Keepers,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lakecore.io.history import History
-    from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
 

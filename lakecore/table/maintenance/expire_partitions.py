@@ -28,18 +28,16 @@ import polars as pl
 from lakecore.errors import InvalidRequest
 from lakecore.model.retention import ExpiredPartitions
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
-from lakecore.options import PartitionExpiry
+from lakecore.options import PartitionExpiry, TableOptions
 from lakecore.plan.partitions import PartitionTimes, check_formatter
 from lakecore.table.commits.commit import CommitRequest, commit
-from lakecore.table.context import require_table
+from lakecore.table.context import TableContext, require_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakecore.io.history import History
     from lakecore.model.manifest import ManifestEntry
-    from lakecore.options import TableOptions
-    from lakecore.table.context import TableContext
 
 log = logging.getLogger("lakecore.expire")
 

@@ -49,9 +49,9 @@ from lakecore.io.progress import WorkBar
 from lakecore.io.stores.store import has_file
 from lakecore.model.files import FileSource
 from lakecore.model.retention import ExpiredChangelogs, ExpiredSnapshots, FilesDeleted
-from lakecore.options import ChangelogProducer
+from lakecore.options import ChangelogProducer, TableOptions
 from lakecore.plan.retention import Retention, end_of_changelogs, end_of_snapshots
-from lakecore.table.context import require_table, with_bar
+from lakecore.table.context import TableContext, require_table, with_bar
 from lakecore.table.maintenance.consumers import list_consumers
 from lakecore.table.maintenance.deletion import (
     NO_KEEPERS,
@@ -70,6 +70,7 @@ from lakecore.table.maintenance.deletion import (
 )
 from lakecore.table.maintenance.reachable import (
     KEY,
+    Keepers,
     Metadata,
     Reach,
     branch_names,
@@ -89,9 +90,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakecore.model.snapshot import Snapshot
-    from lakecore.options import TableOptions
-    from lakecore.table.context import TableContext
-    from lakecore.table.maintenance.reachable import Keepers
 
 log = logging.getLogger("lakecore.expire")
 _IN_ORDER = 100

@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
 from lakecore.format.layout import TAG_PREFIX
 from lakecore.options.choices import TagCreation
-from lakecore.plan.retention import DAYS, NO_WATERMARK, tag_periods, wall_ms
-from lakecore.table.context import require_table
+from lakecore.plan.retention import DAYS, NO_WATERMARK, TagPeriods, tag_periods, wall_ms
+from lakecore.table.context import TableContext, require_table
 from lakecore.table.maintenance.reachable import tags_of
 from lakecore.table.maintenance.tags import LOOK_AGAIN_MS, delete_tag, make_tag, put_tag
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import FileStatus
     from lakecore.model.retention import TagDeletion
     from lakecore.model.snapshot import Snapshot, Tag
-    from lakecore.plan.retention import TagPeriods
-    from lakecore.table.context import TableContext
 
 
 # --- auto tags -----------------------------------------------------------------------------------

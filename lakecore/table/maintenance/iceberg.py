@@ -40,11 +40,11 @@ from lakecore.format.iceberg import documents, manifests
 from lakecore.format.iceberg.manifests import DELETED, DELETES, EXISTING, Record, encode_puffin
 from lakecore.format.layout import MAIN_BRANCH, canonical, one_name
 from lakecore.io.stores.guarded import guarded
-from lakecore.model.files import DELETION_VECTORS
-from lakecore.model.manifest import FileKind
-from lakecore.model.snapshot import CommitKind, IcebergExport
+from lakecore.model.files import DELETION_VECTORS, DataFile
+from lakecore.model.manifest import FileKind, ManifestEntry
+from lakecore.model.snapshot import CommitKind, IcebergExport, Snapshot
 from lakecore.options.choices import IcebergLocation, IcebergStorage
-from lakecore.table.context import require_table
+from lakecore.table.context import TableContext, require_table
 from lakecore.table.maintenance.iceberg_catalogs import entries_of
 from lakecore.table.maintenance.reachable import tags_of
 from lakecore.table.vectors import BucketVectors
@@ -54,11 +54,7 @@ if TYPE_CHECKING:
 
     from lakecore.format.iceberg.documents import Json
     from lakecore.io.stores.store import Store
-    from lakecore.model.files import DataFile
-    from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
-    from lakecore.model.snapshot import Snapshot
-    from lakecore.table.context import TableContext
 
 _ATTEMPTS_MAX = 5
 _ENTRIES_MAX = 50_000

@@ -20,11 +20,10 @@ from lakecore.deferred import deferred
 from lakecore.errors import InvalidRequest
 from lakecore.io.http import is_allowed
 from lakecore.options.choices import IcebergStorage
-from lakecore.table.maintenance.iceberg_entries import Named
+from lakecore.table.maintenance.iceberg_entries import Entries, Named
 
 if TYPE_CHECKING:
     from lakecore.table.context import TableContext
-    from lakecore.table.maintenance.iceberg_entries import Entries
     from lakecore.table.maintenance.iceberg_hive import hive_entries
     from lakecore.table.maintenance.iceberg_rest import rest_entries
 else:

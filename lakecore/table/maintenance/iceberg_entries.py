@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from lakecore.format.iceberg.documents import warehouse_place
+from lakecore.format.iceberg.documents import Json, warehouse_place
 from lakecore.format.layout import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakecore.format.iceberg.documents import Json
 
 Newest: TypeAlias = "Callable[[], tuple[str, Json] | None]"
 """Reads the document of the latest snapshot, and its path. None while a publisher is at work."""

@@ -25,7 +25,7 @@ from lakecore.errors import (
     StorageError,
     Unsupported,
 )
-from lakecore.format.iceberg.documents import IDENTITY
+from lakecore.format.iceberg.documents import IDENTITY, Json
 from lakecore.format.layout import canonical
 from lakecore.masking import masked
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableUpdate as Update
     from requests import Session
 
-    from lakecore.format.iceberg.documents import Json
     from lakecore.table.context import TableContext
     from lakecore.table.maintenance.iceberg_entries import Named, Newest
 

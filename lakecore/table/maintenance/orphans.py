@@ -35,13 +35,14 @@ from lakecore.format.layout import (
     MAIN_BRANCH,
     MANAGED_BLOB_SUFFIX,
     SNAPSHOT_PREFIX,
+    Layout,
 )
 from lakecore.io.directories import CREATING_PREFIX, DROPPED_PREFIX
 from lakecore.io.parallel import delete_all, read_all
 from lakecore.io.progress import WorkBar
-from lakecore.model.manifest import FileKind
+from lakecore.model.manifest import FileKind, ManifestFile
 from lakecore.model.retention import OrphanFiles
-from lakecore.table.context import require_table, with_bar
+from lakecore.table.context import TableContext, require_table, with_bar
 from lakecore.table.maintenance.reachable import (
     State,
     StateKind,
@@ -58,12 +59,9 @@ from lakecore.table.maintenance.reachable import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lakecore.format.layout import Layout
     from lakecore.io.history import History
     from lakecore.io.stores.store import FileStatus
-    from lakecore.model.manifest import ManifestFile
     from lakecore.model.snapshot import Snapshot
-    from lakecore.table.context import TableContext
 
 AGE_MS_MIN = 3_600_000
 """Running commits are assumed to be younger than this."""

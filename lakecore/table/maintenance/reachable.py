@@ -26,19 +26,16 @@ from lakecore.errors import CorruptTable, NotFound
 from lakecore.format import metadata
 from lakecore.format.json_files import decode_rollback
 from lakecore.format.layout import BRANCH_PREFIX, MAIN_BRANCH, PENDING_PREFIX, one_name
-from lakecore.io.history import tag_names
+from lakecore.io.history import History, tag_names
 from lakecore.io.parallel import read_all
-from lakecore.model.manifest import FileKind
-from lakecore.model.snapshot import Tag
+from lakecore.model.manifest import FileKind, ManifestFile
+from lakecore.model.snapshot import Snapshot, Tag
 from lakecore.plan.manifests import holding, hull_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lakecore.io.history import History
     from lakecore.io.stores.store import FileStatus
-    from lakecore.model.manifest import ManifestFile
-    from lakecore.model.snapshot import Snapshot
     from lakecore.plan.partitions import Partitions
     from lakecore.table.context import TableContext
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from lakecore.deferred import deferred, deferred_module
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound, check_flags
 from lakecore.format.layout import CHANGELOG_PREFIX, SNAPSHOT_PREFIX, parse_numbered
-from lakecore.model.times import to_milliseconds
+from lakecore.model.times import Time, to_milliseconds
 from lakecore.options import DURATION, parse_options
-from lakecore.table.context import require_table
+from lakecore.table.context import TableContext, require_table
 from lakecore.table.maintenance.iceberg_hooks import republished
 from lakecore.table.reads.time_travel import Travel
 from lakecore.table.reads.told import gated
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
         RolledBack,
     )
     from lakecore.model.snapshot import IcebergExport
-    from lakecore.model.times import Time
     from lakecore.plan.retention import Retention
-    from lakecore.table.context import TableContext
     from lakecore.table.maintenance import deletion, orphans, rollback
     from lakecore.table.maintenance import expire_partitions as partitions
     from lakecore.table.maintenance import expire_snapshots as snapshots

@@ -50,7 +50,7 @@ from lakecore.io.parallel import delete_all, read_all
 from lakecore.io.stores.store import has_file
 from lakecore.model.manifest import FileKind
 from lakecore.model.retention import FilesDeleted, RolledBack
-from lakecore.table.context import require_table
+from lakecore.table.context import TableContext, require_table
 from lakecore.table.maintenance.consumers import list_consumers
 from lakecore.table.maintenance.deletion import (
     Deletion,
@@ -68,6 +68,7 @@ from lakecore.table.maintenance.deletion import (
 )
 from lakecore.table.maintenance.reachable import (
     KEY,
+    Keepers,
     Metadata,
     Reach,
     State,
@@ -86,8 +87,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakecore.model.snapshot import Snapshot, Tag
-    from lakecore.table.context import TableContext
-    from lakecore.table.maintenance.reachable import Keepers
 
 log = logging.getLogger("lakecore.rollback")
 

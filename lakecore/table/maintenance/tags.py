@@ -41,7 +41,7 @@ from lakecore.model.snapshot import Snapshot, Tag
 from lakecore.model.times import to_milliseconds
 from lakecore.options.kinds import DURATION
 from lakecore.plan.retention import tag_periods
-from lakecore.table.context import require_own_references, require_table
+from lakecore.table.context import TableContext, require_own_references, require_table
 from lakecore.table.maintenance.deletion import (
     Deletion,
     clean_up_after,
@@ -57,6 +57,7 @@ from lakecore.table.maintenance.deletion import (
     settled,
 )
 from lakecore.table.maintenance.reachable import (
+    Keepers,
     Metadata,
     Reach,
     StateKind,
@@ -76,8 +77,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lakecore.io.history import History
-    from lakecore.table.context import TableContext
-    from lakecore.table.maintenance.reachable import Keepers
     from lakecore.table.reads.time_travel import Travel
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from lakecore.errors import NotFound, Unsupported
 from lakecore.frames.source import CheckedSource, RowSource, reading
 from lakecore.model.types import with_nullable
-from lakecore.plan.predicate import columns_of, condition_on
+from lakecore.plan.predicate import Predicate, columns_of, condition_on
 from lakecore.rows.read_rules_json import parse_rules
 from lakecore.table.reads.told import told_call, told_each
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakecore.model.schema import TableSchema
-    from lakecore.plan.predicate import Predicate
     from lakecore.rows.read_rules import Condition, ReadRules
     from lakecore.table.context import TableContext
     from lakecore.table.publication import ReadAccess

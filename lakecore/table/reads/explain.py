@@ -10,19 +10,20 @@ from lakecore.display import pairs_html, pairs_text, show_bytes
 from lakecore.table.reads.source import TableSource
 from lakecore.table.sections.windows import Windows
 from lakecore.table.splits.read_planner import (
+    Decision,
     EachSplit,
     EngineScan,
     FileScan,
     JoinedFiles,
     LateMaterialisation,
     PolarsChunks,
+    ReadPath,
 )
 
 if TYPE_CHECKING:
     from lakecore.model.files import Split
     from lakecore.plan.predicate import Predicate
     from lakecore.table.reads.fallback import FallbackSource
-    from lakecore.table.splits.read_planner import Decision, ReadPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

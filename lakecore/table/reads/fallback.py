@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.model.types import with_nullable
-from lakecore.table.context import on_branch
+from lakecore.table.context import TableContext, on_branch
 from lakecore.table.reads.scan import ScanPlan, Skipped
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.time_travel import Travel, as_of, resolve, stated_travel
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.predicate import Predicate
     from lakecore.rows.read_rules import Condition
-    from lakecore.table.context import TableContext
 
 
 def with_fallback(source: TableSource, context: TableContext, travel: Travel) -> FallbackSource:

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from lakecore.errors import CorruptTable
 from lakecore.format.file_index.container import decode_container
-from lakecore.format.layout import FILE_INDEX_SUFFIX
+from lakecore.format.layout import FILE_INDEX_SUFFIX, Layout
 from lakecore.format.statistics import stats_frame
 from lakecore.io.parallel import read_all
 from lakecore.model.blob_rules import holds_references
 from lakecore.model.rows import ROW_ID, TRACKING_FIELDS
 from lakecore.plan.file_indexes import column_indexes, rows_that_may_match
-from lakecore.plan.predicate import columns_of, condition_on
+from lakecore.plan.predicate import Predicate, columns_of, condition_on
 from lakecore.plan.pruning import may_match
 from lakecore.plan.row_ids import may_hold_row_ids
 from lakecore.table.file_reader.split_files import missing_is_corrupt
@@ -27,14 +27,12 @@ if TYPE_CHECKING:
 
     from pyroaring import BitMap
 
-    from lakecore.format.layout import Layout
     from lakecore.io.history import History
     from lakecore.model.files import DataFile, Split
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
     from lakecore.plan.partitions import Partitions
-    from lakecore.plan.predicate import Predicate
 
 
 # --- row id ranges -------------------------------------------------------------------------------

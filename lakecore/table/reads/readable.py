@@ -16,7 +16,7 @@ from lakecore.frames import filtered as arrow_stream
 from lakecore.frames import pandas_face, polars_source
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.filtered import FilteredSource
-from lakecore.frames.source import checked_columns, checked_limit
+from lakecore.frames.source import BatchSource, RowSource, checked_columns, checked_limit
 from lakecore.model.schema import TableSchema
 from lakecore.model.types import is_blob
 from lakecore.plan.row_ids import anchor_of
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from lakecore.frames import duckdb_face
     from lakecore.frames.arrow_dataset import SourceDataset
     from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
-    from lakecore.frames.source import BatchSource, RowSource
     from lakecore.model.files import Split
     from lakecore.model.times import Time
     from lakecore.scalar.values import Setting

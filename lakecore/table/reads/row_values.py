@@ -13,7 +13,7 @@ moves a filter below such an expression.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from lakecore.frames.polars_versions import frame_of
 from lakecore.frames.python_values import Column, array_of
 from lakecore.model.types import INTEGERS, Atomic, Root, from_arrow
 from lakecore.plan.predicate import (
+    Predicate,
     compares_with_null,
     from_polars,
     is_and_with_null,
@@ -39,16 +40,12 @@ from lakecore.plan.predicate import (
 )
 from lakecore.rows.fit import Place, fit
 from lakecore.scalar import values as scalar
-from lakecore.scalar.syntax import bound, check_fields, parse_sql
+from lakecore.scalar.syntax import Find, bound, check_fields, parse_sql
 from lakecore.scalar.values import LOCAL, Setting, Sql, SqlExpression, cut_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from lakecore.frames.source import BatchSource
     from lakecore.model.schema import TableSchema
-    from lakecore.plan.predicate import Predicate
-    from lakecore.scalar.syntax import Find
     from lakecore.table.context import TableContext
 
 _PROBE = "_lakecore_row"

@@ -18,7 +18,7 @@ does.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, overload
@@ -29,22 +29,29 @@ import pyarrow as pa
 
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.entry_columns import COUNTED, HOLDS_DELETIONS
-from lakecore.format.layout import POSTPONE_BUCKET
+from lakecore.format.layout import POSTPONE_BUCKET, Layout
 from lakecore.format.statistics import key_bounds
 from lakecore.io.cache import Cache
-from lakecore.io.live_files import ENTRY_BYTES
+from lakecore.io.live_files import ENTRY_BYTES, LiveColumns
 from lakecore.lsm.levels import sorted_runs
 from lakecore.lsm.packing import in_order
 from lakecore.merge.keys import order_columns, shared_codes
-from lakecore.model.files import DELETION_VECTORS, Split
-from lakecore.model.manifest import fold
-from lakecore.options import MergeEngine
+from lakecore.model.files import DELETION_VECTORS, DataFile, IndexFile, Split, VectorRange
+from lakecore.model.manifest import ManifestEntry, ManifestFile, fold
+from lakecore.options import MergeEngine, TableOptions
 from lakecore.plan.manifests import holding, hull_of, live_count
-from lakecore.plan.partitions import bucket_key_fields, hash_is_settled
-from lakecore.plan.predicate import columns_of, condition_on
+from lakecore.plan.partitions import Partitions, bucket_key_fields, hash_is_settled
+from lakecore.plan.predicate import Predicate, columns_of, condition_on
 from lakecore.plan.pruning import matches_exactly, may_match, prune_buckets
 from lakecore.plan.row_ids import by_row_ids
-from lakecore.plan.splits import FileColumns, folds_values, pack, plan_bucket, plan_columns
+from lakecore.plan.splits import (
+    FileColumns,
+    SplitColumns,
+    folds_values,
+    pack,
+    plan_bucket,
+    plan_columns,
+)
 from lakecore.table.reads.file_selection import (
     IndexedFiles,
     keep_row_ids,
@@ -55,22 +62,12 @@ from lakecore.table.reads.file_selection import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from pyroaring import BitMap
 
     from lakecore.format.entry_columns import Wanted
-    from lakecore.format.layout import Layout
     from lakecore.io.history import History
-    from lakecore.io.live_files import LiveColumns
-    from lakecore.model.files import DataFile, IndexFile, VectorRange
-    from lakecore.model.manifest import ManifestEntry, ManifestFile
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
-    from lakecore.options import TableOptions
-    from lakecore.plan.partitions import Partitions
-    from lakecore.plan.predicate import Predicate
-    from lakecore.plan.splits import SplitColumns
 
 
 # --- live files ----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from lakecore.errors import CorruptTable, LakecoreError, NotFound
 from lakecore.frames.polars_source import to_frames
-from lakecore.frames.source import limited
+from lakecore.frames.source import EngineFile, limited
 from lakecore.io.files.file_checks import check_files, unchecked_bytes
 from lakecore.io.files.file_format import Checks
 from lakecore.memory import Share
 from lakecore.merge.spec import merge_spec
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.blob_rules import columns_to_follow, require_known_blobs
-from lakecore.plan.predicate import columns_of
+from lakecore.plan.predicate import Predicate, columns_of
 from lakecore.plan.splits import folds_values
 from lakecore.rows.evolution import require_types
 from lakecore.suggestions import KEPT_LONGER
@@ -56,16 +56,13 @@ from lakecore.table.splits.read_planner import (
 from lakecore.table.splits.survivors import engine_files, known_survivors, survivors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from lakecore.frames.source import EngineFile
     from lakecore.model.files import Split
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.row_mask import RowMask
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
-    from lakecore.plan.predicate import Predicate
     from lakecore.rows.read_rules import Condition
     from lakecore.table.context import TableContext
 

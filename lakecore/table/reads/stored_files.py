@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.model.rows import KIND_FIELD
-from lakecore.options import POSTPONE_BUCKET, ChangelogProducer
+from lakecore.options import POSTPONE_BUCKET, ChangelogProducer, TableOptions
 from lakecore.plan.row_ids import BLOB, written_together
 from lakecore.table.reads.file_selection import matching_values
 from lakecore.table.reads.scan import (
+    Bucket,
+    ScanContext,
     VectorsOfBuckets,
     commit_order,
     keep_entries,
@@ -32,10 +34,8 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile, Split
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
-    from lakecore.options import TableOptions
     from lakecore.plan.predicate import Predicate
     from lakecore.table.context import TableContext
-    from lakecore.table.reads.scan import Bucket, ScanContext
 
 
 def plan_stored(

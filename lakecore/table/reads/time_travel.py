@@ -11,17 +11,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, NotFound
-from lakecore.model.times import to_milliseconds
+from lakecore.model.times import Time, to_milliseconds
 from lakecore.options import RENAMED, parse_options, rename_in_options
 from lakecore.plan.partitions import Partitions
 from lakecore.suggestions import KEPT_LONGER
-from lakecore.table.context import require_table, require_table_of
+from lakecore.table.context import TableContext, require_table, require_table_of
 
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
-    from lakecore.model.times import Time
-    from lakecore.table.context import TableContext
 
 _LEVELS = ("changelog-producer", "deletion-vectors.enabled")
 """The options that decide whether reads merge all levels or use the lowest one."""

@@ -19,28 +19,24 @@ from lakecore.format.blob_file import (
     with_each_blob,
 )
 from lakecore.format.blob_references import BlobDescriptor, files_of, is_descriptor
-from lakecore.format.layout import MANAGED_BLOB_SUFFIX, canonical, is_local, is_within
+from lakecore.format.layout import MANAGED_BLOB_SUFFIX, Layout, canonical, is_local, is_within
 from lakecore.io.files.file_format import OutputFile
 from lakecore.io.referenced_blobs import store_of
-from lakecore.io.stores.store import discard
+from lakecore.io.stores.store import Store, discard
 from lakecore.model.blob_rules import is_managed
 from lakecore.model.files import DataFile, FileSource
 from lakecore.model.rows import RETRACTS, VALUE_KIND
-from lakecore.model.types import arrow_type
+from lakecore.model.types import Field, arrow_type
 from lakecore.plan.row_ids import BLOB
-from lakecore.table.run_writer.file_shape import BlobRules, GivenBlobs
+from lakecore.table.run_writer.file_shape import BlobRules, BucketPlace, FileShape, GivenBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
 
-    from lakecore.format.layout import Layout
-    from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import Field
     from lakecore.options import TableOptions
-    from lakecore.table.run_writer.file_shape import BucketPlace, FileShape
 
 
 # --- blob output ---------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound, StorageError, Unsupported
 from lakecore.format.blob_file import with_each_blob
 from lakecore.format.blob_references import is_descriptor, is_view
-from lakecore.format.layout import data_file_name
+from lakecore.format.layout import Layout, data_file_name
 from lakecore.format.statistics import (
     StatsKind,
     StatsMode,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.format.layout import Layout
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema

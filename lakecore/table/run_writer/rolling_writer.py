@@ -24,7 +24,7 @@ from lakecore.format.file_index.container import StoredIndex, encode_container
 from lakecore.format.file_index.range_bitmap import BsiWriter, RangeBitmapWriter
 from lakecore.format.layout import BLOB_REFERENCES_SUFFIX, file_index_name
 from lakecore.format.statistics import StatsCollector
-from lakecore.io.files.data_files import open_writer
+from lakecore.io.files.data_files import RunWriter, open_writer
 from lakecore.io.stores.store import discard
 from lakecore.merge.order import of_kinds
 from lakecore.model.arrow_arrays import size_of
@@ -38,7 +38,6 @@ from lakecore.table.run_writer.blobs import blob_writers, managed_files
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakecore.io.files.data_files import RunWriter
     from lakecore.model.schema import TableSchema
     from lakecore.table.run_writer.file_shape import BucketPlace, FileShape
 

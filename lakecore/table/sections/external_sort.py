@@ -12,14 +12,14 @@ is stored with each row of a run, so that it is computed only once.
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
 
 from lakecore.io.freed_memory import release_freed
-from lakecore.io.spill import SpillDirectory
-from lakecore.merge.curves import curve_columns, plain_columns
+from lakecore.io.spill import SpillDirectory, SpilledRun
+from lakecore.merge.curves import Ordering, curve_columns, plain_columns
 from lakecore.merge.deduplicate import KEEP_ALL
 from lakecore.merge.keys import OrderColumns
 from lakecore.merge.spec import MergeSpec, Slice
@@ -29,11 +29,8 @@ from lakecore.table.sections.windows import BATCHES_HELD, counted, in_pieces, me
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
-    from typing import Self
 
-    from lakecore.io.spill import SpilledRun
     from lakecore.memory import Budget
-    from lakecore.merge.curves import Ordering
 
 _RUN_SHARE = 2
 """The rows of a run take half of the leased memory: sorting takes as much again."""

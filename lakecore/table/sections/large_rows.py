@@ -24,7 +24,7 @@ from lakecore.io.files.data_files import BatchSize
 from lakecore.io.freed_memory import release_all_freed
 from lakecore.memory import LARGE_LEAST_BYTES
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
-from lakecore.model.types import arrow_schema, arrow_type
+from lakecore.model.types import Field, arrow_schema, arrow_type
 from lakecore.rows.read_rules import inputs_of, judged
 from lakecore.table.file_reader.late_casts import (
     NO_LATE_CASTS,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from lakecore.io.stores.store import Store
     from lakecore.model.files import DataFile, Split
-    from lakecore.model.types import Field
     from lakecore.table.file_reader.read_plan import ReadPlan
 
 _ONE = BatchSize(1, LARGE_LEAST_BYTES)

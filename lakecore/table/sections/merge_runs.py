@@ -31,23 +31,24 @@ from lakecore.errors import InvalidRequest, Uncomputable
 from lakecore.io.files.data_files import small_dictionaries
 from lakecore.io.spill import SpillDirectory
 from lakecore.lsm.levels import SortedRun
-from lakecore.memory import Share
+from lakecore.memory import Budget, Share
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
-from lakecore.merge.fold import Sparing, stored
+from lakecore.merge.fold import KeyFilter, Sparing, stored
 from lakecore.merge.groups import is_valid
 from lakecore.merge.keys import common_ranks, shared_codes
 from lakecore.model.rows import SEQUENCE_FIELD
-from lakecore.model.types import STRINGS, Atomic
+from lakecore.model.types import STRINGS, Atomic, Field
 from lakecore.plan.predicate import Column, all_of, condition_on, is_in
 from lakecore.plan.pruning import matches_exactly
 from lakecore.rows.evolution import map_fields
-from lakecore.rows.read_rules import Group, inputs_of, judged
-from lakecore.table.file_reader.late_casts import UNREAD
+from lakecore.rows.read_rules import Condition, Group, inputs_of, judged
+from lakecore.table.file_reader.late_casts import UNREAD, LateCasts
 from lakecore.table.file_reader.split_files import SplitFiles, missing_is_corrupt
 from lakecore.table.sections.large_rows import Values
 from lakecore.table.sections.windows import (
     BATCHES_HELD,
     Rounds,
+    Windows,
     batch_size,
     merge_slices,
     section_windows,
@@ -57,15 +58,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from lakecore.io.stores.store import Store
-    from lakecore.memory import Budget
-    from lakecore.merge.fold import KeyFilter
     from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
     from lakecore.model.files import Split
-    from lakecore.model.types import Field
-    from lakecore.rows.read_rules import Condition
-    from lakecore.table.file_reader.late_casts import LateCasts
     from lakecore.table.file_reader.read_plan import ReadPlan
-    from lakecore.table.sections.windows import Windows
 
 _LOCAL_READERS, _REMOTE_READERS = 2, 8
 """Concurrent readers of the runs of a section. A remote read mostly waits for the network; a local

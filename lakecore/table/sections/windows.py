@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -33,14 +33,14 @@ from lakecore.errors import InvalidRequest
 from lakecore.io.files.data_files import BatchSize
 from lakecore.io.freed_memory import release_freed
 from lakecore.lsm.levels import SortedRun, runs_are_ordered
-from lakecore.memory import Share, process_budget
+from lakecore.memory import Budget, Share, process_budget
 from lakecore.merge import interim_function
 from lakecore.merge.deduplicate import KEEP_ALL, whole_keys
 from lakecore.merge.keys import order_columns
-from lakecore.merge.spec import Slice
+from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD
-from lakecore.model.types import arrow_type
+from lakecore.model.types import Field, arrow_type
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.file_reader.late_casts import (
     NO_LATE_CASTS,
@@ -51,14 +51,8 @@ from lakecore.table.file_reader.late_casts import (
 from lakecore.table.sections.large_rows import places_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from concurrent.futures import Future
-
     from lakecore.io.spill import SpillDirectory, SpilledRun
-    from lakecore.memory import Budget
-    from lakecore.merge.spec import MergeFunction, MergeSpec
     from lakecore.model.files import Split
-    from lakecore.model.types import Field
     from lakecore.table.file_reader.read_plan import ReadPlan
     from lakecore.table.file_reader.row_groups import Places
 

@@ -32,6 +32,8 @@ from lakecore.table.sections.windows import batch_size, on_reader, reader_thread
 from lakecore.table.splits.read import read_split
 from lakecore.table.splits.read_planner import (
     LateMaterialisation,
+    Part,
+    PolarsChunks,
     chunk_bytes,
     columns_and_key,
     scan_parts,
@@ -57,7 +59,6 @@ if TYPE_CHECKING:
     from lakecore.memory import Budget
     from lakecore.model.files import Split
     from lakecore.table.file_reader.read_plan import ReadPlan
-    from lakecore.table.splits.read_planner import Part, PolarsChunks
 
 _CHUNKS_AT_ONCE = 2
 """Chunks that are read concurrently, in addition to the one that was returned."""

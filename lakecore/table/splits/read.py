@@ -30,14 +30,15 @@ from lakecore.format.blob_file import (
     value_of,
 )
 from lakecore.format.blob_references import BlobDescriptor
-from lakecore.memory import Share
+from lakecore.memory import Budget, Share
 from lakecore.model.blob_rules import in_blob_files
 from lakecore.model.rows import TRACKING_FIELDS
-from lakecore.model.types import Atomic, Map, arrow_schema, arrow_type
+from lakecore.model.types import Atomic, Field, Map, arrow_schema, arrow_type
 from lakecore.plan.row_ids import BLOB, anchor_of, rows_of
 from lakecore.table.file_reader.blob_resolution import followed
 from lakecore.table.file_reader.late_casts import late_casts
 from lakecore.table.file_reader.split_files import (
+    FileRows,
     SplitFiles,
     check_size,
     missing_is_corrupt,
@@ -45,19 +46,15 @@ from lakecore.table.file_reader.split_files import (
 )
 from lakecore.table.sections.merge_runs import LEASE_LEAST_BYTES, merge_runs
 from lakecore.table.sections.windows import Windows, batch_size
-from lakecore.table.splits.read_planner import Reader, decide
+from lakecore.table.splits.read_planner import Reader, ReadPath, decide
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from lakecore.io.files.data_files import BatchSize
     from lakecore.io.stores.store import Store
-    from lakecore.memory import Budget
     from lakecore.model.files import DataFile, Split
-    from lakecore.model.types import Field
     from lakecore.table.file_reader.read_plan import ReadPlan
-    from lakecore.table.file_reader.split_files import FileRows
-    from lakecore.table.splits.read_planner import ReadPath
 
 
 _FEW_ROWS = 1_024

@@ -26,29 +26,33 @@ from lakecore.frames.engine_scan import parquet_scan
 from lakecore.frames.polars_source import FOOTERS_MAX
 from lakecore.io.files.data_files import file_columns, row_group_bounds
 from lakecore.lsm.levels import SortedRun
-from lakecore.memory import Share
+from lakecore.memory import Budget, Share
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import ChoosesRows
 from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD, TRACKING_FIELDS
-from lakecore.model.types import TIMESTAMPS, Atomic, arrow_type, timestamp_unit, with_nullable
+from lakecore.model.types import (
+    TIMESTAMPS,
+    Atomic,
+    Field,
+    arrow_type,
+    timestamp_unit,
+    with_nullable,
+)
 from lakecore.options import LINE_FORMATS
 from lakecore.plan.predicate import condition_on
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.file_reader.split_files import check_size
-from lakecore.table.sections.windows import merge_fields, section_windows
+from lakecore.table.sections.windows import Windows, merge_fields, section_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lakecore.io.files.file_format import RowGroup
     from lakecore.io.stores.store import Store
-    from lakecore.memory import Budget
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import Field
     from lakecore.table.file_reader.read_plan import ReadPlan
-    from lakecore.table.sections.windows import Windows
 
 
 # --- paths ---------------------------------------------------------------------------------------

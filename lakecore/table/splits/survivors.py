@@ -32,14 +32,15 @@ from lakecore.frames.source import EngineFile
 from lakecore.io.cache import Cache
 from lakecore.io.files.file_checks import check_files, identity_of
 from lakecore.lsm.levels import SortedRun
-from lakecore.memory import Share
+from lakecore.memory import Budget, Share
 from lakecore.merge import MERGE_FUNCTIONS
-from lakecore.merge.spec import ChoosesRows
+from lakecore.merge.spec import ChoosesRows, Slice
 from lakecore.model.row_mask import RowMask
-from lakecore.model.types import arrow_schema
+from lakecore.model.types import Field, arrow_schema
 from lakecore.table.file_reader.split_files import SplitFiles, vector_masks
 from lakecore.table.sections.windows import called_back, merge_fields
 from lakecore.table.splits.read_planner import (
+    Part,
     bytes_to_mark,
     decided_by_keys,
     keys_bytes_max,
@@ -51,12 +52,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lakecore.io.stores.store import Store
-    from lakecore.memory import Budget
-    from lakecore.merge.spec import Slice
     from lakecore.model.files import DataFile, Split
-    from lakecore.model.types import Field
     from lakecore.table.file_reader.read_plan import ReadPlan
-    from lakecore.table.splits.read_planner import Part
 
     RowMasks: TypeAlias = Mapping[str, RowMask]
     """The masks of the files of a section, by the name of the file."""

@@ -25,9 +25,9 @@ from lakecore.display import ShownFacts, show_bytes
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.io.parallel import read_all
 from lakecore.model.manifest import FileKind
-from lakecore.model.snapshot import CommitKind, stated_identifier
+from lakecore.model.snapshot import CommitKind, Snapshot, stated_identifier
 from lakecore.plan.retention import end_of_snapshots
-from lakecore.plan.simulation import PRICES, UNITS, Load, SimulatedTable
+from lakecore.plan.simulation import PRICES, UNITS, Load, Outcome, Prices, SimulatedTable
 from lakecore.table.maintenance.consumers import list_consumers
 from lakecore.table.maintenance.expire_snapshots import retention_of
 from lakecore.table.maintenance.reachable import KEY, entry_frame, live_files, tags_of
@@ -35,9 +35,7 @@ from lakecore.table.maintenance.reachable import KEY, entry_frame, live_files, t
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lakecore.model.snapshot import Snapshot
     from lakecore.options import TableOptions
-    from lakecore.plan.simulation import Outcome, Prices
     from lakecore.table.context import TableContext
 
 _WEEK_MS = 7 * 86_400_000

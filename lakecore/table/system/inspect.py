@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from lakecore.display import public_names
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.frames.source import CheckedSource, limited, reading
+from lakecore.frames.source import CheckedSource, RowSource, limited, reading
 from lakecore.model.rows import (
     KEY_PREFIX,
     KIND_TEXTS,
@@ -39,13 +39,13 @@ from lakecore.model.rows import (
     RowKind,
 )
 from lakecore.model.types import Array, Field, parse_type, string_array, with_nullable
-from lakecore.plan.predicate import condition_on
+from lakecore.plan.predicate import Predicate, condition_on
 from lakecore.suggestions import did_you_mean
 from lakecore.table.changes.between import Difference, changes_of_options
-from lakecore.table.changes.changes import State
+from lakecore.table.changes.changes import Change, ChangesSource, State
 from lakecore.table.changes.stream import StreamRequest, open_stream
 from lakecore.table.changes.wanted import Wanted, column_to_count
-from lakecore.table.reads.access_policy import guarded
+from lakecore.table.reads.access_policy import GuardedSource, guarded
 from lakecore.table.reads.fallback import FallbackSource, with_fallback
 from lakecore.table.reads.source import TableSource, side_by_side
 from lakecore.table.reads.time_travel import Travel, as_of, resolve, schema_read
@@ -62,15 +62,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import timedelta
 
-    from lakecore.frames.source import RowSource
     from lakecore.model.schema import TableSchema
     from lakecore.model.times import Time
-    from lakecore.plan.predicate import Predicate
     from lakecore.rows.read_rules import Condition
     from lakecore.table.changes.change_stream import ChangeStream
-    from lakecore.table.changes.changes import Change, ChangesSource
     from lakecore.table.context import TableContext
-    from lakecore.table.reads.access_policy import GuardedSource
 
 # --- read optimized ------------------------------------------------------------------------------
 # `$ro`: the rows of a table that need no merge.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakecore.errors import LakecoreError
-from lakecore.model.manifest import FileKind
+from lakecore.model.manifest import FileKind, ManifestEntry
 from lakecore.table.maintenance.consumers import list_consumers
 from lakecore.table.maintenance.expire_snapshots import expire_snapshots, retention_of
 from lakecore.table.maintenance.reachable import branch_names, tags_of
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakecore.model.files import DataFile
-    from lakecore.model.manifest import ManifestEntry
     from lakecore.model.retention import ExpiredSnapshots
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext

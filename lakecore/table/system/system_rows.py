@@ -17,9 +17,9 @@ from lakecore.format.binary_row import decode_rows
 from lakecore.format.json_files import column_statistics_text
 from lakecore.format.layout import value_text
 from lakecore.format.statistics import stats_frame
-from lakecore.model.types import BINARIES, Atomic, arrow_type, field_to_json
-from lakecore.rows.evolution import conform_batch, map_fields
-from lakecore.table.context import require_table
+from lakecore.model.types import BINARIES, Atomic, Field, arrow_type, field_to_json
+from lakecore.rows.evolution import ColumnMapping, conform_batch, map_fields
+from lakecore.table.context import TableContext, require_table
 from lakecore.table.maintenance.branches import branch_times
 from lakecore.table.maintenance.consumers import list_consumers
 from lakecore.table.reads.fallback import fallback_source
@@ -34,14 +34,11 @@ if TYPE_CHECKING:
 
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot, Tag
-    from lakecore.table.context import TableContext
 
     Sums = tuple[int, int, int, datetime | None]
     from collections.abc import Sequence
 
     from lakecore.model.files import DataFile
-    from lakecore.model.types import Field
-    from lakecore.rows.evolution import ColumnMapping
 
 
 # --- cell texts -----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from lakecore.errors import InvalidRequest
 from lakecore.frames.source import reading
 from lakecore.plan.row_changes import (
+    UpdateShape,
     Verb,
     check_deletion,
     check_engine,
@@ -21,6 +22,7 @@ from lakecore.plan.row_changes import (
 )
 from lakecore.scalar.values import Sql, types_of
 from lakecore.table.reads.row_values import (
+    Condition,
     bound_values,
     check_expression,
     holds,
@@ -33,6 +35,7 @@ from lakecore.table.reads.row_values import (
 )
 from lakecore.table.verbs.column_changes import changes_of, require_deletion
 from lakecore.table.verbs.row_writer import (
+    Changed,
     RowWriter,
     commit_changes,
     key_of,
@@ -48,11 +51,8 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import CommitResult
     from lakecore.options import TableOptions
-    from lakecore.plan.row_changes import UpdateShape
     from lakecore.table.context import TableContext
-    from lakecore.table.reads.row_values import Condition
     from lakecore.table.reads.source import TableSource
-    from lakecore.table.verbs.row_writer import Changed
     from lakecore.table.writes.batch_write import Author
     from lakecore.table.writes.write_start import WriteStart
 

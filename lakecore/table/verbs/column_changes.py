@@ -31,30 +31,27 @@ from lakecore.errors import CorruptTable, LakecoreError, Unsupported
 from lakecore.io.files.file_format import Checks
 from lakecore.memory import Share
 from lakecore.model.blob_rules import in_blob_files
-from lakecore.model.files import CommitMessage
+from lakecore.model.files import CommitMessage, DataFile, Split
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import is_blob
 from lakecore.plan.row_ids import anchor_of, with_tracking_columns
 from lakecore.table.commits.commit_change import delete_files
-from lakecore.table.reads.row_values import holds, names_in, values_of
+from lakecore.table.reads.row_values import Condition, holds, names_in, values_of
 from lakecore.table.run_writer.blobs import StoredBlobs, blob_writers
 from lakecore.table.run_writer.file_shape import column_shape, new_place
 from lakecore.table.run_writer.rolling_writer import RollingWriter
 from lakecore.table.splits.read import scan_at
 from lakecore.table.vectors import BucketVectors
 from lakecore.table.verbs.merge_plan import FAN, RowParts
-from lakecore.table.verbs.row_writer import VerbWrite, fitted, without_defaults
+from lakecore.table.verbs.row_writer import Changed, VerbWrite, fitted, without_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
-    from lakecore.table.reads.row_values import Condition
     from lakecore.table.reads.source import TableSource
-    from lakecore.table.verbs.row_writer import Changed
     from lakecore.table.writes.write_start import WriteStart
 
 

@@ -5,7 +5,7 @@ A compaction takes whole buckets, so a condition may use partition keys only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,6 @@ from lakecore.options import DURATION
 from lakecore.table.writes import batch_write
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     import polars as pl
 
     from lakecore.model.manifest import ManifestEntry

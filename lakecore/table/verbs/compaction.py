@@ -25,7 +25,7 @@ orphan files and an unchanged table.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -57,6 +57,9 @@ from lakecore.table.commits.commit_change import (
 )
 from lakecore.table.commits.commit_checks import check_compacted, same_rules
 from lakecore.table.compactions.compact_work import (
+    CompactionProgress,
+    Progress,
+    Runner,
     Tally,
     Work,
     WorkKind,
@@ -65,7 +68,13 @@ from lakecore.table.compactions.compact_work import (
     run_here,
     without_vectors,
 )
-from lakecore.table.context import newest_schema_id, reload_context, require_table, with_options
+from lakecore.table.context import (
+    TableContext,
+    newest_schema_id,
+    reload_context,
+    require_table,
+    with_options,
+)
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.maintenance.expire_partitions import without_expired
 from lakecore.table.reads.stored_files import in_order_of_writing, postponed_rows
@@ -77,15 +86,11 @@ from lakecore.table.writes.write import TableWrite
 from lakecore.table.writes.write_start import read_start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import polars as pl
 
     from lakecore.model.manifest import IndexEntry, ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_plan import IdlePicks
-    from lakecore.table.compactions.compact_work import CompactionProgress, Progress, Runner
-    from lakecore.table.context import TableContext
 
 
 # --- compact order -------------------------------------------------------------------------------

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 from lakecore.errors import InvalidRequest, NotFound, StorageError, Unsupported
 from lakecore.format.json_files import decode_success, encode_success
 from lakecore.io.http import is_allowed, post_json
-from lakecore.table.context import require_table
+from lakecore.table.context import TableContext, require_table
 from lakecore.table.writes.batch_write import matching
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakecore.table.commits.commit import PartitionFilter
-    from lakecore.table.context import TableContext
 
 SUCCESS_FILE = "_SUCCESS"
 _SUCCESS, _REPORT = "success-file", "http-report"

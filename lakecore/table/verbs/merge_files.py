@@ -22,18 +22,26 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.forks import require_threads
-from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.plan.row_changes import Verb, check_deletion, check_engine
 from lakecore.table.reads.row_values import named_values, values_of
-from lakecore.table.verbs.column_changes import changes_of, require_deletion, with_values
+from lakecore.table.verbs.column_changes import (
+    ColumnChanges,
+    FileChanges,
+    changes_of,
+    require_deletion,
+    with_values,
+)
 from lakecore.table.verbs.merge_plan import (
     SOURCE,
     TARGET,
     Action,
     Clause,
     Match,
+    MergePlan,
     Picked,
     RowParts,
+    Step,
     on_fields,
     plan_merge,
 )
@@ -48,8 +56,8 @@ from lakecore.table.verbs.merge_rows import (
     join_keys,
     matching_pairs,
 )
-from lakecore.table.verbs.row_writer import RowWriter, commit_changes, newest
-from lakecore.table.writes.batch_write import author
+from lakecore.table.verbs.row_writer import Changed, RowWriter, commit_changes, newest
+from lakecore.table.writes.batch_write import Author, author
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,13 +65,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lakecore.model.files import Split
-    from lakecore.model.snapshot import CommitResult
     from lakecore.table.context import TableContext
     from lakecore.table.reads.source import TableSource
-    from lakecore.table.verbs.column_changes import ColumnChanges, FileChanges
-    from lakecore.table.verbs.merge_plan import MergePlan, Step
-    from lakecore.table.verbs.row_writer import Changed
-    from lakecore.table.writes.batch_write import Author
     from lakecore.table.writes.write_start import WriteStart
 
 _FILE = "_lakecore_file"

@@ -21,10 +21,10 @@ import pyarrow as pa
 from lakecore.errors import InvalidRequest
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.source import checked_columns
-from lakecore.io.spill import SpillDirectory
+from lakecore.io.spill import SpillDirectory, SpilledRun
 from lakecore.model.rows import ROW_KIND
-from lakecore.model.types import Atomic
-from lakecore.plan.row_changes import deletion_columns, update_shape
+from lakecore.model.types import Atomic, Field
+from lakecore.plan.row_changes import UpdateShape, deletion_columns, update_shape
 from lakecore.scalar.syntax import find_name, unknown_column
 from lakecore.scalar.values import LOCAL, Setting, Sql, parse_where, types_of
 from lakecore.table.reads.row_values import (
@@ -39,11 +39,8 @@ from lakecore.table.verbs.row_writer import require_values, tells_before
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from lakecore.io.spill import SpilledRun
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import Field
     from lakecore.options import TableOptions
-    from lakecore.plan.row_changes import UpdateShape
     from lakecore.table.context import TableContext
 
 # --- merge sides ---------------------------------------------------------------------------------

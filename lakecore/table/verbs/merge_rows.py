@@ -29,10 +29,10 @@ from lakecore.errors import InvalidRequest
 from lakecore.frames.arrow_frames import to_frame
 from lakecore.frames.incoming import incoming_batches
 from lakecore.frames.source import reading
-from lakecore.memory import Share
+from lakecore.memory import Budget, Share
 from lakecore.merge.keys import order_columns, shared_codes
-from lakecore.model.types import with_nullable
-from lakecore.plan.predicate import UNKNOWN, Column, all_of, between, is_in
+from lakecore.model.types import Field, with_nullable
+from lakecore.plan.predicate import UNKNOWN, Column, Predicate, all_of, between, is_in
 from lakecore.plan.row_changes import deletion_columns
 from lakecore.rows.fit import Place, fit, show
 from lakecore.scalar.values import Sql, pairs
@@ -45,24 +45,21 @@ from lakecore.table.verbs.merge_plan import (
     TARGET,
     Action,
     Match,
+    MergePlan,
     Picked,
     RowParts,
+    Step,
     in_part,
 )
-from lakecore.table.verbs.row_writer import key_of
+from lakecore.table.verbs.row_writer import RowWriter, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lakecore.memory import Budget
     from lakecore.model.files import Split
     from lakecore.model.schema import TableSchema
-    from lakecore.model.types import Field
-    from lakecore.plan.predicate import Predicate
     from lakecore.table.context import TableContext
     from lakecore.table.reads.source import TableSource
-    from lakecore.table.verbs.merge_plan import MergePlan, Step
-    from lakecore.table.verbs.row_writer import RowWriter
 
 _LISTED_MAX = 1000
 """Up to this many values of a column prune as a list of values; more, as their range."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from lakecore.io.parallel import read_all
 from lakecore.model.files import CommitMessage
 from lakecore.model.retention import Purged
-from lakecore.model.snapshot import CommitResult
+from lakecore.model.snapshot import CommitResult, Snapshot
 from lakecore.options.kinds import show_size
 from lakecore.plan.retention import Retention
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.commits.commit_manifests import merge_is_useful
-from lakecore.table.context import require_table
+from lakecore.table.context import TableContext, require_table
 from lakecore.table.maintenance import branches, tags
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.maintenance.consumers import clear_consumers
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakecore.model.manifest import ManifestEntry
-    from lakecore.model.snapshot import Snapshot
-    from lakecore.table.context import TableContext
 
 
 # --- compact manifests ---------------------------------------------------------------------------

@@ -26,15 +26,15 @@ import pyarrow as pa
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound
 from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.model.evolution import evolve
-from lakecore.model.files import CommitMessage
-from lakecore.model.manifest import FileKind
+from lakecore.model.files import CommitMessage, DataFile, Split
+from lakecore.model.manifest import FileKind, ManifestEntry
 from lakecore.model.schema_change import SchemaChange
-from lakecore.model.snapshot import CommitResult
+from lakecore.model.snapshot import CommitResult, Snapshot
 from lakecore.plan.row_changes import files_of_first_plan
 from lakecore.plan.splits import rescaled_count
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.commits.commit_change import delete_files
-from lakecore.table.context import reload_context, require_table, with_options
+from lakecore.table.context import TableContext, reload_context, require_table, with_options
 from lakecore.table.publication import SchemaProposal
 from lakecore.table.reads.scan import plan_scan
 from lakecore.table.reads.source import TableSource
@@ -50,11 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import polars as pl
-
-    from lakecore.model.files import DataFile, Split
-    from lakecore.model.manifest import ManifestEntry
-    from lakecore.model.snapshot import Snapshot
-    from lakecore.table.context import TableContext
 
 
 # --- rescale part --------------------------------------------------------------------------------

@@ -25,27 +25,22 @@ from lakecore.io.progress import WorkBar
 from lakecore.merge.keys import sequence_codes
 from lakecore.model.blob_rules import columns_to_follow
 from lakecore.model.rows import ROW_KIND, RowKind
-from lakecore.model.snapshot import CommitResult, stated_identifier
-from lakecore.options import ChangelogProducer, MergeEngine, SortOrder
-from lakecore.plan.row_changes import removing_groups
+from lakecore.model.snapshot import CommitResult, Snapshot, stated_identifier
+from lakecore.options import ChangelogProducer, MergeEngine, SortOrder, TableOptions
+from lakecore.plan.row_changes import Verb, removing_groups
 from lakecore.rows.conform import KindRule, conform
 from lakecore.rows.fit import show
 from lakecore.table.commits.commit import CommitRequest
-from lakecore.table.context import require_table
+from lakecore.table.context import TableContext, require_table
 from lakecore.table.reads.source import TableSource
 from lakecore.table.writes import batch_write
-from lakecore.table.writes.batch_write import batch_writer, commit_or_clean, compact_again
+from lakecore.table.writes.batch_write import Author, batch_writer, commit_or_clean, compact_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lakecore.model.files import CommitMessage, Split
     from lakecore.model.schema import TableSchema
-    from lakecore.model.snapshot import Snapshot
-    from lakecore.options import TableOptions
-    from lakecore.plan.row_changes import Verb
-    from lakecore.table.context import TableContext
-    from lakecore.table.writes.batch_write import Author
     from lakecore.table.writes.write_start import WriteStart
 
 

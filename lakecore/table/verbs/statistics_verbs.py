@@ -25,13 +25,13 @@ from lakecore.format.metadata import encode_statistics
 from lakecore.frames.source import checked_columns, reading
 from lakecore.io.files.data_files import BatchSize
 from lakecore.model.blob_rules import columns_to_follow
-from lakecore.model.file_indexes import IndexesRewritten, indexed_columns, takes
-from lakecore.model.files import CommitMessage, Split
-from lakecore.model.manifest import AnalyzeResult, ColumnStatistics, TableStatistics
+from lakecore.model.file_indexes import IndexedColumn, IndexesRewritten, indexed_columns, takes
+from lakecore.model.files import CommitMessage, DataFile, Split
+from lakecore.model.manifest import AnalyzeResult, ColumnStatistics, ManifestEntry, TableStatistics
 from lakecore.model.types import BINARIES, STRINGS, TIMESTAMPS, Atomic, Field, Root, arrow_type
 from lakecore.plan.conflicts import may_tie
 from lakecore.table.commits.commit import CommitRequest
-from lakecore.table.context import reload_context, require_table
+from lakecore.table.context import TableContext, reload_context, require_table
 from lakecore.table.file_reader.split_files import SplitFiles
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.reads.file_selection import has_index
@@ -43,12 +43,8 @@ from lakecore.table.writes.batch_write import author
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.model.file_indexes import IndexedColumn
-    from lakecore.model.files import DataFile
-    from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
-    from lakecore.table.context import TableContext
     from lakecore.table.reads.readable import count_rows
 else:  # loads DuckDB, which tasks do not need
     count_rows = deferred("lakecore.table.reads.readable", "count_rows")

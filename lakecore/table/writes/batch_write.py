@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -28,27 +28,23 @@ from lakecore.table.commits.commit import (
     log_lost_compaction,
 )
 from lakecore.table.commits.commit_change import (
+    Seen,
     check_watermark,
     committed,
     delete_files,
     delete_left_out,
 )
-from lakecore.table.context import crosses_partitions
+from lakecore.table.context import TableContext, crosses_partitions
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.reads.scan import hides_level_0, key_ranks
 from lakecore.table.reads.stored_files import postponed_rows
 from lakecore.table.writes.cross_partition import RealBuckets
 from lakecore.table.writes.write import TableWrite
 from lakecore.table.writes.write_compaction import WriteCompaction
-from lakecore.table.writes.write_start import read_base
+from lakecore.table.writes.write_start import Unstored, WriteStart, read_base
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lakecore.model.files import CommitMessage
-    from lakecore.table.commits.commit_change import Seen
-    from lakecore.table.context import TableContext
-    from lakecore.table.writes.write_start import Unstored, WriteStart
 
 
 # --- overwrite -----------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from lakecore.merge.deduplicate import KEEP_ALL
 from lakecore.merge.groups import in_one
 from lakecore.merge.keys import order_columns
 from lakecore.merge.order import filter_rows
-from lakecore.merge.spec import MergeSpec, Slice
+from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
 from lakecore.model.rows import LAYER, SEQUENCE_NUMBER, VALUE_KIND
 from lakecore.options import POSTPONE_BUCKET, ChangelogProducer
 from lakecore.table.run_writer.blobs import StoredBlobs
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from lakecore.io.spill import SpillDirectory, SpilledRun
-    from lakecore.merge.spec import MergeFunction
     from lakecore.model.files import DataFile
     from lakecore.table.context import TableContext
 

@@ -29,17 +29,18 @@ from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format.binary_row import encode_rows, hash_rows
 from lakecore.format.index_files import decode_hashes, encode_hashes
 from lakecore.io.spill import SpillDirectory
-from lakecore.memory import Share
-from lakecore.model.files import HASH_INDEX, IndexFile
+from lakecore.memory import Budget, Share
+from lakecore.model.files import HASH_INDEX, IndexFile, Split
 from lakecore.model.rows import VALUE_KIND, RowKind
-from lakecore.model.types import Atomic, Root
-from lakecore.options import POSTPONE_BUCKET, MergeEngine
+from lakecore.model.types import Atomic, Field, Root
+from lakecore.options import POSTPONE_BUCKET, MergeEngine, TableOptions
 from lakecore.plan.bucketing import (
     BUCKETS_MAX,
     NOWHERE,
     Assignment,
     DynamicBucketRule,
     HashIndexState,
+    Moves,
     assign_dynamic,
     bucket_ids,
     moves_of,
@@ -50,7 +51,7 @@ from lakecore.plan.bucketing import (
 )
 from lakecore.plan.partitions import bucket_key_fields
 from lakecore.rows.fit import show
-from lakecore.table.context import crosses_partitions
+from lakecore.table.context import TableContext, crosses_partitions
 from lakecore.table.file_reader.split_files import missing_is_corrupt
 from lakecore.table.reads.scan import plan_scan
 from lakecore.table.reads.source import TableSource
@@ -61,14 +62,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lakecore.memory import Budget
-    from lakecore.model.files import Split
     from lakecore.model.manifest import IndexEntry
     from lakecore.model.snapshot import Snapshot
-    from lakecore.model.types import Field
-    from lakecore.options import TableOptions
-    from lakecore.plan.bucketing import Moves
-    from lakecore.table.context import TableContext
     from lakecore.table.writes.write_start import WriteStart
 
 

@@ -24,17 +24,15 @@ from lakecore.model.evolution import TypeChanges, evolve, merge_changes
 from lakecore.model.rows import ROW_KIND
 from lakecore.model.types import plain_type
 from lakecore.plan.partitions import bucket_key_fields
-from lakecore.table.context import reload_context, with_schema
+from lakecore.table.context import TableContext, reload_context, with_schema
 from lakecore.table.publication import SchemaProposal
 from lakecore.table.writes.bucket_buffer import batch_limit
-from lakecore.table.writes.write_start import Unstored, read_base
+from lakecore.table.writes.write_start import Unstored, WriteStart, read_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakecore.options import TableOptions
-    from lakecore.table.context import TableContext
-    from lakecore.table.writes.write_start import WriteStart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,24 +22,25 @@ committed from other files.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from lakecore.display import ShownFacts
 from lakecore.errors import CommitUnknown, CorruptTable, InvalidRequest, NotFound
-from lakecore.model.files import HASH_INDEX
-from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
+from lakecore.model.files import HASH_INDEX, CommitMessage
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult, Snapshot
 from lakecore.options.kinds import parse_duration
 from lakecore.table.commits.commit import CommitRequest, last_committed
 from lakecore.table.commits.commit_change import (
+    Base,
     check_commit,
     check_messages,
     check_not_committed,
     delete_files,
 )
-from lakecore.table.context import require_table
+from lakecore.table.context import TableContext, require_table
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.reads.told import gated
 from lakecore.table.writes.batch_write import author, check_author, compact_again, records_nothing
@@ -47,12 +48,6 @@ from lakecore.table.writes.write import TableWrite
 from lakecore.table.writes.write_compaction import WaitingBuckets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lakecore.model.files import CommitMessage
-    from lakecore.model.snapshot import Snapshot
-    from lakecore.table.commits.commit_change import Base
-    from lakecore.table.context import TableContext
     from lakecore.table.writes.bucket_buffer import BucketKey
 
 

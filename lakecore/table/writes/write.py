@@ -38,7 +38,12 @@ from lakecore.model.files import CommitMessage
 from lakecore.model.rows import VALUE_KIND, RowKind
 from lakecore.options import POSTPONE_BUCKET
 from lakecore.rows.conform import ConformedBatch, KindRule, conform
-from lakecore.table.commits.commit_change import check_messages, check_not_committed, delete_files
+from lakecore.table.commits.commit_change import (
+    Seen,
+    check_messages,
+    check_not_committed,
+    delete_files,
+)
 from lakecore.table.reads.told import gated
 from lakecore.table.writes.bucket_buffer import (
     UNLEASED_BYTES,
@@ -51,7 +56,7 @@ from lakecore.table.writes.bucket_buffer import (
     limit_open_files,
     postponed_prefix,
 )
-from lakecore.table.writes.cross_partition import Routing
+from lakecore.table.writes.cross_partition import RealBuckets, Routing
 from lakecore.table.writes.write_compaction import WriteCompaction
 from lakecore.table.writes.write_start import WriteStart, overwritten_since, read_base
 
@@ -59,9 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lakecore.model.snapshot import Snapshot
-    from lakecore.table.commits.commit_change import Seen
     from lakecore.table.context import TableContext
-    from lakecore.table.writes.cross_partition import RealBuckets
 
 _LEASE_STEP_BYTES = 16 << 20
 _FLUSHERS = 4

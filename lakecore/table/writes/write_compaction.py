@@ -42,24 +42,20 @@ from lakecore.errors import CorruptTable, NotFound, Uncomputable, Unsupported
 from lakecore.io.files.data_files import read_file
 from lakecore.lsm.universal import Reason
 from lakecore.model.files import CommitMessage
-from lakecore.model.manifest import FileKind
-from lakecore.model.snapshot import CommitKind
+from lakecore.model.manifest import FileKind, ManifestEntry
+from lakecore.model.snapshot import CommitKind, Snapshot
 from lakecore.options import POSTPONE_BUCKET
 from lakecore.table.commits.commit_change import Seen, delete_compaction_files
 from lakecore.table.compactions.compact_plan import BucketFiles, files_by_bucket, plan_bucket
-from lakecore.table.compactions.compact_work import do_work, without_vectors, worker_count
+from lakecore.table.compactions.compact_work import Work, do_work, without_vectors, worker_count
 from lakecore.table.compactions.pack_files import plan_after_write
-from lakecore.table.context import reload_context
+from lakecore.table.context import TableContext, reload_context
 from lakecore.table.reads.scan import VectorsOfBuckets, live_in
 from lakecore.table.reads.told import told_by
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
-    from lakecore.model.manifest import ManifestEntry
-    from lakecore.model.snapshot import Snapshot
-    from lakecore.table.compactions.compact_work import Work
-    from lakecore.table.context import TableContext
     from lakecore.table.writes.bucket_buffer import BucketKey
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,17 +10,13 @@ import polars as pl
 
 from lakecore.errors import CorruptTable
 from lakecore.format.layout import POSTPONE_BUCKET
-from lakecore.model.snapshot import CommitKind
+from lakecore.model.snapshot import CommitKind, Snapshot
 from lakecore.table.commits.commit_change import Seen, was_rolled_back
-from lakecore.table.context import require_table
+from lakecore.table.context import TableContext, require_table
 from lakecore.table.reads.scan import manifests_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from lakecore.io.live_files import LiveColumns
-    from lakecore.model.snapshot import Snapshot
-    from lakecore.table.context import TableContext
     from lakecore.table.writes.bucket_buffer import BucketKey
 
 
