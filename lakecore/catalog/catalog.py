@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from lakecore.catalog.views import Views
     from lakecore.model.schema_change import Change
     from lakecore.options import OptionValue
+    from lakecore.table.context import TableContext
     from lakecore.table.handle import Table, load_table
     from lakecore.table.maintenance.iceberg_hooks import forget_entries
 else:
@@ -112,10 +113,12 @@ class Catalog:
         """
         check_flags(ignore_if_not_exists=ignore_if_not_exists, cascade=cascade)
         check_directory("database", name)
-        if cascade:
-            for table in self.names.tables(name) or ():
-                self._forget_entries(Identifier(database=name, table=table))
-        if not self.names.drop_database(name, cascade=cascade) and not ignore_if_not_exists:
+        tables = (self.names.tables(name) or ()) if cascade else ()
+        listed = [self._listed(Identifier(database=name, table=table)) for table in tables]
+        if self.names.drop_database(name, cascade=cascade):
+            for context in filter(None, listed):
+                forget_entries(context)
+        elif not ignore_if_not_exists:
             raise no_database(self.names, name)
 
     # --- tables -----------------------------------------------------------------------------------
@@ -215,7 +218,8 @@ class Catalog:
         old = data_table(source, "rename", branch_allowed=False)
         new = data_table(target, "rename", branch_allowed=False)
         check_name("table", new.table)
-        self._forget_entries(old)
+        if (listed := self._listed(old)) is not None:
+            forget_entries(listed)  # the metastore may rename its entry with the table
         if not self.names.rename(old, new) and not ignore_if_not_exists:
             raise no_table(self.names, old)
 
@@ -223,8 +227,11 @@ class Catalog:
         """Remove a table with all its data, snapshots, tags and branches."""
         check_flags(ignore_if_not_exists=ignore_if_not_exists)
         name = data_table(identifier, "drop", branch_allowed=False)
-        self._forget_entries(name)
-        if not self.names.drop(name) and not ignore_if_not_exists:
+        listed = self._listed(name)
+        if self.names.drop(name):
+            if listed is not None:
+                forget_entries(listed)
+        elif not ignore_if_not_exists:
             raise no_table(self.names, name)
 
     # --- views and functions ----------------------------------------------------------------------
@@ -263,11 +270,12 @@ class Catalog:
         """
         return self.names.repair(name)
 
-    def _forget_entries(self, name: Identifier) -> None:
-        """Remove the entries of a table in Iceberg catalogs that this process may call."""
+    def _listed(self, name: Identifier) -> TableContext | None:
+        """A table that Iceberg catalogs may list, if this process may call them."""
         if _ICEBERG_URIS in self.option_texts:
             with suppress(LakecoreError):
-                forget_entries(self._load(name).context)
+                return self._load(name).context
+        return None
 
     def _load(self, name: Identifier) -> Table:
         place = self.names.find(name)

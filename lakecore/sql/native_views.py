@@ -283,7 +283,7 @@ def _state(source: TableSource) -> tuple[object, ...] | None:
         snapshot.delta_manifest_list,
         source.table_schema.id,
         source.table_schema.names,
-        source.only_level,
+        source.last_level_only,
         source.without,
         tuple(sorted(context.options.texts.items())),
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 import lakecore
 
 ROOT = Path(lakecore.__file__).parent
-# What a parser gets from lakecore itself, or from DuckDB or Polars; and functions whose callers
-# catch the error.
+# What a parser gets from lakecore itself, or from DuckDB or Polars; and functions whose callers, or
+# context managers, catch the error.
 TRUSTED = {
     "catalog/rest/wire.py",
     "cdc/file_source.py",
@@ -26,6 +26,8 @@ CAUGHT_BY_CALLERS = {
     "format/avro.py:container_columns",
     "format/avro.py:read_batches",
     "cdc/state.py:_join",
+    "cdc/state.py:read",
+    "cdc/state.py:requests",
 }
 
 

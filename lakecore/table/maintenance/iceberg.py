@@ -40,13 +40,14 @@ from lakecore.format.iceberg import documents, manifests
 from lakecore.format.iceberg.manifests import DELETED, DELETES, EXISTING, Record, encode_puffin
 from lakecore.format.layout import MAIN_BRANCH, canonical, one_name
 from lakecore.io.stores.guarded import guarded
-from lakecore.model.files import DELETION_VECTORS, DataFile
+from lakecore.model.files import DELETION_VECTORS
 from lakecore.model.manifest import FileKind, ManifestEntry
 from lakecore.model.snapshot import CommitKind, IcebergExport, Snapshot
 from lakecore.options.choices import IcebergLocation, IcebergStorage
 from lakecore.table.context import TableContext, require_table
 from lakecore.table.maintenance.iceberg_catalogs import entries_of
 from lakecore.table.maintenance.reachable import tags_of
+from lakecore.table.reads.scan import live_in, of_last_level
 from lakecore.table.vectors import BucketVectors
 
 if TYPE_CHECKING:
@@ -342,7 +343,7 @@ class _Publication:
                 for each in delta
                 if each.kind is FileKind.DELETE and (not self._keyed or each.file.level > 0)
             }
-        added = [each for each in added if self._is_visible(each.file)]
+        added = self._visible(added, snapshot)
         lines, removed, stayed = self._without(head, gone, {e.file.name for e in added}, written)
         records = self._records([e for e in added if e.file.name not in stayed], schema)
         lines = written.write([manifests.entry(each, snapshot.id) for each in records]) + lines
@@ -359,10 +360,20 @@ class _Publication:
         )
         return _Head(document=document, lines=tuple(lines), snapshot=snapshot)
 
-    def _is_visible(self, file: DataFile) -> bool:
+    def _visible(
+        self, entries: Sequence[ManifestEntry], snapshot: Snapshot
+    ) -> Sequence[ManifestEntry]:
+        """Those of a snapshot's live files that readers see."""
         if not self._keyed:
-            return True
-        return file.level > 0 if self._vectors else file.level == self._options.level_count - 1
+            return entries
+        above = [each for each in entries if each.file.level > 0]
+        if self._vectors:
+            return above
+        context = self._context
+        buckets = {(each.partition, each.bucket) for each in above}
+        live = live_in(context.history, context.partitions, snapshot, buckets)
+        shown = {each.file.name for each in of_last_level(context.history, self._options, live)}
+        return [each for each in above if each.file.name in shown]
 
     def _records(self, entries: Sequence[ManifestEntry], schema: TableSchema) -> list[Record]:
         """The records of data files. Raises Unsupported for one that Iceberg would misread."""
@@ -484,7 +495,7 @@ class _Publication:
         live = {
             each.file.name: each
             for each in self._context.history.live_entries(snapshot)
-            if each.file.name in marked and self._is_visible(each.file)
+            if each.file.name in marked and (each.file.level > 0 or not self._keyed)
         }
         partitions = self._partitions(live.values(), written.table_schema)
         positions = {}

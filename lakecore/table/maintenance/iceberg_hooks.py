@@ -10,11 +10,10 @@ from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from lakecore.deferred import deferred
-from lakecore.errors import LakecoreError
 from lakecore.format.layout import MAIN_BRANCH
 from lakecore.options.choices import IcebergStorage
 from lakecore.table.maintenance.iceberg_catalogs import entries_of
-from lakecore.table.reads.told import told_by
+from lakecore.table.reads.told import FAILURES, told_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +50,7 @@ def publish_if_asked(context: TableContext, what: str) -> bool:
     try:
         check_publishable(context)
         publish(context)
-    except (LakecoreError, OSError) as error:
+    except FAILURES as error:  # the commit stands, whatever its publication met
         log.warning(
             "%s succeeded, but its Iceberg metadata was not written; the next commit tries again, "
             "and so does export_iceberg: table=%s reason=%s",
@@ -64,12 +63,16 @@ def publish_if_asked(context: TableContext, what: str) -> bool:
 
 
 def republished(verb: Callable[Concatenate[_Owner, P], T]) -> Callable[Concatenate[_Owner, P], T]:
-    """A method of a table that changes snapshots or tags, followed by their publication."""
+    """A method of a table that changes snapshots or tags, followed by their publication.
+
+    Nothing is published if the method's argument `dry_run` is true.
+    """
 
     @wraps(verb)
     def call(self: _Owner, *args: P.args, **kwargs: P.kwargs) -> T:
         result = verb(self, *args, **kwargs)
-        publish_if_asked(self._context, verb.__name__)
+        if not kwargs.get("dry_run"):
+            publish_if_asked(self._context, verb.__name__)
         return result
 
     return cast("Callable[Concatenate[_Owner, P], T]", call)
@@ -86,7 +89,7 @@ def forget_entries(context: TableContext) -> None:
     try:
         if (entries := entries_of(context)) is not None:
             entries.forget()
-    except (LakecoreError, OSError) as error:
+    except FAILURES as error:  # the table is gone, whatever its entry met
         log.warning(
             "the entry in the Iceberg catalog stays, and points to no table: table=%s reason=%s",
             context.identifier,

@@ -97,7 +97,7 @@ def _merged(rows: TableSource) -> int:
 def _total(rows: TableSource) -> int | None:
     """The row count that the snapshot states; None if a read returns other rows."""
     snapshot = rows.snapshot
-    parts = rows.own is not None or rows.only_level is not None or rows.without
+    parts = rows.own is not None or rows.last_level_only or rows.without
     options = rows.context.options
     if (
         snapshot is None

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, overload
 
@@ -129,6 +130,33 @@ def live_in(
     for partition, bucket in buckets:
         wanted[partition].add(bucket)
     return _wanted(history, partitions, snapshot, wanted)
+
+
+def of_last_level(
+    history: History, options: TableOptions, entries: Sequence[ManifestEntry]
+) -> list[ManifestEntry]:
+    """The entries at the last level of their bucket. All live files of these buckets are given.
+
+    The last level is that of the options. If `num-levels` was larger, it is the deepest level that
+    has files, because full compactions write there; if it was smaller, the former last level counts
+    until a compaction empties it.
+    """
+    deepest: dict[tuple[bytes, int], int] = defaultdict(int)
+    for entry in entries:
+        place = entry.partition, entry.bucket
+        deepest[place] = max(deepest[place], entry.file.level)
+    last = options.level_count - 1
+
+    @cache
+    def was_last(level: int, schema_id: int) -> bool:
+        return level >= last or level >= history.schema(schema_id).parsed_options().level_count - 1
+
+    return [
+        entry
+        for entry in entries
+        if entry.file.level == deepest[entry.partition, entry.bucket] > 0
+        and was_last(entry.file.level, entry.file.schema_id)
+    ]
 
 
 def live_in_partitions(

@@ -36,6 +36,7 @@ from lakecore.table.reads.file_selection import (
 from lakecore.table.reads.scan import (
     ScanContext,
     ScanPlan,
+    of_last_level,
     plan_scan,
     visible_partitions,
 )
@@ -285,7 +286,7 @@ _FEW_SHARE = 4
 class TableSource:
     """The merged rows of one snapshot (None: an empty table), as columns of `table_schema`.
 
-    `only_level`: only the files of this level are read. `without`: partitions that are left out.
+    `last_level_only`: only files of the last level are read. `without`: partitions to leave out.
     `own`: the splits to read, if planned before. `as_stored`: references to BLOB values are not
     followed, because the rows are written again. `row_filter`: a condition on columns that each
     read requests; rows that do not match may be left out, or lack values.
@@ -294,7 +295,7 @@ class TableSource:
     context: TableContext
     snapshot: Snapshot | None
     table_schema: TableSchema
-    only_level: int | None = None
+    last_level_only: bool = False
     without: frozenset[bytes] = frozenset()
     own: tuple[Split, ...] | None = None
     as_stored: bool = False
@@ -324,7 +325,7 @@ class TableSource:
         if self.snapshot is not None and self.snapshot.schema_id > self.table_schema.id:
             newer = self.context.history.schema(self.snapshot.schema_id)
             self._require_types(newer, sorted(columns_of(predicate) if predicate else ()))
-        shown = None if self.only_level is None else self._of_level
+        shown = self._of_last_level if self.last_level_only else None
         plan = plan_scan(
             self.scan_context, self.snapshot, predicate, shown=shown, without=self.without
         )
@@ -334,7 +335,7 @@ class TableSource:
     @or_expired
     def partitions(self, predicate: Predicate | None = None) -> frozenset[bytes]:
         """The partitions that match the predicate and have files that this source sees."""
-        shown = None if self.only_level is None else self._of_level
+        shown = self._of_last_level if self.last_level_only else None
         return visible_partitions(self.scan_context, self.snapshot, predicate, shown=shown)
 
     @property
@@ -349,8 +350,8 @@ class TableSource:
             layout=context.layout,
         )
 
-    def _of_level(self, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-        return [entry for entry in entries if entry.file.level == self.only_level]
+    def _of_last_level(self, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+        return of_last_level(self.context.history, self.context.options, entries)
 
     @or_expired
     def read_plan(

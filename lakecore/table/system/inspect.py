@@ -103,9 +103,7 @@ class ReadOptimized(SystemTable):
 
 def _last_level(source: TableSource) -> TableSource:
     """The source. For a table with a primary key, it reads only the files of the last level."""
-    keyed = source.table_schema.primary_keys
-    only = source.context.options.level_count - 1 if keyed else None
-    return replace(source, only_level=only)
+    return replace(source, last_level_only=bool(source.table_schema.primary_keys))
 
 
 # --- row tracking --------------------------------------------------------------------------------

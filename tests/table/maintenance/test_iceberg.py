@@ -592,3 +592,51 @@ def test_a_commit_over_metadata_that_lacks_a_part_begins_it_again(
     newest = json.loads(first.with_name("v2.metadata.json").read_text())
     assert [each["snapshot-id"] for each in newest["snapshots"]] == [2]
     assert newest["snapshots"][0]["summary"]["total-records"] == "2"
+
+
+@pytest.mark.parametrize(("before", "after"), [("6", "4"), ("4", "8")])
+def test_a_full_compaction_is_shown_though_the_number_of_levels_has_changed(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    table = new_table(
+        tmp_path, ("id",), {"bucket": "1", "write-only": "true", "num-levels": before}
+    )
+    put(table, 1, 2)
+    table.compact(full=True)
+    session = lc.connect(tmp_path)
+    session.alter_table("db.t", [lc.SchemaChange.set_option("num-levels", after)])
+    table = session.get_table("db.t")
+    assert session.get_table("db.t$ro").count() == rows_shown(table) == 2
+    table.export_iceberg(rebuild=True)
+    assert rows_shown(table) == 2
+
+    put(table, 3)
+    table.compact(full=True)
+    put(table, 4)
+    assert session.get_table("db.t$ro").count() == rows_shown(table) == 3
+    table.export_iceberg(rebuild=True)
+    assert rows_shown(table) == 3
+
+
+def test_a_dry_run_publishes_nothing(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    put(table, 1)
+    put(table, 2)
+    for path in directory(table).iterdir():
+        path.unlink()
+    table.expire_snapshots(retain_max=1, retain_min=1, dry_run=True)
+    assert list(directory(table).iterdir()) == []
+
+
+def test_no_error_of_a_publication_makes_a_commit_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("content")
+
+    table = new_table(tmp_path)
+    monkeypatch.setattr("lakecore.table.maintenance.iceberg_hooks.publish", fail)
+    result = put(table, 1)
+
+    assert result.facts == {"iceberg_failed": 1}
+    assert "the commit succeeded, but its Iceberg metadata was not written" in caplog.text
