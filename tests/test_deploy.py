@@ -73,7 +73,7 @@ def test_the_image_has_known_extras_and_does_not_run_as_root() -> None:
     steps = [line for line in IMAGE.splitlines() if line and not line.startswith("#")]
     words = [line.split()[0] for line in steps]
     install = (ROOT / "docs" / "install.md").read_text()
-    (extras,) = re.findall(r"lakecore\[([\w,-]+)\]", IMAGE)
+    (extras,) = re.findall(r"/src\[([\w,-]+)\]", IMAGE)
 
     assert words[0] == "FROM"
     assert ":" in steps[0]
