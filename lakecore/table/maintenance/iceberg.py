@@ -360,9 +360,7 @@ class _Publication:
         )
         return _Head(document=document, lines=tuple(lines), snapshot=snapshot)
 
-    def _visible(
-        self, entries: Sequence[ManifestEntry], snapshot: Snapshot
-    ) -> Sequence[ManifestEntry]:
+    def _visible(self, entries: list[ManifestEntry], snapshot: Snapshot) -> list[ManifestEntry]:
         """Those of a snapshot's live files that readers see."""
         if not self._keyed:
             return entries
