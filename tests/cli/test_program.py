@@ -19,7 +19,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.cli.registry import COMMANDS
-from lakecore.scalar.syntax_trees import IS_DUCKDB_1
+from tests.versions import DUCKDB_1
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +133,7 @@ def test_a_query_without_tables_loads_no_more_than_it_needs() -> None:
         "lakecore.model",
     }
 
-    if IS_DUCKDB_1:  # loads them itself
+    if DUCKDB_1:  # loads them itself
         loaded -= {"pandas", "pyarrow.compute"}
     assert "n" in done.stdout
     assert not loaded & (heavy | of_arrow | own)

@@ -16,8 +16,8 @@ import pytest
 from lakecore.frames import duckdb_face
 from lakecore.frames.arrow_dataset import SourceDataset
 from lakecore.plan.predicate import Compare, Op
-from lakecore.scalar.syntax_trees import IS_DUCKDB_1
 from tests.frames.made_rows import HeldRows, MadeRows
+from tests.versions import DUCKDB_1
 
 ROOT = Path(__file__).parents[2]
 
@@ -335,5 +335,5 @@ def test_a_pushed_filter_has_the_order_of_duckdb(
         assert rows.select("n").fetchall() == expected
     except duckdb.Error as error:
         # DuckDB 1 does not say what it asks for.
-        assert IS_DUCKDB_1, condition
+        assert DUCKDB_1, condition
         assert "DuckDB 1 does not pass on" in str(error), condition  # noqa: PT017

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import lakecore as lc
-from lakecore.scalar.syntax_trees import IS_DUCKDB_1
+from tests.versions import DUCKDB_1
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,7 @@ def test_a_number_of_json_is_never_changed_to_fit(
     catalog.sql(f"CREATE TABLE v (a {column})")
     for name, text in (("good", good), ("bad", bad)):
         (tmp_path / name).write_text(f'{{"a": {text}}}')
-    if IS_DUCKDB_1 and "DECIMAL" in column and "<" in column:
+    if DUCKDB_1 and "DECIMAL" in column and "<" in column:
         with pytest.raises(lc.Unsupported, match="within a JSON value as DOUBLE"):
             load(catalog, "v", tmp_path / "good", "json")
         return

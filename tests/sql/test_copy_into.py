@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import lakecore as lc
-from lakecore.scalar.syntax_trees import IS_DUCKDB_1
+from tests.versions import DUCKDB_1
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,7 +149,7 @@ def test_decimals_of_json_keep_their_digits(catalog: lc.Session, tmp_path: Path)
     ]
 
     files = {"a.json": f'{{"n": 1}}\n{{"n": {long}}}'}
-    if IS_DUCKDB_1:  # reads the number as DOUBLE
+    if DUCKDB_1:  # reads the number as DOUBLE
         with pytest.raises(lc.InvalidRequest, match="does not fit its column"):
             load(catalog, files, tmp_path / "more", "d FROM {}" + of_json())
         return

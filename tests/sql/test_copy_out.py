@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import lakecore as lc
-from lakecore.scalar.syntax_trees import IS_DUCKDB_1
+from tests.versions import DUCKDB_1
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def test_an_export_can_be_loaded_again(
         f"COPY INTO '{target}' FROM (SELECT {COLUMNS} FROM u) FILE_FORMAT = ({written})"
     )
     catalog.sql("CREATE TABLE v LIKE u")
-    if IS_DUCKDB_1 and "JSON" in read:  # reads decimals as DOUBLE
+    if DUCKDB_1 and "JSON" in read:  # reads decimals as DOUBLE
         with pytest.raises(lc.InvalidRequest, match="column=d type=DECIMAL"):
             catalog.sql(f"COPY INTO v ({COLUMNS}) FROM '{target}' FILE_FORMAT = ({read})")
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakecore as lc
-from lakecore.scalar.syntax_trees import IS_DUCKDB_1
+from tests.versions import DUCKDB_1
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def test_a_column_of_nulls_alone(tmp_path: Path) -> None:
     catalog = lc.connect(tmp_path, create=True)
-    if IS_DUCKDB_1:  # its nulls are integers
+    if DUCKDB_1:  # its nulls are integers
         catalog.sql("CREATE TABLE made AS SELECT NULL AS a")
         assert str(catalog.get_table("default.made").schema.field("a").type) == "INT"
         return
@@ -26,7 +26,7 @@ def test_a_column_of_nulls_alone(tmp_path: Path) -> None:
 def test_the_old_arrow_of_a_lambda(tmp_path: Path) -> None:
     catalog = lc.connect(tmp_path, create=True)
     query = "SELECT list_transform([1, 2], x -> x + 1)"
-    if IS_DUCKDB_1:
+    if DUCKDB_1:
         assert catalog.sql(query).fetchall() == [([2, 3],)]
         return
     with pytest.raises(lc.InvalidRequest, match="deprecated lambda arrow"):

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import lakecore as lc
-from lakecore.scalar.syntax_trees import IS_DUCKDB_1
 from lakecore.sql import statement_views
 from lakecore.table.reads.source import TableSource
+from tests.versions import DUCKDB_1
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -231,7 +231,7 @@ def test_keys_reach_the_scan_as_a_list_as_a_range_or_not_at_all(
 def test_other_joins_are_left_alone(sides: Sides, asked: list[str], text: str) -> None:
     sides[0].sql(text).fetchall()
     # DuckDB 1 filters a scan by the values of its join.
-    assert IS_DUCKDB_1 or set(scans(asked, "big")) <= {"shop.big None"}
+    assert DUCKDB_1 or set(scans(asked, "big")) <= {"shop.big None"}
 
 
 @pytest.mark.parametrize(("least", "is_filtered"), [(100, True), (1000, False)])

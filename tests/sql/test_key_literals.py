@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import lakecore as lc
-from lakecore.scalar.syntax_trees import IS_DUCKDB_1
 from lakecore.sql import semi_joins, statement_views
+from tests.versions import DUCKDB_1
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ def test_dates_that_python_does_not_have(catalog: lc.Session, query: str) -> Non
     _merged(catalog, days)
     for chosen in ([0], [0, 5], [1, 3], [2], [4], [6], [7], [*range(len(DAYS))]):
         few = pa.table({"k": days.take(pa.array(chosen))})
-        if IS_DUCKDB_1 and len(chosen) > 1 and {0, 1, 3, 7}.intersection(chosen):
+        if DUCKDB_1 and len(chosen) > 1 and {0, 1, 3, 7}.intersection(chosen):
             with pytest.raises(lc.LakecoreError, match="DuckDB 1 does not pass on"):
                 catalog.sql(query).fetchall()
             continue

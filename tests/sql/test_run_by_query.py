@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import lakecore as lc
-from lakecore.scalar.syntax_trees import IS_DUCKDB_1
 from lakecore.sql.queries import Queries
+from tests.versions import DUCKDB_1
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,7 +123,7 @@ def test_an_update_by_a_query_keeps_nanoseconds(tmp_path: Path) -> None:
     catalog.sql("CREATE TABLE times (moment TIMESTAMP(9) WITH LOCAL TIME ZONE, v INT)")
     catalog.sql("INSERT INTO times VALUES ('2024-01-01 00:00:00.123456789+00', 1), (NULL, 2)")
     update = "UPDATE times SET v = (SELECT 3) WHERE moment IN (SELECT moment FROM times)"
-    if IS_DUCKDB_1:  # has no such type
+    if DUCKDB_1:  # has no such type
         with pytest.raises(lc.Unsupported, match=r"install DuckDB 2\. column=moment"):
             catalog.sql(update)
         return

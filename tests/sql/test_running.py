@@ -11,8 +11,8 @@ import duckdb
 import pytest
 
 import lakecore as lc
-from lakecore.scalar.syntax_trees import IS_DUCKDB_1
 from lakecore.table.reads.source import TableSource
+from tests.versions import DUCKDB_1
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def _plan(catalog: lc.Session, text: str) -> dict[str, str]:
 def test_explain_shows_what_is_pushed_into_the_read_of_a_table(catalog: lc.Session) -> None:
     parts = _plan(catalog, "SELECT s FROM t WHERE id IN (1, 2) AND v > 7 AND s LIKE '%s'")
     assert list(parts) == ["physical_plan", "t"]
-    ids, above = ("id>=1 AND id<=2", "v>7") if IS_DUCKDB_1 else ('"id" IN (1, 2)', '"v" > 7')
+    ids, above = ("id>=1 AND id<=2", "v>7") if DUCKDB_1 else ('"id" IN (1, 2)', '"v" > 7')
     assert ids in parts["t"]
     assert above in parts["t"]
     assert "LIKE" not in parts["t"]

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import lakecore as lc
-from lakecore.scalar.syntax_trees import IS_DUCKDB_1
 from lakecore.sql import semi_joins
 from lakecore.table.reads.source import TableSource
+from tests.versions import DUCKDB_1
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -147,7 +147,7 @@ def test_values_reach_the_scan_as_a_list_or_as_a_range(
     assert "'id'" in asked[-1]
     monkeypatch.setattr(semi_joins, "ROWS_MAX", 1)
     assert len(_rows(catalog, text)) == 2
-    assert asked[-1] == "None" or IS_DUCKDB_1  # which filters the scan by the values of a join
+    assert asked[-1] == "None" or DUCKDB_1  # which filters the scan by the values of a join
 
 
 def test_explain_runs_no_query(

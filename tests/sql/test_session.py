@@ -8,7 +8,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.io.stores.local import LocalStore
-from lakecore.scalar.syntax_trees import IS_DUCKDB_1
+from tests.versions import DUCKDB_1
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +88,7 @@ def test_parameters_are_values(catalog: lc.Session) -> None:
 
 def test_an_open_reader_is_named_as_what_is_in_the_way(catalog: lc.Session) -> None:
     reader = catalog.sql("SELECT * FROM range(1000000)").to_arrow_reader(10)
-    if not IS_DUCKDB_1:  # which lets the statement run
+    if not DUCKDB_1:  # which lets the statement run
         with pytest.raises(lc.InvalidRequest, match="close their reader"):
             catalog.sql("SELECT 1")
     reader.close()
