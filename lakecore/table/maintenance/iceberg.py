@@ -536,14 +536,19 @@ class _Publication:
     ) -> Json:
         """The Iceberg snapshot; writes its manifest list."""
         added, removed = changed
-        kind = "replace" if snapshot.commit_kind is CommitKind.COMPACT else "overwrite"
+        # In Iceberg, `replace` changes no rows, and `append` only adds some. A compaction of a
+        # table with a key shows new rows.
+        is_replaced = snapshot.commit_kind is CommitKind.COMPACT and not self._keyed
+        kind = "replace" if is_replaced else "overwrite"
         before = {} if head.snapshot is None else documents.current(head.document)["summary"]
         deletes = [line for line in lines if line["content"] == DELETES]
         vectors = (
             sum(line["added_files_count"] + line["existing_files_count"] for line in deletes),
             sum(map(manifests.live_rows, deletes)),
         )
-        summary = documents.summary(kind if removed else "append", before, added, removed, vectors)
+        adds_only = not removed and vectors[1] == int(before.get("total-position-deletes", 0))
+        kind = "append" if adds_only else kind
+        summary = documents.summary(kind, before, added, removed, vectors)
         published: Json = {
             "sequence-number": snapshot.id,
             "snapshot-id": snapshot.id,

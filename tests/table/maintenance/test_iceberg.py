@@ -153,7 +153,8 @@ def test_only_the_last_level_of_a_keyed_table_is_visible(tmp_path: Path) -> None
     table.compact(full=True)
 
     assert rows_shown(table) == 3
-    assert document(table)["snapshots"][-1]["summary"]["total-data-files"] == "1"
+    last = document(table)["snapshots"][-1]["summary"]
+    assert (last["operation"], last["total-data-files"]) == ("overwrite", "1")
 
 
 def test_vectors_hide_the_replaced_rows_of_a_keyed_table(tmp_path: Path) -> None:
@@ -163,6 +164,7 @@ def test_vectors_hide_the_replaced_rows_of_a_keyed_table(tmp_path: Path) -> None
     put(table, 2, 9)
     last = document(table)["snapshots"][-1]["summary"]
 
+    assert last["operation"] == "overwrite"
     assert (last["total-delete-files"], last["total-position-deletes"]) == ("1", "1")
     assert rows_shown(table) == table.count() == 4
     put(table, 10)
