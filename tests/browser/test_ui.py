@@ -152,6 +152,11 @@ def test_the_change_feed_shows_a_commit_while_the_page_is_open(
 def test_without_scripts_every_page_and_query_works(browser: Browser, address: str) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
+    for path in ADDRESSES:
+        answer = page.goto(f"{address}{path}")
+        assert answer is not None, path
+        assert answer.ok, path
+        assert page.locator("h1").is_visible(), path
     page.goto(f"{address}/sql")
     page.fill("#q", "SELECT count(*) AS n FROM shop.orders")
     page.get_by_role("button", name="Run").click()

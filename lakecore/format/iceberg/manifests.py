@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pyarrow as pa
 
+from lakecore.errors import Unsupported
 from lakecore.format.avro import plain_container, write_container
 from lakecore.format.avro_container import named_faults
 from lakecore.format.iceberg.documents import PARTITION_FIELD_ID, atomic_name
@@ -60,7 +61,10 @@ _FLOATS = ("float", "double")
 
 
 def plain_values(column: pa.Array, type_name: str) -> list[Any]:
-    """The values of a column of that Iceberg type, as records hold them."""
+    """The values of a column of that Iceberg type, as records hold them.
+
+    Raises Unsupported for a time that is too late or too early for Iceberg's microseconds.
+    """
     if type_name.startswith("decimal"):
         return [None if value is None else _unscaled(value) for value in column.to_pylist()]
     if type_name == "date":
@@ -68,7 +72,12 @@ def plain_values(column: pa.Array, type_name: str) -> list[Any]:
     elif type_name == "time":
         column = column.cast(pa.time64("us")).cast(pa.int64())
     elif type_name.startswith("timestamp"):
-        column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+        try:
+            column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise Unsupported(
+                "Iceberg has no times beyond the year 294246", column=type_name
+            ) from error
     values: list[Any] = column.to_pylist()
     return values
 

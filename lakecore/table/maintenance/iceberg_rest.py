@@ -310,10 +310,10 @@ def _client() -> type[RestCatalog]:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """What PyIceberg raises, of itself, of `requests` (OSError) and of Pydantic (ValueError)."""
+    """What PyIceberg raises: of itself, of `requests` (OSError), of Pydantic, of odd answers."""
     found = vars(_imported("exceptions")).values()
     own = (each for each in found if isinstance(each, type) and issubclass(each, Exception))
-    return (OSError, ValueError, NotImplementedError, *own)
+    return (OSError, ValueError, LookupError, TypeError, NotImplementedError, *own)
 
 
 def _error(name: str) -> type[Exception]:

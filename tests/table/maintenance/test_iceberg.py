@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import lakecore as lc
@@ -642,3 +643,13 @@ def test_no_error_of_a_publication_makes_a_commit_fail(
 
     assert result.facts == {"iceberg_failed": 1}
     assert "the commit succeeded, but its Iceberg metadata was not written" in caplog.text
+
+
+def test_times_that_iceberg_cannot_hold_are_refused_by_name(tmp_path: Path) -> None:
+    catalog = lc.connect(tmp_path, create=True)
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"at": "TIMESTAMP(3)"})
+    late = pa.array([10**16], pa.int64()).cast(pa.timestamp("ms"))
+    table.write(pa.table({"at": late}))
+    with pytest.raises(Unsupported, match="beyond the year 294246"):
+        table.export_iceberg()
