@@ -71,22 +71,29 @@ def commit_and_maintain(
     failed: dict[str, int] = {}
     if result.snapshot_ids and not publish_if_asked(context, "the commit"):
         failed["iceberg_failed"] = 1
-    if not (context.options.write_only or result.facts.get("already_committed")):
-        if count := maintain(context, request, result.snapshot_id):
-            failed["housekeeping_failed"] = count
-        elif not failed:
-            publish_if_asked(context, "the expiry after the commit")
+    is_due = not (context.options.write_only or result.facts.get("already_committed"))
+    if is_due and (count := maintain(context, request, result.snapshot_id, publishes=not failed)):
+        failed["housekeeping_failed"] = count
     return replace(result, facts={**result.facts, **failed}) if failed else result
 
 
-def maintain(context: TableContext, request: CommitRequest, latest_id: int | None) -> int:
-    """Do the housekeeping after a commit.
+def maintain(
+    context: TableContext, request: CommitRequest, latest_id: int | None, *, publishes: bool
+) -> int:
+    """Do the housekeeping after a commit; with `publishes`, then bring Iceberg metadata up to date.
 
     Returns 1 if this run failed, or an earlier one whose failure was not reported yet; else 0.
     """
+
+    def work() -> bool:
+        done = _run(context, request, latest_id)
+        if done and publishes:
+            publish_if_asked(context, "the expiry after the commit")
+        return done
+
     if context.options.snapshot_expire_execution_mode is not ExpireMode.ASYNC:
-        return int(not _run(context, request, latest_id))
-    return _background_of(context.history).start(lambda: _run(context, request, latest_id))
+        return int(not work())
+    return _background_of(context.history).start(work)
 
 
 def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -653,3 +654,16 @@ def test_times_that_iceberg_cannot_hold_are_refused_by_name(tmp_path: Path) -> N
     table.write(pa.table({"at": late}))
     with pytest.raises(Unsupported, match="beyond the year 294246"):
         table.export_iceberg()
+
+
+def test_an_expiry_in_the_background_is_published(tmp_path: Path) -> None:
+    table = new_table(tmp_path, given=KEEP_FEW, snapshot__expire__execution_mode="async")
+    for number in range(6):
+        put(table, number)
+    for thread in threading.enumerate():
+        if thread.name == "lakecore-housekeeping":
+            thread.join()
+    kept = [each["snapshot-id"] for each in document(table)["snapshots"]]
+
+    assert kept == list(table.context.history.snapshot_ids())
+    assert len(kept) <= 3
