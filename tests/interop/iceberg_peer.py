@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"
 
-Where = tuple[str, Any]
+Where = tuple[str, str, str]
+"""A column, a type of SQL, and the text of the least value."""
 
 
 def main() -> None:
@@ -33,7 +34,7 @@ def main() -> None:
 def read(
     path: str, snapshot_id: int | None = None, where: Where | None = None
 ) -> dict[str, list[str] | str]:
-    """The rows by each reader, or what it says instead; `where` is a column and its least value."""
+    """The rows by each reader, or what it says instead."""
     found: dict[str, list[str] | str] = {}
     for name, reader in READERS.items():
         try:
@@ -83,7 +84,7 @@ def _by_pyiceberg(path: str, snapshot_id: int | None, where: Where | None) -> li
     from pyiceberg.expressions import AlwaysTrue, GreaterThanOrEqual
     from pyiceberg.table import StaticTable
 
-    row_filter = AlwaysTrue() if where is None else GreaterThanOrEqual(*where)
+    row_filter = AlwaysTrue() if where is None else GreaterThanOrEqual(where[0], _value(where))
     table = StaticTable.from_metadata(path)
     found = table.scan(row_filter=row_filter, snapshot_id=snapshot_id).to_arrow()
     rows: list[Any] = found.to_pylist()
@@ -95,7 +96,7 @@ def _by_polars(path: str, snapshot_id: int | None, where: Where | None) -> list[
 
     frame = pl.scan_iceberg(path, snapshot_id=snapshot_id)
     if where is not None:
-        frame = frame.filter(pl.col(where[0]) >= where[1])
+        frame = frame.filter(pl.col(where[0]) >= _value(where))
     rows: list[Any] = frame.collect().to_arrow().to_pylist()
     return rows
 
@@ -104,10 +105,18 @@ def _by_duckdb(path: str, snapshot_id: int | None, where: Where | None) -> list[
     at = "" if snapshot_id is None else f", snapshot_from_id={snapshot_id}"
     query = f"SELECT * FROM iceberg_scan('{path}'{at})"
     if where is not None:
-        query += f' WHERE "{where[0]}" >= $1'
-    found: Any = _duckdb().execute(query, [] if where is None else [where[1]]).to_arrow_table()
+        query += f""" WHERE "{where[0]}" >= CAST('{where[2]}' AS {where[1]})"""
+    found: Any = _duckdb().execute(query).to_arrow_table()
     rows: list[Any] = found.to_pylist()
     return rows
+
+
+def _value(where: Where) -> Any:
+    _, kind, text = where
+    if kind.startswith("TIMESTAMP"):
+        return datetime.fromisoformat(text)
+    numbers = {"INT": int, "BIGINT": int, "DOUBLE": float, "DECIMAL(20,2)": Decimal}
+    return date.fromisoformat(text) if kind == "DATE" else numbers.get(kind, str)(text)
 
 
 @cache
@@ -134,9 +143,11 @@ def _by_java(path: str, snapshot_id: int | None, where: Where | None) -> list[An
     if snapshot_id is not None:
         scan = scan.useSnapshot(java.JLong(snapshot_id))
     if where is not None:
-        box = java.JClass("java.lang.Integer" if abs(where[1]) < 1 << 31 else "java.lang.Long")
+        boxes = {"INT": "lang.Integer", "BIGINT": "lang.Long", "DOUBLE": "lang.Double"}
+        box = boxes.get(where[1], "math.BigDecimal" if "DECIMAL" in where[1] else "lang.String")
         expressions = java.JClass("org.apache.iceberg.expressions.Expressions")
-        scan = scan.where(expressions.greaterThanOrEqual(where[0], box(where[1])))
+        least = java.JClass(f"java.{box}")(where[2])
+        scan = scan.where(expressions.greaterThanOrEqual(where[0], least))
     rows = scan.build()
     try:
         return [_python(each) for each in rows]

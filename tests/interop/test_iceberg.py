@@ -93,7 +93,7 @@ class History:
     """A table with random commits, and the rows that readers of Iceberg should see."""
 
     def __init__(self, warehouse: Path, kind: str, seed: int) -> None:
-        self.random = random.Random(seed)
+        self.random = random.Random(f"{seed} {kind}")  # another shape for each kind
         self.keyed = kind.startswith("key")
         self.fully = kind == "key"  # only what is fully compacted is visible
         self.catalog = catalog = lc.connect(warehouse, create=True)
@@ -203,6 +203,26 @@ class History:
             self.compact()
 
 
+def drawn_bound(draw: random.Random, table: lc.Table) -> tuple[str, str, str]:
+    """A column, a type of SQL and a text of it: the least value that a condition admits."""
+    number = draw.randrange(-50, 50)
+    day = date(2024, 1, 1) + timedelta(number)
+    bounds = {
+        "k": ("INT", str(abs(number) % 30)),
+        "n": ("BIGINT", str(number * 10**12)),
+        "s": ("VARCHAR", draw.choice(["", "ab", "abc", "z", "é"])),
+        "f": ("DOUBLE", str(number / 4)),
+        "d": ("DECIMAL(20,2)", f"{number * 10**10}.00"),
+        "day": ("DATE", str(day)),
+        "ts": ("TIMESTAMP", f"{day}T00:00:00"),
+        "tz": ("TIMESTAMPTZ", f"{day}T00:00:00+00:00"),
+        "p": ("VARCHAR", draw.choice([" ", "b", "us"])),
+        "day2": ("DATE", "2024-02-29"),
+    }
+    name = draw.choice([each for each in bounds if each in table.schema.names])
+    return (name, *bounds[name])
+
+
 def rows_of(table: lc.Table, **at: Any) -> list[str]:
     return plain_rows(table.to_arrow(**at).to_pylist())
 
@@ -244,10 +264,12 @@ def test_readers_see_the_rows_of_random_histories(
         assert differing(readers.ask("read", path=path), history.visible) == {}, done
         if history.fully:
             continue
-        where = draw.choice([("k", draw.randrange(30)), ("n", draw.randrange(-20, 20) * 10**12)])
-        expected = rows_of(table, where=f"{where[0]} >= {where[1]}")
+        for _ in range(2):
+            name, kind_of, text = drawn_bound(draw, table)
+            expected = rows_of(table, where=f"\"{name}\" >= CAST('{text}' AS {kind_of})")
+            seen = readers.ask("read", path=path, where=(name, kind_of, text))
 
-        assert differing(readers.ask("read", path=path, where=where), expected) == {}, done
+            assert differing(seen, expected) == {}, (done, name, text)
         for tag in table.tags()[:1]:
             if tag.snapshot.schema_id == table.schema.id:
                 seen = readers.ask("read", path=path, snapshot_id=tag.snapshot_id)
@@ -270,8 +292,11 @@ def test_spark_sees_the_rows_of_random_histories(kind: str, spark: Peer, tmp_pat
         assert spark.ask("read", path=table.path) == history.visible, done
         if history.fully:
             continue
-        expected = rows_of(table, where="k >= 10")
-        assert spark.ask("read", path=table.path, where="k >= 10") == expected, done
+        name, kind_of, text = drawn_bound(history.random, table)
+        expected = rows_of(table, where=f"\"{name}\" >= CAST('{text}' AS {kind_of})")
+        of_spark = {"VARCHAR": "STRING", "TIMESTAMP": "TIMESTAMP_NTZ", "TIMESTAMPTZ": "TIMESTAMP"}
+        where = f"`{name}` >= CAST('{text}' AS {of_spark.get(kind_of, kind_of)})"
+        assert spark.ask("read", path=table.path, where=where) == expected, (done, where)
         for tag in table.tags()[:1]:
             if tag.snapshot.schema_id == table.schema.id:
                 seen = spark.ask("read", path=table.path, tag=tag.name)
