@@ -24,6 +24,7 @@ tries again from what the documents say (docs/decisions/0229).
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ from lakecore.format.iceberg import documents, manifests
 from lakecore.format.iceberg.manifests import DELETED, DELETES, EXISTING, Record, encode_puffin
 from lakecore.format.layout import MAIN_BRANCH, canonical, one_name
 from lakecore.io.stores.guarded import guarded
+from lakecore.model.data_types import Atomic, DataType, Root, inner_types
 from lakecore.model.files import DELETION_VECTORS
 from lakecore.model.manifest import FileKind, ManifestEntry
 from lakecore.model.snapshot import CommitKind, IcebergExport, Snapshot
@@ -57,7 +59,10 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
 
+log = logging.getLogger("lakecore.iceberg")
+
 _ATTEMPTS_MAX = 5
+_MILLISECONDS = 3
 _ENTRIES_MAX = 50_000
 """The most entries of a manifest."""
 
@@ -169,6 +174,13 @@ def publish(context: TableContext, *, rebuild: bool = False) -> IcebergExport:
     return done
 
 
+def _has_milliseconds(kind: DataType) -> bool:
+    if isinstance(kind, Atomic):
+        timed = kind.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
+        return timed and (kind.precision or 0) <= _MILLISECONDS
+    return any(map(_has_milliseconds, inner_types(kind)))
+
+
 class _Publication:
     """The metadata directory of a table, and what writes it."""
 
@@ -204,6 +216,7 @@ class _Publication:
         rebuilt = head is None or found is None
         if head is None or found is None:
             head, found = _Head(document=self._blank(before, latest)), [latest]
+            self._warn_of_milliseconds()
         self._location = head.document["location"]
         for snapshot in found:
             head = self._advanced(head, snapshot)
@@ -325,6 +338,17 @@ class _Publication:
         if before is not None and latest.id > 1:
             uuid, next_row_id = before["table-uuid"], int(before.get("next-row-id", 0))
         return documents.new_document(self._root, uuid, self._version, next_row_id)
+
+    def _warn_of_milliseconds(self) -> None:
+        """Iceberg's Java library takes milliseconds for microseconds when it filters."""
+        names = [each.name for each in self._context.schema.fields if _has_milliseconds(each.type)]
+        if names:
+            log.warning(
+                "Spark and other readers with Iceberg's Java library miss rows if a condition "
+                "compares these columns; declare them TIMESTAMP(6): table=%s columns=%s",
+                self._context.identifier,
+                ",".join(names),
+            )
 
     # --- one snapshot ---
 
