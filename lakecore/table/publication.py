@@ -193,9 +193,9 @@ class ExclusiveCreate:
             made = there.uuid == proposal.snapshot.uuid
         if not made:
             return LostRace()
-        if _follows_its_base(self.history(store, layout), proposal):
-            return Published()
         try:
+            if _follows_its_base(self.history(store, layout), proposal):
+                return Published()
             store.delete(path)
         except (LakecoreError, OSError) as error:
             return Unknown(error)

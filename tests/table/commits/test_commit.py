@@ -426,6 +426,21 @@ def test_lost_reply_of_a_commit_that_was_made_counts_once(number: int) -> None:
     assert held(table) == "1 a"
 
 
+def test_base_that_cannot_be_looked_up_after_the_commit_is_unknown() -> None:
+    class Deaf(FailingStore):
+        def read(self, path: str) -> bytes:
+            if path.endswith("/snapshot-1") and ("put_if_absent", second) in self.calls:
+                raise StorageError("no answer", path=path)
+            return super().read(path)
+
+    table = new_table()
+    put(table, "1 a")
+    second = table.context.layout.snapshot(2)
+    with pytest.raises(CommitUnknown):
+        put(reopened(table, store=Deaf(table.context.store)), "2 b")
+    assert held(reopened(table)) == "1 a | 2 b"
+
+
 def test_lost_reply_of_a_commit_that_was_not_made_is_unknown_and_deletes_nothing() -> None:
     table = new_table()
     lost = reopened(table, store=LostReply(table.context.store, done=False))
