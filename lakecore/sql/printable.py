@@ -11,6 +11,8 @@ import pyarrow as pa
 from lakecore.sql.tokens import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duckdb import DuckDBPyRelation
     from duckdb.sqltypes import DuckDBPyType
 
@@ -36,11 +38,13 @@ def printable(relation: DuckDBPyRelation) -> DuckDBPyRelation:
     return relation.project(", ".join(f"{part} AS {quoted(name)}" for part, name in named))
 
 
-def python_rows(batch: pa.RecordBatch) -> list[list[object]]:
+def python_rows(batches: Sequence[pa.RecordBatch]) -> list[list[object]]:
     """The rows as Python values, in which a date may have any year. Times have the zone UTC."""
+    if not batches:
+        return []
     with duckdb.connect(config={"enable_external_access": "false"}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        relation = connection.from_arrow(pa.Table.from_batches([batch]))
+        relation = connection.from_arrow(pa.Table.from_batches(batches))
         return [list(row) for row in relation.fetchall()]
 
 

@@ -255,27 +255,29 @@ def _taken(
     Raises InvalidRequest if the time of the read is over, or if the first row does not fit
     `_BYTES_MAX`.
     """
-    rows: list[list[object]] = []
-    room = _BYTES_MAX
+    parts: list[pa.RecordBatch] = []
+    count, room, more = 0, _BYTES_MAX, False
     for batch in batches:
         if stopped():
             raise InvalidRequest("the read took too long; name fewer partitions in WHERE")
-        part = batch.slice(0, most - len(rows))
+        part = batch.slice(0, most - count)
         # Nested values may take less than a bit each in Arrow, and 100 times as much in Python.
         sizes = sum(row_bytes(column, _OBJECT_BYTES) for column in part.columns)
         ends = np.cumsum(np.broadcast_to(sizes, part.num_rows))
         fitting = int(np.searchsorted(ends, room, "right"))
-        if part.num_rows and not fitting and not rows:
+        if part.num_rows and not fitting and not count:
             raise InvalidRequest(
                 f"one row has more than {show_bytes(_BYTES_MAX)}, the most that a page shows: "
                 "query fewer columns, or a part of its values, such as left(TEXT, 1000)"
             )
         part = part.slice(0, fitting)
         room -= int(ends[fitting - 1]) if fitting else 0
-        rows += python_rows(part)
+        parts.append(part)
+        count += part.num_rows
         if part.num_rows < batch.num_rows:
-            return rows, True
-    return rows, False
+            more = True
+            break
+    return python_rows(parts), more
 
 
 def _result(names: Sequence[str], rows: Sequence[Sequence[object]], *, more: bool) -> Html:

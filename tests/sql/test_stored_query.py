@@ -327,7 +327,7 @@ def sealed(session: lc.Session, text: str) -> list[list[object]]:
     _, batches = SqlEngine(session._catalog, lc.open_table).sealed(
         text, limit=100, memory_bytes=256 << 20
     )
-    return [row for batch in batches for row in python_rows(batch)]
+    return python_rows([*batches])
 
 
 @pytest.mark.parametrize("text", HARMLESS)
