@@ -289,29 +289,33 @@ def _meant(tree: _Tree, schema: pa.Schema) -> pc.Expression:
     if isinstance(tree, _Reference):
         return pc.field(tree.name, *tree.part)
     arguments = [_meant(argument, schema) for argument in tree.arguments]
-    first = tree.arguments[0]
-    kind = _type_of(first, schema) if isinstance(first, _Reference) else pa.null()
+    if tree.function in _LOGIC:
+        return _LOGIC[tree.function](*arguments)
+    column = tree.arguments[0]
+    if not isinstance(column, _Reference):
+        raise _inexact(f"the filter {tree.function}")
+    field, kind = arguments[0], _type_of(column, schema)
     match tree.function:
-        case "and_kleene" | "or_kleene" | "invert":
-            return _LOGIC[tree.function](*arguments)
         case "is_valid" | "is_null" | "is_nan":
-            return getattr(pc, tree.function)(*arguments)
+            return getattr(pc, tree.function)(field)
         case "is_in" if tree.options is not None:
-            values = tree.options["value_set"].values
-            if not values.type.equals(kind) and pa.types.is_temporal(kind):
-                raise _inexact(f"IN with values of type {kind}")
-            if _PYTHON_LIMITS.intersection(
-                values.to_pylist() if pa.types.is_temporal(kind) else ()
-            ):
-                raise _inexact("IN with 0001-01-01, 9999-12-31 or an infinite date")
-            found = arguments[0].isin(values)
-            zero = pa.types.is_floating(kind) and 0 in values.to_pylist()
-            return found | (arguments[0] == 0) if zero else found
+            return _is_one_of(field, kind, tree.options["value_set"].values)
         case function if function in _OPS:
             found = _COMPARISONS[function](*arguments)
             above = pa.types.is_floating(kind) and _OPS[function] in (Op.GT, Op.GE)
-            return found | pc.is_nan(arguments[0]) if above else found
+            return found | pc.is_nan(field) if above else found
     raise _inexact(f"the filter {tree.function}")
+
+
+def _is_one_of(field: pc.Expression, kind: pa.DataType, values: pa.Array) -> pc.Expression:
+    given = values.to_pylist()
+    if pa.types.is_temporal(kind):
+        if not values.type.equals(kind):
+            raise _inexact(f"IN with values of type {kind}")
+        if _PYTHON_LIMITS.intersection(given):
+            raise _inexact("IN with 0001-01-01, 9999-12-31 or an infinite date")
+    found = field.isin(values)
+    return found | (field == 0) if pa.types.is_floating(kind) and 0 in given else found
 
 
 _LOGIC: dict[str, Callable[..., pc.Expression]] = {
