@@ -138,11 +138,7 @@ def set_up_lakes() -> Path:
 
 def set_up_iceberg_spark() -> Path:
     """Install the Spark of the connector, and Iceberg's runtime for it; return the folder."""
-    home = peers_home()
-    home.mkdir(parents=True, exist_ok=True)
-    with _locked(home / "spark-lock"):
-        _require("java", "Java 17 or newer")
-        _install_packages(home / "spark-venv", SPARK_PACKAGES)
+    home = set_up_spark()
     with _locked(home / "lock"):
         if not iceberg_spark_jar().exists():
             _fetch_jar(ICEBERG_JARS[0])

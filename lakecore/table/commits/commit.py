@@ -13,7 +13,7 @@ new files, then COMPACT with what compaction replaced. Each snapshot takes one l
 4. write manifests and manifest lists under fresh names, merging small ones;
 5. publish snapshot N+1 (`publication.py`). This call is the commit. If the race is lost, if N+1 has
    expired, or if N was rolled back since step 1, remove what step 4 wrote, except the manifests of
-   the change itself, wait, and repeat from step 1;
+   the change itself and merged manifests, wait, and repeat from step 1;
 6. write the hints, which only save readers a listing.
 
 A crash at any point leaves snapshot N or N+1. A certain failure removes the metadata that this
