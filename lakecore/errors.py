@@ -41,7 +41,13 @@ _TIMES = (86_400_000 * 365, 253_402_300_800_000)
 
 
 class LakecoreError(Exception):
-    """Base class of all lakecore errors; `facts` holds the values that the message states."""
+    """Base class of all lakecore errors; `facts` holds the values that the message states.
+
+    try:
+        session.get_table("shop.order")
+    except lakecore.LakecoreError as error:
+        error.message, error.facts["tables"]  # ('no such table', ['orders'])
+    """
 
     def __init__(self, message: str, **facts: object) -> None:
         self.message = message
@@ -55,42 +61,95 @@ class LakecoreError(Exception):
 
 
 class InvalidRequest(LakecoreError, ValueError):
-    """The call is wrong: an argument, a schema, an option or a row must be fixed."""
+    """The call is wrong: an argument, a schema, an option or a row must be fixed.
+
+    try:
+        table.write([{"id": "seven"}])
+    except lakecore.InvalidRequest as error:
+        error.facts["column"]  # 'id'
+    """
 
 
 class Uncomputable(InvalidRequest):
-    """The rows of one key cannot be merged; `facts["key"]` names the key to repair."""
+    """The rows of one key cannot be merged; `facts["key"]` names the key to repair.
+
+    try:
+        table.to_polars()
+    except lakecore.Uncomputable as error:
+        error.facts["key"]  # {'id': 1}
+    """
 
 
 class NotFound(LakecoreError, LookupError):
-    """A requested name, snapshot or file does not exist."""
+    """A requested name, snapshot or file does not exist.
+
+    try:
+        table.to_polars(snapshot_id=99)
+    except lakecore.NotFound as error:
+        error.facts["live"]  # '1..3'
+    """
 
 
 class AlreadyExists(LakecoreError):
-    """The name is already taken."""
+    """The name is already taken.
+
+    try:
+        session.create_database("shop")
+    except lakecore.AlreadyExists as error:
+        error.facts  # {'database': 'shop'}
+    """
 
 
 class Unsupported(LakecoreError, NotImplementedError):
-    """A valid Paimon feature that lakecore does not implement; nothing was changed."""
+    """A valid Paimon feature that lakecore does not implement; nothing was changed.
+
+    try:
+        session.sql("CREATE FUNCTION twice AS '...'")
+    except lakecore.Unsupported as error:
+        print(error)
+    """
 
 
 class CommitConflict(LakecoreError):
-    """Another commit changed the data this one was computed from; read again and repeat it."""
+    """Another commit changed the data this one was computed from; read again and repeat it.
+
+    try:
+        table.commit(messages)
+    except lakecore.CommitConflict:
+        table.commit(write_again())
+    """
 
 
 class CommitUnknown(LakecoreError):
     """The outcome of a commit is unknown. No file was deleted; look for the commit before a retry.
 
     `Table.last_identifier` returns the newest committed identifier of a user.
+
+        try:
+            table.commit(messages, commit_user="nightly", identifier=7)
+        except lakecore.CommitUnknown:
+            is_there = (table.last_identifier("nightly") or 0) >= 7
     """
 
 
 class CorruptTable(LakecoreError):
-    """Stored bytes contradict each other or do not match their file name. Inspect the table."""
+    """Stored bytes contradict each other or do not match their file name. Inspect the table.
+
+    try:
+        table.to_polars()
+    except lakecore.CorruptTable as error:
+        error.facts["path"]
+    """
 
 
 class StorageError(LakecoreError, OSError):
-    """The storage refused a call: permission, space, network. Committed data is not affected."""
+    """The storage refused a call: permission, space, network. Committed data is not affected.
+
+    try:
+        table.write(rows)
+    except lakecore.StorageError as error:
+        print(error)
+    """
 
 
 def _rebuild(kind: type[LakecoreError], message: str, facts: dict[str, object]) -> LakecoreError:

@@ -17,6 +17,9 @@ INVARIANT: the leased bytes exceed the budget in two cases only. A lease larger 
 budget is granted when no other lease exists: a row of 100 MB must be readable under a budget of
 64 MB. `acquire_up_to` always grants its minimum: a reader that waited for its own lease would
 deadlock.
+
+    lakecore.memory.set_process_budget("2 gb")
+    lakecore.memory.process_budget().size_bytes  # 2147483648
 """
 
 from __future__ import annotations

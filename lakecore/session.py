@@ -108,7 +108,9 @@ def open_table(  # noqa: PLR0913  the public verb
     columns are those of `data` unless `schema` is given; primary key columns are NOT NULL. Raises
     AlreadyExists and writes nothing if the table exists.
 
-        table = lakecore.open_table("/data/orders", create=True, schema={"id": "BIGINT"})
+        table = lakecore.open_table(
+            "/data/orders", create=True, schema={"id": "BIGINT"}
+        )
     """
     require_threads()
     check_flags(create=create)
@@ -153,7 +155,7 @@ def sql(
     ('warehouse' = '...')` and `USE CATALOG c`, tables are named by `database.table`. What SET, USE
     and CREATE define lasts for later calls in the same thread.
 
-        lakecore.sql("SELECT count(*) FROM '/data/shop.db/orders'").fetchall()
+        lakecore.sql("SELECT count(*) FROM '/data/warehouse/shop.db/orders'").fetchall()
     """
     require_threads()
     engine: SqlEngine | None = getattr(_OF_THREAD, "engine", None)
@@ -228,6 +230,9 @@ class Session:
     """A session on a catalog: its databases and tables. Names are `database.table`.
 
     The verbs are the same whichever catalog keeps the names: a directory, a database or a server.
+
+        session = lakecore.connect("/data/warehouse")
+        session.list_tables("shop")  # ('orders',)
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -242,7 +247,10 @@ class Session:
 
     @property
     def warehouse(self) -> str:
-        """The path or URI of the warehouse."""
+        """The path or URI of the warehouse.
+
+        session.warehouse  # '/data/warehouse'
+        """
         return self._bound.warehouse
 
     def __repr__(self) -> str:
@@ -263,14 +271,14 @@ class Session:
     def list_databases(self) -> tuple[str, ...]:
         """The names of all databases, sorted.
 
-        session.list_databases()
+        session.list_databases()  # ('logs', 'shop')
         """
         return self._catalog.list_databases()
 
     def database_exists(self, name: str) -> bool:
         """Whether there is a database of that name.
 
-        session.database_exists("shop")
+        session.database_exists("shop")  # True
         """
         return self._catalog.database_exists(name)
 
@@ -298,14 +306,14 @@ class Session:
     def list_tables(self, database: str) -> tuple[str, ...]:
         """The names of the tables of a database, sorted.
 
-        session.list_tables("shop")
+        session.list_tables("shop")  # ('orders',)
         """
         return self._catalog.list_tables(database)
 
     def table_exists(self, identifier: str) -> bool:
         """Whether a table, or a branch such as `db.t$branch_b1`, of that name exists.
 
-        session.table_exists("shop.orders")
+        session.table_exists("shop.orders")  # True
         """
         return self._catalog.table_exists(identifier)
 
@@ -333,7 +341,8 @@ class Session:
         columns are those of `data` unless `schema` is given; primary key columns are NOT NULL. If
         a row does not fit, no table is created. An existing table gets no rows.
 
-            catalog.create_table("shop.orders", data=pl.read_csv("orders.csv"), primary_keys=["id"])
+            first = pl.read_csv("orders.csv")
+            session.create_table("shop.orders", data=first, primary_keys=["id"])
         """
         return self._catalog.create_table(
             identifier,
@@ -367,7 +376,8 @@ class Session:
         A change of `deletion-vectors.enabled` first compacts the table in full, if stored rows need
         it. Raises CommitConflict if concurrent schema changes win every retry.
 
-            session.alter_table("shop.orders", [lakecore.SchemaChange.add_column("note", "STRING")])
+            note = lakecore.SchemaChange.add_column("note", "STRING")
+            session.alter_table("shop.orders", [note])
         """
         self._catalog.alter_table(identifier, changes, ignore_if_not_exists=ignore_if_not_exists)
 
@@ -393,7 +403,7 @@ class Session:
         Arguments and errors are those of `Table.remove_orphan_files`. Returns the result of each
         table by its name. An error ends it; the tables before it are cleaned.
 
-            catalog.remove_orphan_files("shop", dry_run=True)
+            session.remove_orphan_files("shop", dry_run=True)
         """
         names = [f"{database}.{name}" for name in self.list_tables(database)]
         return {
@@ -424,7 +434,7 @@ class Session:
         error is raised, with the numbers of failed and of compacted tables. Raises InvalidRequest
         for a pattern or a mode that is not valid.
 
-            catalog.compact_database("shop|sales_.*", excluding_tables="tmp_.*", full=True)
+            session.compact_database("shop|sales_.*", excluding_tables="tmp_.*")
         """
         check_flags(full=full)
         request = DatabaseCompaction(
@@ -461,7 +471,7 @@ class Session:
         Raises InvalidRequest for wrong SQL, with line, column and a caret; NotFound for a name that
         does not exist; Unsupported for a statement that lakecore lacks.
 
-            catalog.sql("SELECT item, sum(price) FROM shop.orders GROUP BY item").pl()
+            session.sql("SELECT item, sum(price) FROM shop.orders GROUP BY item").pl()
         """
         require_threads()
         found = self._engine().run(text, parameters, scope=names_in_scope(currentframe()))
@@ -484,7 +494,7 @@ class Session:
         Raises AlreadyExists if the connection has a database of that name. `left_out` of the result
         lists tables that DuckDB cannot show.
 
-            attached = catalog.attach(connection)
+            attached = session.attach(connection)
             connection.sql("SELECT count(*) FROM paimon.shop.orders")
         """
         return attach(self._catalog, connection, databases, name)
@@ -509,6 +519,6 @@ class Session:
         the warehouse has no such table or database; Unsupported for a filesystem catalog, which
         keeps no names apart from its directories, and for a REST catalog.
 
-            catalog.repair("shop")
+            session.repair("shop")  # ('shop.orders',)
         """
         return self._catalog.repair(name)

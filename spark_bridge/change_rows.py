@@ -108,7 +108,8 @@ def update(  # noqa: PLR0913  the public verb
     `values`, `where`: as for `Table.update`; the other arguments: as for `delete`. Raises what
     `Table.update` raises, before any task runs if a value or the condition is wrong.
 
-        spark_bridge.update(spark, orders, {"price": lakecore.sql_expr("price * 2")}, "id = 7")
+        dearer = lakecore.sql_expr("price * 2")
+        spark_bridge.update(spark, orders, {"price": dearer}, "id = 7")
     """
     context = _checked(spark, table, attempts, spread, memory_per_task)
     check_no_column(where=where, **{str(name): value for name, value in values.items()})

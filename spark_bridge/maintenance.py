@@ -157,7 +157,7 @@ def compact(  # noqa: PLR0913  the public verb
     Raises what `Table.compact` raises. If tasks or the driver die, committed steps stay, and the
     table is otherwise unchanged.
 
-        spark_bridge.compact(spark, "/data/shop/orders", full=True, where="day >= '2025-01-01'")
+        spark_bridge.compact(spark, orders, full=True, where="day >= '2025-01-01'")
     """
     require_version(spark)
     check_flags(full=full, dry_run=dry_run)
@@ -222,7 +222,7 @@ def remove_orphan_files(
       job lists the directories if there are more than 2,000, and a Spark job deletes the files if
       there are more than 2,000.
 
-        spark_bridge.remove_orphan_files(spark, "/data/shop/orders", "3 d", dry_run=True).paths
+        spark_bridge.remove_orphan_files(spark, orders, "3 d", dry_run=True).paths
     """
     by = by_spark(spark, opened(table), spread=spread)
     return by.remove_orphan_files(older_than, dry_run=dry_run, force=force)
@@ -247,7 +247,7 @@ def expire_snapshots(  # noqa: PLR0913  the public verb
 
     - `spread`: as for `remove_orphan_files`.
 
-        spark_bridge.expire_snapshots(spark, "/data/shop/orders", retain_max=20, retain_min=5)
+        spark_bridge.expire_snapshots(spark, orders, retain_max=20, retain_min=5)
     """
     by = by_spark(spark, opened(table), spread=spread)
     return by.expire_snapshots(

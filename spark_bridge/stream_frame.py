@@ -176,7 +176,8 @@ def foreach_batch(  # noqa: PLR0913  the public verb
     the same name.
 
         sink = spark_bridge.foreach_batch("/data/shop/orders")
-        query = df.writeStream.foreachBatch(sink).option("checkpointLocation", path).start()
+        stream = df.writeStream.foreachBatch(sink)
+        query = stream.option("checkpointLocation", path).start()
     """
     check_every(compact_every)
     if mode not in {"append", "overwrite"}:

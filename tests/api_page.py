@@ -52,6 +52,13 @@ The names of `{module}`. They are imported when they are first used. Each has it
 `help({example})` shows, too, and its parameters. This page is generated:
 `python -m tests.api_page {page} > docs/{page}.md`."""
 
+_EXAMPLES = """
+
+In the examples, `session` is a session, `table` its table `shop.orders` with the columns `id`,
+`item`, `price` and `n`, and `rows` are rows of it; examples of partitions have a table that is
+partitioned by `day`. A comment after an expression shows its value. The tests run each example
+alone."""
+
 PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
     "api-spark": (
         "Spark API",
@@ -92,7 +99,7 @@ def api_page() -> str:
         module="lakecore", example="lakecore.Table.write", page="api"
     )
     sections = {**SECTIONS, "Results": results, "Errors": failures}
-    return _page("Python API", introduction, lc, sections)
+    return _page("Python API", introduction + _EXAMPLES, lc, sections)
 
 
 def page_of(page: str) -> str:

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import polars as pl
-
 import lakecore as lc
 from lakecore import errors
 from tests.api_page import api_page
@@ -111,46 +109,3 @@ def test_each_public_name_has_a_short_heading_on_the_page() -> None:
 
     assert {name for name in lc.__all__ if not name.startswith("_")} <= set(headings)
     assert max(len(each) for each in headings) < 32
-
-
-def test_each_call_of_a_session_and_a_table_has_an_example_in_python() -> None:
-    _, *parts = re.split(r"^#### ((?:Session|Table)\.\w+)$", api_page(), flags=re.MULTILINE)
-    calls = {
-        name: re.findall(r"^```py3\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-        for name, text in zip(parts[::2], parts[1::2], strict=True)
-        if re.match(r"\s+`\w+\(", text)
-    }
-
-    assert len(calls) > 60
-    assert [name for name, examples in calls.items() if not examples] == []
-    for name, examples in calls.items():
-        for example in examples:
-            compile(example, name, "exec")
-
-
-def test_the_examples_of_the_builders_run_and_use_every_member(tmp_path: Path) -> None:
-    session = lc.connect(tmp_path / "warehouse", create=True)
-    session.create_database("shop")
-    columns = {"id": "INT NOT NULL", "item": "STRING", "n": "INT NOT NULL", "old": "INT"}
-    table = session.create_table(
-        "shop.orders",
-        columns,
-        primary_keys=["id"],
-        options={"bucket": "1", "num-sorted-run.compaction-trigger": "5"},
-    )
-    rows = [{"id": each, "item": "tea", "n": each, "old": 0} for each in range(12)]
-    known = {"lakecore": lc, "Move": lc.Move, "pl": pl, "session": session, "table": table}
-    known |= {"rows": pl.DataFrame(rows), "batches": [rows]}
-    chosen = "StreamWrite", "MergeInto", "Lookup", "Move", "SchemaChange"
-    _, *parts = re.split(r"^### (\w+)$", api_page(), flags=re.MULTILINE)
-    found = dict(zip(parts[::2], parts[1::2], strict=True))
-    text = "\n".join(found[name].split("```py3\n")[1].split("```")[0] for name in chosen)
-
-    exec(text, dict(known))  # noqa: S102  the page's own text
-
-    assert [
-        f"{kind.__name__}.{name}"
-        for kind in (lc.MergeInto, lc.SchemaChange, lc.Move)
-        for name in vars(kind)
-        if not name.startswith("_") and callable(getattr(kind, name)) and f".{name}(" not in text
-    ] == []

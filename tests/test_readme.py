@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[1]
 INSTALL = (ROOT / "docs" / "install.md").read_text()
 PAGES = [Path("README.md"), *sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/*.md"))]
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PYTHON_SHOWN = re.compile(r"^```(?:python|py3|py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COLUMNS_MAX = 80
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
@@ -56,6 +58,13 @@ def test_the_first_block_of_the_readme_prints_what_its_comments_say(
     shown = re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == shown
     assert len(shown) >= 4
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_python_on_the_page_needs_no_line_break_of_the_browser(page: Path) -> None:
+    code = "".join(PYTHON_SHOWN.findall((ROOT / page).read_text()))
+
+    assert [line for line in code.splitlines() if len(line) > COLUMNS_MAX] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)

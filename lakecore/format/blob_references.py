@@ -50,6 +50,9 @@ class BlobDescriptor:
 
     A BLOB column may hold the bytes of a descriptor (`to_bytes`) in place of the value, and a write
     accepts them.
+
+        place = lakecore.BlobDescriptor("/data/photo.jpg", offset=0, length=-1)
+        lakecore.BlobDescriptor.from_bytes(place.to_bytes()) == place  # True
     """
 
     uri: str
@@ -88,7 +91,11 @@ class BlobDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class BlobView:
-    """Names a BLOB value of another table, by `db.table` and the ids of the column and the row."""
+    """Names a BLOB value of another table, by `db.table` and the ids of the column and the row.
+
+    view = lakecore.BlobView("shop.photos", field_id=2, row_id=7)
+    lakecore.BlobView.from_bytes(view.to_bytes()) == view  # True
+    """
 
     table: str
     field_id: int

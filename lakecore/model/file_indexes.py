@@ -79,6 +79,9 @@ class IndexesRewritten(ShownFacts):
 
     - `snapshot_id`: the COMPACT snapshot; None if there was nothing to do;
     - `partitions`, `files`: the numbers of partitions and data files whose indexes changed.
+
+        indexed = table.copy({"file-index.bloom-filter.columns": "item"})
+        indexed.rewrite_file_index().files  # 3
     """
 
     _title: ClassVar[str] = "File indexes"

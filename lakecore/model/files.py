@@ -153,6 +153,11 @@ class CommitMessage:
     - `compact_unchanged`: the files above level 0 that a compaction with look-ups left unchanged
       (None: no look-ups); they must still be there at the commit;
     - `compact_schema_id`: the schema that the compaction used (None: nothing was compacted).
+
+        writer = table.new_write()
+        writer.write(rows)
+        [message] = writer.prepare_commit()
+        message.bucket, len(message.new_files)  # (0, 1)
     """
 
     partition: bytes

@@ -131,6 +131,9 @@ class ColumnStatistics:
       milliseconds;
     - `null_count`: the number of nulls;
     - `average_length`, `max_length`: sizes in bytes; of the type itself for numbers and times.
+
+        column = table.analyze(["price"]).statistics.columns["price"]
+        column.distinct_count, column.null_count  # (1, 0)
     """
 
     column_id: int
@@ -150,6 +153,9 @@ class TableStatistics:
     - `merged_record_count`: the number of rows that a read of the snapshot returns;
     - `merged_record_size_bytes`: the bytes of its files, less the share of rows that merging drops;
     - `columns`: the statistics of each analyzed column, by name.
+
+        found = table.analyze(["n"]).statistics
+        found.columns["n"].max, found.shown()[1]  # ('12', ('rows', '12'))
     """
 
     snapshot_id: int
@@ -195,6 +201,8 @@ class AnalyzeResult(ShownFacts):
 
     `snapshot_ids` names the ANALYZE snapshot; it is empty, and `statistics` None, for a table
     without snapshots.
+
+        table.analyze(["n"]).statistics.merged_record_count  # 12
     """
 
     _title: ClassVar[str] = "Analyze"

@@ -17,6 +17,9 @@ class FilesDeleted(ShownFacts):
 
     `data_bytes` is the size of the data files, as manifests state it. A file that belongs to a data
     file (its file index) is counted with it.
+
+        done = table.expire_snapshots(retain_max=1, retain_min=1, dry_run=True)
+        done.files.manifests, done.files.shown()  # (4, [('manifests', '4')])
     """
 
     data_files: int = 0
@@ -60,6 +63,9 @@ class ExpiredSnapshots(ShownFacts):
     - `is_complete`: False if the storage failed while files were deleted: the snapshots have
       expired, and the next expiry deletes the rest;
     - `dry_run`: whether nothing was deleted; the numbers are then those of a real run.
+
+        done = table.expire_snapshots(retain_max=1, retain_min=1)
+        done.snapshots_expired, done.earliest_snapshot_id  # (2, 3)
     """
 
     _title: ClassVar[str] = "Expiry of snapshots"
@@ -100,6 +106,9 @@ class TagDeletion(ShownFacts):
     - `unreadable_snapshots`: the snapshot of the tag, if its files were left to
       `remove_orphan_files`, because a manifest that may need them was missing or damaged;
     - `dry_run`: whether nothing was deleted; the numbers are then those of a real run.
+
+        table.create_tag("old")
+        table.delete_tag("old").snapshot_id  # 3
     """
 
     _title: ClassVar[str] = "Deletion of a tag"
@@ -131,6 +140,8 @@ class ExpiredChangelogs(ShownFacts):
     - `unreadable_changelogs`: expired changelogs of which a manifest was missing or damaged: their
       data files are left to `remove_orphan_files`;
     - `dry_run`: whether nothing was deleted.
+
+        table.expire_changelogs(retain_max=100).changelogs_expired  # 0
     """
 
     _title: ClassVar[str] = "Expiry of changelogs"
@@ -165,6 +176,10 @@ class ExpiredPartitions(ShownFacts):
     - `partitions_without_time`: partitions that never expire, because no time can be read from
       their values;
     - `dry_run`: whether nothing was dropped.
+
+        form = "yyyy-MM-dd"
+        done = table.expire_partitions(expiration_time="30 d", timestamp_formatter=form)
+        done.partitions[0]  # {'day': '2026-01-01'}
     """
 
     _title: ClassVar[str] = "Expiry of partitions"
@@ -206,6 +221,9 @@ class RolledBack(ShownFacts):
       which files are needed, or if the storage failed after the rollback. Files were left: the next
       rollback or `remove_orphan_files` deletes them;
     - `dry_run`: whether nothing was changed.
+
+        done = table.rollback_to(snapshot_id=1)
+        done.snapshot_id, done.snapshots_removed  # (1, 2)
     """
 
     _title: ClassVar[str] = "Rollback"
@@ -247,6 +265,8 @@ class OrphanFiles(ShownFacts):
       branch or long-lived changelog references;
     - `paths`: their paths, sorted;
     - `dry_run`: True if they were only listed, not deleted.
+
+        table.remove_orphan_files(dry_run=True).files  # 0
     """
 
     _title: ClassVar[str] = "Orphan files"
@@ -275,6 +295,9 @@ class Purged(ShownFacts):
     - `orphan_files`: how many orphan files were deleted;
     - `is_complete`: False if the storage failed after the rows were removed: call `purge_files`
       again to delete the rest.
+
+        done = table.purge_files()
+        done.snapshot_id, done.snapshots_expired  # (4, 3)
     """
 
     _title: ClassVar[str] = "Purge"

@@ -34,7 +34,9 @@ class MoveKind(StrEnum):
 class Move:
     """A position among the columns: first, last, or directly before or after `column`.
 
-    places = [Move.first(), Move.last(), Move.before("item"), Move.after("item")]
+    move, change = lakecore.Move, lakecore.SchemaChange.update_column_position
+    places = [move.first(), move.last(), move.before("item"), move.after("item")]
+    session.alter_table("shop.orders", [change("n", each) for each in places])
     """
 
     kind: MoveKind
@@ -172,14 +174,14 @@ class SchemaChange:
 
         change, move = lakecore.SchemaChange, lakecore.Move
         changes = [
-            change.add_column("note", "STRING", "what the buyer said", move.after("item")),
+            change.add_column("note", "STRING", "by the buyer", move.after("item")),
             change.update_column_type("n", "BIGINT"),
             change.update_column_nullability("n", nullable=True),
             change.update_column_comment("n", "pieces"),
             change.update_column_default_value("n", "1"),
             change.update_column_position("n", move.first()),
             change.rename_column("item", "product"),
-            change.drop_column("old"),
+            change.drop_column("price"),
             change.set_option("snapshot.time-retained", "7 d"),
             change.remove_option("num-sorted-run.compaction-trigger"),
             change.update_comment("orders of the shop"),

@@ -79,6 +79,9 @@ class Tag:
       minute, second, nanosecond). None for a tag that stays until it is deleted;
     - `retained_seconds`: how long the tag stays after that time; None for a tag that stays until it
       is deleted.
+
+        tag = table.create_tag("before-migration")
+        tag.name, tag.snapshot_id  # ('before-migration', 3)
     """
 
     name: str
@@ -116,6 +119,9 @@ class CommitResult(ShownFacts):
     `delete`, `update` and `merge` did, and are None for a plain write, which does not know which of
     its keys are new. `identifier` is None for writers that do not number their commits. If the
     commit existed already, `facts` has `already_committed`, and nothing is counted.
+
+        done = table.update({"price": 0}, "id = 7")
+        done.snapshot_id, done.rows_updated  # (4, 1)
     """
 
     _title: ClassVar[str] = "Commit"
@@ -182,6 +188,10 @@ class Consumer:
     `next_snapshot` is the id of the first snapshot that is not read yet. Snapshots from this one on
     do not expire. `modified_ms` is when the progress was last recorded, in milliseconds since
     1970; None if the storage keeps no times.
+
+        table.reset_consumer("mails", next_snapshot=2)
+        [mails] = table.consumers()
+        mails.consumer_id, mails.next_snapshot  # ('mails', 2)
     """
 
     consumer_id: str
@@ -204,6 +214,9 @@ class Branch:
     - `schema_id`: the id of its newest schema; None if there is none, because a process died while
       it created or deleted the branch;
     - `earliest_snapshot_id`, `latest_snapshot_id`: its live snapshots; None if it has none.
+
+        [trial] = table.branches()
+        trial.name, trial.latest_snapshot_id  # ('trial', 3)
     """
 
     name: str
@@ -227,6 +240,9 @@ class FastForwardResult(ShownFacts):
       branch does not have them.
 
     In a dry run, these are the changes that a real run would make.
+
+        table.branch("trial").write([{"id": 1, "n": 7}])
+        table.fast_forward("trial").snapshots_copied  # 1
     """
 
     _title: ClassVar[str] = "Fast-forward"
@@ -267,6 +283,9 @@ class IcebergExport(ShownFacts):
     - `snapshot_id`: the snapshot that it shows;
     - `snapshots_added`: the number of snapshots that the call added to the document;
     - `rebuilt`: whether the metadata begins again with this snapshot.
+
+        done = table.export_iceberg()
+        done.snapshot_id, done.rebuilt  # (3, True)
     """
 
     _title: ClassVar[str] = "Iceberg metadata"

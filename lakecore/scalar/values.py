@@ -47,7 +47,10 @@ LOCAL = Setting(now_ms=SYSTEM.now_ms)
 
 @dataclass(frozen=True, slots=True)
 class SqlExpression:
-    """An SQL expression used as a value; created by `sql_expr`."""
+    """An SQL expression used as a value; created by `sql_expr`.
+
+    lakecore.sql_expr("price * 2")  # SqlExpression(text='price * 2')
+    """
 
     text: str
 
@@ -68,7 +71,8 @@ def sql_expr(text: str) -> SqlExpression:
     columns, and a value that its column cannot hold; and Unsupported for queries, aggregates,
     window functions, random functions and other tables.
 
-        orders.update({"price": lc.sql_expr("round(price * 1.1, 2)")}, where="item = 'tea'")
+        dearer = lakecore.sql_expr("round(price * 1.1, 2)")
+        table.update({"price": dearer}, where="item = 'tea'")
     """
     return SqlExpression(text)
 

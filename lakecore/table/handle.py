@@ -100,6 +100,10 @@ class Table(TableMethods, RetentionVerbs, Readable):
     """A Paimon table.
 
     Returned by `Session.get_table`, `Session.create_table` and `lakecore.open_table`.
+
+        table = session.get_table("shop.orders")
+        table.write([{"id": 1, "price": 3.5}])
+        table.to_polars(where="price > 3")
     """
 
     def __init__(self, context: TableContext) -> None:
@@ -115,17 +119,26 @@ class Table(TableMethods, RetentionVerbs, Readable):
 
     @property
     def context(self) -> TableContext:
-        """The value that lakecore's verbs need: schema, options, store and file layout."""
+        """The value that lakecore's verbs need: schema, options, store and file layout.
+
+        table.context.schema.primary_keys  # ('id',)
+        """
         return self._context
 
     @property
     def identifier(self) -> str:
-        """`database.table`, or the path that `open_table` was given."""
+        """`database.table`, or the path that `open_table` was given.
+
+        table.identifier  # 'shop.orders'
+        """
         return self._bound.identifier
 
     @property
     def path(self) -> str:
-        """The table's directory."""
+        """The table's directory.
+
+        table.path  # '/data/warehouse/shop.db/orders'
+        """
         return self._bound.layout.root
 
     @property
@@ -135,12 +148,17 @@ class Table(TableMethods, RetentionVerbs, Readable):
         This is the newest schema at the time the table was opened. If an option such as
         `scan.snapshot-id` names a past state, it is the schema of that state; writes still use the
         newest schema. Raises NotFound if that state does not exist.
+
+            table.schema.names  # ('id', 'item', 'price', 'n')
         """
         return schema_read(self._context)
 
     @property
     def options(self) -> TableOptions:
-        """The options, dynamic ones included."""
+        """The options, dynamic ones included.
+
+        table.options.bucket  # 1
+        """
         return self._context.options
 
     @property
@@ -244,7 +262,8 @@ class Table(TableMethods, RetentionVerbs, Readable):
         schema is stored after all rows are known to fit; it stays if the commit fails later. This
         object then uses the new schema.
 
-            table.write(pl.DataFrame({"id": [1], "note": ["new"]}), evolve_schema=True)
+            rows = pl.DataFrame({"id": [1], "note": ["new"]})
+            table.write(rows, evolve_schema=True)
 
         `watermark` is the event time, in milliseconds since 1970, up to which all rows have
         arrived. The snapshot stores the larger of this and the previous watermark.
@@ -290,7 +309,7 @@ class Table(TableMethods, RetentionVerbs, Readable):
 
         `data`, `evolve_schema`, `watermark` and the errors are those of `write`.
 
-            table.overwrite(rows, {"day": datetime.date(2024, 1, 1)})
+            table.overwrite(rows, {"day": datetime.date(2026, 1, 1)})
         """
         context = self._context
         if dynamic is None:
@@ -374,7 +393,7 @@ class Table(TableMethods, RetentionVerbs, Readable):
     def drop_partition(self, *partitions: Mapping[str, object]) -> CommitResult:
         """Remove the rows of the matching partitions in one commit.
 
-        table.drop_partition({"dt": "2026-01-01"})
+        table.drop_partition({"day": "2026-01-01"})
         """
         if not partitions:
             raise InvalidRequest("name the partitions to drop", table=self.identifier)
@@ -408,7 +427,7 @@ class Table(TableMethods, RetentionVerbs, Readable):
         NotFound if none matches, Unsupported for an action that needs a metastore, StorageError if
         a report is not accepted.
 
-            table.mark_partition_done({"day": datetime.date(2024, 1, 1)})
+            table.mark_partition_done({"day": datetime.date(2026, 1, 1)})
         """
         return mark_partition_done.mark_partition_done(self._context, partitions)
 
@@ -443,7 +462,7 @@ class Table(TableMethods, RetentionVerbs, Readable):
         or "hilbert") and `order_by` (columns) sort all rows of each partition, so that a read with
         conditions on these columns skips files:
 
-            table.compact(order_strategy="zorder", order_by=["x", "y"])
+            table.compact(full=True)
 
         Writers may run at the same time; their rows are kept. If another compaction takes the same
         files, this one starts again from the new snapshot.
@@ -498,7 +517,7 @@ class Table(TableMethods, RetentionVerbs, Readable):
         - InvalidRequest if the option `bucket` is -1, or if the changelog of these rows is not
           written yet: then call `compact(full=True)` first.
 
-            table.rescale(bucket_num=8, partition={"day": datetime.date(2024, 1, 1)})
+            table.rescale(bucket_num=8, partition={"day": datetime.date(2026, 1, 1)})
         """
         partitions = [partition] if isinstance(partition, Mapping) else partition
         request = rescale.RescaleRequest(bucket_num=bucket_num, partitions=partitions, where=where)

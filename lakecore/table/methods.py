@@ -434,7 +434,7 @@ class TableMethods(ABC):
         its column; NotFound for a snapshot that does not exist.
 
             table.lookup({"id": 7})
-            table.lookup(pl.DataFrame({"id": [7, 8, 9]}), ["id", "name"])
+            table.lookup(pl.DataFrame({"id": [7, 8, 9]}), ["id", "item"])
         """
         return lookups.look_up(self._looked_up(Travel(snapshot_id=snapshot_id)), keys, columns)
 
@@ -459,8 +459,8 @@ class TableMethods(ABC):
         Raises InvalidRequest for an unknown or nested column, and if `on` is missing for a table
         without a primary key.
 
-            with table.open_lookup(["id", "name"]) as names:
-                names.rows([{"id": 7}])
+            with table.open_lookup(["id", "item"]) as items:
+                items.rows([{"id": 7}])
         """
         return lookups.open_lookup(self._context, columns, on, self._newest_rows)
 
@@ -566,6 +566,6 @@ class TableMethods(ABC):
         Raises NotFound if a snapshot from `snapshot_id` to the newest is missing, InvalidRequest
         if the snapshot before it exists or if it is not between the first and the newest.
 
-            table.repair_earliest_snapshot(7)
+            table.repair_earliest_snapshot(1)
         """
         return retention_verbs.repair_earliest_snapshot(self._context, snapshot_id)

@@ -226,9 +226,11 @@ class _Seen:
 class Lookup:
     """Looks up rows by keys, again and again; see `Table.open_lookup`. Threads may share it.
 
-    with table.open_lookup() as lookup:
-        found = lookup.rows([{"id": 1}])
-        lookup.refresh()
+    lookup = table.open_lookup()
+    lookup.rows([{"id": 1}])
+    lookup.refresh()  # 3
+    lookup.snapshot_id, lookup.cached_bytes > 0  # (3, True)
+    lookup.close()
     """
 
     def __init__(

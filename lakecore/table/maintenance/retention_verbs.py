@@ -268,7 +268,8 @@ class RetentionVerbs:
         stays, and the result names it. With `dry_run`, nothing is dropped. The rule is Paimon's
         (https://paimon.apache.org/docs/master/maintenance/manage-partitions/).
 
-            table.expire_partitions(expiration_time="30 d", timestamp_formatter="yyyy-MM-dd")
+            form = "yyyy-MM-dd"
+            table.expire_partitions(expiration_time="30 d", timestamp_formatter=form)
 
         Raises InvalidRequest if the table has no partitions, or if neither argument nor option sets
         an expiration time; Unsupported for a formatter with parts that are not numbers.

@@ -364,12 +364,13 @@ class MergeInto:
     the two sides, as in `pl.col("source.price")`; `x` alone works if only one side has it.
 
         merge = table.merge(rows, on=["id"]).when_matched_delete("source.n = 0")
-        merge = merge.when_matched_update({"n": pl.col("source.n")}, condition="source.n < 9")
+        merge = merge.when_matched_update({"n": pl.col("source.n")}, "source.n < 9")
         merge = merge.when_matched_update_all()
-        merge = merge.when_not_matched_insert({"id": pl.col("source.id")}, condition="n is null")
+        merge = merge.when_not_matched_insert({"id": pl.col("source.id")}, "n is null")
         merge = merge.when_not_matched_insert_all()
         merge = merge.when_not_matched_by_source_delete("item is null")
-        merge = merge.when_not_matched_by_source_update({"n": lakecore.sql_expr("n + 1")})
+        one_more = lakecore.sql_expr("n + 1")
+        merge = merge.when_not_matched_by_source_update({"n": one_more})
         merge.execute()
     """
 

@@ -149,13 +149,19 @@ class StreamWrite:
     files of checkpoints in flight, because their messages may be committed after a restart.
 
         with table.new_stream_write("loader") as writer:
-            for checkpoint, rows in enumerate(batches, start=1 + (writer.committed() or 0)):
+            first = 1 + (writer.committed() or 0)
+            for checkpoint, rows in enumerate(batches, first):
                 writer.write(rows)
                 messages = writer.prepare_commit(checkpoint)
                 writer.commit(checkpoint)
 
     Where checkpoints are confirmed later, a restarted process passes the messages that it stored:
-    `writer.recover({checkpoint: messages})`.
+
+        writer = table.new_stream_write("loader")
+        writer.recover(writer.filter_committed({checkpoint: messages}))
+        writer.commit_user, writer.in_flight, writer.row_count  # ('loader', (), 0)
+        writer.abort()
+        writer.close()
     """
 
     def __init__(self, context: TableContext, commit_user: str) -> None:
@@ -470,6 +476,9 @@ class IngestResult(ShownFacts):
 
     `frames` and `rows` count what was written; `commits` counts commits; `snapshot_ids` and
     `checkpoint` are the snapshots and the number of the last commit (None: nothing was committed).
+
+        done = table.ingest([rows, rows], every="10 s", commit_user="loader")
+        done.frames, done.rows, done.commits  # (2, 24, 1)
     """
 
     commit_user: str
