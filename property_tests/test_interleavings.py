@@ -32,6 +32,7 @@ from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import Budget
 from lakecore.model.validation import create_schema
 from lakecore.table.handle import Table, load_table
+from lakecore.table.maintenance.deletion import is_removed
 from lakecore.table.publication import write_schema
 from lakecore.testing.stores import files_below
 from property_tests.profile import calls_of
@@ -193,6 +194,9 @@ class Seen:
         self._store, self._files = store, files
         self.states: set[Rows] = set()
         self.latest = self._of(table)
+        self.stale_tags = [
+            tag.name for tag in table.tags() if is_removed(table.context, tag.snapshot)
+        ]
         self.branches = {each.name: self._of(table.branch(each.name)) for each in table.branches()}
         self.consumers = {each.consumer_id: each.next_snapshot for each in table.consumers()}
 
@@ -310,6 +314,7 @@ class Pair:
             self._check_error(player)
         seen = self._seen(store)
         assert seen.states <= self.states, f"unknown rows: {seen.states - self.states}"
+        assert not seen.stale_tags, f"tags of removed snapshots: {seen.stale_tags}"
         first, second = (player.error is not None for player in players)
         may_be = [*self.orders]
         # Of two that lead back, or a maker of a tag beside one, one may undo the other.
@@ -374,6 +379,8 @@ PLAIN = {
     ("plain", "fast_forward", "roll back"),  # each removed what the other led to
     ("plain", "expire", "expire one"),  # EARLIEST went back to snapshots without files
     ("plain", "expire", "roll back to a tagged"),  # a state between was left
+    ("plain", "create_tag", "roll back to a tag"),  # a tag of a snapshot that was taken away
+    ("plain", "fast_forward", "create_tag"),  # the same
     ("plain", "delete_tag", "expire"),  # "the table is corrupt"
     ("plain", "roll back to an expired tag", "expire"),  # the table was lost
 }

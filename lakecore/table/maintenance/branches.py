@@ -447,6 +447,7 @@ def _check_older(
 def _carry_out(context: TableContext, branch: TableContext, target: History, steps: _Steps) -> None:
     store, layout, source = context.store, target.layout, branch.layout
     out, newest = steps.snapshots_out, steps.latest
+    removed = [target.snapshot_if_there(number) for number in out]
     _begin(context, target, source, steps)
     store.delete(layout.latest_hint)
     last = next(iter(out), 0)  # N of the module
@@ -474,7 +475,9 @@ def _carry_out(context: TableContext, branch: TableContext, target: History, ste
         for number in steps.snapshots_in:
             if number != newest:
                 _publish(context, source, layout, number, replaces=number == last)
-        _finish(context, branch, target, steps)
+        # A tag may have been made of one since the plan.
+        late = {tag.name for tag in tags_of(target) if any(map(tag.snapshot.is_same, removed))}
+        _finish(context, branch, target, replace(steps, tags_out=(*late.union(steps.tags_out),)))
 
 
 def _begin(context: TableContext, target: History, source: Layout, steps: _Steps) -> None:

@@ -358,6 +358,14 @@ def existing_snapshot(context: TableContext, snapshot_id: int) -> Snapshot:
     )
 
 
+def is_removed(context: TableContext, snapshot: Snapshot) -> bool:
+    """Whether a rollback or a fast-forward took the snapshot away: it is gone without expiring."""
+    if snapshot.is_same(context.history.snapshot_if_there(snapshot.id)):
+        return False
+    earliest = context.history.earliest_snapshot_id()
+    return earliest is not None and earliest <= snapshot.id
+
+
 def expired_during(context: TableContext, snapshot_id: int, **facts: object) -> NotFound:
     """The error for a snapshot that another process let expire during the call."""
     return NotFound(

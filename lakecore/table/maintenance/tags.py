@@ -17,7 +17,8 @@ deletion is logged (`deletion.py`).
 INVARIANT: the files of a tag exist from the moment when the tag does. Whoever deletes files first
 takes away what kept them (an expiry moves EARLIEST, `delete_tag` deletes the tag), and then looks
 for pending files. A verb here writes its pending file before it looks at what keeps the snapshot.
-One of the two sees the other.
+One of the two sees the other. A rollback and a fast-forward delete the tags of the snapshots that
+they take away: a verb here looks once more when its tag exists, and takes the tag back.
 
 The names and rules are Paimon's (https://paimon.apache.org/docs/master/maintenance/manage-tags/).
 With `tag.create-success-file`, the file `tag/tag-success-file/NAME_SUCCESS` is written after a tag
@@ -33,7 +34,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from lakecore.errors import AlreadyExists, CorruptTable, InvalidRequest, LakecoreError, NotFound
+from lakecore.errors import (
+    AlreadyExists,
+    CommitConflict,
+    CorruptTable,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+)
 from lakecore.format import metadata
 from lakecore.format.layout import SUCCESS_FOLDER, TAG_PREFIX
 from lakecore.model.retention import FilesDeleted, TagDeletion
@@ -50,6 +58,7 @@ from lakecore.table.maintenance.deletion import (
     existing_snapshot,
     expired_during,
     is_at,
+    is_removed,
     keepers,
     metadata_of_changelogs,
     pending,
@@ -257,6 +266,8 @@ def make_tag(context: TableContext, name: str, snapshot: Snapshot, retained: int
         decide(create, lambda: is_at(context, path, data), tag=name, table=context.identifier)
         if not made:
             raise _taken(context, name)
+        with clean_up_after(context, "the creation of a tag"):
+            _check_stays(context, tag)
     with clean_up_after(context, "the creation of a tag"):
         _write_success(context, name)
         context.publication.note_tags(context.history, made=[name])
@@ -292,8 +303,9 @@ def put_tag(context: TableContext, old: Tag, snapshot: Snapshot, retained: int |
             tag=name,
             table=context.identifier,
         )
-        if files is not None:
-            with clean_up_after(context, "the replacement of a tag"):
+        with clean_up_after(context, "the replacement of a tag"):
+            _check_stays(context, tag, old)
+            if files is not None:
                 files.delete()
     return tag
 
@@ -303,6 +315,7 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
     require_own_references(context, "rename_tag")
     check_tag_name(context, new_name)
     tag = known_tag(context, name)
+    renamed = replace(tag, name=new_name)
     old_path, path = context.layout.tag(name), context.layout.tag(new_name)
     data = metadata.renamed_tag(context.store.read(old_path), old_path, None)
     marked = metadata.renamed_tag(data, old_path, name)
@@ -319,9 +332,10 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
         with clean_up_after(context, "the renaming of a tag"):
             # A rollback may have removed the tag meanwhile; this makes it again.
             context.store.put(path, data)
+            _check_stays(context, renamed)
     with clean_up_after(context, "the renaming of a tag"):
         context.publication.note_tags(context.history, made=[new_name], gone=[name])
-    return replace(tag, name=new_name)
+    return renamed
 
 
 def delete_tag(context: TableContext, name: str, *, dry_run: bool = False) -> TagDeletion:
@@ -473,6 +487,28 @@ def _check_kept(
     others = (tag.snapshot for tag in tags_of(context.history) if tag.name != without)
     if not any(map(snapshot.is_same, others)):
         raise expired_during(context, snapshot.id, tag=name)
+
+
+def _check_stays(context: TableContext, tag: Tag, old: Tag | None = None) -> None:
+    """Raise CommitConflict, with `old` in its place, if the snapshot of a new tag was taken away.
+
+    A rollback and a fast-forward look for tags after they have taken away snapshots: either they
+    see the tag, or this sees what they did.
+    """
+    if not is_removed(context, tag.snapshot):
+        return
+    path = context.layout.tag(tag.name)
+    if old is None or is_removed(context, old.snapshot):
+        context.store.delete(path)
+    else:
+        context.store.put(path, metadata.encode_tag(old))
+    raise CommitConflict(
+        "the table was rolled back or fast-forwarded during the call; choose a snapshot that is"
+        " there now",
+        tag=tag.name,
+        snapshot_id=tag.snapshot.id,
+        table=context.identifier,
+    )
 
 
 def _check_whole(context: TableContext, snapshot: Snapshot) -> None:

@@ -70,7 +70,7 @@ VERBS: Mapping[str, tuple[Callable[[Table], object], Mapping[str, float]]] = {
     "compact, nothing to do": (lambda table: table.compact(), {"GET": 5, "LIST": 1}),
     "create and delete a tag": (
         lambda table: (table.create_tag("t"), table.delete_tag("t")),
-        {"GET": 13, "PUT": 2, "LIST": 3, "DELETE": 2},
+        {"GET": 14, "PUT": 2, "LIST": 3, "DELETE": 2},
     ),
     "expire, nothing to do": (lambda table: table.expire_snapshots(), {"GET": 7}),
     "plan": (lambda table: table.explain(), {"GET": 4}),
