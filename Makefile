@@ -38,7 +38,7 @@ WITHOUT := $(addprefix --ignore=tests/,browser loaders services spark)
 SLOW = $(shell grep -rl --include='*.py' --exclude-dir=loaders 'pytest.mark.slow' tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv extras demo test compiled fmt lint types props mutate simulate faults interop services cdc-load cdc-ddl differential bench browser loaders loaders-here heavy-tools floors floors-here spark spark-versions demo-spark bench-spark docs docs-serve ci nightly clean
+.PHONY: help venv extras demo test compiled fmt lint types props mutate simulate faults interop services cdc-load cdc-ddl differential bench browser loaders loaders-here heavy-tools floors floors-here spark spark-versions demo-spark bench-spark docs docs-serve docs-version release-check ci nightly clean
 .DELETE_ON_ERROR:
 # Tests start hundreds of interpreters, and each suite imports the tests: compile each module once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -186,6 +186,12 @@ docs: $(VENV)/.installed-docs ## build the documentation site into site/; a brok
 docs-serve: $(VENV)/.installed-docs ## serve the documentation on http://127.0.0.1:8000, and build it again after each change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve $(ARGS)
 
+# The site keeps the pages of each minor version, and `latest` leads to the newest.
+docs-version: $(VENV)/.installed-docs ## add the documentation of this version to the branch gh-pages (ARGS=--push)
+	PATH="$(abspath $(BIN)):$$PATH" SITE_VERSIONS=mike NO_MKDOCS_2_WARNING=1 mike deploy --update-aliases $(ARGS) \
+	    "$$($(BIN)/python -c 'import lakecore; print(*lakecore.__version__.split(".")[:2], sep=".")')" latest
+	PATH="$(abspath $(BIN)):$$PATH" mike set-default $(ARGS) latest
+
 nightly: ## what takes hours: all laws, seeds, histories, mutants, faults and versions of Spark
 	@failed=0; \
 	$(MAKE) -k PROFILE=explore SEEDS=10000 HISTORIES=600 MUTANTS=200 SEED=$(SEED) \
@@ -199,5 +205,5 @@ ci: ## run all that a change must pass
 	.ci/run
 
 clean: ## remove what builds, checks and runs leave behind
-	rm -rf $(VENV) $(LOADERS_VENV) $(HEAVY_VENV) $(FLOORS_VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .ci/logs logs
+	rm -rf $(VENV) $(LOADERS_VENV) $(HEAVY_VENV) $(FLOORS_VENV) build dist sbom site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .ci/logs logs
 	find lakecore tests property_tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -18,27 +18,56 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 
 
-def test_changelog_has_a_dated_section_of_the_version() -> None:
+def test_changelog_and_version_agree() -> None:
     release.check_changelog((ROOT / "CHANGELOG.md").read_text(), lakecore.__version__)
 
 
 @pytest.mark.parametrize(
-    "heads", [[], ["## [1.2.0] - unreleased"], ["## [1.1.0] - 2026-01-01"], ["## 1.2.0"]]
+    ("heads", "version"),
+    [
+        ([], "1.2.0"),
+        (["## [1.2.0] - unreleased"], "1.2.0"),
+        (["## [1.1.0] - 2026-01-01"], "1.2.0"),
+        (["## 1.2.0"], "1.2.0"),
+        (["## [Unreleased]", "## [1.2.0] - today"], "1.3.0.dev0"),
+    ],
 )
-def test_a_version_without_its_dated_section_is_refused(heads: list[str]) -> None:
+def test_a_version_without_its_dated_section_is_refused(heads: list[str], version: str) -> None:
     with pytest.raises(release.ReleaseError, match="CHANGELOG"):
-        release.check_changelog("\n".join(["# Changelog", *heads]), "1.2.0")
+        release.check_changelog("\n".join(["# Changelog", *heads]), version)
 
 
-def test_unreleased_changes_stand_above_the_version() -> None:
-    release.check_changelog("## [Unreleased]\n\n## [1.2.0] - 2026-01-02\n", "1.2.0")
+def test_what_a_checkout_lacks_for_a_release_is_said() -> None:
+    dated = "## [1.2.0] - 2026-01-02\n\n- first\n"
+    before, empty = f"## [Unreleased]\n\n- news\n\n{dated}", f"## [Unreleased]\n\n{dated}"
+
+    assert release.check_changelog(dated, "1.2.0") == []
+    assert release.check_changelog(empty, "1.2.0") == []
+    assert "need a version" in release.check_changelog(before, "1.2.0")[0]
+    assert "between two releases" in release.check_changelog(before, "1.3.0.dev0")[0]
+    assert "[project.urls]" in release.check_urls({})[0]
+    assert release.check_urls({"urls": {"Repository": "x"}}) == []
 
 
-def test_a_tag_needs_the_addresses_of_the_project() -> None:
-    assert "no [project.urls]" in release.check_urls({}, of_tag=False)
-    with pytest.raises(release.ReleaseError, match="Repository"):
-        release.check_urls({}, of_tag=True)
-    assert release.check_urls({"urls": {"Repository": "x"}}, of_tag=True) == "addresses: stated"
+def test_a_tag_is_refused_while_something_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [1.2.0] - 2026-01-02\n")
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    monkeypatch.setattr(release, "__version__", "1.2.0")
+    monkeypatch.setenv("GITHUB_REF_TYPE", "tag")
+
+    assert release.main() == 1
+    assert "no [project.urls]" in capsys.readouterr().out
+
+
+def test_an_sbom_lists_lakecore_and_what_it_needs() -> None:
+    names = ("lakecore", "duckdb", "polars", "pyarrow")
+    parts = [{"name": name, "version": "1"} for name in names]
+    release.check_parts({"components": parts})
+    with pytest.raises(release.ReleaseError, match="polars"):
+        release.check_parts({"components": [each for each in parts if each["name"] != "polars"]})
 
 
 def test_files_of_no_package_are_strangers_in_a_wheel() -> None:
@@ -68,6 +97,18 @@ def test_only_the_publishing_job_may_ask_for_an_identity() -> None:
     assert [name for name, job in jobs.items() if "id-token" in str(job)] == ["publish"]
     assert jobs["publish"]["environment"] == "pypi"
     assert jobs["publish"]["needs"] == "build"
+
+
+def test_a_release_has_its_parts_and_its_pages() -> None:
+    jobs = _yaml(ROOT / ".github" / "workflows" / "release.yml")["jobs"]
+    writing = {name for name, job in jobs.items() if "write" in str(job.get("permissions"))}
+    files, pages = (str(jobs[name]["steps"][-1]) for name in ("attach", "docs"))
+
+    assert writing == {"publish", "attach", "docs"}
+    assert {jobs[name]["needs"] for name in ("attach", "docs")} == {"publish"}
+    assert re.search(r"gh release create.* dist/\* sbom/\*", files)
+    assert "make docs-version ARGS=--push" in pages
+    assert "mike>=" in str(_project()["optional-dependencies"]["docs"])
 
 
 def test_each_form_asks_for_what_it_needs() -> None:
