@@ -18,6 +18,7 @@ from lakecore.model.types import (
     Vector,
 )
 from lakecore.options import ChangelogProducer, MergeEngine, TableOptions, member
+from lakecore.options.choices import IcebergStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,6 +34,16 @@ _USED_BY = {
     "fields_sequence_group": (MergeEngine.PARTIAL_UPDATE,),
 }
 """The merge engines that use an option, by its attribute."""
+_HIVE, _REST = (IcebergStorage.HIVE_CATALOG,), (IcebergStorage.REST_CATALOG,)
+_REST_KEY = "metadata.iceberg.rest."
+_LISTED_BY = {
+    "metadata.iceberg.uri": _HIVE,
+    "metadata.iceberg.hive-skip-update-stats": _HIVE,
+    _REST_KEY: _REST,
+    "metadata.iceberg.database": (*_HIVE, *_REST),
+    "metadata.iceberg.table": (*_HIVE, *_REST),
+}
+"""The catalogs for whose entries an option is, by its key, or by how the keys begin."""
 
 
 def needs_primary_key(key: str, options: TableOptions) -> InvalidRequest:
@@ -57,9 +68,10 @@ def check_fields_families(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_have_effect(keys: Iterable[str], options: TableOptions) -> None:
-    """Check that the merge engine of the table uses these options, which a user has set now.
+    """Check that these options, which a user has set now, have an effect in the table.
 
-    A table of another engine may have options that its merge engine ignores.
+    Some are of another merge engine, or of another kind of Iceberg catalog. A table that Java wrote
+    may have options that it ignores.
     """
     for key in keys:
         found = "fields_default_aggregate_function" if key == _DEFAULT_FUNCTION else None
@@ -73,6 +85,17 @@ def check_have_effect(keys: Iterable[str], options: TableOptions) -> None:
                 option=key,
                 merge_engine=options.merge_engine.value,
                 used_by=[each.value for each in engines],
+                table=options.table,
+            )
+        catalogs = _LISTED_BY.get(_REST_KEY if key.startswith(_REST_KEY) else key)
+        storage = options.metadata_iceberg_storage
+        if catalogs and storage not in (*catalogs, IcebergStorage.DISABLED):
+            raise InvalidRequest(
+                "metadata.iceberg.storage of the table ignores the option: set another storage, or "
+                "leave the option out",
+                option=key,
+                storage=storage.value,
+                used_by=[each.value for each in catalogs],
                 table=options.table,
             )
 

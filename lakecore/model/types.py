@@ -78,6 +78,7 @@ __all__ = [
     "has_vector",
     "inner_types",
     "is_blob",
+    "is_in_milliseconds",
     "leaves",
     "parse_field",
     "parse_type",
@@ -125,6 +126,11 @@ def string_array(texts: Sequence[str]) -> pa.StringArray:
 def timestamp_unit(precision: int) -> str:
     """The Arrow unit of a timestamp of that many fraction digits: ms, us or ns."""
     return "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
+
+
+def is_in_milliseconds(leaf: Atomic) -> bool:
+    """Whether the values are timestamps that Paimon stores in milliseconds."""
+    return leaf.root in TIMESTAMPS and timestamp_unit(leaf.precision or 0) == "ms"
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:

@@ -94,7 +94,9 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
     parsed = parse_options(kept, table=table, creating=True)
     fields = with_blobs(stated, parsed)
     nullable_keys = parsed.primary_key_nullable
-    fields, next_id = number_fields(key_columns(fields, primary, nullable=nullable_keys))
+    fields, next_id = number_fields(
+        key_columns(fields, primary, nullable=nullable_keys), int(parsed.field_id_one_based)
+    )
     kept = tidy(kept)
     check_stored(kept, table=table)
     schema = TableSchema(

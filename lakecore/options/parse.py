@@ -211,8 +211,9 @@ def check_option_change(
 ) -> None:
     """Raise InvalidRequest if the option may not take this value (None: its default).
 
-    An unknown key may be removed, but not set. `type` and `path` never change. Options that decide
-    where rows are stored and how they merge do not change once there are snapshots.
+    An unknown key may be removed, but not set. `type`, `path` and `field-id.one-based` never
+    change. Options that decide where rows are stored and how they merge do not change once there
+    are snapshots.
     """
     old = options.get(key)
     if old == value:
@@ -220,7 +221,7 @@ def check_option_change(
     if value is not None:
         parse_options({key: value}, table=table, creating=True)
     known = find_option(key)
-    if key in ("type", "path") and value is not None:
+    if key in ("type", "path", "field-id.one-based") and value is not None:
         raise InvalidRequest(
             "the option cannot change", option=key, old=old, new=value, table=table
         )

@@ -493,6 +493,11 @@ class IcebergOptions:
         "metadata.iceberg.table-properties.#", TEXT, MAINTAIN,
         "Iceberg: property of the table in its metadata.",
     )
+    field_id_one_based: bool = option(
+        "field-id.one-based", FLAG, False, MAINTAIN,
+        "A new table numbers its columns from 1, for readers of Iceberg that refuse the id 0.",
+        immutable=True,
+    )
     # fmt: on
 
 

@@ -28,7 +28,7 @@ Where = tuple[str, str, str]
 
 def main() -> None:
     """Answer requests."""
-    serve({"read": read, "tags": tags, "listed": listed, "shown": shown})
+    serve({"read": read, "tags": tags, "listed": listed, "shown": shown, "remote": remote})
 
 
 def read(
@@ -42,6 +42,34 @@ def read(
         except Exception as error:  # noqa: BLE001 - the test decides which refusals are right
             found[name] = f"{type(error).__name__}: {error}"
     return found
+
+
+def remote(path: str, endpoint: str, where: Where) -> dict[str, list[str]]:
+    """The rows that match, of a table on S3, by each reader that a user would point to it."""
+    import polars as pl
+    from pyiceberg.expressions import GreaterThanOrEqual
+    from pyiceberg.table import StaticTable
+
+    settings = {
+        "s3.endpoint": endpoint,
+        "s3.access-key-id": "key",
+        "s3.secret-access-key": "secret",
+        "s3.region": "us-east-1",
+    }
+    name, value = where[0], _value(where)
+    table = StaticTable.from_metadata(path, settings)
+    frame = pl.scan_iceberg(path, storage_options=settings).filter(pl.col(name) >= value)
+    con, query = _duckdb(), f"FROM iceberg_scan('{path}') WHERE \"{name}\" >= {where[2]}"
+    con.execute(
+        "CREATE OR REPLACE SECRET (TYPE s3, KEY_ID 'key', SECRET 'secret', REGION 'us-east-1', "
+        f"ENDPOINT '{endpoint.partition('://')[2]}', USE_SSL false, URL_STYLE 'path')"
+    )
+    found: dict[str, Any] = {
+        "pyiceberg": table.scan(row_filter=GreaterThanOrEqual(name, value)).to_arrow(),
+        "polars": frame.collect().to_arrow(),
+        "duckdb": con.execute(query).to_arrow_table(),
+    }
+    return {reader: plain_rows(rows.to_pylist()) for reader, rows in found.items()}
 
 
 def tags(path: str) -> dict[str, int]:
@@ -123,10 +151,16 @@ def _value(where: Where) -> Any:
 def _duckdb() -> Any:
     import duckdb
     import duckdb_extension_avro
+    import duckdb_extension_httpfs
     import duckdb_extension_iceberg
 
+    packages = {
+        "httpfs": duckdb_extension_httpfs,
+        "avro": duckdb_extension_avro,
+        "iceberg": duckdb_extension_iceberg,
+    }
     con = duckdb.connect(config={"allow_unsigned_extensions": "true", "threads": "1"})
-    for package, name in ((duckdb_extension_avro, "avro"), (duckdb_extension_iceberg, "iceberg")):
+    for name, package in packages.items():
         folder = Path(package.__file__).parent / "extensions" / f"v{duckdb.__version__}"
         con.execute(f"LOAD '{folder / name}.duckdb_extension'")
     return con

@@ -38,7 +38,8 @@ PACKAGES = ("pypaimon==2.1.0", "pypaimon-rust==0.4.0", "datafusion>=54,<55", "JP
 SPARK_PACKAGES = ("pyspark==3.5.7", "numpy<2", "pandas<3", "pyarrow", "setuptools")
 LAKE_PACKAGES = (
     *("numpy", "polars", "pyarrow", "duckdb==1.5.5", "duckdb-extension-ducklake==1.5.5"),
-    *("duckdb-extension-iceberg==1.5.5", "duckdb-extension-avro==1.5.5", "JPype1==1.7.1"),
+    *("duckdb-extension-iceberg==1.5.5", "duckdb-extension-avro==1.5.5"),
+    *("duckdb-extension-httpfs==1.5.5", "JPype1==1.7.1"),
     *("deltalake==1.6.6", "pyiceberg[sql-sqlite,hive,pyarrow,snappy]==0.12.0"),
 )
 SPARK_JAR = "org.apache.paimon:paimon-spark-3.5:0.9.0"

@@ -27,6 +27,7 @@ from tests.interop.setup_peers import (
     set_up_iceberg_spark,
     spark_python,
 )
+from tests.stores import s3_service
 from tests.test_readme import python_blocks
 
 if TYPE_CHECKING:
@@ -280,23 +281,89 @@ def test_readers_see_the_rows_of_random_histories(
     }
 
 
-def test_milliseconds_are_filtered_right_by_all_but_javas_library(
-    readers: Peer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+MOMENTS = {  # by type: the text of a bound
+    "TIMESTAMP(3)": "2024-03-03 00:00:00",
+    "TIMESTAMP(0)": "2024-03-03 00:00:00",
+    "TIMESTAMP_LTZ(3)": "2024-03-03 00:00:00+00:00",
+    "TIMESTAMP(6)": "2024-03-03 00:00:00",
+}
+
+
+@pytest.mark.parametrize("kind", MOMENTS)
+@pytest.mark.parametrize("rows", [5, 5000], ids=["plain", "repeated"])  # which have a dictionary
+def test_all_readers_filter_by_milliseconds(
+    kind: str, rows: int, readers: Peer, spark: Peer, tmp_path: Path
 ) -> None:
     catalog = lc.connect(tmp_path, create=True)
     catalog.create_database("db")
-    options = {"metadata.iceberg.storage": "table-location"}
-    for precision, missing in ((3, {"java"}), (6, set())):
-        types = {"k": "INT", "at": f"TIMESTAMP({precision})"}
-        table = catalog.create_table(f"db.t{precision}", types, options=options)
-        table.write([{"k": each, "at": datetime(2024, 3, each + 1)} for each in range(5)])
-        where = ("at", "TIMESTAMP", "2024-03-03T00:00:00")
-        seen = readers.ask("read", path=documents(table), where=where)
-        expected = rows_of(table, where="at >= TIMESTAMP '2024-03-03 00:00:00'")
+    table = catalog.create_table(
+        "db.t",
+        {"k": "INT", "at": kind, "r": f"ROW<z {kind}>"},
+        options={"metadata.iceberg.storage": "table-location"},
+    )
+    zone = UTC if "LTZ" in kind else None
+    moments = [datetime(2024, 3, each % 5 + 1, tzinfo=zone) for each in range(rows)]
+    table.write([{"k": 1, "at": each, "r": {"z": each}} for each in moments])
+    name = "TIMESTAMPTZ" if zone else "TIMESTAMP"
+    bound = MOMENTS[kind].replace(" ", "T")
+    expected = rows_of(table, where=f"at >= {name} '{MOMENTS[kind]}'")
+    seen = readers.ask("read", path=documents(table), where=("at", name, bound))
+    asked = f"CAST('{MOMENTS[kind]}' AS {'TIMESTAMP' if zone else 'TIMESTAMP_NTZ'})"
 
-        assert set(differing(seen, expected)) == missing
-    assert "table=db.t3 columns=at" in caplog.text
-    assert "table=db.t6" not in caplog.text
+    assert len(expected) == rows * 3 // 5
+    assert differing(seen, expected) == {}
+    for column in ("at", "r.z"):
+        found: Any = spark.ask("read", path=table.path, where=f"{column} >= {asked}")
+        # Spark's rows state the zone of no nested value.
+        assert [row.replace('Z"', '"') for row in found] == [
+            row.replace('Z"', '"') for row in expected
+        ]
+
+
+def test_java_misses_milliseconds_in_files_that_were_written_without_the_option(
+    readers: Peer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = lc.open_table(
+        tmp_path / "t", schema={"at": "TIMESTAMP(3)", "us": "TIMESTAMP(6)"}, create=True
+    )
+    table.write([{"at": datetime(2024, 3, each), "us": None} for each in range(1, 6)])
+    path = table.export_iceberg().metadata_path
+    seen = readers.ask("read", path=path, where=("at", "TIMESTAMP", "2024-03-03T00:00:00"))
+
+    assert {*differing(seen, rows_of(table, where="at >= TIMESTAMP '2024-03-03'"))} == {"java"}
+    assert "columns=at" in caplog.text
+    assert "columns=at,us" not in caplog.text
+
+
+@pytest.mark.parametrize("storage", ["table-location", "hadoop-catalog"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_readers_see_the_rows_of_a_table_on_s3(kind: str, storage: str, readers: Peer) -> None:
+    keyed = kind.startswith("key")
+    with s3_service() as service, service.client() as client:
+        client.create_bucket(Bucket="lake")
+        catalog = lc.connect({"warehouse": "s3://lake/w h", **service.options}, create=True)
+        catalog.create_database("db")
+        table = catalog.create_table(
+            "db.t",
+            {"k": "INT NOT NULL", "s": "STRING", "p": "STRING NOT NULL"},
+            primary_keys=["k", "p"] if keyed else [],
+            partition_keys=["p"],
+            options={"metadata.iceberg.storage": storage, **KINDS[kind]},
+        )
+        table.write([{"k": each, "s": f"v{each}", "p": "a b"} for each in range(9)])
+        table.delete("k % 4 = 1")
+        table.compact(full=True)
+        table.write([{"k": 20, "s": "new", "p": "c"}])
+        if kind == "key":
+            table.compact(full=True)
+        path = str(documents(table))
+        where = ("k", "INT", "3")
+        seen = readers.ask("remote", path=path, endpoint=service.endpoint, where=where)
+
+        rows = rows_of(table, where="k >= 3")
+        assert path.startswith("s3://lake/w h/")
+        assert len(rows) == 6
+        assert seen == dict.fromkeys(("pyiceberg", "polars", "duckdb"), rows)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -477,6 +544,35 @@ def test_readers_see_other_types(name: str, readers: Peer, tmp_path: Path) -> No
         assert "time32[ms]" in wrong.pop("pyiceberg")
 
     assert wrong == {}
+
+
+@pytest.mark.parametrize("version", [limits.JAVA, limits.JAVA_NEW])
+@pytest.mark.parametrize("keys", [[], ["k", "p"]], ids=["append", "key"])
+def test_columns_that_are_numbered_from_one_are_read_by_all(
+    keys: list[str], version: str, peers: Callable[[str], PeerEngine], readers: Peer, tmp_path: Path
+) -> None:
+    java = peers(version)
+    table = lc.open_table(
+        tmp_path / "t",
+        schema={"k": "INT NOT NULL", "l": "ARRAY<ROW<a INT>>", "p": "STRING NOT NULL"},
+        primary_keys=keys,
+        partition_keys=["p"],
+        options={"field-id.one-based": "true", "bucket": "1" if keys else "-1"},
+        create=True,
+    )
+    table.write([{"k": each, "l": [{"a": each}], "p": "x"} for each in range(3)])
+    java.write(tmp_path / "t", (("+I", [7, [[7]], "y"]), ("+I", [1, None, "x"])))
+    table = table.refresh()
+    table.compact(full=True)
+    path = str(table.export_iceberg().metadata_path)
+    (columns,) = (each["fields"] for each in json.loads(Path(path).read_text())["schemas"])
+
+    assert [each["id"] for each in columns] == [1, 2, 4]
+    assert differing(readers.ask("read", path=path), rows_of(table)) == {}
+    assert sorted(str(row[0]) for row in java.read(tmp_path / "t")) == sorted(
+        str(each) for each in table.to_polars()["k"]
+    )
+    assert table.count() == (4 if keys else 5)
 
 
 @pytest.mark.parametrize("kind", ["append", "key", "key with vectors"])

@@ -260,6 +260,13 @@ def test_an_option_that_the_merge_engine_ignores_is_not_set() -> None:
     after(make(merge_engine="aggregation"), change)
 
 
+def test_an_option_of_another_iceberg_catalog_is_not_set() -> None:
+    change = SchemaChange.set_option("metadata.iceberg.table", "other")
+    with pytest.raises(InvalidRequest, match="ignores the option"):
+        after(append(**{"metadata.iceberg.storage": "hadoop-catalog"}), change)
+    after(append(**{"metadata.iceberg.storage": "hive-catalog"}), change)
+
+
 def test_an_ignored_option_of_another_engine_stays() -> None:
     written = replace(make(), options={"bucket": "2", "fields.v.aggregate-function": "sum"})
 
@@ -561,9 +568,9 @@ def test_branch_is_no_property_of_a_table() -> None:
     assert after(make(), SchemaChange.set_option("branch", "main")).options["branch"] == "main"
 
 
-@pytest.mark.parametrize("key", ["type", "path"])
+@pytest.mark.parametrize("key", ["type", "path", "field-id.one-based"])
 def test_kind_and_place_of_a_table_never_change(key: str) -> None:
-    value = "format-table" if key == "type" else "/elsewhere"
+    value = {"type": "format-table", "path": "/elsewhere"}.get(key, "true")
     change = SchemaChange.set_option(key, value)
 
     assert "the option cannot change" in refused(make(), change, has_snapshots=False)

@@ -45,6 +45,13 @@ def test_columns_are_numbered_depth_first_and_keys_are_not_null() -> None:
     assert [field.name for field in schema.partition_fields] == ["p"]
 
 
+def test_columns_are_numbered_from_one_if_asked_for() -> None:
+    schema = make({"a": "INT", "r": "ROW<x INT>"}, options={"field-id.one-based": "true"})
+
+    assert shown(schema) == ["1 a INT", "2 r ROW<`x` INT>"]
+    assert schema.highest_field_id == 3
+
+
 def test_arrow_schema_is_taken_without_its_parquet_ids() -> None:
     with_ids = pa.field("a", pa.int64(), metadata={"PARQUET:field_id": "41"})
 

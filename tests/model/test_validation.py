@@ -234,6 +234,25 @@ def test_an_option_that_the_merge_engine_ignores_is_refused(engine: str, option:
         check("k", "", f"merge-engine={engine} {option}")
 
 
+@pytest.mark.parametrize(
+    ("storage", "key"),
+    [
+        ("table-location", "database"),
+        ("hadoop-catalog", "table"),
+        ("table-location", "uri"),
+        ("hadoop-catalog", "rest.uri"),
+        ("hive-catalog", "rest.token"),
+        ("rest-catalog", "uri"),
+        ("rest-catalog", "hive-skip-update-stats"),
+    ],
+)
+def test_an_option_of_another_iceberg_catalog_is_refused(storage: str, key: str) -> None:
+    option = f"metadata.iceberg.{key}=true"
+    with pytest.raises(InvalidRequest, match=rf"ignores the option.*option=metadata.iceberg.{key}"):
+        check("", "", f"metadata.iceberg.storage={storage} {option}")
+    check("", "", option)
+
+
 ENGINE = "merge-engine=partial-update "
 REMOVING = "merge-engine=aggregation aggregation.remove-record-on-delete=true "
 NESTED = "fields.ar.aggregate-function="

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyiceberg.table import StaticTable
 
 import lakecore as lc
 from lakecore.errors import AlreadyExists, InvalidRequest, StorageError, Unsupported
@@ -83,6 +84,20 @@ def tags_of(table: lc.Table) -> dict[str, int]:
     assert path is not None
     refs = json.loads(Path(path).read_text())["refs"]
     return {name: each["snapshot-id"] for name, each in refs.items()}
+
+
+def test_a_plain_pyiceberg_reads_manifests_in_deflate(tmp_path: Path) -> None:
+    table = lc.open_table(tmp_path / "t", schema=TYPES, create=True)
+    table.write([{"k": each, "s": "x"} for each in range(3)])
+
+    def read(compression: str) -> list[str]:
+        written = table.copy({"metadata.iceberg.manifest-compression": compression})
+        path = written.export_iceberg(rebuild=True).metadata_path
+        return plain_rows(StaticTable.from_metadata(path).scan().to_arrow().to_pylist())
+
+    assert read("deflate") == rows_of(table)
+    with pytest.raises(ImportError, match=r"pyiceberg\[snappy\]"):
+        read("snappy")
 
 
 @pytest.mark.parametrize("kind", ["append", "key"])

@@ -58,6 +58,8 @@ class WriteFormat:
     computes them anyway; for each, the length in characters above which the bounds may be truncated
     (None: never).
 
+    `bare_milliseconds`: times in milliseconds get neither bounds nor a dictionary in Parquet.
+
     `lines` is set for CSV, JSON and text, whose columns are strings.
     """
 
@@ -68,6 +70,7 @@ class WriteFormat:
     row_group_bytes: int = ROW_GROUP_BYTES
     copies: tuple[tuple[str, str], ...] = ()
     text_bounds: tuple[tuple[str, int | None], ...] = ()
+    bare_milliseconds: bool = False
     lines: LineFormat | None = None
 
     @property

@@ -42,7 +42,7 @@ from lakecore.model.arrow_arrays import (
     size_of,
     text_bytes,
 )
-from lakecore.model.types import Atomic, Field, Root, arrow_schema
+from lakecore.model.types import Atomic, Field, Root, arrow_schema, is_in_milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,10 +84,11 @@ def encoding_of(table: pa.Table, fields: Sequence[Field], write_format: WriteFor
     """The encoding of these columns, chosen by a sample of their rows."""
     start = max(0, (table.num_rows - _SAMPLE_ROWS) // 2)
     sample = table.slice(start, _SAMPLE_ROWS)
-    dictionaries = _dictionary_columns(sample, fields)
+    bare = _milliseconds(fields) if write_format.bare_milliseconds else frozenset[str]()
+    dictionaries = [path for path in _dictionary_columns(sample, fields) if path not in bare]
     large = {field.name for field in fields if _is_large(sample.column(field.name))}
     # No bounds of large values: they are never stored, and computing them takes six copies of each.
-    bounded = [path for path, _ in leaf_paths(fields) if path not in large]
+    bounded = [path for path, _ in leaf_paths(fields) if path not in large | bare]
     codec = write_format.codec
     if codec == "none":
         return Encoding(dictionaries=dictionaries, codecs={}, bounded=bounded)
@@ -158,6 +159,15 @@ def _dictionary_columns(sample: pa.Table, fields: Sequence[Field]) -> list[str]:
         else:
             chosen.extend(path for path, _ in leaf_paths([field]))
     return chosen
+
+
+def _milliseconds(fields: Sequence[Field]) -> frozenset[str]:
+    """The paths of the times that are stored in milliseconds.
+
+    Iceberg's Java library takes the bounds and the dictionary of such a column for microseconds,
+    and skips row groups that have matching rows.
+    """
+    return frozenset(path for path, leaf in leaf_paths(fields) if is_in_milliseconds(leaf))
 
 
 def _is_wide_decimal(field: Field) -> bool:

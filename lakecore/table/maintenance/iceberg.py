@@ -41,10 +41,10 @@ from lakecore.format.iceberg import documents, manifests
 from lakecore.format.iceberg.manifests import DELETED, DELETES, EXISTING, Record, encode_puffin
 from lakecore.format.layout import MAIN_BRANCH, canonical, one_name
 from lakecore.io.stores.guarded import guarded
-from lakecore.model.data_types import Atomic, DataType, Root, inner_types
 from lakecore.model.files import DELETION_VECTORS
 from lakecore.model.manifest import FileKind, ManifestEntry
 from lakecore.model.snapshot import CommitKind, IcebergExport, Snapshot
+from lakecore.model.types import is_in_milliseconds, leaves
 from lakecore.options.choices import IcebergLocation, IcebergStorage
 from lakecore.table.context import TableContext, require_table
 from lakecore.table.maintenance.iceberg_catalogs import entries_of
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("lakecore.iceberg")
 
 _ATTEMPTS_MAX = 5
-_MILLISECONDS = 3
 _ENTRIES_MAX = 50_000
 """The most entries of a manifest."""
 
@@ -174,13 +173,6 @@ def publish(context: TableContext, *, rebuild: bool = False) -> IcebergExport:
     return done
 
 
-def _has_milliseconds(kind: DataType) -> bool:
-    if isinstance(kind, Atomic):
-        timed = kind.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
-        return timed and (kind.precision or 0) <= _MILLISECONDS
-    return any(map(_has_milliseconds, inner_types(kind)))
-
-
 class _Publication:
     """The metadata directory of a table, and what writes it."""
 
@@ -216,7 +208,6 @@ class _Publication:
         rebuilt = head is None or found is None
         if head is None or found is None:
             head, found = _Head(document=self._blank(before, latest)), [latest]
-            self._warn_of_milliseconds()
         self._location = head.document["location"]
         for snapshot in found:
             head = self._advanced(head, snapshot)
@@ -339,13 +330,21 @@ class _Publication:
             uuid, next_row_id = before["table-uuid"], int(before.get("next-row-id", 0))
         return documents.new_document(self._root, uuid, self._version, next_row_id)
 
-    def _warn_of_milliseconds(self) -> None:
-        """Iceberg's Java library takes milliseconds for microseconds when it filters."""
-        names = [each.name for each in self._context.schema.fields if _has_milliseconds(each.type)]
-        if names:
+    def _warn_of_milliseconds(self, schema: TableSchema, entries: Iterable[ManifestEntry]) -> None:
+        """Files of milliseconds that were written without the option may have bounds.
+
+        Iceberg's Java library takes the bounds for microseconds (`WriteFormat.bare_milliseconds`).
+        """
+        names = [
+            each.name for each in schema.fields if any(map(is_in_milliseconds, leaves(each.type)))
+        ]
+        schemas = map(self._context.history.schema, {each.file.schema_id for each in entries})
+        stored = [each.options.get("metadata.iceberg.storage", "disabled") for each in schemas]
+        if names and "disabled" in stored:
             log.warning(
                 "Spark and other readers with Iceberg's Java library miss rows if a condition "
-                "compares these columns; declare them TIMESTAMP(6): table=%s columns=%s",
+                "compares these columns, in files that were written without metadata.iceberg."
+                "storage; rewrite such files, or declare TIMESTAMP(6): table=%s columns=%s",
                 self._context.identifier,
                 ",".join(names),
             )
@@ -359,6 +358,7 @@ class _Publication:
         written = _Written(self, schema, snapshot.id)
         if head.snapshot is None:
             added, gone = list(history.live_entries(snapshot)), set[str]()
+            self._warn_of_milliseconds(schema, added)
         else:
             delta = history.entries(history.delta_manifests(snapshot))
             added = [each for each in delta if each.kind is FileKind.ADD]

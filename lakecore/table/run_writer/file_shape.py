@@ -30,6 +30,7 @@ from lakecore.model.files import FileSource
 from lakecore.model.line_format import line_format
 from lakecore.model.rows import KEY_ID_OFFSET, KEY_PREFIX, KIND_FIELD, ROW_ID, SEQUENCE_FIELD
 from lakecore.model.types import TIMESTAMPS, Field, Root, leaves, with_nullable
+from lakecore.options.choices import IcebergStorage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -285,6 +286,7 @@ def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> Fi
             zstd_level=options.file_compression_zstd_level,
             row_group_bytes=row_group_bytes_of(len(schema.fields), target_bytes),
             copies=_copies(schema, options),
+            bare_milliseconds=options.metadata_iceberg_storage is not IcebergStorage.DISABLED,
             lines=line_format(file_format, schema.names, options),
         ),
         prefix=options.data_file_prefix,

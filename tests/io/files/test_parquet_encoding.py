@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from lakecore.io.files.file_format import WriteFormat
 from lakecore.io.files.parquet_write import encoding_of
-from lakecore.model.types import Field, parse_type
+from lakecore.model.types import Field, arrow_schema, parse_type
 
 BLOB = Field(id=0, name="blob", type=parse_type("BYTES"))
 
@@ -22,3 +22,18 @@ def test_large_values_have_no_dictionary_and_are_compressed_if_they_shrink() -> 
 
     assert [encoding.dictionaries for encoding in found] == [[], []]
     assert [encoding.codecs for encoding in found] == [{}, {"blob": "zstd"}]
+
+
+def test_bare_milliseconds_have_neither_bounds_nor_a_dictionary() -> None:
+    types = {"ms": "TIMESTAMP(3)", "us": "TIMESTAMP(6)", "r": "ROW<z TIMESTAMP_LTZ(0), n INT>"}
+    fields = [
+        Field(id=place, name=name, type=parse_type(text))
+        for place, (name, text) in enumerate(types.items())
+    ]
+    rows = pa.table({node.name: pa.nulls(5000, node.type) for node in arrow_schema(fields)})
+    usual, bare = (
+        encoding_of(rows, fields, WriteFormat(bare_milliseconds=each)) for each in (False, True)
+    )
+
+    assert usual.dictionaries == usual.bounded == ["ms", "us", "r.z", "r.n"]
+    assert bare.dictionaries == bare.bounded == ["us", "r.n"]

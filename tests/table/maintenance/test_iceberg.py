@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import threading
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 
@@ -281,6 +284,25 @@ def test_number_that_another_commit_took_is_published_again(tmp_path: Path) -> N
     assert rows_shown(table) == 4
 
 
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [(None, "snappy"), ("deflate", "deflate"), ("zstd", "zstandard"), ("none", "null")],
+)
+def test_manifests_and_lists_are_compressed_as_asked(
+    asked: str | None, written: str, tmp_path: Path
+) -> None:
+    stated = {} if asked is None else {"metadata.iceberg.manifest-compression": asked}
+    table = new_table(tmp_path, ("id",), {**VECTORS, **stated})
+    put(table, 1, 2)
+    table.compact(full=True)
+    put(table, 2)
+    files = [path.read_bytes() for path in directory(table).glob("*.avro")]
+    found = [fastavro.reader(io.BytesIO(data)) for data in files]
+
+    assert {each.metadata["avro.codec"] for each in found} == {written}
+    assert {each.metadata.get("content") for each in found} == {"data", "deletes", None}
+
+
 def test_renamed_table_begins_again_with_its_own_paths(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     put(table, 1)
@@ -446,6 +468,25 @@ def test_properties_of_the_table_are_written(tmp_path: Path) -> None:
     put(table, 1)
 
     assert document(table)["properties"] == {"owner": "me"}
+
+
+def test_only_files_that_were_written_without_the_option_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = lc.connect(tmp_path, create=True)
+    catalog.create_database("db")
+    key, value = "metadata.iceberg.storage", "table-location"
+    for name, options in (("always", {key: value}), ("late", {})):
+        columns = {"at": "TIMESTAMP(3)", "us": "TIMESTAMP(6)"}
+        catalog.create_table(f"db.{name}", columns, options=options)
+        for _ in range(2):
+            table = catalog.get_table(f"db.{name}")
+            table.write([{"at": datetime(2024, 3, 1), "us": None}])
+            catalog.alter_table(f"db.{name}", [lc.SchemaChange.set_option(key, value)])
+        table.refresh().export_iceberg(rebuild=True)
+
+    assert "table=db.always" not in caplog.text
+    assert caplog.text.count("table=db.late columns=at\n") == 2
 
 
 # --- failures ------------------------------------------------------------------------------------
