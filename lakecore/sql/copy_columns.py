@@ -25,6 +25,7 @@ from lakecore.model.data_types import (
     STRINGS,
     Array,
     Atomic,
+    DataType,
     Field,
     Map,
     Multiset,
@@ -36,7 +37,7 @@ from lakecore.scalar.syntax_trees import IS_DUCKDB_1
 from lakecore.sql.tokens import exactly, quoted, quoted_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lakecore.sql.copy_format import ImportFormat
 
@@ -287,7 +288,7 @@ def _of_text(field: Field, kind: str, text: str, raw: str, *, by_row: bool, whol
             )
         # `text` is NULL if NULL_IF or EMPTY_FIELD_AS_NULL makes the field null.
         source = f"CASE WHEN {text} IS NOT NULL THEN {raw} END" if raw else f"CAST({text} AS JSON)"
-        return _of_parts(field, source, kind)
+        return _of_parts(field, source, kind, record="json::VARCHAR" if raw else text)
     if isinstance(data, Variant):
         value = f"CASE WHEN json_valid({text}) THEN {text} END"
         if raw:
@@ -332,17 +333,46 @@ def _number_of_json(field: Field, kind: str) -> str:
     return f"json_transform(json, {shape})[{quoted_text(field.name)}]"
 
 
-def _of_parts(field: Field, raw: str, kind: str) -> Column:
-    """The column of a nested value.
+def _of_parts(field: Field, raw: str, kind: str, record: str = "") -> Column:
+    """The column of a nested value; `record` is the text of JSON that it is from.
 
     The value is read twice, the second time with types that have more digits. If the two results
     differ, a number has lost digits.
     """
     value, exact = f"CAST({raw} AS {kind})", parts_as(kind)
-    error = "NULL::VARCHAR"
-    if exact != kind:
-        error = _error_of(field, raw, f"TRY(CAST({raw} AS {exact}) = {value}) IS false")
+    wrong = [f"TRY(CAST({raw} AS {exact}) = {value}) IS false"] if exact != kind else []
+    if record:
+        wrong += [_is_cut(raw, path, record) for path in _strings_of(field.type)]
+    error = _error_of(field, raw, " OR ".join(wrong)) if wrong else "NULL::VARCHAR"
     return Column(name=field.name, value=value, error=error)
+
+
+def _strings_of(data: DataType, path: str = "$") -> Iterator[str]:
+    """The JSON paths of the strings within a value; `*` is each element or value."""
+    match data:
+        case Row():
+            for field in data.fields:
+                name = "*" if '"' in field.name else f'"{field.name}"'
+                yield from _strings_of(field.type, f"{path}.{name}")
+        case Array():
+            yield from _strings_of(data.element, f"{path}[*]")
+        case Map():
+            yield from _strings_of(data.value, f"{path}.*")
+        case Atomic() if data.root in STRINGS:
+            yield path
+
+
+def _is_cut(raw: str, path: str, record: str) -> str:
+    """The condition that a number at `path`, which becomes a string, has more digits in `record`.
+
+    DuckDB prints a number of JSON with a fraction as a DOUBLE, which has 17 digits at most.
+    """
+    found = f"json_extract({raw}, {quoted_text(path)})"
+    found = found if "*" in path else f"[{found}]"
+    text = "x::VARCHAR"
+    cut = f"NOT regexp_matches({record}, regexp_escape({text}) || '0*[^0-9]')"
+    long = f"json_type(x) = 'DOUBLE' AND regexp_matches({text}, '([0-9][.]?){{16}}')"
+    return f"len(list_filter({found}, lambda x: {long} AND {cut})) > 0"
 
 
 def _of_parquet(field: Field, kind: str, stored: Mapping[str, str], *, by_row: bool) -> Column:

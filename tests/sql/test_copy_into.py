@@ -157,6 +157,39 @@ def test_decimals_of_json_keep_their_digits(catalog: lc.Session, tmp_path: Path)
     assert rows_of(catalog, "FROM d WHERE n > 8") == [(Decimal(long),)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("ARRAY<STRING>", "[1.5, 1.2345678901234567890123]"),
+        ("MAP<STRING, STRING>", '{"x": 0.12345678901234567890}'),
+        ("ROW<y STRING>", '{"y": -123456789012345.67891}'),
+        ("ARRAY<MAP<STRING, ROW<y STRING>>>", '[{"x": {"y": 1.234567890123456789}}]'),
+    ],
+)
+def test_a_number_of_json_within_a_value_never_loses_digits(
+    catalog: lc.Session, tmp_path: Path, kind: str, value: str
+) -> None:
+    catalog.sql(f"CREATE TABLE n (v {kind})")
+
+    for name, text, form in (("a.json", f'{{"v": {value}}}', of_json()), ("a.csv", value, csv())):
+        quoted = text if name == "a.json" else '"' + text.replace('"', '\\"') + '"'
+        with pytest.raises(lc.InvalidRequest, match=r"does not fit its column\. column=v"):
+            load(catalog, {name: quoted}, tmp_path / name, "n FROM {}" + form)
+
+
+def test_numbers_of_json_that_are_exact_become_strings(catalog: lc.Session, tmp_path: Path) -> None:
+    catalog.sql("CREATE TABLE n (v ARRAY<STRING>, r ROW<d DOUBLE, s STRING>)")
+    texts = ["1.5", "52.12345678901234", "0.001", '"1.2345678901234567890123"', "12345678901234567"]
+    values, number = ", ".join(texts), "0.50000000000000000001"
+    text = f'{{"v": [{values}], "r": {{"d": {number}, "s": "x"}}}}'
+
+    load(catalog, {"a.json": text}, tmp_path, "n FROM {}" + of_json())
+
+    assert rows_of(catalog, "FROM n") == [
+        ([each.strip('"') for each in texts], {"d": 0.5, "s": "x"})
+    ]
+
+
 def test_columns_of_parquet_are_matched_by_name(catalog: lc.Session, tmp_path: Path) -> None:
     source = tmp_path / "files"
     (source / "dt=1").mkdir(parents=True)
