@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import lakecore as lc
+from lakecore.cli import main
 from lakecore.errors import AlreadyExists, InvalidRequest, StorageError, Unsupported
 from lakecore.format.iceberg import manifests
 from lakecore.format.iceberg.documents import IDENTITY, is_own
@@ -117,6 +118,25 @@ def test_table_without_the_option_has_no_metadata_until_it_is_exported(tmp_path:
     assert table.export_iceberg().snapshots_added == 2
     assert rows_shown(table) == 3
     assert "v3.metadata.json" in str(table.export_iceberg())
+
+
+def test_procedure_and_command_do_what_the_method_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = new_table(tmp_path, metadata__iceberg__storage="disabled")
+    put(table, 1)
+    called = lc.connect(tmp_path).sql("CALL sys.export_iceberg('db.t')").fetchall()
+    put(table, 2)
+    with pytest.raises(SystemExit):
+        main(["iceberg", "db.t", "--warehouse", str(tmp_path), "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    put(table, 3)
+
+    paths = [f"{directory(table)}/v{number}.metadata.json" for number in (1, 2, 3)]
+    assert called == [(paths[0], 1)]
+    assert (printed["metadata_path"], printed["snapshots_added"]) == (paths[1], 1)
+    assert table.export_iceberg().metadata_path == paths[2]
+    assert [sum(rows.values()) for rows in shown(table).values()] == [1, 2, 3]
 
 
 def test_write_only_commits_are_published_too(tmp_path: Path) -> None:
