@@ -129,8 +129,9 @@ def timestamp_unit(precision: int) -> str:
 
 
 def is_in_milliseconds(leaf: Atomic) -> bool:
-    """Whether the values are timestamps that Paimon stores in milliseconds."""
-    return leaf.root in TIMESTAMPS and timestamp_unit(leaf.precision or 0) == "ms"
+    """Whether the values are times, with or without a day, that Paimon stores in milliseconds."""
+    timed = leaf.root in TIMESTAMPS and timestamp_unit(leaf.precision or 0) == "ms"
+    return timed or leaf.root is Root.TIME
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:

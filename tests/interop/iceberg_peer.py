@@ -143,6 +143,8 @@ def _value(where: Where) -> Any:
     _, kind, text = where
     if kind.startswith("TIMESTAMP"):
         return datetime.fromisoformat(text)
+    if kind == "TIME":
+        return time.fromisoformat(text)
     numbers = {"INT": int, "BIGINT": int, "DOUBLE": float, "DECIMAL(20,2)": Decimal}
     return date.fromisoformat(text) if kind == "DATE" else numbers.get(kind, str)(text)
 

@@ -320,6 +320,18 @@ def test_all_readers_filter_by_milliseconds(
         ]
 
 
+@pytest.mark.parametrize("rows", [5, 5000], ids=["plain", "repeated"])
+def test_readers_filter_by_times_of_the_day(rows: int, readers: Peer, tmp_path: Path) -> None:
+    options = {"metadata.iceberg.storage": "table-location"}
+    table = lc.open_table(tmp_path / "t", schema={"at": "TIME(3)"}, options=options, create=True)
+    table.write([{"at": time(each % 5 + 1, 2, 3, 4000)} for each in range(rows)])
+    seen = readers.ask("read", path=documents(table), where=("at", "TIME", "03:00:00"))
+    wrong = differing(seen, rows_of(table, where="at >= TIME '03:00:00'"))
+
+    assert "time32[ms]" in wrong.pop("pyiceberg")
+    assert wrong == {}
+
+
 def test_java_misses_milliseconds_in_files_that_were_written_without_the_option(
     readers: Peer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

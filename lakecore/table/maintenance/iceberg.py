@@ -342,9 +342,10 @@ class _Publication:
         stored = [each.options.get("metadata.iceberg.storage", "disabled") for each in schemas]
         if names and "disabled" in stored:
             log.warning(
-                "Spark and other readers with Iceberg's Java library miss rows if a condition "
-                "compares these columns, in files that were written without metadata.iceberg."
-                "storage; rewrite such files, or declare TIMESTAMP(6): table=%s columns=%s",
+                "Spark and other readers with Iceberg's Java library miss rows, or fail, if a "
+                "condition compares these columns, in files that were written without "
+                "metadata.iceberg.storage; rewrite them, or declare TIMESTAMP(6): "
+                "table=%s columns=%s",
                 self._context.identifier,
                 ",".join(names),
             )

@@ -25,7 +25,12 @@ def test_large_values_have_no_dictionary_and_are_compressed_if_they_shrink() -> 
 
 
 def test_bare_milliseconds_have_neither_bounds_nor_a_dictionary() -> None:
-    types = {"ms": "TIMESTAMP(3)", "us": "TIMESTAMP(6)", "r": "ROW<z TIMESTAMP_LTZ(0), n INT>"}
+    types = {
+        "ms": "TIMESTAMP(3)",
+        "day": "TIME(0)",
+        "us": "TIMESTAMP(6)",
+        "r": "ROW<z TIMESTAMP_LTZ(0), n INT>",
+    }
     fields = [
         Field(id=place, name=name, type=parse_type(text))
         for place, (name, text) in enumerate(types.items())
@@ -35,5 +40,5 @@ def test_bare_milliseconds_have_neither_bounds_nor_a_dictionary() -> None:
         encoding_of(rows, fields, WriteFormat(bare_milliseconds=each)) for each in (False, True)
     )
 
-    assert usual.dictionaries == usual.bounded == ["ms", "us", "r.z", "r.n"]
+    assert usual.dictionaries == usual.bounded == ["ms", "day", "us", "r.z", "r.n"]
     assert bare.dictionaries == bare.bounded == ["us", "r.n"]
