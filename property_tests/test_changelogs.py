@@ -8,16 +8,17 @@ changelog was last told, the row that a read shows now, and whether anybody wrot
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakecore.errors import InvalidRequest
 from lakecore.model.rows import ROW_KIND
+from lakecore.testing import apply_changes, assert_same_rows
 from lakecore.testing.merging import Rules
 from lakecore.testing.strategies import ENGINES
 from lakecore.testing.values import plain
@@ -25,7 +26,7 @@ from property_tests.test_engines_table import _arrow, _commit, _versions, small_
 from tests.tables import new_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from lakecore.table.handle import Table
 
@@ -53,63 +54,44 @@ PICKING = st.sampled_from(
 )
 STEPS = st.sampled_from(["write", "write", "write", "compact", "compact", "compact in full"])
 
-Row = tuple[Any, ...]
-Key = tuple[Any, ...]
-Change = tuple[str, Row]
-
 
 @dataclass
 class Follower:
-    """Who replays the changelog of a table: the row of each key, and who was written since."""
+    """Who applies the changelog of a table: the rows so far, and the keys written since."""
 
     first_row: bool
-    columns: tuple[str, ...]
     keys: tuple[str, ...]
     compared: tuple[str, ...] | None
-    rows: dict[Key, Row] = field(default_factory=dict)
-    written: set[Key] = field(default_factory=set)
+    rows: pa.Table | None = None
+    written: set[Any] = field(default_factory=set)
 
-    def expected(self, now: dict[Key, Row]) -> dict[Key, list[Change]]:
+    def expected(self, now: pa.Table) -> list[dict[str, Any]]:
         """What must be told when these are the rows of the table."""
-        found: dict[Key, list[Change]] = {}
+        found: list[dict[str, Any]] = []
+        before, after = self.by_key(self.rows), self.by_key(now)
         for key in self.written:
-            before, after = self.rows.get(key), now.get(key)
-            if before is None and after is not None:
-                found[key] = [("+I", after)]
-            elif before is not None and after is None:
-                found[key] = [("-D", before)]
-            elif before is not None and after is not None and not self.are_equal(before, after):
-                found[key] = [("-U", before), ("+U", after)]
+            old, new = before.get(key), after.get(key)
+            if old is not None and new is not None and self.are_equal(old, new):
+                continue
+            if old is not None:
+                found.append({ROW_KIND: "-D" if new is None else "-U", **old})
+            if new is not None:
+                found.append({ROW_KIND: "+I" if old is None else "+U", **new})
         return found
 
-    def are_equal(self, before: Row, after: Row) -> bool:
+    def are_equal(self, old: dict[str, Any], new: dict[str, Any]) -> bool:
         """Whether the row counts as the same."""
-        at = [self.columns.index(name) for name in self.compared or ()]
-        same = self.compared is not None and [before[n] for n in at] == [after[n] for n in at]
+        names = self.compared or ()
+        same = self.compared is not None and plain([old[n] for n in names]) == plain(
+            [new[n] for n in names]
+        )
         return same or self.first_row
 
-    def shown(self, rows: Iterable[Mapping[str, Any]]) -> list[tuple[Key, Row]]:
-        """Rows with their keys, as values that equal themselves."""
-        return [
-            (
-                tuple(plain(row[name]) for name in self.keys),
-                tuple(_canonical(row[name]) for name in self.columns),
-            )
-            for row in rows
-        ]
+    def by_key(self, rows: pa.Table | None) -> dict[Any, dict[str, Any]]:
+        return {self.key(row): row for row in ([] if rows is None else rows.to_pylist())}
 
-    def replay(self, changes: Iterable[tuple[str, tuple[Key, Row]]]) -> dict[Key, list[Change]]:
-        """Take changes in; each must fit what was there."""
-        found: dict[Key, list[Change]] = defaultdict(list)
-        for kind, (key, row) in changes:
-            found[key].append((kind, row))
-            if kind == "+I":
-                assert key not in self.rows
-            elif kind in ("-U", "-D"):
-                assert self.rows.pop(key) == row
-            if kind in ("+I", "+U"):
-                self.rows[key] = row
-        return dict(found)
+    def key(self, row: Mapping[str, Any]) -> Any:
+        return plain([row[name] for name in self.keys])
 
 
 @pytest.mark.usefixtures("small_pieces")
@@ -135,23 +117,23 @@ def test_changelog_says_what_became_of_each_key(
     if engine == "first-row":
         merging = replace(merging, kinds=("+I",))
     table = new_table(merging.shape.columns, keys=merging.shape.primary_keys, **made)
-    names = table.schema.names
-    follower = Follower(engine == "first-row", names, table.schema.primary_keys, compared)
+    keys = table.schema.primary_keys
+    follower = Follower(engine == "first-row", keys, compared)
     for step in data.draw(st.lists(STEPS, min_size=2, max_size=8), "steps"):
         if step == "write":
             batch = _arrow(data.draw(merging.rows(5), "rows"), table)
             ignored = Rules.of(table.schema).ignored
-            written = [row.values for row in _versions(batch) if row.kind not in ignored]
+            written = {follower.key(r.values) for r in _versions(batch) if r.kind not in ignored}
             try:
                 _commit(table, [batch])
             except InvalidRequest:
                 return
-            follower.written |= {key for key, _ in follower.shown(written)}
+            follower.written |= written
             continue
         try:
             # What is folded together here is what a read folds.
             as_before = producer == "lookup" and engine != "first-row"
-            before = dict(follower.shown(table.to_arrow().to_pylist())) if as_before else {}
+            before = table.to_arrow() if as_before else None
             done = table.compact(full=step == "compact in full")
         except InvalidRequest:
             # What cannot be merged cannot be read.
@@ -160,20 +142,18 @@ def test_changelog_says_what_became_of_each_key(
             return
         if done.snapshot_id is None:
             continue
-        now = dict(follower.shown(table.to_arrow().to_pylist()))
-        assert before == now or not as_before
-        changes = table.changes(done.snapshot_id - 1, done.snapshot_id).collect()
-        rows = changes.to_arrow().to_pylist()
-        kinds = [row.pop(ROW_KIND) for row in rows]
+        now = table.to_arrow()
+        if before is not None:
+            assert_same_rows(before, now)
+        changes = table.changes(done.snapshot_id - 1, done.snapshot_id).collect().to_arrow()
         if producer == "full-compaction" and not _all_in_last_level(table):
-            assert not rows
+            assert not changes.num_rows
             continue
-        expected = follower.expected(now)
 
-        assert follower.replay(zip(kinds, follower.shown(rows), strict=True)) == expected
-        if compared is None:
-            assert follower.rows == now
-        assert follower.rows.keys() == now.keys()
+        assert_same_rows(changes, pa.Table.from_pylist(follower.expected(now), changes.schema))
+        told = apply_changes(changes, keys, follower.rows)
+        same = list(keys) if compared else table.schema.names
+        assert_same_rows(told.select(same), now.select(same))
         follower.rows = now
         follower.written.clear()
 
@@ -181,16 +161,3 @@ def test_changelog_says_what_became_of_each_key(
 def _all_in_last_level(table: Table) -> bool:
     levels = set(table.inspect.files()["level"])
     return levels <= {table.options.level_count - 1}
-
-
-def _canonical(value: Any) -> Any:
-    """The value as one that equals itself; entries of a map in one order."""
-    match value:
-        case [tuple(), *_]:
-            entries = [(_canonical(key), _canonical(item)) for key, item in value]
-            return tuple(sorted(entries, key=repr))
-        case list():
-            return tuple(_canonical(item) for item in value)
-        case dict():
-            return tuple((name, _canonical(item)) for name, item in value.items())
-    return plain(value)

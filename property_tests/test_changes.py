@@ -7,7 +7,6 @@ reader sees first, with what follows; and the difference of two states makes the
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 
 from lakecore.model.rows import KIND_TEXTS
 from lakecore.model.snapshot import CommitKind
+from lakecore.testing import apply_changes, assert_same_rows
 from tests.tables import new_table
 
 if TYPE_CHECKING:
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
     from lakecore.table.handle import Table
 
-State = dict[Any, tuple[Any, ...]]
-
 COLUMNS = {"id": "INT NOT NULL", "p": "STRING NOT NULL", "n": "INT"}
 NAMES = tuple(COLUMNS)
+KEYS = ("id", "p")
 OPTIONS = st.fixed_dictionaries(
     {},
     optional={
@@ -70,7 +69,7 @@ def keyed(producer: str, options: dict[str, str]) -> Table:
     stated: dict[str, Any] = {"bucket": "1", **options, "changelog-producer": producer}
     if producer in ("none", "input"):
         stated["streaming-read-overwrite"] = "true"
-    return new_table(COLUMNS, keys=("id", "p"), partitions=("p",), **stated)
+    return new_table(COLUMNS, keys=KEYS, partitions=("p",), **stated)
 
 
 def play(table: Table, steps: Sequence[tuple[str, Any]]) -> None:
@@ -86,34 +85,6 @@ def play(table: Table, steps: Sequence[tuple[str, Any]]) -> None:
                 table.compact(full=given_)
             case "overwrite":
                 table.overwrite(given_)
-
-
-def apply(state: State, changes: pl.DataFrame) -> None:
-    """Bring the changes into the state, as upserts and deletions."""
-    for kind, *row in changes.select("_row_kind", *NAMES).rows():
-        key = tuple(row[:2])
-        if kind in ("+I", "+U"):
-            state[key] = tuple(row)
-        else:
-            state.pop(key, None)
-
-
-def replay(state: State, changes: pl.DataFrame) -> None:
-    """Bring exact changes into the state: each fits what is there."""
-    for kind, *values in changes.select("_row_kind", *NAMES).rows():
-        row = tuple(values)
-        if kind in ("+I", "+U"):
-            assert row[:2] not in state
-            state[row[:2]] = row
-        else:
-            assert state.pop(row[:2]) == row
-
-
-def held(table: Table, snapshot_id: int) -> State:
-    rows = table.to_polars(snapshot_id=snapshot_id).select(NAMES).rows()
-    state = {row[:2]: row for row in rows}
-    assert len(state) == len(rows)
-    return state
 
 
 def snapshots_of(table: Table) -> range:
@@ -133,11 +104,11 @@ def test_changelog_replayed_from_nothing_is_the_table_at_every_snapshot(
     play(table, steps)
     changes = dict(table.stream(1, "latest")) if snapshots_of(table) else {}
 
-    state: State = {}
+    rows = None
     for number in snapshots_of(table):
         if number in changes:
-            apply(state, changes[number].collect())
-        assert state == held(table, number), number
+            rows = apply_changes(changes[number], KEYS, rows, exact=False)
+        assert_same_rows(rows or [], table.to_arrow(snapshot_id=number))
 
 
 @PRODUCERS
@@ -154,14 +125,13 @@ def test_fresh_reader_who_goes_on_is_at_the_table(
     if not snapshots_of(table):
         return
     ((reached, first),) = table.stream(until="latest")
-    state: State = {}
-    apply(state, first.collect())
-    assert state == held(table, reached)
+    rows = apply_changes(first, KEYS, exact=False)
+    assert_same_rows(rows, table.to_arrow(snapshot_id=reached))
 
     play(table, later)
     for _, frame in table.stream(reached + 1, "latest"):
-        apply(state, frame.collect())
-    assert state == held(table, snapshots_of(table)[-1])
+        rows = apply_changes(frame, KEYS, rows, exact=False)
+    assert_same_rows(rows, table)
 
 
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
@@ -178,14 +148,13 @@ def test_fresh_reader_of_a_changelog_by_compaction_misses_nothing_and_sees_nothi
     if not snapshots_of(table):
         return
     ((reached, first),) = table.stream(until="latest")
-    state: State = {}
-    replay(state, first.collect())
+    rows = apply_changes(first, KEYS)
 
     play(table, [step for step in later if step[0] != "overwrite"])
     table.compact(full=True)
     for _, frame in table.stream(reached + 1, "latest"):
-        replay(state, frame.collect())
-    assert state == held(table, snapshots_of(table)[-1])
+        rows = apply_changes(frame, KEYS, rows)
+    assert_same_rows(rows, table)
 
 
 @PRODUCERS
@@ -199,20 +168,18 @@ def test_difference_makes_one_state_the_other(
         return
     last = data.draw(st.sampled_from(snapshots_of(table)))
     first = data.draw(st.integers(0, last))
-    state = held(table, first) if first else {}
-    before = dict(state)
+    before = table.to_arrow(snapshot_id=first) if first else None
 
     changes = table.copy({"incremental-between-scan-mode": "diff"}).changes(first, last).collect()
-    apply(state, changes)
 
-    after = held(table, last)
-    assert state == after
-    kinds = dict(zip(changes.select("id", "p").rows(), changes["_row_kind"], strict=True))
-    assert len(kinds) == changes.height
-    for key, kind in kinds.items():
-        there = {"+I": (False, True), "+U": (True, True), "-D": (True, False)}[kind]
-        assert there == (key in before, key in after)
-        assert before.get(key) != after.get(key)
+    assert_same_rows(
+        apply_changes(changes, KEYS, before, exact=False), table.to_arrow(snapshot_id=last)
+    )
+    known = {row["id"]: row for row in ([] if before is None else before.to_pylist())}
+    assert changes["id"].is_unique().all()
+    for kind, *row in changes.select("_row_kind", *NAMES).rows():
+        assert (kind == "+I") == (row[0] not in known)
+        assert kind == "-D" or known.get(row[0]) != dict(zip(NAMES, row, strict=True))
 
 
 @given(options=OPTIONS, steps=STEPS, data=st.data())
@@ -255,13 +222,13 @@ def test_rows_added_to_a_table_without_key_add_up_to_it(
         table.write(rows if rows is not None else [])
     changes = dict(table.stream(1, "latest")) if snapshots_of(table) else {}
 
-    there: Counter[tuple[Any, ...]] = Counter()
+    there = None
     for number in snapshots_of(table):
         if number in changes:
             found = changes[number].collect()
             assert set(found["_row_kind"]) == {"+I"}
-            there.update(found.select(NAMES).rows())
-        assert there == Counter(table.to_polars(snapshot_id=number).select(NAMES).rows())
+            there = apply_changes(found, (), there)
+        assert_same_rows(there or [], table.to_arrow(snapshot_id=number))
 
 
 def test_compactions_are_among_the_histories() -> None:

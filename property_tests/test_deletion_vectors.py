@@ -6,18 +6,16 @@ each snapshot holds the rows of a model, with and without the rows that are not 
 
 from __future__ import annotations
 
-from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakecore.model.files import DELETION_VECTORS
-from lakecore.model.rows import ROW_KIND
+from lakecore.testing import Model, assert_same_rows
 from tests.tables import new_table, reopened
 
 if TYPE_CHECKING:
@@ -33,12 +31,9 @@ ENGINES: dict[str, dict[str, str]] = {
         "fields.default-aggregate-function": "sum",
     },
 }
-Row: TypeAlias = "tuple[int, int | None, int | None]"
-Rows: TypeAlias = "dict[int, list[int | None]]"
-
 KEYS = st.integers(0, 7)
 CELLS = st.one_of(st.none(), st.integers(0, 3))
-ROWS = st.lists(st.tuples(KEYS, CELLS, CELLS), min_size=1, max_size=5)
+ROWS = st.lists(st.fixed_dictionaries({"k": KEYS, "a": CELLS, "b": CELLS}), min_size=1, max_size=5)
 WRITES = st.tuples(st.sampled_from(["write", "write", "write only"]), ROWS)
 CHANGES = st.one_of(
     st.tuples(st.just("delete"), KEYS),
@@ -51,57 +46,43 @@ UPKEEP = st.tuples(
 
 
 @dataclass
-class Model:
-    """The rows of a keyed table: all that were written, and those of each snapshot."""
+class Seen:
+    """What the snapshots of a keyed table must show, as snapshots of a model.
 
-    engine: str
-    rows: Rows = field(default_factory=dict)
-    shown: Rows = field(default_factory=dict)
-    snapshots: dict[int, tuple[Rows, Rows]] = field(default_factory=dict)
+    A read shows the rows of the last compaction (`shown`), or all rows if it merges.
+    """
 
-    def put(self, row: Row) -> None:
-        key, *cells = row
-        before = self.rows.get(key)
-        if before is None or self.engine == "deduplicate":
-            self.rows[key] = cells
-        elif self.engine == "partial-update":
-            self.rows[key] = [o if n is None else n for o, n in zip(before, cells, strict=True)]
-        else:
-            self.rows[key] = [
-                o if n is None else n + (o or 0) for o, n in zip(before, cells, strict=True)
-            ]
+    model: Model
+    shown: int = 0
+    snapshots: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By the ids of the table: the snapshot that is shown, and the one of all rows."""
 
     def committed(self, table: Table, *, compacted: bool) -> None:
         """Remember the state of the newest snapshots: APPEND, and COMPACT if it was `compacted`."""
-        kept = table.context.history.snapshot_ids()
-        latest = kept[-1:]
+        kept, newest = table.context.history.snapshot_ids(), self.model.latest
         for snapshot_id in kept[-2:-1]:
-            self.snapshots.setdefault(snapshot_id, deepcopy((self.shown, self.rows)))
+            self.snapshots.setdefault(snapshot_id, (self.shown, newest))
         if compacted:
-            self.shown = deepcopy(self.rows)
-        self.snapshots |= {each: deepcopy((self.shown, self.rows)) for each in latest}
+            self.shown = newest
+        self.snapshots |= dict.fromkeys(kept[-1:], (self.shown, newest))
 
+    def roll_back(self, target: int) -> None:
+        self.shown, newest = self.snapshots[target]
+        self.model.rollback_to(newest)
+        self.snapshots = {each: at for each, at in self.snapshots.items() if each <= target}
 
-def listed(rows: Rows) -> list[tuple[Any, ...]]:
-    return sorted((key, *cells) for key, cells in rows.items())
-
-
-def read(table: Table, **arguments: Any) -> list[tuple[Any, ...]]:
-    return sorted(table.to_polars(**arguments).rows())
-
-
-def check(table: Table, model: Model) -> None:
-    """The newest snapshot and an older one hold what the model says."""
-    merged = table.copy({"deletion-vectors.merge-on-read": "true"})
-    assert read(table) == listed(model.shown)
-    assert table.count() == len(model.shown)
-    assert read(merged) == listed(model.rows)
-    kept = table.context.history.snapshot_ids()
-    for snapshot_id in {*kept[:1], *kept[len(kept) // 2 :][:1]} & model.snapshots.keys():
-        shown, rows = model.snapshots[snapshot_id]
-        assert read(table, snapshot_id=snapshot_id) == listed(shown)
-        assert read(merged, snapshot_id=snapshot_id) == listed(rows)
-    check_vectors(table)
+    def check(self, table: Table) -> None:
+        """The newest snapshot and an older one hold what the model says."""
+        merged = table.copy({"deletion-vectors.merge-on-read": "true"})
+        assert_same_rows(table, self.model.rows(self.shown))
+        assert table.count() == self.model.rows(self.shown).num_rows
+        assert_same_rows(merged, self.model)
+        kept = table.context.history.snapshot_ids()
+        for snapshot_id in {*kept[:1], *kept[len(kept) // 2 :][:1]} & self.snapshots.keys():
+            shown, newest = self.snapshots[snapshot_id]
+            assert_same_rows(table.to_arrow(snapshot_id=snapshot_id), self.model.rows(shown))
+            assert_same_rows(merged.to_arrow(snapshot_id=snapshot_id), self.model.rows(newest))
+        check_vectors(table)
 
 
 def check_vectors(table: Table) -> None:
@@ -119,12 +100,13 @@ def check_vectors(table: Table) -> None:
         assert all(live[name].file.level > 0 for name in named)
 
 
-def upkeep(table: Table, model: Model, deed: str, number: int) -> Table:
+def upkeep(table: Table, seen: Seen, deed: str, number: int) -> Table:
     """Do something that changes no row, except a rollback. Returns the table to go on with."""
     kept = table.context.history.snapshot_ids()
     if deed.startswith("compact"):
         table.compact(full=deed == "compact fully")
-        model.committed(table, compacted=True)
+        seen.model.compact()
+        seen.committed(table, compacted=True)
     elif deed == "expire":
         table.expire_snapshots(retain_max=1 + number, retain_min=1, older_than=FUTURE)
     elif deed == "clean up":
@@ -133,37 +115,35 @@ def upkeep(table: Table, model: Model, deed: str, number: int) -> Table:
         target = kept[-1 - number % len(kept)]
         table.rollback_to(snapshot_id=target)
         table = reopened(table)
-        model.shown, model.rows = deepcopy(model.snapshots[target])
-        model.snapshots = {e: held for e, held in model.snapshots.items() if e <= target}
+        seen.roll_back(target)
     elif deed == "branch" and kept:
-        on_branch(table, model, number)
+        on_branch(table, seen, number)
     return table
 
 
-def on_branch(table: Table, model: Model, number: int) -> None:
+def on_branch(table: Table, seen: Seen, number: int) -> None:
     """Write to a branch and compact it, so that it marks rows of files that main reads too."""
     kept = table.context.history.snapshot_ids()
     base = kept[-1 - number % len(kept)]
     table.create_tag("t", snapshot_id=base)
     table.create_branch("b", tag="t")
     branch = table.branch("b")
-    shown, rows = deepcopy(model.snapshots[base])
-    own = Model(model.engine, rows, shown)
-    row: Row = (number, 9, 9)
-    own.put(row)
-    write(branch, [row])
+    own = deepcopy(seen)
+    own.roll_back(base)
+    rows = own.model.arrow([{"k": number, "a": 9, "b": 9}])
+    branch.write(rows)
+    own.model.write(rows)
     own.committed(branch, compacted=True)
-    check(branch, own)
-    check(table, model)
+    own.check(branch)
+    seen.check(table)
     table.delete_branch("b")
     table.delete_tag("t")
 
 
-def write(table: Table, rows: list[Row], kind: str = "+I") -> None:
-    arrow = pa.Table.from_pylist(
-        [dict(zip(COLUMNS, row, strict=True)) for row in rows], table.schema.arrow
-    )
-    table.write(arrow.append_column(ROW_KIND, pa.repeat(kind, len(rows))))
+def changed(model: Model, what: tuple[int, int]) -> list[dict[str, Any]]:
+    """The rows of a key, after an update of `a`."""
+    key, value = what
+    return [{**row, "a": value} for row in model.rows().to_pylist() if row["k"] == key]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -183,27 +163,29 @@ def test_keyed_table_holds_the_rows_of_the_model(
 ) -> None:
     stated: dict[str, Any] = {**ENGINES[engine], **options}
     table = new_table(COLUMNS, keys=["k"], deletion_vectors__enabled="true", **stated)
-    model = Model(engine)
+    model = Model(table.schema)
+    seen = Seen(model)
     for deed, what in deeds:
         if deed in ("write", "write only"):
             lazy = deed == "write only"
-            write(table.copy({"write-only": "true"}) if lazy else table, what)
-            for row in what:
-                model.put(row)
-            model.committed(table, compacted=not lazy)
+            rows = model.arrow(what)
+            (table.copy({"write-only": "true"}) if lazy else table).write(rows)
+            model.write(rows)
+            seen.committed(table, compacted=not lazy)
         elif deed == "delete" and engine == "deduplicate":
-            done = table.delete(f"k = {what}")
-            assert done.rows_deleted == (what in model.rows)
-            if model.rows.pop(what, None) is not None:
-                model.committed(table, compacted=True)
+            deleted = model.delete(f"k = {what}") is not None
+            assert table.delete(f"k = {what}").rows_deleted == deleted
+            if deleted:
+                seen.committed(table, compacted=True)
         elif deed == "update" and engine != "aggregation":
-            key, value = what
-            if table.update({"a": value}, f"k = {key}").rows_updated:
-                model.rows[key][0] = value
-                model.committed(table, compacted=True)
+            rows = changed(model, what)
+            done = table.update({"a": what[1]}, f"k = {what[0]}")
+            assert done.rows_updated == len(rows)
+            if model.write(rows) is not None:
+                seen.committed(table, compacted=True)
         elif deed not in ("delete", "update"):
-            table = upkeep(table, model, deed, what)
-        check(table, model)
+            table = upkeep(table, seen, deed, what)
+        seen.check(table)
 
 
 @given(
@@ -223,23 +205,21 @@ def test_append_table_holds_the_rows_of_the_model(
 ) -> None:
     stated: dict[str, Any] = {**options, **bucket}
     table = new_table(COLUMNS, keys=(), deletion_vectors__enabled="true", **stated)
-    rows: Counter[tuple[Any, ...]] = Counter()
-    snapshots: dict[int, Counter[tuple[Any, ...]]] = {}
+    model = Model(table.schema)
+    snapshots: dict[int, int] = {}
     for deed, what in deeds:
         kept = table.context.history.snapshot_ids()
         if deed in ("write", "write only"):
-            write(table, what)
-            rows = rows + Counter(map(tuple, what))
+            table.write(model.arrow(what))
+            model.write(what)
         elif deed == "delete":
             table.delete(f"k = {what}")
-            rows = Counter({row: n for row, n in rows.items() if row[0] != what})
+            model.delete(f"k = {what}")
         elif deed == "update":
-            key, value = what
-            table.update({"a": value}, f"k = {key}")
-            rows = sum(
-                (Counter({(k, value if k == key else a, b): n}) for (k, a, b), n in rows.items()),
-                Counter(),
-            )
+            rows = changed(model, what)
+            table.update({"a": what[1]}, f"k = {what[0]}")
+            model.delete(f"k = {what[0]}")
+            model.write(rows)
         elif deed.startswith("compact"):
             table.compact(full=deed == "compact fully")
         elif deed == "expire":
@@ -250,15 +230,15 @@ def test_append_table_holds_the_rows_of_the_model(
             target = kept[-1 - what % len(kept)]
             table.rollback_to(snapshot_id=target)
             table = reopened(table)
-            rows = snapshots[target]
-            snapshots = {each: held for each, held in snapshots.items() if each <= target}
+            model.rollback_to(snapshots[target])
+            snapshots = {each: at for each, at in snapshots.items() if each <= target}
         kept = table.context.history.snapshot_ids()
-        snapshots |= dict.fromkeys(kept[-1:], rows)
+        snapshots |= dict.fromkeys(kept[-1:], model.latest)
 
-        assert Counter(table.to_polars().rows()) == rows
-        assert table.count() == rows.total()
+        assert_same_rows(table, model)
+        assert table.count() == model.rows().num_rows
         for snapshot_id in kept[:1]:
             if snapshot_id in snapshots:
-                older = table.to_polars(snapshot_id=snapshot_id).rows()
-                assert Counter(older) == snapshots[snapshot_id]
+                older = table.to_arrow(snapshot_id=snapshot_id)
+                assert_same_rows(older, model.rows(snapshots[snapshot_id]))
         check_vectors(table)

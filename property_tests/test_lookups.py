@@ -1,7 +1,8 @@
 """Look-ups find what reads show: by key, by a part of it, by other columns, with and without cache.
 
-The model is a read of all rows and a plain loop over the keys. Histories write, delete, compact and
-change columns; handles that were opened at the beginning follow them.
+The model is one of look-ups, not of writes: a read of all rows and a plain loop over the keys.
+Histories write, delete, compact and change columns; handles that were opened at the beginning
+follow them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A table with postponed buckets, however it is written, compacted and rescaled, equals a model.
 
-The model holds the visible rows, and the postponed changes in order.
+The model holds the visible rows; the postponed changes wait, in order.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tables import held, new_table
+from lakecore.testing import Model, assert_same_rows
+from tests.tables import new_table
 
 
 @dataclass(frozen=True)
@@ -44,42 +45,31 @@ def test_rows_are_those_of_the_model(steps: list[Step], engine: str) -> None:
         postpone__target_row_num_per_bucket="3",
         postpone__default_bucket_num="2",
     )
-    visible: dict[int, str] = {}
-    waiting: list[tuple[int, str | None]] = []
-
-    def apply(changes: list[tuple[int, str | None]]) -> None:
-        for key, value in changes:
-            if engine == "first-row":
-                visible.setdefault(key, value or "")
-            elif value is None:
-                visible.pop(key, None)
-            else:
-                visible[key] = value
-
+    model = Model(table.schema)
+    waiting: list[dict[str, object]] = []
     for number, step in enumerate(steps):
         verb = "postpone" if step.verb == "remove" and engine != "deduplicate" else step.verb
-        rows = [{"id": key, "v": f"{number}.{at}"} for at, key in enumerate(step.keys)]
-        changes: list[tuple[int, str | None]] = [(row["id"], row["v"]) for row in rows]  # type: ignore[misc]
-        if verb == "remove":
-            rows = [{**row, "_row_kind": "-D"} for row in rows]
-            changes = [(key, None) for key, _ in changes]
+        kind = "-D" if verb == "remove" else "+I"
+        rows: list[dict[str, object]] = [
+            {"id": key, "v": f"{number}.{at}", "_row_kind": kind}
+            for at, key in enumerate(step.keys)
+        ]
         if verb in {"postpone", "remove"}:
             with table.new_write() as writer:
                 writer.write(rows)
                 table.commit(writer.prepare_commit())
-            waiting += changes
+            waiting += rows
         elif verb == "batch":
             table.write(rows)
-            apply(changes)
+            model.write(rows)
         elif verb == "compact":
             table.compact(full=step.count > 2)
-            apply(waiting)
+            model.write(waiting)
             waiting = []
         elif verb == "overwrite":
             table.overwrite(rows, dynamic=False)
-            visible, waiting = {}, []
-            apply(changes)
+            model.overwrite(rows, dynamic=False)
+            waiting = []
         else:
             table.rescale(bucket_num=step.count)
-        expected = sorted(f"{key} {value}" for key, value in visible.items())
-        assert sorted(filter(None, held(table).split(" | "))) == expected
+        assert_same_rows(table, model)

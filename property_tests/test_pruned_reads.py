@@ -8,6 +8,7 @@ would bring an older row back.
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakecore.io.stores.store import Store
+    from lakecore.model.files import CommitMessage
     from lakecore.model.schema_change import Change
     from lakecore.table.handle import Table
 
@@ -129,14 +131,23 @@ def drawn_table(store: Store, path: str, shape: Shape, data: st.DataObject) -> T
     keyed = bool(schema.primary_keys)
     for step in range(data.draw(st.integers(1, 3), "commits")):
         table = load_table(store, path, ambient=ambient, budget=budget)
-        drawn = data.draw(rows_by_id(schema, kinds=keyed, max_size=12))
-        batch = batch_of(schema, drawn)
         writer = with_options(table, data.draw(WRITES))
-        verb = data.draw(st.sampled_from(["write", "write", "write", "overwrite", "settle"]))
+        verbs = ["write", "write", "overwrite", "settle", "side by side"]
+        verb = data.draw(
+            st.sampled_from(verbs[: -1 if keyed and table.options.bucket == -1 else 5])
+        )
+        batches = [
+            batch_of(schema, data.draw(rows_by_id(schema, kinds=keyed, max_size=12)))
+            for _ in range(1 + (verb == "side by side"))
+        ]
         if verb == "overwrite":
-            writer.overwrite(batch, dynamic=True)
+            writer.overwrite(batches, dynamic=True)
+        elif verb == "side by side":
+            # Rows of both commits have the same sequence numbers.
+            for messages in data.draw(st.permutations([*map(partial(prepared, writer), batches)])):
+                table.commit(messages)
         else:
-            writer.write(batch)
+            writer.write(batches)
         if verb == "settle" and keyed:
             settle(table)
         if data.draw(st.integers(0, 2), "alter") == 0:
@@ -144,6 +155,12 @@ def drawn_table(store: Store, path: str, shape: Shape, data: st.DataObject) -> T
             schema = evolve(schema, [change], now_ms=step, has_snapshots=True)
             assert write_schema(store, layout, schema)
     return load_table(store, path, ambient=ambient, budget=budget)
+
+
+def prepared(table: Table, batch: pa.RecordBatch) -> list[CommitMessage]:
+    with table.new_write() as writer:
+        writer.write(batch)
+        return writer.prepare_commit()
 
 
 def assert_faces_agree(table: Table, duck: duckdb.DuckDBPyConnection, data: st.DataObject) -> None:
@@ -179,6 +196,11 @@ def assert_filtered(
     wanted = counted_arrow(kept.select(columns))
     for face, read in found.items():
         assert counted_arrow(read) == wanted, (face, sql)
+    scanner = partial(
+        table.to_arrow_dataset().scanner, columns=columns, filter=condition.as_arrow()
+    )
+    kept_by_arrow = counted_arrow(everything.filter(condition.as_arrow()).select(columns))
+    assert counted_arrow(scanner().to_table()) == kept_by_arrow, sql
 
     counts = {
         "scan": lazy.select(pl.len()).collect().item(),
@@ -196,6 +218,7 @@ def assert_filtered(
         "dataset": ask("1", f"limit {LIMIT}").num_rows,
     }
     assert limited == dict.fromkeys(limited, min(kept.num_rows, LIMIT)), sql
+    assert scanner().head(LIMIT).num_rows == min(kept_by_arrow.total(), LIMIT), sql
 
 
 # --- no condition on values brings an older row back --------------------------------------------

@@ -28,6 +28,7 @@ from lakecore.io.ambient import seeded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import Budget
 from lakecore.table.handle import load_table
+from lakecore.testing import apply_changes
 from property_tests.retention_model import Held, Line, Rows, held_of, needed_files, rows_of
 from tests.stores import FailingStore, StoreFailure, files_below
 from tests.tables import PATH, new_table
@@ -148,7 +149,7 @@ class RetentionMachine(RuleBasedStateMachine):
         if over or not self.keyed:
             rows = [("+I", key, value) for _, key, value in rows]
         batch = batch_of(rows, kinds=self.keyed and not over)
-        wanted = self.merged(() if over else line.rows, rows)
+        wanted = self.merged(() if over else line.rows, batch)
 
         def deed(table: Table) -> None:
             if over:
@@ -328,16 +329,11 @@ class RetentionMachine(RuleBasedStateMachine):
         weighted = [name for name in names for _ in range(3 if name == MAIN else 1)]
         return data.draw(st.sampled_from(weighted), "line")
 
-    def merged(self, before: Rows, rows: list[tuple[str, int, int]]) -> Rows:
+    def merged(self, before: Rows, batch: pa.Table) -> Rows:
         """The rows after a write."""
-        if not self.keyed:
-            return tuple(sorted([*before, *((key, value) for _, key, value in rows)]))
-        held = {row[0]: row for row in before}
-        for kind, key, value in rows:
-            held.pop(key, None)
-            if kind != "-D":
-                held[key] = (key, value)
-        return tuple(sorted(held.values()))
+        held = [dict(zip(("id", "v"), row, strict=True)) for row in before]
+        rows = apply_changes(batch, ["id"] if self.keyed else [], held, exact=False)
+        return tuple(sorted(tuple(row.values()) for row in rows.to_pylist()))
 
     def commits(
         self, name: str, deed: Callable[[Table], Any], wanted: Rows, death: Death | None

@@ -1,4 +1,7 @@
-"""Rows keep their ids, whatever is written, changed, copied and rolled back."""
+"""Rows keep their ids, whatever is written, changed, copied and rolled back.
+
+The models here hold rows by their ids, which the model of the kit does not have.
+"""
 
 from __future__ import annotations
 

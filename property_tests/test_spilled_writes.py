@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,15 +13,14 @@ from lakecore.io.files.data_files import read_file
 from lakecore.model.rows import ROW_KIND
 from lakecore.table.run_writer.file_shape import data_shape
 from lakecore.table.writes import bucket_buffer
+from lakecore.testing.model import Model
 from lakecore.testing.strategies import ENGINES, Merging, mergings
 from tests.tables import new_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakecore.model.schema import TableSchema
-
-Drawn = tuple[str, dict[str, Any]]
+    import pyarrow as pa
 
 
 def written(merging: Merging, batches: Sequence[pa.Table], **options: str) -> str:
@@ -47,12 +45,6 @@ def written(merging: Merging, batches: Sequence[pa.Table], **options: str) -> st
     return repr(found)
 
 
-def table_of(rows: Sequence[Drawn], schema: TableSchema) -> pa.Table:
-    """Rows to write, with their kinds."""
-    table = pa.Table.from_pylist([values for _, values in rows], schema.arrow)
-    return table.append_column(ROW_KIND, pa.array([kind for kind, _ in rows], pa.string()))
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 @given(data=st.data())
 def test_rows_that_spill_merge_as_rows_that_do_not(engine: str, data: st.DataObject) -> None:
@@ -60,7 +52,8 @@ def test_rows_that_spill_merge_as_rows_that_do_not(engine: str, data: st.DataObj
     drawn = data.draw(st.lists(merging.rows(6), min_size=1, max_size=8), "batches")
     runs_merged = data.draw(st.integers(2, 4), "runs merged")
     piece_rows = data.draw(st.integers(1, 4), "rows of a piece")
-    batches = [table_of(rows, merging.schema) for rows in drawn]
+    model = Model(merging.schema)
+    batches = [model.arrow([{ROW_KIND: kind, **values} for kind, values in rows]) for rows in drawn]
 
     roomy = written(merging, batches)
     with pytest.MonkeyPatch.context() as patch:

@@ -55,10 +55,8 @@ def played(path: str, deeds: Any, options: dict[str, Any]) -> Table:
     """A table after these deeds. The texts of replaced rows are no numbers."""
     fixed: dict[str, Any] = {"bucket": "1", "write_only": "true"}
     table = new_table(COLUMNS, keys=["id", "k"], store=LocalStore(), path=path, **fixed, **options)
-    newest: dict[Any, int] = {}
     for number, (deed, given_) in enumerate(deeds):
         if deed == "write":
-            newest |= dict.fromkeys(given_, number)
             table.write(
                 [
                     {"id": key[0], "k": key[1], "n": n, "v": f"{number}1"}

@@ -1,4 +1,7 @@
-"""Any history of writes, deletes, updates and merges leaves the rows that a dict would hold."""
+"""Any history of writes, deletes, updates and merges leaves the rows that a dict would hold.
+
+The dict is a model of the clauses of UPDATE and MERGE, which the model of the kit does not have.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Keys of one to four columns are drawn from hundreds of values, into levels of many row groups and
 files, so that look-ups and windows meet the ends of both. The rows of a table, and those that its
-changelog comes to, must be what a dict says.
+changelog comes to, must be what the model says.
 """
 
 from __future__ import annotations
@@ -13,22 +13,19 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakecore.io.files.file_format import WriteFormat
+from lakecore.testing import Model, apply_changes, assert_same_rows
 from property_tests.profile import sized
 from tests.tables import new_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakecore.table.handle import Table
-
 Key = tuple[Any, ...]
-Row = tuple[int | None, str | None]
 
 NUMBERED: dict[str, Callable[[int], Any]] = {
     "INT": lambda number: number * 3 - 700,
@@ -84,18 +81,21 @@ def test_few_rows_into_many(engine: str, drawn: dict[str, Any]) -> None:
         **{name: drawn[name] for name in stated},
     )
     pool = _pool(kinds, chance)
-    model: dict[Key, Row] = {}
+    model = Model(table.schema)
     with pytest.MonkeyPatch.context() as patch:
         small = partial(WriteFormat, row_group_rows=drawn["group_rows"])
         patch.setattr("lakecore.table.run_writer.file_shape.WriteFormat", small)
         for number in range(drawn["upserts"]):
             count = len(pool) // 2 if number == 0 else chance.choice([1, 3, 20])
-            _write(table, engine, chance.sample(pool, min(count, len(pool))), model, chance)
+            keys = chance.sample(pool, min(count, len(pool)))
+            rows = model.arrow(_written(engine, keys, names, chance))
+            table.write(rows)
+            model.write(rows)
             table.compact(full=number == 0 or engine == "full-compaction")
 
-    assert _rows(table.to_arrow(), names) == model
+    assert_same_rows(table, model)
     if engine != "force-lookup":
-        assert _replayed(table, names) == model
+        assert_same_rows(apply_changes(table.changes(), names), model)
 
 
 def _pool(kinds: list[str], chance: random.Random) -> list[Key]:
@@ -111,53 +111,14 @@ def _pool(kinds: list[str], chance: random.Random) -> list[Key]:
     return sorted(keys)
 
 
-def _write(
-    table: Table, engine: str, keys: list[Key], model: dict[Key, Row], chance: random.Random
-) -> None:
+def _written(engine: str, keys: list[Key], names: list[str], chance: random.Random) -> list[Any]:
     takes_deletions = engine in ("deduplicate", "full-compaction")
-    rows, kinds = [], []
-    for key in keys:
-        row: Row = (chance.choice([None, 1, 2, 3]), chance.choice([None, "a", "b"]))
-        kind = "-D" if takes_deletions and chance.random() < 0.2 else "+I"
-        rows.append((*key, *row))
-        kinds.append(kind)
-        before = model.get(key)
-        if kind == "-D":
-            model.pop(key, None)
-        elif before is None or takes_deletions:
-            model[key] = row
-        elif engine != "first-row":
-            model[key] = _folded(engine, before, row)
-    schema = table.schema.arrow
-    arrays = [
-        pa.array(values, field.type)
-        for values, field in zip(zip(*rows, strict=True), schema, strict=True)
+    return [
+        {
+            **dict(zip(names, key, strict=True)),
+            "v": chance.choice([None, 1, 2, 3]),
+            "w": chance.choice([None, "a", "b"]),
+            "_row_kind": "-D" if takes_deletions and chance.random() < 0.2 else "+I",
+        }
+        for key in keys
     ]
-    arrow = pa.Table.from_arrays(arrays, schema=schema)
-    table.write(arrow.append_column("_row_kind", pa.array(kinds)))
-
-
-def _folded(engine: str, before: Row, row: Row) -> Row:
-    text = before[1] if row[1] is None else row[1]
-    if before[0] is None or row[0] is None:
-        return (before[0] if row[0] is None else row[0]), text
-    return (before[0] + row[0] if engine == "aggregation" else row[0]), text
-
-
-def _rows(rows: pa.Table, names: list[str]) -> dict[Key, Row]:
-    found = {tuple(row[name] for name in names): (row["v"], row["w"]) for row in rows.to_pylist()}
-    assert len(found) == rows.num_rows, "a key comes twice"
-    return found
-
-
-def _replayed(table: Table, names: list[str]) -> dict[Key, Row]:
-    """What the changelog comes to; each row that goes must be the one that was there."""
-    found: dict[Key, Row] = {}
-    for row in table.changes().collect().to_arrow().to_pylist():
-        key = tuple(row[name] for name in names)
-        if row["_row_kind"] in ("-U", "-D"):
-            assert found.pop(key) == (row["v"], row["w"])
-        else:
-            assert key not in found
-            found[key] = (row["v"], row["w"])
-    return found

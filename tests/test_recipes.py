@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -40,33 +41,29 @@ def _plain(data: bytes) -> bytes:
     return b"".join([data, *frames])
 
 
-def test_a_person_that_is_deleted_by_the_recipe_is_in_no_file(tmp_path: Path) -> None:
-    table = lc.open_table(
-        tmp_path / "people",
-        create=True,
-        schema={"id": "INT NOT NULL", "name": "STRING"},
-        primary_keys=["id"],
-        options={"bucket": "1"},
-    )
-    table.write([{"id": 1, "name": "Ada"}, {"id": 3, "name": "Cleopatra"}])
-    table.create_tag("monthly")
-    table.create_branch("trial", "monthly")
-    table.reset_consumer("reader", 1)
-    table.delete("id = 3")
+def blocks_of(text: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
+
+def test_a_person_that_is_deleted_by_the_recipe_is_in_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (recipe,) = [each for each in RECIPES if each.startswith("Delete a person")]
+    names: dict[str, Any] = {}
+    opening, deletion, steps = [*blocks_of(OPENING), *blocks_of(recipe)]
+    for block in (opening, deletion):
+        exec(block, names)  # noqa: S102 - ours
+    people = names["people"]
+    people.create_tag("monthly", snapshot_id=1)
+    people.create_branch("trial", "monthly")
+    people.reset_consumer("reader", 1)
     assert files_with(tmp_path, "Cleopatra") >= {"data", "manifest"}
 
-    table.compact(full=True)
-    table.compact_manifests()
-    table.delete_branch("trial")
-    table.delete_tag("monthly")
-    table.clear_consumers()
-    table.expire_snapshots(retain_max=1, retain_min=1)
-    table.expire_changelogs(delete_all=True)
-    table.remove_orphan_files(older_than="1 d")
+    exec(steps, names)  # noqa: S102 - ours
 
     assert files_with(tmp_path, "Cleopatra") == set()
-    assert table.to_polars().rows() == [(1, "Ada")]
+    assert people.to_polars().rows() == [(1, "Ada")]
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.partition("\n")[0])
@@ -75,7 +72,7 @@ def test_a_recipe_runs_alone_after_the_opening_lines(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = OPENING + recipe
-    code = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    code = "\n".join(blocks_of(text))
     exec(compile(code, "recipes.md", "exec"), {})  # noqa: S102 - ours
     if not Path("warehouse/shop.db/items").exists():
         lc.open_table("warehouse/shop.db/items", create=True, schema={"id": "INT"})

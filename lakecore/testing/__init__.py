@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakecore.testing.strategies import options, rows, schemas
     from lakecore.testing.suite import GoldenTable, golden, golden_names
     from lakecore.testing.table_draws import Shape, schema_changes
-    from lakecore.testing.values import assert_same_rows
+    from lakecore.testing.values import apply_changes, assert_same_rows
     from lakecore.testing.warehouse import FaultyWarehouse, every_call, faulty_warehouse
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "Step",
     "StoreCall",
     "TableMachine",
+    "apply_changes",
     "assert_same_rows",
     "conditions",
     "every_call",
@@ -68,7 +69,7 @@ _HOMES = {
     "lakecore.testing.stores": "Crashed Faults StoreCall",
     "lakecore.testing.strategies": "options rows schemas",
     "lakecore.testing.table_draws": "Shape schema_changes",
-    "lakecore.testing.values": "assert_same_rows",
+    "lakecore.testing.values": "apply_changes assert_same_rows",
     "lakecore.testing.warehouse": "FaultyWarehouse every_call faulty_warehouse",
 }
 _named = named(__name__, _HOMES)

@@ -1,4 +1,4 @@
-"""Random conditions on the columns of a table, in Polars and in SQL.
+"""Random conditions on the columns of a table, in Polars, in Arrow and in SQL.
 
 A condition is a tree: ("and" | "or", left, right), ("not", inner), or a leaf whose column is a
 field.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 from lakecore.model.types import Atomic, Field, Root, arrow_type, with_nullable
@@ -62,9 +63,10 @@ def leaves(draw: st.DrawFn, fields: Sequence[Field]) -> Tree:
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on the rows of a table, as a Polars expression and as SQL.
+    """A condition on the rows of a table, as a Polars or Arrow expression and as SQL.
 
-    The sets of IN contain no null: Polars and SQL treat such a null differently.
+    A comparison with NaN is false in Arrow, except `!=`. The sets of IN contain no null: Polars and
+    SQL treat such a null differently.
 
         table.scan(where=condition.as_polars())
         table.scan(where=condition.as_sql())
@@ -75,6 +77,10 @@ class Condition:
     def as_polars(self) -> pl.Expr:
         """The condition as a user of Polars writes it."""
         return _as_polars(self.tree)
+
+    def as_arrow(self) -> pc.Expression:
+        """The condition as a filter of an Arrow dataset or table."""
+        return _as_arrow(self.tree)
 
     def as_sql(self) -> str:
         """The condition in SQL, as DuckDB reads it."""
@@ -130,6 +136,32 @@ def _as_polars(tree: Tree) -> pl.Expr:
             return pl.col(field.name).is_null()
         case ("not null", field):
             return pl.col(field.name).is_not_null()
+    raise AssertionError(tree)
+
+
+def _as_arrow(tree: Tree) -> pc.Expression:
+    match tree:
+        case ("and", left, right):
+            return _as_arrow(left) & _as_arrow(right)
+        case ("or", left, right):
+            return _as_arrow(left) | _as_arrow(right)
+        case ("not", inner):
+            return ~_as_arrow(inner)
+        case ("between", field, low, high):
+            both = ("compare", field, ">=", low), ("compare", field, "<=", high)
+            return _as_arrow(("and", *both))
+        case ("compare", field, op, value):
+            literal = pa.scalar(value, arrow_type(field.type))
+            compared: pc.Expression = COMPARISONS[op](pc.field(field.name), literal)
+            return compared
+        case ("in", field, some):
+            return pc.field(field.name).isin(pa.array(some, arrow_type(field.type)))
+        case ("starts", field, prefix):
+            return pc.starts_with(pc.field(field.name), prefix)
+        case ("null", field):
+            return pc.field(field.name).is_null()
+        case ("not null", field):
+            return pc.field(field.name).is_valid()
     raise AssertionError(tree)
 
 

@@ -354,15 +354,25 @@ class Model:
         *,
         clears_row: Callable[[Row], bool] | None = None,
     ) -> int:
-        """Add a snapshot: clear partitions, then rows, then add rows. Returns the id."""
-        snapshot_id = self.latest + 1
+        """Add a snapshot: clear partitions, then rows, then add rows. Returns the id.
+
+        Raises Refused, and adds no snapshot, if the rows of a key cannot be merged with each other.
+        """
+        rows, snapshot_id = self.taken_in(rows), self.latest + 1
+        flush(
+            (
+                Version(values=self._read(row, schema), kind=kind, number=number)
+                for number, (kind, row) in enumerate(rows if schema.primary_keys else ())
+            ),
+            Rules.of(schema),
+        )
         for event in self.events:
             if event.cleared is None and (
                 (clears and clears(self.partition_of(event.row)))
                 or (clears_row and clears_row(event.row))
             ):
                 event.cleared = snapshot_id
-        for kind, row in self.taken_in(rows):
+        for kind, row in rows:
             self._arrivals += 1
             self.events.append(Event(arrival=self._arrivals, kind=kind, row=row, added=snapshot_id))
         self.schemas[snapshot_id] = schema

@@ -1,4 +1,4 @@
-"""Rows as values that can be compared exactly, and `assert_same_rows`.
+"""Rows as values that can be compared exactly, `assert_same_rows`, and `apply_changes`.
 
 Values of Python are equal where stored values are not: NaN differs from itself, -0.0 equals 0.0,
 and True equals 1. `plain` replaces each value by one that equals itself and nothing else.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
@@ -76,6 +77,46 @@ def assert_same_rows(left: object, right: object, *, check_order: bool = False) 
         raise AssertionError(
             _difference(ours.column_names, _chosen(a, only_a), _chosen(b, only_b), len(a), len(b))
         )
+
+
+def apply_changes(
+    changes: object, primary_keys: Sequence[str] = (), rows: object = None, *, exact: bool = True
+) -> pa.Table:
+    """Apply changes to rows, in order, and return the new rows as an Arrow table.
+
+    `changes` have the column `_row_kind`, as `table.changes` and `table.stream` return it; without
+    the column, they are +I. Both arguments are whatever `assert_same_rows` takes. `rows` has the
+    columns of the changes; None is no rows.
+
+    Raises AssertionError for a change that does not fit: a +I or +U of a key that exists, or a -U
+    or -D of a row that does not exist with exactly these values. With `exact=False`, +I and +U
+    replace the row of their key; -U and -D remove it, if there is one, whatever its values.
+
+        rows = apply_changes(table.changes(0, 1), table.schema.primary_keys)
+        rows = apply_changes(table.changes(1, 2), table.schema.primary_keys, rows)
+        assert_same_rows(rows, table.to_arrow(snapshot_id=2))
+    """
+    changed, kinds = without_kinds(as_arrow(changes))
+    held, names = as_arrow([] if rows is None else rows), changed.column_names
+    key = [names.index(name) for name in primary_keys] or range(len(names))
+    left: dict[Any, list[tuple[Any, ...]]] = {}
+    for row in _records(held.select(names) if held.num_rows else held):
+        left.setdefault(plain([row[at] for at in key]), []).append(row)
+    for kind, row in zip(kinds, _records(changed), strict=True):
+        there = left.setdefault(plain([row[at] for at in key]), [])
+        adds, same = kind in ("+I", "+U"), plain(there[-1:]) == plain([row])
+        if exact and ((adds and primary_keys and there) or (not adds and not same)):
+            raise AssertionError(
+                f"a change does not fit the rows: {kind} {_shown(names, row)}\n"
+                f"  the row there: {_shown(names, there[-1]) if there else None}"
+            )
+        if there and (primary_keys or not adds):
+            there.pop()
+        if adds:
+            there.append(row)
+    columns = [[*each] for each in zip(*chain.from_iterable(left.values()), strict=True)]
+    arrays = map(pa.array, columns or [[]] * len(names), changed.schema.types)
+    return pa.Table.from_arrays([*arrays], schema=changed.schema)
 
 
 def as_arrow(rows: object) -> pa.Table:

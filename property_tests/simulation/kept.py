@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakecore.model.snapshot import CommitKind
+from lakecore.testing import apply_changes
 from property_tests.simulation.actors import rows_of
 from property_tests.simulation.scenario import KEEPING, LEADS_BACK
 
@@ -86,26 +87,21 @@ def wrong_with_changes(archive: Table, snapshots: Sequence[Snapshot], shape: Sha
     """What is wrong with the changes of all snapshots, which must add up to the rows."""
     if not snapshots or any(each.commit_kind is CommitKind.OVERWRITE for each in snapshots):
         return ""
-    rows: dict[int, tuple[Any, ...]] = {}
+    rows = None
     for at in range(1, len(snapshots) + 1):
-        frame = archive.changes(at - 1, at).select("_row_kind", "k", "v", "w").collect()
-        for kind, *values in frame.rows():
-            row = tuple(values)
-            if kind in ("-U", "-D"):
-                if shape.changelog and rows.get(row[0]) != row:
-                    return f"snapshot {at} takes away {row}, which was not told"
-                rows.pop(row[0], None)
-            else:
-                if shape.changelog and row[0] in rows:
-                    return f"snapshot {at} tells {row} a second time"
-                rows[row[0]] = row
+        changes = archive.changes(at - 1, at).select("_row_kind", "k", "v", "w")
+        try:
+            rows = apply_changes(changes, ["k"], rows, exact=shape.changelog)
+        except AssertionError as error:
+            return f"snapshot {at}: {error}"
     # What is in level 0 of a table that looks up is told by the next compaction.
     live = archive.context.history.live_entries(snapshots[-1])
     if shape.changelog and any(entry.file.level == 0 for entry in live):
         return ""
     wanted = rows_of(archive, snapshots[-1].id)
-    if sorted(rows.values(), key=repr) != wanted:
-        return f"the changes add up to {sorted(rows.values())}, the rows are {wanted}"
+    found = [] if rows is None else [tuple(row.values()) for row in rows.to_pylist()]
+    if sorted(found, key=repr) != wanted:
+        return f"the changes add up to {sorted(found, key=repr)}, the rows are {wanted}"
     return ""
 
 

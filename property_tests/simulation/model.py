@@ -12,6 +12,9 @@ committed after it and which that compaction did not see, shows again (docs/comp
 DELETE, UPDATE and MERGE look at the rows of one snapshot, the base, and may only be committed where
 nobody has changed their keys since (`table/commits/commit_checks.py`). Which base it was, nobody
 says: any from the newest snapshot when the deed began will do, if it explains the outcome.
+
+The model of the kit has one outcome for each history; this one has all that concurrent writers may
+leave.
 """
 
 from __future__ import annotations

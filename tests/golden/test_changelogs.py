@@ -15,6 +15,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.table.changes.starts import retained_changes
+from lakecore.testing import apply_changes, assert_same_rows
 from tests.golden.test_fixtures import FIXTURES, READ, bag_columns, columns_of, expected, in_bags
 from tests.interop import values
 from tests.interop.arrow_values import from_arrow
@@ -128,36 +129,14 @@ def test_changes_of_every_snapshot_are_those_java_streamed(name: str) -> None:
 @pytest.mark.parametrize("name", [*COMPLETE, *COMPLETE_AT])
 def test_changelog_replayed_from_nothing_is_the_table_at_every_snapshot(name: str) -> None:
     table = lc.open_table(FIXTURES / name)
-    columns = columns_of(name, table.schema.id)
-    names, keys = list(table.schema.names), list(table.schema.primary_keys)
-    state: dict[Any, Row] = {}
-    checked = 0
-    for snapshot_id, frame in table.stream(1, "latest"):
-        changes = frame.collect()
-        rows = rows_of(changes, columns, names)
-        at = [names.index(key) for key in keys]
-        replay(state, zip(changes["_row_kind"].to_list(), rows, strict=True), at)
+    rows, checked = None, 0
+    for snapshot_id, changes in table.stream(1, "latest"):
+        rows = apply_changes(changes, table.schema.primary_keys, rows)
         if snapshot_id in COMPLETE_AT.get(name, (snapshot_id,)):
-            read = from_arrow(table.to_arrow(snapshot_id=snapshot_id), columns)
-            assert values.sort_rows(list(state.values())) == values.sort_rows(read)
+            assert_same_rows(rows, table.to_arrow(snapshot_id=snapshot_id))
             checked += 1
 
     assert checked
-
-
-def replay(state: dict[Any, Row], changes: Iterable[Change], at: list[int]) -> None:
-    """Apply the changes; each must fit what there is."""
-    for kind, row in changes:
-        key = repr([row[each] for each in at])
-        match kind:
-            case "+I":
-                assert key not in state, row
-                state[key] = row
-            case "-U" | "-D":
-                assert state.pop(key) == row
-            case "+U":
-                assert key not in state, row
-                state[key] = row
 
 
 def test_changelog_of_expired_snapshots_is_read_from_what_was_kept() -> None:

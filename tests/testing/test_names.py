@@ -17,9 +17,10 @@ from tests.api_page import page_of
 ROOT = Path(__file__).parents[2]
 PUBLIC = [
     *("Clock", "Condition", "Crashed", "Faults", "FaultyWarehouse", "GoldenTable", "Model"),
-    *("Refused", "Replay", "Shape", "Step", "StoreCall", "TableMachine", "assert_same_rows"),
-    *("conditions", "every_call", "faulty_warehouse", "golden", "golden_names", "histories"),
-    *("options", "rows", "schema_changes", "schemas", "seeded_ambient", "suite"),
+    *("Refused", "Replay", "Shape", "Step", "StoreCall", "TableMachine", "apply_changes"),
+    *("assert_same_rows", "conditions", "every_call", "faulty_warehouse", "golden"),
+    *("golden_names", "histories", "options", "rows", "schema_changes", "schemas"),
+    *("seeded_ambient", "suite"),
 ]
 NEED_HYPOTHESIS = {
     *("Condition", "Replay", "Shape", "Step", "TableMachine", "conditions", "histories"),

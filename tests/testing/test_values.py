@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.testing import Model, assert_same_rows
+from lakecore.testing import Model, apply_changes, assert_same_rows
 from tests.tables import new_table, put
 
 NAN = float("nan")
@@ -123,3 +123,37 @@ def test_times_of_nanoseconds_are_compared_exactly_and_need_no_pandas() -> None:
         assert_same_rows(times("ns", 5_001), times("ns", 5_002))
     with pytest.raises(Unsupported, match="nanoseconds"):
         Model({"t": "TIMESTAMP(9)"})
+
+
+def kinded(*rows: tuple[str, int, Any]) -> list[dict[str, Any]]:
+    return [{"_row_kind": kind, "id": key, "v": value} for kind, key, value in rows]
+
+
+def test_changes_of_a_table_make_one_snapshot_the_other() -> None:
+    table = new_table(changelog_producer="input")
+    for line in ("1 a | 2 b", "-U 1 a | +U 1 c | -D 2 b", "2 d"):
+        put(table, line)
+    rows = None
+    for snapshot_id in (1, 2, 3):
+        rows = apply_changes(table.changes(snapshot_id - 1, snapshot_id), ["id"], rows)
+        assert_same_rows(rows, table.to_arrow(snapshot_id=snapshot_id))
+    with pytest.raises(AssertionError, match=r"-U id=1, v='a'\n.*: id=1, v='c'"):
+        apply_changes(table.changes(1, 2), ["id"], rows)
+
+
+def test_changes_of_keyless_rows_are_counted() -> None:
+    rows = apply_changes(kinded(("+I", 1, NAN), ("+I", 1, NAN), ("+I", 2, None), ("-D", 1, NAN)))
+
+    assert_same_rows(rows, [{"id": 2, "v": None}, {"id": 1, "v": NAN}])
+    assert apply_changes(kinded(("-D", 1, NAN), ("-D", 2, None)), (), rows).num_rows == 0
+    with pytest.raises(AssertionError, match="the row there: None"):
+        apply_changes(kinded(("-D", 2, NAN)), (), rows)
+
+
+def test_changes_that_need_not_fit_are_upserts_and_deletions() -> None:
+    changes = kinded(("+I", 1, 1), ("+I", 1, 2), ("-D", 2, 0), ("-D", 3, 0), ("+U", 4, 4))
+
+    rows = apply_changes(changes, ["id"], [{"v": 9, "id": 2}], exact=False)
+    assert_same_rows(rows, [{"id": 1, "v": 2}, {"id": 4, "v": 4}])
+    with pytest.raises(AssertionError, match="id=1, v=2"):
+        apply_changes(changes, ["id"])
