@@ -67,6 +67,11 @@
   {{ return(dbt.materialization_snapshot_default()) }}
 {% endmaterialization %}
 
+{% materialization table_function, adapter="duckdb" %}
+  {% do lakecore_refuse('table function', 'leave it in the DuckDB database') %}
+  {{ return(dbt_duckdb.materialization_table_function_duckdb()) }}
+{% endmaterialization %}
+
 {% macro lakecore_refuse(what, instead) %}
   {% if lakecore_keeps(this) %}
     {% do exceptions.raise_compiler_error(

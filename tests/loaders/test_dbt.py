@@ -252,6 +252,11 @@ def test_an_empty_model_has_columns_and_no_rows_and_its_next_run_is_a_first_one(
         ("select 1 as id", {"incremental_predicates": ["id > 0"]}, "incremental_predicates"),
         ("select 1 as id", {"on_schema_change": "evolve"}, "unknown on_schema_change"),
         ("select 1 as id", {"materialized": "view"}, "a view cannot be kept in the warehouse"),
+        (
+            "select 1 as id",
+            {"materialized": "table_function"},
+            "a table function cannot be kept in the warehouse",
+        ),
         ("select interval 1 day as i", {}, "column=i"),
         ("select nope as id", {}, "Binder Error"),
     ],
