@@ -135,6 +135,8 @@ class S3Service:
     keys: set[str] | None = None  # the valid access keys; None: all keys are valid
     listings: int = 0  # how many requests have listed keys
     requests: Counter[str] = field(default_factory=Counter)  # by method, and LIST
+    waiting: int = 0  # requests that have come and wait for `silent_seconds`
+    waiting_max: int = 0
     sent_bytes: int = 0  # of all files that were read
 
     @property
@@ -185,7 +187,10 @@ def s3_service() -> Iterator[S3Service]:
         return start_response(status, headers, *more)
 
     def serve(environ: Any, start_response: Any) -> Any:
+        service.waiting += 1
+        service.waiting_max = max(service.waiting_max, service.waiting)
         time.sleep(service.silent_seconds)
+        service.waiting -= 1
         lists = "list-type" in environ["QUERY_STRING"]
         service.listings += lists
         service.requests["LIST" if lists else environ["REQUEST_METHOD"]] += 1

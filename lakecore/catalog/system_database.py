@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.catalog.identifier import SYSTEM_DATABASE, Identifier
 from lakecore.errors import NotFound
+from lakecore.io.parallel import read_all
 from lakecore.masking import masked_options
 from lakecore.model.schema import TableSchema
 from lakecore.model.types import Field, parse_type
@@ -102,13 +103,19 @@ def global_table(names: Names, load: Load, identifier: Identifier) -> SystemTabl
 
 def _tables(names: Names, load: Load) -> Iterator[tuple[str, str, Table]]:
     """Database, name and table of each table, sorted."""
+
+    def opened(identifier: str) -> Table | None:
+        try:
+            return load(identifier)
+        except NotFound:  # dropped since the listing
+            return None
+
     for database in names.databases():
-        for name in names.tables(database) or ():
-            try:
-                table = load(f"`{database}`.`{name}`")
-            except NotFound:
-                continue
-            yield database, name, table
+        found = names.tables(database) or ()
+        tables = read_all(opened, [f"`{database}`.`{name}`" for name in found])
+        for name, table in zip(found, tables, strict=True):
+            if table is not None:
+                yield database, name, table
 
 
 def _table_rows(names: Names, load: Load) -> Iterator[Row]:

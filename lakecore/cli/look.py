@@ -25,6 +25,7 @@ from lakecore.cli.printing import note, say, write_frame, write_record
 from lakecore.deferred import deferred, deferred_module
 from lakecore.display import show_bytes
 from lakecore.errors import LakecoreError
+from lakecore.io.parallel import read_all
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,11 +55,12 @@ def tables(
     Rows are counted as stored, before a merge.
     """
     session = of.session(path)
-    rows = [
-        _listed(session, database, table)
+    found = [
+        (database, table)
         for database in session.list_databases()
         for table in session.list_tables(database)
     ]
+    rows = read_all(lambda names: _listed(session, *names), found)
     columns = {
         "table": pl.String(),
         "primary_key": pl.List(pl.String),

@@ -13,6 +13,7 @@ import pytest
 
 import lakecore as lc
 from lakecore.cli import main
+from tests.stores import s3_service
 
 
 @pytest.fixture
@@ -386,6 +387,28 @@ def test_list_of_tables_outlives_one_that_cannot_be_opened(
     assert "shop.empty,,,,\n" in out
     assert 'shop.orders,"[""id""]",[],2,4\n' in out
     assert err.startswith("shop.empty: ")
+
+
+def test_tables_of_an_object_store_are_opened_together(capfd: pytest.CaptureFixture[str]) -> None:
+    count = 12
+    with s3_service() as service:
+        with service.client() as client:
+            client.create_bucket(Bucket="bucket")
+        place = "s3://bucket/warehouse"
+        session = lc.connect({"warehouse": place, **service.options}, create=True)
+        session.create_database("d")
+        for number in range(count):
+            session.create_table(f"d.t{number}", {"a": "INT"}).write([{"a": number}])
+        service.requests.clear()
+        service.silent_seconds, service.waiting_max = 0.05, 0
+        options = [f"--option={key}={value}" for key, value in service.options.items()]
+
+        code, out, _ = run(capfd, "tables", place, "--json", *options)
+
+    assert (code, len(out.splitlines())) == (0, count)
+    assert service.waiting_max >= 6
+    # One to tell that it is a table, five to open it and to find its latest snapshot.
+    assert service.requests.total() <= 6 * count + 8
 
 
 def test_read_by_time_and_by_one_that_is_none(
