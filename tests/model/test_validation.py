@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.schema import TableSchema
 from lakecore.model.types import Field, parse_field, parse_type
-from lakecore.model.validation import create_schema, validate_schema
+from lakecore.model.validation import check_dynamic_rules, create_schema, validate_schema
+from lakecore.options.parse import parse_options
 
 SCHEMAS = sorted(
     (Path(__file__).parents[1] / "golden" / "fixtures").glob("*/table*/schema/schema-*")
@@ -462,3 +464,26 @@ def test_type_of_json_nested_without_end_is_no_recursion_error() -> None:
 def test_length_of_many_digits_is_refused(kind: str) -> None:
     with pytest.raises(InvalidRequest, match="invalid length, precision or scale"):
         parse_type(kind.format("9" * 5_000))
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"write-buffer-size": "8 mb"}, ""),
+        ({"bucket": "2"}, "bucket cannot be a dynamic option"),
+        ({"force-lookup": "true"}, "make compaction look up rows cannot be dynamic"),
+        ({"sequence.field": "nope"}, "sequence.field is not a column"),
+    ],
+)
+def test_dynamic_options_keep_the_rules_that_stored_ones_keep(
+    given: dict[str, str], error: str
+) -> None:
+    engine = {"merge-engine": "partial-update"}
+    for stored in ({}, {"sequence.field": "gone"}):  # that of another engine breaks a rule itself
+        schema = replace(make(keys="k p", bucket="1"), options={"bucket": "1", **engine, **stored})
+        options = parse_options({**schema.options, **given})
+        if not error or (stored and "sequence.field" in given):
+            check_dynamic_rules(schema, options)
+            continue
+        with pytest.raises(InvalidRequest, match=error):
+            check_dynamic_rules(schema, options)
