@@ -263,8 +263,6 @@ def _fold_ordered(
         values = contested.values(aggregate.column, stepped.rows)
         parts.append(_one_by_one(fold, values, stepped, early[is_mixed]))
         numbers.append(stepped.numbers)
-    if not parts:
-        return pa.nulls(count, contested.type_of(aggregate.column))
     return spread(pa.concat_arrays(parts), np.concatenate(numbers), count)
 
 

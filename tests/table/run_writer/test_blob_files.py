@@ -13,6 +13,8 @@ import pytest
 
 from lakecore.errors import InvalidRequest
 from lakecore.format.blob_file import encode_entry, encode_index
+from lakecore.io.stores.store import MemoryStore
+from lakecore.table.run_writer.blobs import BlobOutput
 from tests.blob_files import SAME, blob_file
 from tests.stores import FailingStore
 from tests.tables import in_directory, new_table, reopened
@@ -215,3 +217,14 @@ def test_rows_larger_than_memory_are_written_one_by_one() -> None:
     found = {row["k"]: row["b"] for row in read(table, columns=["k", "b"])}
     assert found == {at: bytes([at]) * (1 << 19) for at in range(8)}
     assert table.context.budget.used_bytes == 0
+
+
+def test_held_bytes_are_what_waits_and_an_open_file() -> None:
+    output = BlobOutput(MemoryStore(), "memory://w/data-0.blob")
+    output.add([b"abc"])
+    assert 3 < output.held_bytes < 100
+
+    output.add([b"x" * (1 << 20)])
+
+    assert output.held_bytes == 4 << 20  # nothing waits: the file is open
+    output.abort()
