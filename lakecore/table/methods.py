@@ -91,7 +91,8 @@ class TableMethods(ABC):
         (https://paimon.apache.org/docs/master/maintenance/manage-tags/).
 
         Returns the tag. Raises AlreadyExists if the tag exists, NotFound if there is no such
-        snapshot, InvalidRequest for a name that is blank or not a valid file name.
+        snapshot, InvalidRequest for a name that is blank or not a valid file name, CommitConflict
+        if a rollback or a fast-forward takes the snapshot away during the call.
 
             table.create_tag("before-migration", time_retained="30 d")
         """
@@ -112,7 +113,8 @@ class TableMethods(ABC):
         Without `time_retained` the tag stays until it is deleted, even if the old one had a time to
         live.
 
-        Returns the new tag. Raises NotFound if the tag or the snapshot does not exist.
+        Returns the new tag. Raises NotFound if the tag or the snapshot does not exist,
+        CommitConflict as `create_tag` does; the old tag then stays.
 
             table.replace_tag("stable", snapshot_id=2)
         """
@@ -124,7 +126,8 @@ class TableMethods(ABC):
     def rename_tag(self, old: str, new: str) -> Tag:
         """Give a tag another name. Returns the tag.
 
-        Raises NotFound if there is no tag `old`, AlreadyExists if there is a tag `new`.
+        Raises NotFound if there is no tag `old`, AlreadyExists if there is a tag `new`,
+        CommitConflict if a rollback or a fast-forward takes the snapshot away during the call.
 
             table.rename_tag("before-migration", "old-layout")
         """
