@@ -382,6 +382,25 @@ def test_hadoop_catalog_is_a_folder_of_the_warehouse(tmp_path: Path) -> None:
     assert not directory(table).exists()
 
 
+@pytest.mark.parametrize("in_warehouse", [True, False], ids=["catalog", "table"])
+def test_directory_is_chosen_apart_from_the_storage(in_warehouse: object, tmp_path: Path) -> None:
+    options = {
+        "metadata.iceberg.storage": "table-location" if in_warehouse else "hadoop-catalog",
+        "metadata.iceberg.storage-location": (
+            "catalog-location" if in_warehouse else "table-location"
+        ),
+    }
+    table = new_table(tmp_path, (), options)
+    put(table, 1)
+    warehouse = tmp_path / "iceberg" / "db" / "t"
+
+    assert document(table, warehouse / "metadata" if in_warehouse else None)["snapshots"]
+    assert (warehouse.exists(), directory(table).exists()) == (in_warehouse, not in_warehouse)
+    lc.connect(tmp_path).drop_table("db.t")
+
+    assert not warehouse.exists()
+
+
 @pytest.mark.parametrize("verb", ["drop", "rename"])
 def test_metadata_in_the_warehouse_goes_with_its_table(verb: str, tmp_path: Path) -> None:
     table = new_table(tmp_path, metadata__iceberg__storage="hadoop-catalog")
