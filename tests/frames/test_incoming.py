@@ -381,7 +381,7 @@ def test_column_of_a_dict_is_read_in_pieces() -> None:
     assert pa.Table.from_batches(batches)["j"].to_pylist() == list(range(150_000))
 
 
-@pytest.mark.parametrize("missing", [None, pd.NA, pd.NaT, np.datetime64("NaT")], ids=str)
+@pytest.mark.parametrize("missing", [None, pd.NA, pd.NaT, np.datetime64("NaT", "ns")], ids=str)
 def test_what_is_missing_is_null_at_any_depth(missing: object) -> None:
     day = dt.date(2026, 1, 1)
     rows = [{"a": missing, "b": [day, missing], "c": {"x": missing}}, {"a": day}]

@@ -118,7 +118,7 @@ def test_of_an_hour_that_comes_twice_fold_says_which() -> None:
         1.5,
         b"2026-01-01",
         pd.NaT,
-        np.datetime64("NaT"),
+        np.datetime64("NaT", "ns"),
         np.datetime64("20000-01-01"),
         timedelta(1),
         np.timedelta64(5, "s"),

@@ -10,13 +10,17 @@ A file of a client is used long after it was opened, by the readers and writers 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from lakecore.errors import AlreadyExists, LakecoreError, NotFound, StorageError
 from lakecore.masking import mask_exception
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from types import TracebackType
 
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _NO_BUCKET_GCS = "specified bucket does not exist"
@@ -57,26 +61,32 @@ def http_status(error: BaseException) -> int | None:
     return None
 
 
-@contextmanager
-def plain_remote_errors(
-    path: str, failures: tuple[type[Exception], ...], secrets: tuple[str, ...] = ()
-) -> Iterator[None]:
+@dataclass(frozen=True, slots=True, repr=False)
+class plain_remote_errors:  # noqa: N801 - used as a function
     """Translate errors of a remote client about `path` into lakecore's errors, chained.
 
     `failures`: the client's exceptions, in addition to Python's OSError. `secrets` are masked in
-    the messages.
+    the messages. No generator, as `plain_errors`.
     """
-    raised: tuple[type[Exception], ...] = (OSError, *failures)
-    try:
-        try:
-            yield
-        except raised as error:
-            mask_exception(error, secrets)
-            raise
-    except LakecoreError:
-        raise
-    except raised as error:
-        raise _translated(error, path) from error
+
+    path: str
+    failures: tuple[type[Exception], ...]
+    secrets: tuple[str, ...] = ()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        if not isinstance(error, Exception) or not isinstance(error, (OSError, *self.failures)):
+            return
+        mask_exception(error, self.secrets)
+        if isinstance(error, LakecoreError):
+            return
+        if isinstance(error, FileNotFoundError):
+            # Often expected. A frame of fsspec refers to the error, and the error to the frame.
+            error.__traceback__ = None
+        raise _translated(error, self.path) from error  # a variable would be a cycle, too
 
 
 def _translated(error: Exception, path: str) -> LakecoreError:

@@ -33,6 +33,7 @@ from lakecore.io.ambient import SYSTEM, Ambient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
 
 
 DELETES_MAX = 1_000
@@ -154,22 +155,35 @@ def discard(store: Store, path: str) -> None:
         store.delete(path)
 
 
-@contextmanager
-def plain_errors(path: str) -> Iterator[None]:
-    """Translate errors of the operating system about `path` into lakecore's errors, chained."""
-    try:
-        yield
-    except LakecoreError:
-        raise
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFound("no such file", path=path) from error
-    except IsADirectoryError as error:
-        raise NotFound("a directory, not a file", path=path) from error
-    except FileExistsError as error:
-        raise AlreadyExists("the path exists already", path=path) from error
-    except OSError as error:
-        reason = error.strerror or error
-        raise StorageError("the storage refused", path=path, reason=reason) from error
+@dataclass(frozen=True, slots=True)
+class plain_errors:  # noqa: N801 - used as a function
+    """Translate errors of the operating system about `path` into lakecore's errors, chained.
+
+    NOTE: No generator. From Python 3.12 on, an error that leaves one refers to all frames above it
+    and they to the error: what they hold, such as memory of the budget, stays until the garbage
+    collector runs. Most of these errors are expected: a look for a file that is not there.
+    """
+
+    path: str
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        path = self.path
+        match error:
+            case None | LakecoreError():
+                return
+            case FileNotFoundError() | NotADirectoryError():
+                raise NotFound("no such file", path=path) from error
+            case IsADirectoryError():
+                raise NotFound("a directory, not a file", path=path) from error
+            case FileExistsError():
+                raise AlreadyExists("the path exists already", path=path) from error
+            case OSError():
+                reason = error.strerror or error
+                raise StorageError("the storage refused", path=path, reason=reason) from error
 
 
 @contextmanager
