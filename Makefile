@@ -205,5 +205,5 @@ ci: ## run all that a change must pass
 	.ci/run
 
 clean: ## remove what builds, checks and runs leave behind
-	rm -rf $(VENV) $(LOADERS_VENV) $(HEAVY_VENV) $(FLOORS_VENV) build dist sbom site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .ci/logs logs
+	rm -rf $(VENV) $(LOADERS_VENV) $(HEAVY_VENV) $(FLOORS_VENV) build dist sbom site *.egg-info .mypy_cache .pytest_cache .ruff_cache docs/.ruff_cache .import_linter_cache .hypothesis .ci/logs logs
 	find lakecore tests property_tests -name __pycache__ -type d -prune -exec rm -rf {} +

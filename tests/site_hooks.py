@@ -25,13 +25,17 @@ OUTSIDE = {
     "architecture.md": "ARCHITECTURE.md",
 }
 WORDS = {  # what a newcomer types: the first result is this page or section
+    "api.html": ["api reference"],
     "cdc-messages.html": ["kafka"],
     "cdc-mysql.html": ["mysql", "mariadb"],
     "cdc-postgres.html": ["postgres"],
     "cdc-service.html#what-to-watch": ["lag"],
     "cdc.html": ["cdc", "mirror", "replicate"],
+    "changelog.html": ["release notes"],
     "changing.html": ["delete", "update", "merge"],
     "choose.html": ["partition", "primary key"],
+    "clean-up.html": ["orphan"],
+    "clustering.html": ["z-order"],
     "coming-from.html": ["delta", "flink"],
     "compacting.html": ["optimize", "small files", "vacuum"],
     "copy-into.html": ["copy into", "export"],
@@ -39,15 +43,24 @@ WORDS = {  # what a newcomer types: the first result is this page or section
     "loaders.html": ["dbt", "dlt"],
     "reading.html": ["pandas", "polars", "select"],
     "recipes.html#load-a-csv-file-and-keep-it-current": ["csv", "json", "load", "parquet"],
-    "recipes.html#delete-a-person-for-good-gdpr": ["gdpr", "privacy"],
-    "recipes.html#what-changed-since-yesterday": ["yesterday"],
+    "recipes.html#delete-a-person-for-good-gdpr": [
+        "erase",
+        "forgotten",
+        "gdpr",
+        "permanently",
+        "personal data",
+        "privacy",
+    ],
+    "quick-start.html": ["getting started", "tutorial"],
+    "recipes.html#what-changed-since-yesterday": ["compare snapshots", "diff", "yesterday"],
     "recipes.html#share-a-table-with-flink-trino-and-spark": ["share", "trino"],
-    "recipes.html#back-up-and-restore": ["backup", "restore"],
+    "recipes.html#back-up-and-restore": ["back up", "backup", "disaster recovery", "restore"],
     "recipes.html#move-from-delta-iceberg-or-plain-parquet": ["migrate"],
-    "recipes.html#slow-reads-and-performance": ["performance", "slow"],
-    "recipes.html#monitor-tables": ["monitor"],
+    "recipes.html#slow-reads-and-performance": ["performance", "slow", "speed"],
+    "recipes.html#monitor-tables": ["alert", "grafana", "logging", "monitor", "observability"],
     "recipes.html#schedule-maintenance": ["cron", "schedule"],
     "recipes.html#upgrade": ["upgrade"],
+    "record-expiry.html": ["ttl"],
     "retention.html": ["expire", "expired", "rollback", "undo"],
     "schema-changes.html": ["add column", "alter", "schema change"],
     "security.html": ["security", "untrusted"],
@@ -60,9 +73,10 @@ WORDS = {  # what a newcomer types: the first result is this page or section
     "troubleshooting.html#rows-appear-twice": ["duplicate"],
     "tuning.html": ["memory"],
     "ui.html": ["dashboard", "metrics", "prometheus"],
+    "versions.html": ["breaking changes", "compatibility"],
     "writing.html": ["append", "insert", "upsert"],
 }
-LAST = {"changelog.md", "benchmarks.md", "architecture.md"}
+LAST = {"changelog.md", "benchmarks.md", "architecture.md", "api-testing.md"}
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _HEADING = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
 _ROW = re.compile(r"<tr>\s*(?=<td).*?</tr>", re.DOTALL)
@@ -85,7 +99,7 @@ def from_docs(text: str) -> str:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - what MkDocs passes
-    """Leave decision records out of the search, and the changelog at its end."""
+    """Leave decision records out of the search, and the pages of `LAST` at its end."""
     if page.file.src_uri.startswith("decisions/"):
         page.meta["search"] = {"exclude": True}
     elif page.file.src_uri in LAST:

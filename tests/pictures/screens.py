@@ -9,6 +9,7 @@ from base64 import b64decode, b64encode
 from contextlib import contextmanager
 from datetime import date, timedelta
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from typing import TYPE_CHECKING
 
 import lakecore as lc
@@ -37,7 +38,7 @@ SCREENS = {
     "ui-sql": ("/sql?q=SELECT day, count(*) AS orders FROM shop.orders GROUP BY day", 560, "dark"),
 }
 """The address of each screenshot, its height, and its colours."""
-WIDTH = 1200
+WIDTH = 1280
 FAINT = """
 () => {
   const parts = (text) => {
@@ -74,8 +75,8 @@ FAINT = """
 """The elements whose text stands out less from its background than WCAG 2.2 asks for (AA)."""
 PAGES = ["index", "quick-start", "merging", "cdc", "options", "api"]
 WIDTHS = [420, 1280, 2560]
-KEPT = {("index", 420, "light"), ("index", 1280, "light"), ("merging", 1280, "dark")}
-"""What of these is kept in `docs/img`, for those who change how the site looks."""
+KEPT = {"index": "site-index", "ui-table": "ui-shop-orders"}
+"""The pages that are kept in `docs/img`, for those who change how they look: names of the files."""
 WEBP = """
 async (png) => {
   const image = new Image(), canvas = document.createElement("canvas");
@@ -95,14 +96,16 @@ def chromium() -> Iterator[Browser]:
 
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     assert program, "install Chromium: apt-get install chromium"
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=program, headless=True, args=FLAGS)
+    with (
+        sync_playwright() as play,
+        play.chromium.launch(executable_path=program, headless=True, args=FLAGS) as browser,
+    ):
         yield browser
-        browser.close()
 
 
-def screens(place: Path, images: Path) -> None:
-    """Take each screenshot again."""
+@contextmanager
+def ui_pages(place: Path) -> Iterator[dict[str, str]]:
+    """The addresses of the pages of `lakecore ui`, over a warehouse that is made in `place`."""
     session = lc.connect(place / "warehouse", create=True)
     fill_shop(session)
     customers = session.create_table(
@@ -121,12 +124,18 @@ def screens(place: Path, images: Path) -> None:
     for number in range(7):
         day = date(2026, 11, 20) + timedelta(number)
         events.write([{"day": day, "page": f"/{each}"} for each in range(50)])
-    with ui_server(session.warehouse) as client, chromium() as browser:
+    with ui_server(session.warehouse) as client:
+        yield {name: str(client.base_url.join(place)) for name, (place, _, _) in SCREENS.items()}
+
+
+def screens(place: Path, images: Path) -> None:
+    """Take each screenshot of `docs/ui.md` again."""
+    with ui_pages(place) as pages, chromium() as browser:
         page = browser.new_page()
-        for name, (address, height, scheme) in SCREENS.items():
+        for name, (_, height, scheme) in SCREENS.items():
             page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
             page.set_viewport_size({"width": WIDTH, "height": height})
-            page.goto(str(client.base_url.join(address)))
+            page.goto(pages[name])
             if name == "ui-sql":
                 page.get_by_role("button", name="Run").click()
                 page.locator("table").wait_for()
@@ -149,24 +158,26 @@ def served_site(place: Path) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def site_screens(place: Path, images: Path, kept: Path) -> None:
-    """What a reader of the site sees first, on a phone and on screens, light and dark."""
+    """What a reader of the site and of `lakecore ui` sees first, at each width, light and dark."""
     images.mkdir(parents=True, exist_ok=True)
-    with served_site(place) as address, chromium() as browser:
+    with served_site(place / "site") as site, ui_pages(place) as pages, chromium() as browser:
+        pages |= {name: f"{site}/{name}.html" for name in PAGES}
+        converter = browser.new_page()  # `lakecore ui` allows its pages no images
         for scheme in ("light", "dark"):
             page = browser.new_context(color_scheme=scheme).new_page()
-            for width in WIDTHS:
+            for width, (name, address) in product(WIDTHS, pages.items()):
                 page.set_viewport_size({"width": width, "height": 1400})
-                for name in PAGES:
-                    page.goto(f"{address}/{name}.html")
-                    shown = f"{name}-{width}-{scheme}"
-                    data = page.screenshot(path=images / f"{shown}.png")
-                    if (name, width, scheme) in KEPT:
-                        webp = page.evaluate(WEBP, b64encode(data).decode())
-                        (kept / f"site-{shown}.webp").write_bytes(b64decode(webp))
+                page.goto(address)
+                data = page.screenshot(path=images / f"{name}-{width}-{scheme}.png")
+                if name in KEPT:
+                    webp = converter.evaluate(WEBP, b64encode(data).decode())
+                    (kept / f"{KEPT[name]}-{width}-{scheme}.webp").write_bytes(b64decode(webp))

@@ -14,6 +14,7 @@ import spark_bridge
 from spark_bridge.cdc_decode import MESSAGE_COLUMNS
 from tests.api_page import page_of
 from tests.spark.conftest import ROOT
+from tests.spark.connector import SETTINGS
 from tests.spark.messages import change
 
 if TYPE_CHECKING:
@@ -135,6 +136,16 @@ def test_blocks_of_the_page_run(page: str, session: SparkSession, tmp_path: Path
     }
     if page in held:
         assert held[page]() == 1
+
+
+def test_the_recipe_has_the_settings_that_the_connector_is_run_with() -> None:
+    recipe = (ROOT / "docs" / "recipes.md").read_text()
+    settings = dict(re.findall(r"^--conf (\S+)=(\S+)$", recipe, re.MULTILINE))
+
+    assert settings == {
+        "spark.sql.catalog.paimon": SETTINGS["spark.sql.catalog.p"],
+        "spark.sql.catalog.paimon.warehouse": "file:/data/warehouse",
+    }
 
 
 def test_the_page_of_the_api_is_up_to_date() -> None:
