@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakecore as lc
+from lakecore.testing import apply_changes, assert_same_rows
 from tests.interop import limits
 from tests.interop.lakecore_engine import LakecoreEngine
 
@@ -54,20 +55,6 @@ def changes_of(turn: int, *, deletes: bool) -> tuple[tuple[str, Row], ...]:
     return tuple(rows)
 
 
-def replayed(stream: Mapping[int, Iterable[tuple[str, Row]]]) -> dict[Any, Row]:
-    """The rows that the changes come to; each must fit what there is."""
-    rows: dict[Any, Row] = {}
-    for _, changes in sorted(stream.items()):
-        for kind, row in changes:
-            key = row[0]
-            if kind in ("-U", "-D"):
-                assert rows.pop(key) == row
-            else:
-                assert key not in rows
-                rows[key] = row
-    return rows
-
-
 def by_key(changes: Iterable[tuple[str, Row]]) -> dict[Any, list[tuple[str, Row]]]:
     found: dict[Any, list[tuple[str, Row]]] = defaultdict(list)
     for kind, row in changes:
@@ -100,9 +87,13 @@ def test_both_write_and_compact_in_turns_and_tell_the_same(
     assert ours.keys() == theirs.keys()
     for number, changes in ours.items():
         assert by_key(changes) == by_key(theirs[number]), number
-    rows = sorted(OURS.read(path), key=repr)
-    assert sorted(replayed(ours).values(), key=repr) == rows
-    assert rows == sorted(java.read(path), key=repr)
+    told = [
+        {"_row_kind": kind, **dict(zip(COLUMNS, row, strict=True))}
+        for _, changes in sorted(ours.items())
+        for kind, row in changes
+    ]
+    assert_same_rows(apply_changes(told, ["id"]), lc.open_table(path))
+    assert sorted(OURS.read(path), key=repr) == sorted(java.read(path), key=repr)
 
 
 @pytest.mark.parametrize("version", [limits.JAVA, limits.JAVA_OLD])

@@ -17,7 +17,8 @@ from lakecore.model.rows import KIND_TEXTS, ROW_KIND
 from lakecore.table.run_writer.file_shape import changelog_shape, data_shape
 from lakecore.table.sections import windows
 from lakecore.table.writes import bucket_buffer
-from tests.tables import held, new_table, rows
+from lakecore.testing import apply_changes
+from tests.tables import held, new_table, rows, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,14 +56,8 @@ def history(seed: int, batches: int) -> list[pa.Table]:
 
 
 def newest(batches: list[pa.Table]) -> str:
-    """What a dict makes of the batches."""
-    alive: dict[int, str] = {}
-    for batch in batches:
-        for row in batch.to_pylist():
-            alive.pop(row["id"], None)
-            if row[ROW_KIND][0] == "+":
-                alive[row["id"]] = row["v"]
-    return " | ".join(sorted(f"{key} {value}" for key, value in alive.items()))
+    """The rows that the batches leave."""
+    return shown(apply_changes(pa.concat_tables(batches), ["id"], exact=False))
 
 
 def write_all(table: Table, batches: list[pa.Table]) -> list[CommitMessage]:
