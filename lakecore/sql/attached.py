@@ -26,7 +26,7 @@ from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError
 from lakecore.frames.arrow_dataset import SourceDataset, SourceScanner
 from lakecore.frames.duckdb_face import shown_schema
 from lakecore.sql.query_errors import error_of
-from lakecore.sql.tokens import quoted
+from lakecore.sql.tokens import quoted, quoted_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _Columns = tuple[tuple[int, str, pa.DataType], ...]
 """Id, name and type of each column."""
+_Comments = tuple[tuple[str | None, str], ...]
+"""The comment of each column that has one; that of the table is under None."""
 
 
 def attach(
@@ -89,7 +91,7 @@ class Attached:
         self._connection = connection
         self._databases = databases
         self.name = name
-        self._views: dict[tuple[str, str], _Columns] = {}
+        self._views: dict[tuple[str, str], tuple[_Columns, _Comments]] = {}
         self._left_out: dict[str, str] = {}
 
     @property
@@ -127,11 +129,11 @@ class Attached:
         for view in [view for view in named if view not in wanted]:
             self._drop(view)
         for view, found in wanted.items():
-            columns = _columns(found.schema)
-            if self._views.get(view) == columns:
+            shown = _columns(found.schema), _comments(found.schema)
+            if self._views.get(view) == shown:
                 continue
             try:
-                self._create(view, found, columns)
+                self._create(view, found, *shown)
             except LakecoreError as error:
                 self._left_out[".".join(view)] = str(error)
         return self
@@ -191,7 +193,9 @@ class Attached:
         there = shown and catalog.table_exists(_identifier(only.database, only.table))
         return [(only.database, only.table)] if there else []
 
-    def _create(self, view: tuple[str, str], table: Table, columns: _Columns) -> None:
+    def _create(
+        self, view: tuple[str, str], table: Table, columns: _Columns, comments: _Comments
+    ) -> None:
         database, name = view
         catalog, identifier = self._catalog, _identifier(database, name)
         live = _LiveDataset(table, columns, lambda: catalog.get_table(identifier))
@@ -202,9 +206,12 @@ class Attached:
             # `create_view` takes no schema for the view: it creates it in the current one.
             cursor.execute(f"USE {schema}")
             cursor.from_arrow(live).create_view(name, replace=True)
+            for column, comment in comments:
+                on = f"COLUMN {quoted(name)}.{quoted(column)}" if column else f"VIEW {quoted(name)}"
+                cursor.execute(f"COMMENT ON {on} IS {quoted_text(comment)}")
         except duckdb.Error as error:
             raise error_of(error) from error
-        self._views[view] = columns
+        self._views[view] = columns, comments
 
     def _drop(self, view: tuple[str, str]) -> None:
         database, name = view
@@ -284,6 +291,11 @@ class _NoRows:
 def _columns(schema: TableSchema) -> _Columns:
     arrow = schema.arrow
     return tuple((field.id, field.name, arrow.field(field.name).type) for field in schema.fields)
+
+
+def _comments(schema: TableSchema) -> _Comments:
+    described = [(None, schema.comment), *((each.name, each.description) for each in schema.fields)]
+    return tuple((name, text) for name, text in described if text)
 
 
 def _identifier(database: str, name: str) -> str:

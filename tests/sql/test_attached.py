@@ -195,3 +195,23 @@ def test_columns_and_filters_are_pushed_into_each_face(
     found = duckdb.sql("SELECT item FROM orders WHERE id = 2")
     assert found is not None
     assert found.fetchall() == [("ale",)]
+
+
+def test_comments_are_those_of_the_table(
+    catalog: lc.Session, connection: duckdb.DuckDBPyConnection
+) -> None:
+    change = lc.SchemaChange
+    about = [change.update_comment('it\'s "new"'), change.update_column_comment("item", "a\n--b")]
+    catalog.alter_table("shop.orders", about)
+    attached = catalog.attach(connection)
+
+    def shown() -> list[tuple[object, ...]]:
+        views = "SELECT comment FROM duckdb_views() WHERE database_name = 'paimon' UNION ALL "
+        columns = "SELECT comment FROM duckdb_columns() WHERE database_name = 'paimon'"
+        return connection.sql(views + columns).fetchall()
+
+    assert shown() == [('it\'s "new"',), (None,), ("a\n--b",)]
+    catalog.alter_table("shop.orders", [change.update_column_comment("id", "c"), about[0]])
+    catalog.alter_table("shop.orders", [change.update_comment(None)])
+    attached.refresh()
+    assert shown() == [(None,), ("c",), ("a\n--b",)]
