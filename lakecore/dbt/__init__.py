@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, cast
 
 from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError, Unsupported
 from lakecore.loads import LoadedTable, opened, table_name
+from lakecore.model.casts import may_cast
 from lakecore.model.rows import ROW_KIND
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.types import Field, from_arrow, with_nullable
@@ -137,7 +138,7 @@ class Plugin(BasePlugin):
         model = _model(table, config, rows.columns)
         _check_keys(rows, model.table)
         schema, _ = columns_of_rows(rows.limit(0))
-        if model.full_refresh and not self._fits(model.table):
+        if model.full_refresh and not self._fits(model.table, schema):
             self._replace(rows, schema, model)
         else:
             with opened(self._session, model.table, schema) as found:
@@ -155,7 +156,7 @@ class Plugin(BasePlugin):
         return rows.select(", ".join(f"{each} AS {spelled}" for each, spelled in names))
 
     def _replace(self, rows: DuckDBRelation, schema: pa.Schema, model: _Model) -> None:
-        """Load a new table, with other keys, and give it the name of the old one."""
+        """Load a new table, with other keys or types, and give it the name of the old one."""
         table = model.table.name
         new, old = f"{table}{_NEW}", f"{table}{_OLD}"
         for left in (new, old):  # by a run that was killed
@@ -181,14 +182,20 @@ class Plugin(BasePlugin):
                     source, target = table_name(database, old), table_name(database, name)
                     self._session.rename_table(source, target)
 
-    def _fits(self, wanted: LoadedTable) -> bool:
+    def _fits(self, wanted: LoadedTable, rows: pa.Schema) -> bool:
         """Whether the table can be loaded in place; one that does not exist fits."""
         if not self._session.table_exists(wanted.name):
             return True
         schema = self._session.get_table(wanted.name).schema
-        return set(schema.primary_keys) == set(wanted.primary_keys) and set(
-            schema.partition_keys
-        ) == set(wanted.partition_keys)
+        fixed = {*wanted.primary_keys, *wanted.partition_keys}
+        *_, other = _differences(schema.fields, rows)
+        types = {name: from_arrow(rows.field(name).type, context=name) for name in other}
+        return (
+            set(schema.primary_keys) == set(wanted.primary_keys)
+            and set(schema.partition_keys) == set(wanted.partition_keys)
+            and not other & fixed
+            and all(may_cast(schema.field(n).type, types[n], explicit=True) for n in other)
+        )
 
     def _describe(self, table: str, config: Mapping[str, object]) -> None:
         """Store the descriptions of dbt as comments, where they differ."""

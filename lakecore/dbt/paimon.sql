@@ -90,6 +90,8 @@
 {% macro lakecore_rows() %}
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
+  {#- A transaction of DuckDB writes to one database: what hooks write is not in that of the rows. -#}
+  {% if pre_hooks %}{% do adapter.commit() %}{% endif %}
   {{ return(api.Relation.create(
       database=this.database,
       schema='__lakecore',

@@ -186,6 +186,26 @@ def test_a_full_refresh_gives_a_table_other_keys_and_nothing_else_does(project: 
     assert project.table().count() == 1
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "config"),
+    [
+        ("true", "date '2026-01-01'", {"materialized": "table"}),
+        ("1", "'1'", {"unique_key": "v"}),
+        ("1", "'1'", {"partition_by": ["v"]}),
+    ],
+)
+def test_a_full_refresh_gives_a_column_a_type_that_it_cannot_become(
+    project: Project, old: str, new: str, config: dict[str, Any]
+) -> None:
+    project.model("m", f"select {old} as v, 1 as n", **config)
+    project.run()
+    project.model("m", f"select {new} as v, 2 as n", **config)
+
+    assert project.run()["m"].startswith("error")
+    assert project.run("run", "--full-refresh") == {"m": "success: OK"}
+    assert [row[1] for row in project.rows()] == [2]
+
+
 def test_a_table_whose_refresh_was_killed_between_its_renames_has_its_name_back(
     project: Project,
 ) -> None:
@@ -369,6 +389,7 @@ def test_odd_names_many_threads_python_models_tests_docs_and_comments(project: P
 
     project.run("docs", "generate")
     catalog = json.loads((project.root / "target" / "catalog.json").read_text())["nodes"]
+    assert catalog["model.p.a"]["metadata"]["comment"] == "The orders."
     assert catalog["model.p.py"]["columns"].keys() == {"id", "x"}
 
 
