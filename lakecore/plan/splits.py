@@ -134,8 +134,8 @@ class SplitColumns:
     """The splits of a table, in scan order.
 
     `files`: the places of files, split by split; the files of split `n` are from `starts[n]` to
-    `starts[n + 1]`. `raw`: whether a split is read raw. `bucket_starts`: the split at which each
-    bucket begins.
+    `starts[n + 1]`. `raw`: whether a split is read raw. `bucket_starts`: the place in `files` at
+    which each bucket begins.
     """
 
     files: Rows

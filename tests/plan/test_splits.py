@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from lakecore.format.layout import data_file_name
-from lakecore.plan.splits import BucketPlan, pack, plan_bucket
+from lakecore.plan.splits import (
+    BucketPlan,
+    FileColumns,
+    may_hold_deletions,
+    pack,
+    plan_bucket,
+    plan_columns,
+)
 from tests.tables import files, names, ranks
 
 
@@ -94,3 +102,48 @@ def test_files_are_packed_in_order_up_to_the_target_size(
     text: str, target: int, open_cost: int, wanted: list[str]
 ) -> None:
     assert [names(group) for group in pack(files(text), target, open_cost)] == wanted
+
+
+@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "L5 a-m | L5 n-z",
+        "L1 c-f | L5 a-c | L5 x-z",
+        "L0 m-p | L5 a-f | L5 g-n",
+        "L4 a-b -2 | L5 c-d",
+        "L0 x-z | L0 a-c | L5 b-d | L5 x-y | L5 m-n",
+    ],
+)
+def test_columns_of_several_buckets_are_planned_as_each_bucket(text: str, *, settled: bool) -> None:
+    one = files(text)
+    found, count = [*one, *one], len(one)
+    of_bucket = np.repeat([0, 1], count)
+    lows, highs = (np.concatenate([each, each]) for each in map(np.asarray, ranks(one)))
+
+    splits = plan_columns(
+        FileColumns(
+            partitions=np.zeros(2 * count, np.int64),
+            buckets=of_bucket,
+            total_buckets=np.full(2 * count, 2),
+            levels=np.array([file.level for file in found]),
+            sizes_bytes=np.ones(2 * count, np.int64),
+            sequences_min=np.zeros(2 * count, np.int64),
+            holds_deletions=np.array([bool(file.delete_row_count) for file in found]),
+            may_hold_deletions=np.array([may_hold_deletions(file) for file in found]),
+        ),
+        lambda rows: (lows[rows], highs[rows]),
+        settled=settled,
+        target_bytes=1,  # each raw file is a split
+        open_cost_bytes=1,
+    )
+
+    plan = planned(text, settled=settled)
+    wanted = [(True, {file.name}) for file in plan.raw]
+    wanted += [(False, {file.name for run in runs for file in run}) for runs in plan.merged]
+    parts = np.split(splits.files, splits.starts[1:-1])
+    assert [
+        (raw, {found[at].name for at in part})
+        for raw, part in zip(splits.raw.tolist(), parts, strict=True)
+    ] == [*wanted, *wanted]
+    assert splits.bucket_starts.tolist() == [0, count]
