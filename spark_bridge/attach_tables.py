@@ -113,7 +113,11 @@ _CATALOG_KIND = "spark.sql.catalogImplementation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """The tables that Spark SQL now knows, and for every other table why it is missing."""
+    """The tables that Spark SQL now knows, and for every other table why it is missing.
+
+    attached = spark_bridge.attach(spark, "/data/warehouse")
+    attached.tables, attached.left_out
+    """
 
     tables: tuple[str, ...]
     left_out: Mapping[str, str]
@@ -149,6 +153,9 @@ def attach(
 
     A table with a type or a name that Spark does not support is skipped and named in the result.
     Raises AlreadyExists if Spark has another table of the same name.
+
+        spark_bridge.attach(spark, "/data/warehouse")
+        spark.sql("SELECT count(*) FROM shop.orders")
     """
     if spark.conf.get(_CATALOG_KIND, "in-memory") == "hive":
         raise Unsupported(

@@ -280,6 +280,11 @@ class CdcBatch:
       restart;
     - `schemas_changed`: the number of tables created or changed;
     - `left_out`: messages and rows that became dead letters.
+
+        writer = spark_bridge.cdc(
+            df, "/data/warehouse", "shop", format="debezium-json", reports=print
+        )
+        query = writer.option("checkpointLocation", path).start()
     """
 
     batch: int

@@ -157,7 +157,7 @@ def compact(  # noqa: PLR0913  the public verb
     Raises what `Table.compact` raises. If tasks or the driver die, committed steps stay, and the
     table is otherwise unchanged.
 
-        spark_bridge.compact(spark, orders, full=True, where="day >= '2025-01-01'")
+        spark_bridge.compact(spark, orders, full=True, where="dt >= '2025-01-01'")
     """
     require_version(spark)
     check_flags(full=full, dry_run=dry_run)

@@ -100,7 +100,7 @@ def read(  # noqa: PLR0913  the public verb
     All columns of the frame are nullable. Raises NotFound if the table or the state does not exist,
     and Unsupported for a type that Spark lacks.
 
-        spark_bridge.read(spark, "/data/shop/orders", ["id"], where="price > 10")
+        spark_bridge.read(spark, orders, columns=["id"], where="price > 10")
     """
     require_version(spark)
     check_no_column(where=where)

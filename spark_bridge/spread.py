@@ -141,6 +141,8 @@ class SkewedBucket:
     """A bucket that is much larger than the other buckets of a job.
 
     `times`: the size, divided by the average size of the others; infinite if these are empty.
+
+        [(each.bucket, each.times) for each in spark_bridge.write(df, orders).skewed]
     """
 
     partition: Mapping[str, str]

@@ -199,7 +199,12 @@ def foreach_batch(  # noqa: PLR0913  the public verb
 class BatchSink:
     """Writes the batches of a query to a table; see `foreach_batch`, which makes it.
 
-    `results` holds the result of each of the last 100 batches, by the number of the batch.
+    `results` holds the last 100 batches: pairs of the number of a batch and its result.
+
+        sink = spark_bridge.foreach_batch("/data/shop/orders")
+        stream = df.writeStream.foreachBatch(sink).option("checkpointLocation", path)
+        stream.start().processAllAvailable()
+        [(number, result.rows) for number, result in sink.results]
     """
 
     def __init__(  # noqa: PLR0913  what `foreach_batch` takes

@@ -64,7 +64,10 @@ _PARSED = re.compile(r"[.`]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenTask:
-    """One successful task of a write, or one group of rows in it."""
+    """One successful task of a write, or one group of rows in it.
+
+    [(task.rows, task.seconds) for task in spark_bridge.write(df, orders).tasks]
+    """
 
     partition: int
     attempt: int
@@ -85,6 +88,9 @@ class WriteResult:
       of the tasks were removed;
     - `distribution`: how rows were routed to tasks;
     - `skewed`: buckets that got many more rows than the others; one task wrote each of them.
+
+        done = spark_bridge.write(df, orders)
+        done.snapshot_ids, done.rows, done.already_committed
     """
 
     snapshot_ids: tuple[int, ...] = ()
@@ -251,6 +257,9 @@ def prepare(
     no preparation. With `evolve_schema`, the frame may have columns that the table lacks: set
     `write.merge-schema` for the write that follows. Raises InvalidRequest if the columns do not
     fit.
+
+        ready = spark_bridge.prepare(df, orders)
+        ready.write.format("lakecore").mode("append").save(orders.path)
     """
     check_frame(df)
     require_version(df.sparkSession)

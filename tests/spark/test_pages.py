@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 BLOCK = re.compile(r"^```py3\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/spark*.md"))]
 BLOCKS = {page.name: BLOCK.findall(page.read_text()) for page in PAGES}
+_, *PARTS = re.split(r"^### (\w+)$", page_of("api-spark"), flags=re.MULTILINE)
+EXAMPLES = {name: BLOCK.findall(text) for name, text in zip(PARTS[::2], PARTS[1::2], strict=True)}
 ROWS = "dt string, id long, region string, price double"
 
 
@@ -136,6 +138,24 @@ def test_blocks_of_the_page_run(page: str, session: SparkSession, tmp_path: Path
     }
     if page in held:
         assert held[page]() == 1
+
+
+@pytest.mark.parametrize("name", spark_bridge.__all__)
+def test_the_example_of_a_public_name_runs(
+    name: str, session: SparkSession, tmp_path: Path
+) -> None:
+    names = {**set_up(session, tmp_path), "lakecore": lc, "path": str(tmp_path / "checkpoint")}
+    session.dataSource.register(Topic)
+    if name in {"foreach_batch", "BatchSink"}:
+        cast("DataFrame", names["df"]).write.parquet(str(tmp_path / "arrived"))
+        names["df"] = session.readStream.schema(ROWS).parquet(str(tmp_path / "arrived"))
+    if name in {"cdc", "CdcBatch"}:  # the pipeline creates its table
+        lc.connect(tmp_path / "warehouse").drop_table("shop.orders")
+        names["df"] = session.readStream.format("topic").load()
+    [code] = EXAMPLES[name]
+    exec(compile(code.replace("/data/", f"{tmp_path}/"), name, "exec"), names)  # noqa: S102 - ours
+    for query in session.streams.active:
+        query.processAllAvailable()
 
 
 def test_the_recipe_has_the_settings_that_the_connector_is_run_with() -> None:
