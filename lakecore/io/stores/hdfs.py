@@ -48,6 +48,7 @@ from lakecore.io.stores.store import FAR_AT_ONCE, FileStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from types import TracebackType
 
 PACKAGE = "hdfs_native"
 INSTALL = "pip install 'lakecore[hdfs]'"
@@ -346,23 +347,25 @@ class HdfsStore:
         return connection.client.create(key, options)
 
 
-@contextmanager
-def _plain_errors(path: str) -> Iterator[None]:
-    with plain_remote_errors(path, _FAILURES):
-        try:
-            yield
-        except LakecoreError:
-            raise
-        except _FAILURES as error:
+@dataclass(frozen=True, slots=True, repr=False)
+class _plain_errors(plain_remote_errors):  # noqa: N801 - used as a function
+    """The same for errors of HDFS, without the Java stack traces in them."""
+
+    failures: tuple[type[Exception], ...] = _FAILURES
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        if isinstance(error, _FAILURES) and not isinstance(error, LakecoreError):
             if (reason := _GSSAPI.search(str(error))) is not None:
                 raise StorageError(
                     "the login by Kerberos failed: get a ticket by `kinit -kt KEYTAB PRINCIPAL`; "
                     "KRB5CCNAME names the cache of the tickets, if it is not the usual one",
-                    path=path,
+                    path=self.path,
                     reason=reason[1],
                 ) from error
             error.args = (_without_stack(error),)
-            raise
+        plain_remote_errors.__exit__(self, kind, error, trace)
 
 
 def _without_stack(error: Exception) -> str:
