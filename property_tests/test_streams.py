@@ -184,6 +184,7 @@ def test_each_change_comes_once_and_in_order(data: st.DataObject, producer: str,
     write(table, [("+I", 1, 1)])
     following = reopened(table, ambient=replace(seeded(6), sleep=idle))
     witness = Witness(following.stream(1))
+    witness.look()
     once, batches = mode == "exactly-once", data.draw(st.booleans())
     reader = Reader(table, once=once, batches=batches)
     reader.take()

@@ -59,7 +59,7 @@ def assert_same_rows(left: object, right: object, *, check_order: bool = False) 
         assert_same_rows(table.scan(where="id = 1"), [{"id": 1, "status": "paid"}])
     """
     ours, theirs = as_arrow(left), as_arrow(right)
-    if ours.num_rows == theirs.num_rows == 0 and isinstance(left, list) | isinstance(right, list):
+    if ours.num_rows == theirs.num_rows == 0 and not (ours.num_columns and theirs.num_columns):
         return  # a list without rows has no columns
     if ours.column_names != theirs.column_names:
         raise AssertionError(
@@ -98,6 +98,8 @@ def apply_changes(
     """
     changed, kinds = without_kinds(as_arrow(changes))
     held, names = as_arrow([] if rows is None else rows), changed.column_names
+    if not changed.num_rows:
+        return held if held.num_columns else changed
     key = [names.index(name) for name in primary_keys] or range(len(names))
     left: dict[Any, list[tuple[Any, ...]]] = {}
     for row in _records(held.select(names) if held.num_rows else held):

@@ -155,5 +155,7 @@ def test_changes_that_need_not_fit_are_upserts_and_deletions() -> None:
 
     rows = apply_changes(changes, ["id"], [{"v": 9, "id": 2}], exact=False)
     assert_same_rows(rows, [{"id": 1, "v": 2}, {"id": 4, "v": 4}])
+    assert_same_rows(apply_changes([], ["id"], rows), rows)
+    assert_same_rows(apply_changes([], ["id"]), rows.slice(0, 0))
     with pytest.raises(AssertionError, match="id=1, v=2"):
         apply_changes(changes, ["id"])
