@@ -64,6 +64,7 @@ class Disk:
     changing: set[str] = field(default_factory=set)  # attempts at work that may commit
     rolling_back: bool = False  # whoever may commit waits meanwhile
     late: list[tuple[int, str, bytes, str]] = field(default_factory=list)
+    landed_late: bool = False  # a commit stood after its author had given it up
     _authors: dict[tuple[str, bytes], str] = field(default_factory=dict)
     _unsynced: dict[str, bytes | None] = field(default_factory=dict)
 
@@ -135,6 +136,7 @@ class Disk:
             made = self.files.put_if_absent(path, data)
             if made:
                 self.wrote(path, by)
+                self.landed_late = True
             self.note(by, "put_if_absent", path, f"late, {made}")
 
     def listed(self, directory: str) -> tuple[FileStatus, ...]:
