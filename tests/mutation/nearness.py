@@ -1,12 +1,14 @@
 """Which tests are tried first for a mutant: the nearer a file of tests to the module, the earlier.
 
 1. the file that mirrors the module, or the package that it is of;
-2. files that import the module, that name its function, or that begin as it in the mirrored folder;
-3. files of the mirrored folder that import a module which imports it;
-4. other files of the mirrored folder;
-5. the laws that name its part;
-6. other files that import a module which imports it;
-7. all others.
+2. files that import the module, or that begin as it in the mirrored folder; the more often they
+   name the class and the function, the earlier;
+3. files that name the function: a word such as `part` stands in many;
+4. files of the mirrored folder that import a module which imports it;
+5. other files of the mirrored folder;
+6. the laws that name its part;
+7. other files that import a module which imports it;
+8. all others.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class Nearness:
         begins = f"test_{parts[-1].partition('_')[0]}"
         laws = {f"property_tests/test_{law}.py" for law in LAWS.get(parts[0], ())}
         users = {other for other, seen in self._modules.items() if name in seen}
-        named = re.compile(rf"\b{re.escape(function.rpartition('.')[2])}\b")
+        owner, _, last = function.rpartition(".")
+        named = re.compile(rf"\b{re.escape(last)}\b")
         found: dict[str, tuple[int, int]] = {}
         for file in self.files:
             text, seen = self._tests[file]
@@ -62,15 +65,16 @@ class Nearness:
             ):
                 rank = 1
             elif Path(file).parent == folder:
-                rank = 2 if users & seen else 3
+                rank = 3 if users & seen else 4
             elif file in laws:
-                rank = 4
+                rank = 5
             else:
-                rank = 5 if users & seen else 6
+                rank = 6 if users & seen else 7
             mentions = len(named.findall(text))
-            if rank > 1 and mentions and not function.endswith("__"):
-                rank = 1
-            found[file] = (rank, -mentions - text.count(parts[-1]))
+            if rank > 2 and mentions and not function.endswith("__"):
+                rank = 2
+            of_class = text.count(owner) if owner else 0
+            found[file] = (rank, -of_class - mentions - text.count(parts[-1]))
         return found
 
     @cached_property

@@ -40,3 +40,12 @@ def test_a_file_that_names_the_function_is_near() -> None:
         nearness.ranks("lakecore/plan/x.py", "check_hash_indexes")["tests/plan/test_conflicts.py"]
         < nearness.ranks("lakecore/plan/x.py", "check_nothing")["tests/plan/test_conflicts.py"]
     )
+
+
+def test_a_file_that_imports_the_module_is_nearer_than_one_that_says_the_word() -> None:
+    own, other = "tests/table/verbs/test_row_parts.py", "tests/io/files/test_data_files.py"
+    ranks = Nearness(ROOT, (own, other)).ranks(
+        "lakecore/table/verbs/merge_plan.py", "RowParts.part"
+    )
+
+    assert ranks[own] < ranks[other]

@@ -217,6 +217,15 @@ def test_bsi_refuses_the_number_without_an_absolute_value() -> None:
         BsiWriter(form_of("BIGINT")).add(pa.array([-(1 << 63)]))
 
 
+@pytest.mark.parametrize("at", [0, 6])  # of the index, and of its slices
+def test_bsi_of_an_unknown_version_is_refused(at: int) -> None:
+    body = bytearray(written("bsi", form_of("BIGINT"), pa.array([5, 6])))
+    body[at] = 9
+
+    with pytest.raises(CorruptTable, match="unknown version"):
+        BsiIndex(bytes(body))
+
+
 def test_columns_of_nulls_and_of_no_rows() -> None:
     for rows in ([], [None, None]):
         values = pa.array(rows, pa.int64())
