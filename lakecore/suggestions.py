@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-KEPT_LONGER = "the option snapshot.time-retained, a consumer or a tag keep snapshots longer"
+KEPT_LONGER = (
+    "the option snapshot.time-retained or a consumer keeps snapshots longer, a tag the rows of one"
+)
 """What an error about an expired snapshot says."""
 
 
