@@ -115,7 +115,7 @@ __all__ = [
     "variant_to_json",
 ]
 
-__version__ = "0.3.0.dev0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "lakecore": "memory",
