@@ -126,6 +126,8 @@ CALL sys.compact(`table` => 'shop.orders', where => 'dt > 5')
 By position, `''` or NULL stands for an omitted argument. `CALL sys.help('tag')` lists the
 procedures whose names contain a text, and `lakecore procedures` lists them in a terminal.
 
+A table is named by `database.table`, or by a path with a slash, such as `./orders`.
+
 A default in code is an option of the table.
 """
 _REFUSED = """

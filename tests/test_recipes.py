@@ -45,8 +45,16 @@ def blocks_of(text: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def run_commands(text: str) -> None:
+    for command in re.findall(r"^\$ lakecore (.*)$", text, re.MULTILINE):
+        with pytest.raises(SystemExit) as ended:
+            main(shlex.split(command))
+        assert ended.value.code == 0, command
+
+
+@pytest.mark.parametrize("in_terminal", [False, True])
 def test_a_person_that_is_deleted_by_the_recipe_is_in_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_terminal: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (recipe,) = [each for each in RECIPES if each.startswith("Delete a person")]
@@ -60,7 +68,12 @@ def test_a_person_that_is_deleted_by_the_recipe_is_in_no_file(
     people.reset_consumer("reader", 1)
     assert files_with(tmp_path, "Cleopatra") >= {"data", "manifest"}
 
-    exec(steps, names)  # noqa: S102 - ours
+    if in_terminal:
+        people.delete_branch("trial")
+        people.delete_tag("monthly")
+        run_commands(recipe)
+    else:
+        exec(steps, names)  # noqa: S102 - ours
 
     assert files_with(tmp_path, "Cleopatra") == set()
     assert people.to_polars().rows() == [(1, "Ada")]
@@ -76,7 +89,4 @@ def test_a_recipe_runs_alone_after_the_opening_lines(
     exec(compile(code, "recipes.md", "exec"), {})  # noqa: S102 - ours
     if not Path("warehouse/shop.db/items").exists():
         lc.open_table("warehouse/shop.db/items", create=True, schema={"id": "INT"})
-    for command in re.findall(r"^\$ lakecore (.*)$", text, re.MULTILINE):
-        with pytest.raises(SystemExit) as ended:
-            main(shlex.split(command))
-        assert ended.value.code == 0, command
+    run_commands(text)

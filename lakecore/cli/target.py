@@ -66,7 +66,10 @@ def table_of(name: str, warehouse: str | None, option: Iterable[str] | None) -> 
             return open_table(name, options={**_access_options(), **options})
         except NotFound as error:
             if "/" in name:
-                raise
+                raise NotFound(
+                    "no table in this directory; `lakecore tables WAREHOUSE` lists tables",
+                    **error.facts,
+                ) from error
             raise NotFound(
                 "no table in this directory; a name is DATABASE.TABLE and needs its warehouse: "
                 "--warehouse PATH, LAKECORE_WAREHOUSE or a profile",

@@ -103,7 +103,9 @@ def _moment(given: object) -> datetime:
             try:
                 return datetime.fromisoformat(given)
             except ValueError as error:
-                raise InvalidRequest("not an ISO 8601 timestamp", timestamp=given) from error
+                raise InvalidRequest(
+                    "not an ISO 8601 timestamp, such as 2026-01-31 10:00", timestamp=given
+                ) from error
         case datetime():
             # Subclasses have arithmetic of their own: pandas' does not know the machine's zone.
             try:

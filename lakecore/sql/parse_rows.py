@@ -256,7 +256,9 @@ _TYPE = "TYPE"
 def parse_copy(cursor: Cursor) -> CopyInto | CopyOut:
     """Parse COPY INTO; the word COPY has been read."""
     if not cursor.skip("INTO"):
-        raise cursor.expected("INTO: COPY INTO table FROM 'path', or COPY INTO 'path' FROM table")
+        raise cursor.expected(
+            "INTO: COPY INTO table FROM 'path', or COPY INTO 'path' FROM table or (query)"
+        )
     if cursor.at_kind(Kind.STRING):
         return _export(cursor)
     chain = cursor.chain("the name of a table, or the path of a directory in quotes")

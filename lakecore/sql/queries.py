@@ -160,7 +160,7 @@ _UNKNOWN = re.compile('Catalog Error: Table with name |Binder Error: Catalog ".*
 _REMOTE = re.compile(r"\b(s3|s3a|s3n|gs|gcs|abfss?|wasbs?|oss|hdfs)://", re.IGNORECASE)
 _SMALL_BATCH_ROWS = 8_192
 _BATCH_ROWS = 131_072
-_SEALED = "a sealed query"
+_SEALED = "a query on the page"
 _SHOWS_SECRETS = re.compile(r"\$(options|schemas|aggregation_fields)\b", re.IGNORECASE)
 _FILE_ENDS = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".arrow")
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
@@ -413,7 +413,7 @@ class Queries:
         secret = _SHOWS_SECRETS.search(text)
         if secret is not None:
             raise InvalidRequest(
-                "options may hold secrets, so a sealed query does not read this system table",
+                "options may hold secrets, so a query on the page does not read this system table",
                 found=secret[0],
             )
         views = StatementViews(self, lambda _name: None, None)
@@ -425,8 +425,8 @@ class Queries:
         except InvalidRequest as error:
             if error.facts.get("view") != _SEALED:
                 raise
-            about = error.message.replace("the query of a stored view", "a sealed query")
-            about = about.replace("a stored view", "a sealed query")
+            about = error.message.replace("the query of a stored view", _SEALED)
+            about = about.replace("a stored view", _SEALED)
             facts = {key: value for key, value in error.facts.items() if key != "view"}
             raise InvalidRequest(about, **facts) from error
         return self._run(prepared, None)

@@ -43,6 +43,14 @@ def test_statements_that_write_take_a_path(path: str) -> None:
     assert lc.sql(f"FROM '{path}' ORDER BY id").fetchall() == [(3,), (4,), (9,)]
 
 
+def test_procedures_take_a_path_with_dots(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path)
+
+    for name in (path, "../orders", "./../orders"):
+        lc.sql(f"CALL sys.create_tag('{name}', 'one', 1)")
+        lc.sql(f"CALL sys.delete_tag('{name}', 'one')")
+
+
 def test_files_frames_and_parameters(tmp_path: Path, path: str) -> None:
     frame = pl.DataFrame({"id": [3], "name": ["three"]})
     frame.write_parquet(tmp_path / "names.parquet")

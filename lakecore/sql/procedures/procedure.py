@@ -249,9 +249,12 @@ def _typed(procedure: str, argument: Argument, value: object) -> object:
 
 
 def chain_of(identifier: str) -> tuple[str, ...]:
-    """The parts of a table's name in an argument. The first dot ends the database name."""
+    """The parts of a table's name in an argument. The first dot ends the database name.
+
+    A path, which has a slash, is one part.
+    """
     bare = identifier.replace("`", "")
-    return tuple(bare.split(".", 1)) if "." in bare else (bare,)
+    return (bare,) if "/" in bare.partition("$")[0] else tuple(bare.split(".", 1))
 
 
 def options_of(given: str | None, what: str = "options") -> dict[str, str]:

@@ -434,11 +434,18 @@ def _named(context: TableContext, point: Point | _Stated) -> _Named:
 
 
 def _named_by_text(context: TableContext, text: str, *, may_be_time: bool) -> _Named:
-    if text not in context.history.tag_names():
+    tags = context.history.tag_names()
+    if text not in tags:
         if text.isascii() and text.isdigit():
             return int(text)
         if may_be_time and is_time_text(text):
             return _time(text)
+        if may_be_time:
+            raise NotFound(
+                "no such tag, and neither a snapshot id nor a time such as 2026-01-31",
+                given=text,
+                tags=tags,
+            )
     return context.history.tag(text)
 
 

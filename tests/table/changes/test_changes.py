@@ -205,7 +205,7 @@ def test_tag_and_snapshot_may_be_mixed() -> None:
         (2, 1, InvalidRequest, "the start is after the end"),
         (True, None, InvalidRequest, "a point must be a snapshot id, a tag or a time"),
         (1.5, None, InvalidRequest, "a point must be a snapshot id, a tag or a time"),
-        ("nosuch", None, NotFound, "no such tag"),
+        ("nosuch", None, NotFound, "no such tag, and neither a snapshot id nor a time"),
         (None, 9, NotFound, "no such snapshot yet.* snapshot_id=9 earliest=1 latest=2"),
         (7, None, NotFound, "no such snapshot yet.* snapshot_id=7"),
         (-1, None, NotFound, "the first snapshot of a table is 1"),
