@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +80,29 @@ def test_a_person_that_is_deleted_by_the_recipe_is_in_no_file(
 
     assert files_with(tmp_path, "Cleopatra") == set()
     assert people.to_polars().rows() == [(1, "Ada")]
+
+
+@pytest.mark.parametrize("in_terminal", [False, True])
+def test_a_backup_by_the_recipe_holds_the_tag_and_the_branches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_terminal: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (recipe,) = [each for each in RECIPES if each.startswith("Back up")]
+    names: dict[str, Any] = {}
+    exec(blocks_of(OPENING)[0], names)  # noqa: S102 - ours
+    names["orders"].create_tag("monthly", snapshot_id=1)
+    names["orders"].create_branch("trial", "monthly")
+
+    if in_terminal:
+        (script,) = re.findall(r"^```text\n(.*?)^```$", recipe, re.MULTILINE | re.DOTALL)
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        subprocess.run(["/bin/sh", "-ec", script], check=True, env={**os.environ, "PATH": path})
+    else:
+        exec(blocks_of(recipe)[0], names)  # noqa: S102 - ours
+
+    copy = lc.open_table("copy")
+    assert [tag.name for tag in copy.tags()] == ["monthly"]
+    assert (copy.count(), copy.branch("trial").count()) == (2, 2)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.partition("\n")[0])
