@@ -160,7 +160,10 @@ def change_schema(
 
 def no_database(names: Names, name: str) -> NotFound:
     """The error for a missing database."""
-    return NotFound("no such database", database=name, **near("databases", name, names.databases()))
+    text = "no such database"
+    if name == "default":
+        text += "; in SQL, a table is in it unless you write DATABASE.TABLE, or USE another one"
+    return NotFound(text, database=name, **near("databases", name, names.databases()))
 
 
 def no_table(names: Names, name: Identifier, place: Place | None = None) -> NotFound | Unsupported:

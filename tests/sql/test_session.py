@@ -120,3 +120,11 @@ def test_statements_share_manifests_but_see_a_table_that_took_the_place_of_anoth
     assert catalog.sql("FROM t").fetchall() == [(2, "b")]
     other.sql("INSERT INTO t VALUES (3, 'c')")
     assert catalog.sql("SELECT id FROM t ORDER BY id").fetchall() == [(2,), (3,)]
+
+
+def test_an_error_says_where_a_table_without_a_database_was_looked_for(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path)
+    session.create_database("shop")
+
+    with pytest.raises(lc.NotFound, match=r"write DATABASE\.TABLE, or USE .* databases=\[shop\]"):
+        session.sql("SELECT * FROM people")
