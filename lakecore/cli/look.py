@@ -25,11 +25,11 @@ from lakecore.cli.printing import note, say, write_frame, write_record
 from lakecore.deferred import deferred, deferred_module
 from lakecore.display import show_bytes
 from lakecore.errors import LakecoreError
-from lakecore.io.parallel import read_all
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from lakecore.io.parallel import read_all
     from lakecore.model.schema import TableSchema
     from lakecore.session import Session
     from lakecore.table.handle import Table
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 else:
     pl = deferred_module("polars")
     advice_of = deferred("lakecore.table.system.advice", "advice_of")
+    read_all = deferred("lakecore.io.parallel", "read_all")
     told_snapshot = deferred("lakecore.table.reads.told", "told_snapshot")
 
 commands = Verbs()
