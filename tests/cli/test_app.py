@@ -406,9 +406,9 @@ def test_tables_of_an_object_store_are_opened_together(capfd: pytest.CaptureFixt
         code, out, _ = run(capfd, "tables", place, "--json", *options)
 
     assert (code, len(out.splitlines())) == (0, count)
-    assert service.waiting_max >= 6
+    assert service.waiting_max >= 3
     # One to tell that it is a table, five to open it and to find its latest snapshot.
-    assert service.requests.total() <= 6 * count + 8
+    assert service.requests.total() <= 8 * count
 
 
 def test_read_by_time_and_by_one_that_is_none(
