@@ -57,6 +57,7 @@ VARIANT = """
 table = session.create_table("shop.events", {"payload": "VARIANT"})
 table.write([{"payload": "[1, 2]"}])
 """
+POINTS = "table = session.create_table('shop.points', {'x': 'INT', 'y': 'INT'})"
 DAYS = "table = session.get_table('logs.days')"
 TRIAL = "table.create_tag('day 1'); table.create_branch('trial', 'day 1')"
 STREAM = "stream = table.stream(1, until='latest', consumer_id='mails'); next(stream)"
@@ -76,6 +77,7 @@ BEFORE = {
     "StreamWrite": PREPARED + "batches = [rows, rows]",
     "Table.branch": TRIAL,
     "Table.branches": TRIAL,
+    "Table.compact": POINTS + "; table.write([{'x': 1, 'y': 2}])",
     "Table.delete_branch": "table.create_branch('experiment')",
     "Table.delete_tag": "table.create_tag('old-layout')",
     "Table.drop_partition": DAYS,

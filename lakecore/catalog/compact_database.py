@@ -24,7 +24,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound
-from lakecore.options import TableType
+from lakecore.options import ROW_TABLES
 from lakecore.table.compactions.compact_plan import IdlePicks
 from lakecore.table.verbs.compaction import CompactionRequest, compact_shown
 from lakecore.table.verbs.compaction_job import Setback, StepDone, Stop, run_compaction
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from lakecore.model.compaction import CompactionResult
     from lakecore.table.handle import Table
-
-_TYPES = frozenset({TableType.TABLE, TableType.MATERIALIZED_TABLE})
 
 
 class CompactMode(StrEnum):
@@ -318,7 +316,7 @@ def _table(opened: Opened, name: str, request: DatabaseCompaction) -> Table | No
         table = opened(name)
     except NotFound:
         return None
-    if table.options.type not in _TYPES:
+    if table.options.type not in ROW_TABLES:
         return None
     return table.copy(request.table_options) if request.table_options else table
 

@@ -249,7 +249,7 @@ def _status(
         name=name,
         checkpoint=latest.checkpoint,
         age_seconds=_seconds(now_ms, metrics.get("time_ms")) or 0.0,
-        checkpoint_seconds=_seconds(metrics.get("took_ms"), 0),
+        checkpoint_seconds=_seconds(metrics.get("took_ms"), 0, digits=3),
         lag_seconds=_seconds(now_ms, position.get("time_ms")),
         lag_bytes=_whole(metrics.get("bytes_after")),
         rows_total=_whole(metrics.get("rows_total")) or 0,
@@ -351,10 +351,10 @@ def _checked(name: str) -> str:
     return name
 
 
-def _seconds(now_ms: Json, time_ms: Json) -> float | None:
+def _seconds(now_ms: Json, time_ms: Json, digits: int = 1) -> float | None:
     if not isinstance(now_ms, int) or not isinstance(time_ms, int):
         return None
-    return round((now_ms - time_ms) / 1000, 1)
+    return round((now_ms - time_ms) / 1000, digits)
 
 
 def _pairs(value: Json) -> list[tuple[int, int]]:

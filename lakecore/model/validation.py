@@ -60,7 +60,14 @@ from lakecore.model.types import (
     parse_type,
     with_nullable,
 )
-from lakecore.options import NEVER_STORED, TableOptions, parse_known, parse_options, tidy
+from lakecore.options import (
+    NEVER_STORED,
+    ROW_TABLES,
+    TableOptions,
+    parse_known,
+    parse_options,
+    tidy,
+)
 
 Columns: TypeAlias = "pa.Schema | pl.Schema | Mapping[str, str | DataType] | Sequence[Field]"
 
@@ -92,6 +99,13 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
         field, kept = apply_directive(column, kept, table=table)
         stated.append(field)
     parsed = parse_options(kept, table=table, creating=True)
+    if parsed.type not in ROW_TABLES:
+        raise Unsupported(
+            "lakecore creates no table of this kind: leave out the option",
+            option="type",
+            value=parsed.type,
+            table=table,
+        )
     fields = with_blobs(stated, parsed)
     nullable_keys = parsed.primary_key_nullable
     fields, next_id = number_fields(

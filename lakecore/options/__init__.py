@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from lakecore.options.choices import (
     LINE_FORMATS,
+    ROW_TABLES,
     BucketFunction,
     ChangelogProducer,
     ConsumerMode,
@@ -22,7 +23,6 @@ from lakecore.options.choices import (
     PartitionExpiry,
     ScanMode,
     SortOrder,
-    TableType,
     option_text,
     option_texts,
 )
@@ -56,6 +56,7 @@ __all__ = [
     "NEVER_STORED",
     "POSTPONE_BUCKET",
     "RENAMED",
+    "ROW_TABLES",
     "SIZE",
     "BucketFunction",
     "ChangelogProducer",
@@ -73,7 +74,6 @@ __all__ = [
     "ScanMode",
     "SortOrder",
     "TableOptions",
-    "TableType",
     "check_dynamic_options",
     "check_known",
     "check_option_change",

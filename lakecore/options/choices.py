@@ -120,6 +120,10 @@ class TableType(StrEnum):
     ICEBERG_TABLE = "iceberg-table"
 
 
+ROW_TABLES = frozenset({TableType.TABLE, TableType.MATERIALIZED_TABLE})
+"""The tables whose rows are in Paimon's files; lakecore reads and writes only these."""
+
+
 class IcebergStorage(StrEnum):
     """Where Iceberg metadata is written, and which catalog points at it."""
 

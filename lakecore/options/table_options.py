@@ -20,6 +20,7 @@ from lakecore.errors import Unsupported
 from lakecore.masking import masked_options
 from lakecore.options.choices import (
     LINE_FORMATS,
+    ROW_TABLES,
     ChangelogProducer,
     ConsumerMode,
     Effect,
@@ -31,7 +32,6 @@ from lakecore.options.choices import (
     MergeEngine,
     PartitionExpiry,
     ScanMode,
-    TableType,
     TagCreation,
     TagFormatter,
     TagPeriod,
@@ -722,7 +722,7 @@ LIMITS = (
     Limit(
         key="type",
         effect=READ,
-        holds=lambda o: o.type not in (TableType.TABLE, TableType.MATERIALIZED_TABLE),
+        holds=lambda o: o.type not in ROW_TABLES,
     ),
     Limit(key="scan.mode", effect=READ, holds=lambda o: o.scan_mode in _SCAN_MODES_TO_COME),
     Limit(

@@ -160,6 +160,7 @@ FILE = "__lakecore_file"
 FIELD = "__lakecore_field_"
 _LINE_BYTES_MAX = 64 << 20
 _WHOLE = r"'\s*[+-]?[0-9]+\s*'"
+_LONG = "'([0-9][.]?){16}'"
 _WHOLE_OR_ZERO = r"'\s*[+-]?([0-9]+|[0-9]{1,15}\.0*)\s*'"
 """A whole number, perhaps with a fraction of zeros. DuckDB reads 15 digits of JSON's exactly."""
 WHOLE_TYPES = frozenset(
@@ -342,7 +343,10 @@ def _of_parts(field: Field, raw: str, kind: str, record: str = "") -> Column:
     value, exact = f"CAST({raw} AS {kind})", parts_as(kind)
     wrong = [f"TRY(CAST({raw} AS {exact}) = {value}) IS false"] if exact != kind else []
     if record:
-        wrong += [_is_cut(raw, path, record) for path in _strings_of(field.type)]
+        cut = " OR ".join(_is_cut(raw, path, record) for path in _strings_of(field.type))
+        if cut:
+            long = f"regexp_matches(CAST({raw} AS VARCHAR), {_LONG})"
+            wrong.append(f"CASE WHEN {long} THEN {cut} ELSE false END")
     error = _error_of(field, raw, " OR ".join(wrong)) if wrong else "NULL::VARCHAR"
     return Column(name=field.name, value=value, error=error)
 
@@ -371,8 +375,9 @@ def _is_cut(raw: str, path: str, record: str) -> str:
     found = found if "*" in path else f"[{found}]"
     text = "x::VARCHAR"
     cut = f"NOT regexp_matches({record}, regexp_escape({text}) || '0*[^0-9]')"
-    long = f"json_type(x) = 'DOUBLE' AND regexp_matches({text}, '([0-9][.]?){{16}}')"
-    return f"len(list_filter({found}, lambda x: {long} AND {cut})) > 0"
+    long = f"json_type(x) = 'DOUBLE' AND regexp_matches({text}, {_LONG})"
+    # Within a lambda, AND would evaluate both sides for all rows: one pattern compiled for each.
+    return f"len(list_filter({found}, lambda x: CASE WHEN {long} THEN {cut} ELSE false END)) > 0"
 
 
 def _of_parquet(field: Field, kind: str, stored: Mapping[str, str], *, by_row: bool) -> Column:

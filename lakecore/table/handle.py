@@ -462,7 +462,7 @@ class Table(TableMethods, RetentionVerbs, Readable):
         or "hilbert") and `order_by` (columns) sort all rows of each partition, so that a read with
         conditions on these columns skips files:
 
-            table.compact(full=True)
+            table.compact(order_strategy="zorder", order_by=["x", "y"])
 
         Writers may run at the same time; their rows are kept. If another compaction takes the same
         files, this one starts again from the new snapshot.

@@ -185,7 +185,8 @@ def test_a_state_with_any_damaged_value_is_read_or_is_one_error(tmp_path: Path) 
     )
     files.put(state)
     files.request([SourceTable("s", "t")])
-    assert statuses(catalog, None, SYSTEM)
+    (status,) = statuses(catalog, None, SYSTEM)
+    assert status.checkpoint_seconds == 0.002
     (request,) = files.requests()
     for path in (f"{root}/p/checkpoint-{state.checkpoint}.json", f"{root}/p/{request}"):
         whole = json.loads(store.read(path))

@@ -10,6 +10,7 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.schema import TableSchema
 from lakecore.model.types import Field, parse_field, parse_type
 from lakecore.model.validation import check_dynamic_rules, create_schema, validate_schema
+from lakecore.options.choices import ROW_TABLES, TableType
 from lakecore.options.parse import parse_options
 
 SCHEMAS = sorted(
@@ -412,6 +413,12 @@ def test_hive_hashes_no_timestamps(kind: str) -> None:
     make("d", columns={"d": "TIME NOT NULL"}, **options)
     with pytest.raises(InvalidRequest, match="hive supports neither timestamps"):
         make("d", columns={"d": f"{kind} NOT NULL"}, **options)
+
+
+@pytest.mark.parametrize("kind", sorted({*TableType} - ROW_TABLES))
+def test_a_table_without_rows_of_paimon_is_not_created(kind: str) -> None:
+    with pytest.raises(Unsupported, match=f"creates no table of this kind.*value={kind}"):
+        make(type=kind)
 
 
 def test_unknown_option_of_a_new_table_is_refused() -> None:
