@@ -1,7 +1,8 @@
 """A sample of mutants, and which tests kill them: `python -m tests.mutation 100 --seed 1`.
 
 One in turn is drawn from each part of the engine. Each mutant is tried in a fork of this process,
-the nearest tests first (`nearness.py`), until one fails or the seconds given are used. A test that
+by the tests that run its line (`reach.py`), the nearest first (`nearness.py`), until one fails or
+the seconds given are used. A test that
 fails must pass without the mutant, or it is put aside. A mutant that uses far more time than the
 same test without it is out of time, and counted apart.
 
@@ -23,19 +24,24 @@ import pkgutil
 import random
 import sys
 import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from tests.mutation.mutants import Mutant, compiles, mutants
 from tests.mutation.nearness import Nearness
+from tests.mutation.reach import Reach
 from tests.mutation.trial import (
     KILLED,
     SECONDS_FREE,
     SLOW,
     STILL,
     SURVIVED,
+    Batch,
     Patch,
     Verdict,
     tried,
@@ -46,6 +52,19 @@ PARTS = ("merge", "lsm", "plan", "rows", "table", "format", "io", "scalar", "mod
 SURVIVORS = Path(__file__).parent / "survivors.txt"
 KILLED_SHARE_MIN = 0.95
 TIMES_SLOWER = 4
+SECONDS_FIRST = 3
+NEAR_MAX = 1
+FOLDER = ROOT / ".mutation"
+LEFT_OUT = (
+    "lakecore/io/hive/",
+    "lakecore/io/stores/hdfs.py",
+    "lakecore/io/stores/services.py",
+    "lakecore/table/maintenance/iceberg_catalogs.py",
+    "lakecore/table/maintenance/iceberg_hive.py",
+    "lakecore/table/maintenance/iceberg_rest.py",
+    "lakecore/scalar/syntax_trees.py",
+)
+"""Modules that only tests with a server run; the last one, only tests with DuckDB 1."""
 ELSEWHERE = ("cli", "demo", "differential", "distributed", "interop", "mutation", "spark", "bench")
 BEFORE_TESTS = ("hypothesis.strategies", "pandas", "duckdb", "pyarrow.dataset", "tests.tables")
 EXCUSED, OUT_OF_TIME, NOT_TRIED = "excused", "out of time", "not tried"
@@ -60,23 +79,34 @@ def main() -> int:
             importlib.import_module(found.name)
     for name in BEFORE_TESTS:
         importlib.import_module(name)
-    trials = Trials(seconds=given.seconds, without=set())
+    files = _files()
+    trials = Trials(
+        seconds=given.seconds, reach=Reach.of(ROOT, FOLDER, files), nearness=Nearness(ROOT, files)
+    )
     excused = {line.split(" | ")[0] for line in SURVIVORS.read_text("utf-8").splitlines()}
     known = _known(given.log)
-    outcomes: dict[str, str] = {}
-    for number, mutant in enumerate(draw(given.mutants, given.seed, given.only), 1):
+
+    def line_of(mutant: Mutant) -> dict[str, Any]:
         line = known.get(mutant.key)
         if mutant.key in excused:
-            line = {"key": mutant.key, "outcome": EXCUSED}
-        elif line is None or (given.again and line["outcome"] == SURVIVED):
-            began = time.monotonic()
-            line = {"key": mutant.key, "line": mutant.line, **trials.of(mutant)}
-            line["took"] = round(time.monotonic() - began)
-            if given.log is not None:
-                with given.log.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
-        outcomes[mutant.key] = line["outcome"]
-        print(f"{number:4} {line}", flush=True)
+            return {"key": mutant.key, "outcome": EXCUSED}
+        if line is not None and not (given.again and line["outcome"] == SURVIVED):
+            return line
+        began = time.monotonic()
+        line = {"key": mutant.key, "line": mutant.line, **trials.of(mutant)}
+        line["took"] = round(time.monotonic() - began)
+        if given.log is not None:
+            with given.log.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        return line
+
+    outcomes: dict[str, str] = {}
+    # The threads wait for their children.
+    with ThreadPoolExecutor(given.jobs) as pool:
+        lines = pool.map(line_of, draw(given.mutants, given.seed, given.only))
+        for number, line in enumerate(lines, 1):
+            outcomes[line["key"]] = line["outcome"]
+            print(f"{number:4} {line}", flush=True)
     return 0 if reported(outcomes) >= KILLED_SHARE_MIN else 1
 
 
@@ -90,7 +120,7 @@ def draw(count: int, seed: int, only: str) -> list[Mutant]:
         found: list[Mutant] = []
         for path in sorted((ROOT / "lakecore" / part).rglob("*.py")):
             name = path.relative_to(ROOT).as_posix()
-            if only in name:
+            if only in name and not name.startswith(LEFT_OUT):
                 found += mutants(name, path.read_bytes())
         random.Random(f"{seed} {part}").shuffle(found)
         parts.append(found)
@@ -108,18 +138,19 @@ class Trials:
     """How mutants are tried; `without` are tests that fail without a mutant."""
 
     seconds: float
-    without: set[str]
+    reach: Reach
+    nearness: Nearness
+    without: set[str] = field(default_factory=set)
     passing: dict[str, float] = field(default_factory=dict)
-    nearness: Nearness = field(default_factory=lambda: Nearness(ROOT, _files()))
+    lock: Lock = field(default_factory=Lock)
 
     def of(self, mutant: Mutant) -> dict[str, Any]:
         """What comes of a mutant, and of which test."""
-        patch = Patch.of(mutant, ROOT)
+        with self.lock:
+            patch = Patch.of(mutant, ROOT)
+            batches = self._batches(mutant)
         if patch is None:
             return {"outcome": NOT_TRIED}
-        ranks = self.nearness.ranks(mutant.path, mutant.function)
-        files = sorted(ranks, key=lambda file: ranks[file])
-        batches = [files[:1], *(files[at : at + 4] for at in range(1, len(files), 4))]
         while True:
             verdict = tried(patch, batches, seconds=self.seconds, without=frozenset(self.without))
             outcome = verdict.outcome
@@ -133,6 +164,33 @@ class Trials:
                     "reached": verdict.reached,
                 }
 
+    def _batches(self, mutant: Mutant) -> list[Batch]:
+        """The tests of the mutant's line, by file: some quick ones, the rest, laws again.
+
+        A file that is newer than the run that says which these are is tried whole if it is near.
+        """
+        ranks = self.nearness.ranks(mutant.path, mutant.function)
+        tests = self.reach.tests(mutant.path, mutant.statement_line, mutant.line)
+        first: dict[str, list[str]] = defaultdict(list)
+        rest: dict[str, list[str]] = defaultdict(list)
+        used: dict[str, float] = defaultdict(float)
+        for name in sorted(tests, key=lambda name: tests[name]):
+            file = name.partition("::")[0]
+            used[file] += tests[name]
+            (first if used[file] < SECONDS_FIRST else rest)[file].append(name)
+        whole = {
+            each for each in ranks if each not in self.reach.files and ranks[each][0] <= NEAR_MAX
+        }
+        near = sorted({*first, *rest, *whole} & ranks.keys(), key=lambda file: ranks[file])
+        some = [
+            Batch((file,), None if file in whole else frozenset(first[file]))
+            for file in near
+            if file in first or file in whole
+        ]
+        others = [Batch((file,), frozenset(rest[file])) for file in near if file in rest]
+        deep = [Batch((file,), frozenset(first[file] + rest[file]), deep=True) for file in near]
+        return [*some, *others, *deep]
+
     def _confirmed(self, patch: Patch, verdict: Verdict) -> str:
         """What the verdict of a test is worth, by the same test without the mutant.
 
@@ -142,7 +200,7 @@ class Trials:
         if verdict.is_sure:
             return KILLED
         if test not in self.passing:
-            alone = tried(None, [[test]], seconds=1, seconds_each=600)
+            alone = tried(None, [Batch((test,))], seconds=1, seconds_each=600)
             if alone.outcome != SURVIVED or test not in alone.seconds:
                 self.without.add(test)
                 return ""
@@ -152,7 +210,7 @@ class Trials:
         most = TIMES_SLOWER * self.passing[test]
         if most <= SECONDS_FREE:
             return OUT_OF_TIME
-        slower = tried(patch, [[test]], seconds=1, seconds_each=most)
+        slower = tried(patch, [Batch((test,))], seconds=1, seconds_each=most)
         if slower.outcome == SURVIVED:
             self.without.add(test)
             return ""
@@ -195,6 +253,7 @@ def _arguments() -> argparse.Namespace:
     asked.add_argument("--seed", type=int, default=1, help="draws the same ones again")
     asked.add_argument("--only", default="lakecore/", help="a part of the path of modules")
     asked.add_argument("--seconds", type=int, default=60, help="of the processor, for each mutant")
+    asked.add_argument("--jobs", type=int, default=2, help="mutants at a time")
     asked.add_argument("--log", type=Path, help="a file that keeps what is known")
     asked.add_argument("--again", action="store_true", help="try known survivors once more")
     return asked.parse_args()

@@ -48,13 +48,15 @@ class Mutant:
     """A change of one module: the bytes from `start` to `end` become `text`.
 
     `function` is the qualified name of the function around it; `outermost_line` is where the
-    outermost of its functions begins, which is no method of a class inside a function.
+    outermost of its functions begins, which is no method of a class inside a function;
+    `statement_line` is where its statement begins.
     """
 
     path: str
     function: str
     line: int
     outermost_line: int
+    statement_line: int
     start: int
     end: int
     before: str
@@ -91,15 +93,19 @@ class _Finder:
         self._starts = [sum(map(len, lines[:number])) for number in range(len(lines) + 1)]
 
     def found(self) -> Iterator[Mutant]:
-        yield from self._of(ast.parse(self._source), "", 0)
+        yield from self._of(ast.parse(self._source), "", 0, 0)
 
-    def _of(self, node: ast.AST, function: str, outermost_line: int) -> Iterator[Mutant]:
+    def _of(
+        self, node: ast.AST, function: str, outermost_line: int, statement_line: int
+    ) -> Iterator[Mutant]:
+        if isinstance(node, ast.stmt):
+            statement_line = node.lineno
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             function = f"{function}.{node.name}".lstrip(".")
             if isinstance(node, ast.FunctionDef):
                 outermost_line = outermost_line or node.lineno
             for part in node.body:
-                yield from self._of(part, function, outermost_line)
+                yield from self._of(part, function, outermost_line, statement_line)
             return
         if _is_quiet(node):
             return
@@ -109,11 +115,13 @@ class _Finder:
             children = [*ast.iter_child_nodes(node)]
         if outermost_line:
             for text in _changes(node):
-                yield self._mutant(node, function, outermost_line, text)
+                yield self._mutant(node, function, outermost_line, statement_line, text)
         for child in children:
-            yield from self._of(child, function, outermost_line)
+            yield from self._of(child, function, outermost_line, statement_line)
 
-    def _mutant(self, node: ast.AST, function: str, outermost_line: int, text: str) -> Mutant:
+    def _mutant(
+        self, node: ast.AST, function: str, outermost_line: int, statement_line: int, text: str
+    ) -> Mutant:
         assert isinstance(node, ast.expr | ast.stmt)
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
@@ -124,6 +132,7 @@ class _Finder:
             function=function,
             line=node.lineno,
             outermost_line=outermost_line,
+            statement_line=statement_line,
             start=start,
             end=end,
             before=" ".join(self._source[start:end].decode().split()),
@@ -138,7 +147,7 @@ def _is_quiet(node: ast.AST) -> bool:
             return True
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return True
-        case ast.Expr(value=ast.Constant()):
+        case ast.Expr(value=ast.Constant()) | ast.keyword(arg="strict"):
             return True
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)))):
             return name in _QUIET

@@ -1,14 +1,11 @@
 """Which tests are tried first for a mutant: the nearer a file of tests to the module, the earlier.
 
 1. the file that mirrors the module, or the package that it is of;
-2. files that import the module, or that begin as it in the mirrored folder; the more often they
-   name the class and the function, the earlier;
-3. files that name the function: a word such as `part` stands in many;
-4. files of the mirrored folder that import a module which imports it;
-5. other files of the mirrored folder;
-6. the laws that name its part;
-7. other files that import a module which imports it;
-8. all others.
+2. files of the mirrored folder, and those that name the function;
+3. all others.
+
+Of these, files come first that name the class more often, then those that name the function and the
+module more often.
 """
 
 from __future__ import annotations
@@ -18,21 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-LAWS = {
-    "merge": ("merge_functions", "aggregators", "changelogs", "engines_table"),
-    "lsm": ("packing", "picking", "fixed_points", "compaction_steps"),
-    "plan": ("predicate", "filters", "pruned_reads", "conditions"),
-    "rows": ("conform", "values_come_back"),
-    "scalar": ("conditions", "filters"),
-    "model": ("types", "metadata", "table_machine"),
-    "table": ("table_machine", "races", "crash", "engines_table", "verbs", "changes"),
-    "format": ("binary_row", "metadata", "manifests", "types", "damaged_bytes", "damaged_indexes"),
-    "io": ("data_files", "table_machine", "damaged_bytes"),
-}
-
-
-_IMPORT = re.compile(r"^ *from (lakecore[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
-
 
 @dataclass(frozen=True)
 class Nearness:
@@ -41,61 +23,25 @@ class Nearness:
     root: Path
     files: tuple[str, ...]
 
-    def ranks(self, module: str, function: str) -> dict[str, tuple[int, int]]:
+    def ranks(self, module: str, function: str) -> dict[str, tuple[int, int, int]]:
         """The rank of each file of tests for a function of a module; the smallest comes first."""
-        name = ".".join(Path(module).with_suffix("").parts)
         parts = Path(module).with_suffix("").parts[1:]
         folder = Path("tests", *parts[:-1])
         own = {
             (folder / f"test_{parts[-1]}.py").as_posix(),
             (folder.parent / f"test_{parts[-2]}.py").as_posix(),
         }
-        begins = f"test_{parts[-1].partition('_')[0]}"
-        laws = {f"property_tests/test_{law}.py" for law in LAWS.get(parts[0], ())}
-        users = {other for other, seen in self._modules.items() if name in seen}
         owner, _, last = function.rpartition(".")
         named = re.compile(rf"\b{re.escape(last)}\b")
-        found: dict[str, tuple[int, int]] = {}
-        for file in self.files:
-            text, seen = self._tests[file]
-            if file in own:
-                rank = 0
-            elif name in seen or (
-                Path(file).parent == folder and Path(file).name.startswith(begins)
-            ):
-                rank = 1
-            elif Path(file).parent == folder:
-                rank = 3 if users & seen else 4
-            elif file in laws:
-                rank = 5
-            else:
-                rank = 6 if users & seen else 7
-            mentions = len(named.findall(text))
-            if rank > 2 and mentions and not function.endswith("__"):
-                rank = 2
+        found: dict[str, tuple[int, int, int]] = {}
+        for file, text in self._texts.items():
+            mentions = 0 if function.endswith("__") else len(named.findall(text))
+            near = mentions or Path(file).parent == folder
             of_class = text.count(owner) if owner else 0
-            found[file] = (rank, -of_class - mentions - text.count(parts[-1]))
+            rank = 0 if file in own else 1 if near else 2
+            found[file] = (rank, -of_class, -mentions - text.count(parts[-1]))
         return found
 
     @cached_property
-    def _tests(self) -> dict[str, tuple[str, frozenset[str]]]:
-        texts = {file: (self.root / file).read_text("utf-8") for file in self.files}
-        return {file: (text, _imported(text)) for file, text in texts.items()}
-
-    @cached_property
-    def _modules(self) -> dict[str, frozenset[str]]:
-        paths = (self.root / "lakecore").rglob("*.py")
-        return {
-            ".".join(path.relative_to(self.root).with_suffix("").parts): _imported(
-                path.read_text("utf-8")
-            )
-            for path in paths
-        }
-
-
-def _imported(text: str) -> frozenset[str]:
-    """The modules of lakecore that a source imports, and the names that may be modules."""
-    found: set[str] = set()
-    for module, names in _IMPORT.findall(text):
-        found |= {module, *(f"{module}.{name}" for name in re.findall(r"\w+", names))}
-    return frozenset(found)
+    def _texts(self) -> dict[str, str]:
+        return {file: (self.root / file).read_text("utf-8") for file in self.files}

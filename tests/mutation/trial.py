@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import engine
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ OPTIONS = (
     *("-q", "-s", "-p", "no:cacheprovider", "-o", "tmp_path_retention_policy=none"),
     # Its plugin is imported by the parent.
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
+DEEP = "deep"
+settings.register_profile(
+    DEEP, deadline=None, max_examples=100, database=None, suppress_health_check=[*HealthCheck]
 )
 SERVERS = ("s3", "_s3_running")
 _PROBE = "__mutant_is_reached__"
@@ -88,9 +93,21 @@ class Verdict:
     is_sure: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What pytest is given: files or tests; of the files, `only` the tests with these names.
+
+    `deep`: only laws, each with many random examples, as long as seconds are left.
+    """
+
+    given: tuple[str, ...]
+    only: frozenset[str] | None = None
+    deep: bool = False
+
+
 def tried(
     patch: Patch | None,
-    batches: Sequence[Sequence[str]],
+    batches: Sequence[Batch],
     *,
     seconds: float,
     seconds_each: float = SECONDS_FREE,
@@ -98,7 +115,7 @@ def tried(
 ) -> Verdict:
     """Run batches of tests with a patch until one fails, or so many seconds are used.
 
-    A batch lists what pytest would be given; the tests `without` are left out.
+    The tests `without` are left out.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -111,10 +128,12 @@ def tried(
             os._exit(0)
     os.close(writer)
     running, outcome, reached, took, is_sure = "", "", 0, dict[str, float](), False
+    is_deep = False
     with os.fdopen(reader, "rb") as pipe:
         for line in _lines(child, pipe):
             running, outcome = line.get("begins", running), outcome or line.get("outcome", "")
             reached += line.get("reached", 0)
+            is_deep = line.get("deep", is_deep)
             is_sure = is_sure or line.get("is_sure", False)
             if "seconds" in line:
                 took[running] = line["seconds"]
@@ -122,7 +141,7 @@ def tried(
     if not outcome:  # the child is dead; a segmentation fault is noticed too
         by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         slow, still = int(signal.SIGXCPU), int(signal.SIGKILL)
-        outcome = {slow: SLOW, still: STILL}.get(by_signal, KILLED)
+        outcome = {slow: SURVIVED if is_deep else SLOW, still: STILL}.get(by_signal, KILLED)
         assert running, "the child died before its first test"
     by = "" if outcome == SURVIVED else running
     return Verdict(outcome=outcome, by=by, reached=reached, seconds=took, is_sure=is_sure)
@@ -137,6 +156,7 @@ class _Loop:
     seconds: float
     seconds_each: float
     without: frozenset[str]
+    batch: Batch | None = None
     before: CodeType | None = None
     hits: set[bool] = field(default_factory=set)
     is_over: bool = False
@@ -147,10 +167,18 @@ class _Loop:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests until one fails or the time is used."""
         items = [each for each in session.items if _is_here(each)]
-        items = [each for each in items if each.nodeid not in self.without]
+        assert self.batch is not None
+        only, deep = self.batch.only, self.batch.deep
+        items = [
+            each
+            for each in items
+            if each.nodeid not in self.without
+            and (only is None or each.nodeid in only)
+            and (not deep or getattr(getattr(each, "obj", None), "is_hypothesis_test", False))
+        ]
         for item, after in zip(items, [*items[1:], None], strict=False):
             used = time.process_time()
-            most = int(used + self.seconds_each) + 1
+            most = int(self.seconds if deep else used + self.seconds_each) + 1
             resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
             self.say(begins=item.nodeid)
             self.hits.clear()
@@ -177,7 +205,7 @@ class _Loop:
         return not any(report.failed for report in reports)
 
 
-def _run(batches: Sequence[Sequence[str]], loop: _Loop) -> None:
+def _run(batches: Sequence[Batch], loop: _Loop) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
@@ -190,7 +218,11 @@ def _run(batches: Sequence[Sequence[str]], loop: _Loop) -> None:
         loop.patch.function.__code__ = loop.patch.code
     for batch in batches:
         resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        pytest.main([*OPTIONS, *batch], plugins=[loop])
+        loop.batch = batch
+        loop.say(deep=batch.deep)
+        if batch.deep:
+            settings.load_profile(DEEP)
+        pytest.main([*OPTIONS, *batch.given], plugins=[loop])
         if loop.is_over or time.process_time() > loop.seconds:
             break
     loop.say(outcome=SURVIVED)
