@@ -229,7 +229,7 @@ def _places(keys: np.ndarray, codes: np.ndarray, mask: np.ndarray) -> tuple[np.n
     """For each masked row whose key is in `keys`: the index of the key in `keys`, and the row."""
     rows = np.flatnonzero(mask)
     if not len(keys):
-        return rows[:0], rows[:0]
+        rows = rows[:0]
     at = np.searchsorted(keys, codes[rows])
     at[at == len(keys)] = 0
     known = keys[at] == codes[rows]

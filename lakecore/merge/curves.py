@@ -169,10 +169,7 @@ def _words(column: pa.Array) -> Words:
 
 def _milliseconds(column: pa.Array) -> np.ndarray:
     count = np.asarray(pc.fill_null(column.view(pa.int64()), 0)).astype(np.int64)
-    unit = column.type.unit
-    if unit == "s":
-        return count * 1000
-    return count // {"ms": 1, "us": 10**3, "ns": 10**6}[unit]
+    return count // {"ms": 1, "us": 10**3, "ns": 10**6}[column.type.unit]
 
 
 def _signed(values: np.ndarray) -> Words:

@@ -34,7 +34,6 @@ from lakecore.merge.aggregators.fold import (
     Fold,
     Step,
     kept_known,
-    kept_none,
 )
 from lakecore.merge.groups import (
     NONE,
@@ -273,9 +272,6 @@ class Contested:
         groups = Groups(starts[:-1] - starts[0], rows.stop - rows.start)
         kinds = None if self.kinds is None else self.kinds[rows]
         return Contested(self.window, groups, self.order[rows], kinds)
-
-    def type_of(self, name: str) -> pa.DataType:
-        return self.window.column(name).type
 
     def valid(self, name: str) -> np.ndarray:
         """A mask of the rows in which the column is not null, in merge order."""
@@ -516,7 +512,7 @@ def kept_of_column(
     fold = AGGREGATORS[aggregate.function](aggregate)
     kept = np.zeros(len(chosen.rows), bool)
     takes_back = fold.retracts and not aggregate.ignore_retract
-    if chosen.retract is not None and takes_back and fold.keeps is not kept_none:
+    if chosen.retract is not None and takes_back and fold.keeps is not None:
         keeps = kept_known if late else fold.keeps
         kept |= keeps(contested.valid(aggregate.column), chosen.groups, chosen.retract)
     if fold.keeps_added is not None:

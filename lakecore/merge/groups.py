@@ -181,10 +181,6 @@ def is_valid(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
         return np.ones(len(values), bool)
     values = in_one(values)
     bitmap = values.buffers()[0]
-    if bitmap is None:
-        # A type that stores its nulls in another way.
-        mask: np.ndarray = values.is_valid().to_numpy(zero_copy_only=False)
-        return mask
     first, last = values.offset // 8, -(-(values.offset + len(values)) // 8)
     bits = np.unpackbits(np.frombuffer(bitmap, np.uint8)[first:last], bitorder="little")
     return bits[values.offset % 8 :][: len(values)].view(bool)

@@ -114,12 +114,10 @@ def sequence_codes(columns: Sequence[pa.ChunkedArray], *, descending: bool) -> n
     return _dense(frame, order.to_numpy())
 
 
-def _sortable(column: pa.Array | pa.ChunkedArray) -> list[np.ndarray | pa.Array]:  # noqa: C901
+def _sortable(column: pa.Array | pa.ChunkedArray) -> list[np.ndarray | pa.Array]:
     # One case for each type.
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):
-            column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
     t = pa.types
     kind = column.type
     if t.is_string(kind) or t.is_large_string(kind):

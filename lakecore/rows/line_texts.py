@@ -62,12 +62,14 @@ def to_texts(rows: pa.Table, fields: Sequence[Field], kind: str) -> pa.Table:
     for field in fields:
         column = rows.column(field.name).combine_chunks()
         found = _texts(column, field.type)
-        back = _values(found, field.type, field.name)
-        if not _same(back, column):
+        try:
+            back = _values(found, field.type, field.name)
+        except InvalidRequest as error:
             raise InvalidRequest(
                 "files of lines cannot hold a value of this column",
-                column=field.name, type=field.type, format=kind, value=_first(column, back),
-            )  # fmt: skip
+                column=field.name, type=field.type, format=kind, value=error.facts.get("value"),
+            ) from error  # fmt: skip
+        assert _same(back, column), f"values of {field.name} would be read back differently"
         columns.append(found)
     return pa.Table.from_arrays(columns, schema=arrow_schema(texts))
 
@@ -157,9 +159,3 @@ def _same(found: pa.Array, given: pa.Array) -> bool:
         return True
     # Floats, and the places under nulls, are compared one by one.
     return bool(pl.Series(found).equals(pl.Series(given), null_equal=True))
-
-
-def _first(given: pa.Array, back: pa.Array) -> object:
-    """The first value that would be read back differently."""
-    pairs = zip(given.to_pylist(), back.to_pylist(), strict=True)
-    return next((value for value, other in pairs if value != other), None)

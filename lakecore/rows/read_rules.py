@@ -128,12 +128,6 @@ class ReadRules:
                 found += inputs_of(self.masks[name])
         return tuple(dict.fromkeys(found))
 
-    def keeps(self, rows: pa.RecordBatch) -> pa.Array:
-        """For each row, whether the filter keeps it; false if it cannot be computed."""
-        if self.row_filter is None:
-            return pa.array(np.ones(rows.num_rows, np.bool_))
-        return judged(self.row_filter, rows)
-
     def apply(self, rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """The rows that the filter keeps, with the columns of `schema`, masked.
 
@@ -141,7 +135,7 @@ class ReadRules:
         mask cannot be computed for a row.
         """
         if self.row_filter is not None:
-            rows = rows.filter(self.keeps(rows))
+            rows = rows.filter(judged(self.row_filter, rows))
         columns = [
             _as_type(_computed(self.masks[each.name], rows), each.type)
             if each.name in self.masks

@@ -212,6 +212,8 @@ def test_full_packing_takes_large_files_too_if_all_are_to_be_rewritten() -> None
     assert shown(pick_adjacent_full(sizes("80 5"), every)) == "80 5"
     assert shown(pick_small_full(sizes("80"), every)) == "80"
     assert pick_small_full([], every) is None
+    group = tuple(sizes("300 300 300 300"))
+    assert cut(group, 1, every) == (group,)
 
 
 def test_target_is_256_mebibytes_and_small_is_a_share_of_it() -> None:

@@ -175,3 +175,13 @@ def test_keys_to_look_up_are_those_of_level_0_alone() -> None:
 
     assert keys.without_before.tolist() == [0, 3]
     assert keys.first[keys.without_before].tolist() == [0, 2]
+
+
+def test_window_of_ignored_rows_has_no_keys() -> None:
+    spec = replace(LOOKUP, ignored=frozenset({RowKind.DELETE}))
+
+    assert changed_keys(window_of("L0 a1-D | L5 b1-D"), spec).count == 0
+    # Level 5 has a key, which the ignored row has absorbed.
+    assert changed_keys(window_of("L1 a2-D | L5 a1"), spec, 5).count == 0
+    keys = changed_keys(window_of("L1 b2-D | L5 a1 b1"), spec, 5)
+    assert (keys.before.tolist(), keys.changed.tolist()) == ([1], [False])

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap, BitMap64
 
+from lakecore.errors import Uncomputable
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.aggregators import AGGREGATORS, Aggregate, sketches
+from lakecore.merge.fold import stored
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import MergeSpec, SequenceGroup, Slice
 from lakecore.model.rows import LAYER, SEQUENCE_NUMBER, VALUE_KIND, RowKind
@@ -110,6 +112,14 @@ def test_single_rows_stay_unless_the_merge_folds_them() -> None:
     assert kept == [(add, 5), (back, 7), (add, None)]
     folded = merged("aggregation", runs, spec_of("sum", "INT", folds_single=True))
     assert folded == [(add, 5), (add, -7), (add, None)]
+
+
+def test_single_rows_without_a_kind_stay() -> None:
+    (part,) = window([RowKind.INSERT] * 2, [5, 7], "INT")
+    part = replace(part, rows=part.rows.drop_columns([VALUE_KIND]))
+    spec = spec_of("sum", "INT", folds_single=True)
+
+    assert pa.concat_tables(MERGE_FUNCTIONS["aggregation"]([part], spec)).equals(part.rows)
 
 
 def test_single_row_that_adds_is_folded_if_a_function_may_change_it() -> None:
@@ -222,3 +232,28 @@ def test_folded_row_of_a_table_with_sequence_field_ends_with_an_addition() -> No
     assert pair.column("v").to_pylist() == [2]
     (ends,) = engine(one_key([(ADD, 1), (ADD, 2), (BACK, 3), (BACK, 4)], "INT"), spec)
     assert ends.column("v").to_pylist() == [2, 3, 4]
+
+
+@pytest.mark.parametrize("bad", range(7))
+def test_error_names_the_key_that_fails(bad: int) -> None:
+    values = [1] * 14
+    values[2 * bad] = 2**31 - 1
+    (part,) = window([ADD] * 14, values, "INT")
+    keys = pa.array([row // 2 for row in range(14)], pa.int64())
+    runs = [
+        replace(
+            part, rows=part.rows.set_column(0, "k", keys), keys=order_columns([keys]), unique=False
+        )
+    ]
+
+    with pytest.raises(Uncomputable) as refusal:
+        merged("aggregation", runs, spec_of("sum", "INT", folds_single=False))
+    assert refusal.value.facts["key"] == {"k": bad}
+
+
+def test_error_of_stored_rows_names_the_table_that_was_found_first() -> None:
+    first = stored(Uncomputable("too large", key=1), table="t", bucket=2)
+
+    assert first.message.startswith("too large. other keys can be written")
+    assert first.facts == {"table": "t", "bucket": 2, "key": 1}
+    assert stored(first, table="another") is first

@@ -61,3 +61,9 @@ def test_a_buffer_may_be_longer_than_its_values() -> None:
     longer = pa.Array.from_buffers(values.type, len(values), [None, data])
 
     assert bits_of(longer.slice(1)).tolist() == [2, 3]
+
+
+def test_an_array_without_rows_may_have_no_buffer() -> None:
+    bits = bits_of(pa.Array.from_buffers(pa.int16(), 0, [None, None]))
+
+    assert (bits.tolist(), bits.dtype.itemsize) == ([], 2)

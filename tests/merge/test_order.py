@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakecore.merge import order as ordering
 from lakecore.merge.keys import order_columns
-from lakecore.merge.order import filter_rows, key_order
+from lakecore.merge.order import filter_rows, key_order, take_in_pieces
 from lakecore.merge.spec import Slice
+from lakecore.model.arrow_arrays import size_of
 
 INT64 = np.iinfo(np.int64)
 
@@ -52,3 +56,30 @@ def test_rows_of_a_mask_stay_in_order_however_many_chunks(
     mask = np.isin(np.arange(6), kept)
 
     assert filter_rows(rows, mask).to_pylist() == [whole.to_pylist()[row] for row in kept]
+
+
+@pytest.mark.parametrize("larger", [0, 1])
+def test_memory_is_released_before_and_after_the_rows_of_a_write_buffer(
+    larger: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[str] = []
+
+    @dataclass(frozen=True)
+    class Pool:
+        name: str
+
+        def release_unused(self) -> None:
+            released.append(self.name)
+
+    part = slice_of([1, 2, 3])
+    monkeypatch.setattr(ordering, "_BUFFER_BYTES", size_of(part.rows) + larger)
+    monkeypatch.setattr(pa, "default_memory_pool", lambda: Pool("default"))
+    monkeypatch.setattr(pa, "system_memory_pool", lambda: Pool("system"))
+
+    pieces = take_in_pieces([part], np.array([2, 0]))
+    assert next(pieces).to_pylist() == [{"id": 3}, {"id": 1}]
+    assert released == ([] if larger else ["default", "system"])
+    assert list(pieces) == []
+    # The same thread copies the rows of the next window, so it has done all that was asked before.
+    next(take_in_pieces([part], np.array([2, 0])))
+    assert released == ([] if larger else ["default", "system"] * 3)

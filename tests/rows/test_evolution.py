@@ -13,10 +13,18 @@ from lakecore.io.files.data_files import read_file
 from lakecore.io.stores.local import LocalStore
 from lakecore.model.evolution import evolve
 from lakecore.model.rows import SEQUENCE_NUMBER
+from lakecore.model.schema import TableSchema
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.types import Field, arrow_schema, arrow_type, parse_field, parse_type
 from lakecore.model.validation import create_schema
-from lakecore.rows.evolution import conform_batch, is_identity, map_fields, stored_fields
+from lakecore.rows.evolution import (
+    conform_batch,
+    is_identity,
+    map_fields,
+    may_fail,
+    require_types,
+    stored_fields,
+)
 from tests.values import column
 
 FIXTURE = Path(__file__).parents[1] / "golden" / "fixtures" / "schema_evolution"
@@ -322,3 +330,47 @@ def test_absent_column_has_the_arrow_type_of_its_type() -> None:
     result = conform_batch(batch_of(read[:1], [1]), map_fields(read, read[:1]))
 
     assert result.schema.field("d").type == arrow_type(read[1].type)
+
+
+@pytest.mark.parametrize(
+    ("opened", "newer", "same"),
+    [
+        ("INT", "INT NOT NULL", True),
+        ("INT", "BIGINT", False),
+        ("ARRAY<INT>", "ARRAY<INT NOT NULL> NOT NULL", True),
+        ("ARRAY<INT>", "ARRAY<BIGINT>", False),
+        ("ARRAY<STRING>", "MULTISET<STRING>", False),
+        ("MAP<INT, INT>", "MAP<INT, BIGINT>", False),
+        ("MAP<INT, ARRAY<INT>>", "MAP<INT, ARRAY<INT NOT NULL>>", True),
+    ],
+)
+def test_columns_whose_type_was_changed_need_a_new_handle(
+    opened: str, newer: str, *, same: bool
+) -> None:
+    before, after = (
+        TableSchema(id=id_, fields=fields(a_0="INT", b_1=kind), highest_field_id=1)
+        for id_, kind in enumerate((opened, newer))
+    )
+
+    require_types(before, after, ["a"], "t")
+    if same:
+        require_types(before, after, ["a", "b"], "t")
+        return
+    with pytest.raises(InvalidRequest, match="column=b") as refusal:
+        require_types(before, after, ["a", "b"], "t")
+    assert str(refusal.value.facts["new_type"]) == newer
+
+
+@pytest.mark.parametrize(
+    ("stored", "read", "fails"),
+    [
+        ("STRING", "INT", True),
+        ("INT", "STRING", False),
+        ("ARRAY<STRING>", "STRING", False),
+        ("ARRAY<STRING>", "ARRAY<INT>", True),
+        ("MAP<INT, INT>", "MAP<INT, STRING>", False),
+        ("MAP<INT, STRING>", "MAP<INT, INT>", True),
+    ],
+)
+def test_casts_that_may_fail_are_known(stored: str, read: str, *, fails: bool) -> None:
+    assert may_fail(parse_type(stored), parse_type(read)) is fails

@@ -66,12 +66,22 @@ def test_a_text_file_holds_one_column() -> None:
         text_fields([column, column], "text")
 
 
-def test_a_value_that_is_not_read_back_is_refused() -> None:
-    column = field("TIMESTAMP(3)")
-    before_christ = pa.array([-(10**14)], pa.int64()).cast(arrow_type(column.type))
+@pytest.mark.parametrize(
+    ("kind", "number", "shown"),
+    [
+        ("TIMESTAMP(3)", -(10**14), "'-1199-02-15 14:13:20.000'"),
+        ("DATE", -(10**6), "'-0768-02-04'"),
+    ],
+)
+def test_a_value_that_is_not_read_back_is_refused(kind: str, number: int, shown: str) -> None:
+    column = field(kind)
+    arrow = arrow_type(column.type)
+    before_christ = pa.array([0, number], f"int{arrow.bit_width}").cast(arrow)
 
-    with pytest.raises(InvalidRequest, match="column=c"):
+    with pytest.raises(InvalidRequest, match="files of lines cannot hold a value") as refusal:
         to_texts(pa.table([before_christ], names=["c"]), [column], "csv")
+    facts = {name: str(fact) for name, fact in refusal.value.facts.items()}
+    assert facts == {"column": "c", "type": kind, "format": "csv", "value": shown}
 
 
 @pytest.mark.parametrize(("kind", "text"), [("INT", "x"), ("BYTES", "%"), ("DATE", "2024-13-40")])

@@ -67,7 +67,7 @@ def test_texts_inside_of_others_are_shown_alike() -> None:
     texts = unchecked([b"\xff", b"b", None])
     entries = pa.StructArray.from_arrays([unchecked([b"\xff", b"b", b"c"]), texts], ["k", "v"])
     kinds = {
-        "row": pa.StructArray.from_arrays([texts], ["a"]),
+        "row": pa.StructArray.from_arrays([texts, pa.array([1, None, 3])], ["a", "n"]),
         "array": pa.ListArray.from_arrays([0, 1, 3], texts),
         "map": pa.MapArray.from_arrays([0, 2, 3], entries.field(0), entries.field(1)),
     }
@@ -75,7 +75,7 @@ def test_texts_inside_of_others_are_shown_alike() -> None:
 
     assert not any(is_utf8(array) for array in kinds.values())
     assert shown == {
-        "row": [{"a": "\ufffd"}, {"a": "b"}, {"a": None}],
+        "row": [{"a": "\ufffd", "n": 1}, {"a": "b", "n": None}, {"a": None, "n": 3}],
         "array": [["\ufffd"], ["b", None]],
         "map": [[("\ufffd", "\ufffd"), ("b", "b")], [("c", None)]],
     }

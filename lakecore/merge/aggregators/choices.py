@@ -16,7 +16,6 @@ from lakecore.merge.aggregators.fold import (
     Fold,
     Step,
     kept_last,
-    kept_none,
 )
 from lakecore.merge.groups import (
     NONE,
@@ -35,7 +34,7 @@ from lakecore.model.types import INTEGERS, Atomic, Root, arrow_type
 def last_value(aggregate: Aggregate) -> Fold:
     """The last value, null or not; null if the last value was retracted."""
     del aggregate
-    return Fold(choice=LAST, retracts=True, keeps=kept_none)
+    return Fold(choice=LAST, retracts=True, keeps=None)
 
 
 def last_non_null_value(aggregate: Aggregate) -> Fold:

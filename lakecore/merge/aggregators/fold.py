@@ -90,12 +90,6 @@ def kept_known(valid: np.ndarray, groups: Groups, retract: np.ndarray) -> np.nda
     return known
 
 
-def kept_none(valid: np.ndarray, groups: Groups, retract: np.ndarray) -> np.ndarray:
-    """Keeps no retraction: the folded value accounts for all of them."""
-    del groups, retract
-    return np.zeros(len(valid), bool)
-
-
 def kept_last(valid: np.ndarray, groups: Groups, retract: np.ndarray) -> np.ndarray:
     """The retractions of values after which no other value is added."""
     replaced = np.repeat(groups.last(valid & ~retract), groups.sizes)
@@ -114,7 +108,7 @@ class Fold:
     - `step`: the same as `fold` without retractions, where possible.
     - `retracts`: whether values can be retracted; if not, the function never gets a mask;
     - `keeps`: which retractions a fold without the older values of the key would lose: a mask of
-      the retractions, given the mask of non-null values;
+      the retractions, given the mask of non-null values; None: the folded value accounts for all;
     - `keeps_added`: the same for added values; None: none;
     - `changes_single`: whether a single added value may become another one.
     - `commutes`: whether the order of the values does not matter.
@@ -126,7 +120,7 @@ class Fold:
     choice: Choice | None = None
     step: Step | None = None
     retracts: bool = False
-    keeps: Kept = kept_known
+    keeps: Kept | None = kept_known
     keeps_added: Callable[[pa.Array, Groups], np.ndarray] | None = None
     changes_single: bool = False
     commutes: bool = False

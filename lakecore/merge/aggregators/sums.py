@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
-from lakecore.merge.aggregators.fold import Aggregate, Fold, Step, kept_none
+from lakecore.merge.aggregators.fold import Aggregate, Fold, Step
 from lakecore.merge.groups import Groups, is_valid, spread
 from lakecore.model.types import INTEGERS, Atomic, Root, arrow_type
 
@@ -54,7 +54,7 @@ def sum_of(aggregate: Aggregate) -> Fold:
         fold=partial(_sum, aggregate),
         step=_sum_step(aggregate),
         retracts=True,
-        keeps=kept_none,
+        keeps=None,
         commutes=True,
     )
 

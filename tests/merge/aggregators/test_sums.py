@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import reduce
+from operator import add
 
 import numpy as np
 import pyarrow as pa
@@ -35,3 +37,17 @@ def test_value_with_more_digits_than_its_type_can_be_added_to() -> None:
     sums = AGGREGATORS["sum"](aggregate)(values, Groups(np.array([0, 2]), 4), None)
 
     assert sums.to_pylist() == [None, Decimal("999.98")]
+
+
+@pytest.mark.parametrize(("kind", "code"), [("FLOAT", "f4"), ("DOUBLE", "f8")])
+def test_floats_are_added_one_after_another_in_groups_of_any_size(kind: str, code: str) -> None:
+    draw = np.random.default_rng(1)
+    histories = [draw.normal(0, 1e3, size).astype(code).tolist() for size in (64, 3, 65, 500, 1)]
+    backs = [[Back(x) if x > 900 else x for x in history] for history in histories]
+
+    def added(values: list[float]) -> float:
+        return float(reduce(add, np.array(values, code)))
+
+    assert fold("sum", kind, *histories) == [added(history) for history in histories]
+    signed = [[-x if x > 900 else x for x in history] for history in histories]
+    assert fold("sum", kind, *backs) == [added(history) for history in signed]
